@@ -1,0 +1,103 @@
+#include "base/machine.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace feedline {
+namespace {
+
+SimdLevel detect() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("f16c"))
+    return SimdLevel::portable;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
+    return SimdLevel::avx512;
+  return SimdLevel::avx2;
+#else
+  return SimdLevel::portable;
+#endif
+}
+
+std::atomic<SimdLevel> at_most{SimdLevel::avx512};
+
+// The folders that hold this process's limits, innermost first: cgroup v2 ("0::/path") and one controller of v1.
+std::vector<std::string> cgroup_folders(const std::string& controller) {
+  std::vector<std::string> folders;
+  std::ifstream lines("/proc/self/cgroup");
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string root;
+    if (controllers == ",,") root = "/sys/fs/cgroup";
+    else if (controllers.find("," + controller + ",") != std::string::npos) root = "/sys/fs/cgroup/" + controller;
+    else continue;
+    for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
+      folders.push_back(root + path);
+      if (path.empty() || path == "/") break;
+    }
+  }
+  return folders;
+}
+
+double read_number(const std::string& file, double otherwise) {
+  std::ifstream in(file);
+  double number = 0;
+  return in >> number ? number : otherwise;
+}
+
+}  // namespace
+
+SimdLevel simd_level() noexcept {
+  static const SimdLevel best = detect();
+  return std::min(best, at_most.load(std::memory_order_relaxed));
+}
+
+const char* name(SimdLevel level) noexcept {
+  switch (level) {
+    case SimdLevel::portable: return "portable";
+    case SimdLevel::avx2: return "avx2";
+    case SimdLevel::avx512: return "avx512";
+  }
+  return "?";
+}
+
+ScopedSimdLevel::ScopedSimdLevel(SimdLevel level) noexcept : before_(at_most.exchange(level)) {}
+
+ScopedSimdLevel::~ScopedSimdLevel() { at_most = before_; }
+
+unsigned usable_cpus() {
+  cpu_set_t set;
+  double cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  for (const std::string& folder : cgroup_folders("cpu")) {
+    std::ifstream v2(folder + "/cpu.max");  // "QUOTA PERIOD", or "max PERIOD"
+    double quota = -1, period = 0;
+    if (!(v2 >> quota >> period)) {
+      quota = read_number(folder + "/cpu.cfs_quota_us", -1);
+      period = read_number(folder + "/cpu.cfs_period_us", 0);
+    }
+    if (quota > 0 && period > 0) cpus = std::min(cpus, std::ceil(quota / period));
+  }
+  return std::max(1u, static_cast<unsigned>(cpus));
+}
+
+uint64_t usable_memory() {
+  struct sysinfo info {};
+  double bytes = sysinfo(&info) == 0 ? static_cast<double>(info.totalram) * info.mem_unit : 0x1p30;
+  for (const std::string& folder : cgroup_folders("memory"))
+    for (const char* file : {"/memory.max", "/memory.limit_in_bytes"})
+      bytes = std::min(bytes, read_number(folder + file, bytes));  // "max" is no number: no limit
+  return static_cast<uint64_t>(bytes);
+}
+
+}  // namespace feedline

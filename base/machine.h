@@ -1,0 +1,35 @@
+// What this process may use of the machine it runs on.
+#pragma once
+
+#include <cstdint>
+
+namespace feedline {
+
+/// Instruction sets that hand-written kernels exist for, each including the ones before it.
+/// avx512 means F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
+enum class SimdLevel : uint8_t { portable, avx2, avx512 };
+
+/// The best level of this CPU, unless a ScopedSimdLevel holds it lower.
+SimdLevel simd_level() noexcept;
+
+const char* name(SimdLevel level) noexcept;
+
+/// For tests: while it lives, simd_level() is at most `level`. Not for use beside running pipelines.
+class ScopedSimdLevel {
+ public:
+  explicit ScopedSimdLevel(SimdLevel level) noexcept;
+  ~ScopedSimdLevel();
+  ScopedSimdLevel(const ScopedSimdLevel&) = delete;
+  ScopedSimdLevel& operator=(const ScopedSimdLevel&) = delete;
+
+ private:
+  SimdLevel before_;
+};
+
+/// CPUs in this process's affinity mask, at most what its cgroup's quota pays for, rounded up; at least 1.
+unsigned usable_cpus();
+
+/// Bytes of memory this process may use: the tightest limit of its cgroups, else what is installed.
+uint64_t usable_memory();
+
+}  // namespace feedline

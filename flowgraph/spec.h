@@ -1,0 +1,113 @@
+// A pipeline after validation: plain values, defaults filled in, nothing left to refuse but what only the data can tell.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "feedline/pipeline.h"
+#include "feedline/records.h"
+#include "feedline/tensor.h"
+#include "flowgraph/expression.h"
+#include "gpu/unpack.h"
+
+namespace feedline::flow {
+
+enum class FeatureKind : uint8_t { fixed, variable, fixed_sequence, ragged };
+
+struct FeatureSpec {
+  std::string name;  // what outputs and formulas call it
+  std::string key;   // in the record: bytes
+  DType dtype = DType::unset;  // bytes, float32 or int64
+  FeatureKind kind = FeatureKind::fixed;
+  Shape shape;             // fixed: of the values; fixed_sequence: of one step
+  int64_t length = -1;     // bytes: of every value; -1: any
+  int64_t max_values = -1; // variable, ragged, fixed_sequence: more in a record are wrong_count; -1: any number
+
+  // fixed: for a record without it: as many as shape has elements, or none: then it must be there.
+  // fixed_sequence: one padding value (0 or empty where the pipeline names none).
+  std::vector<float> default_floats;
+  std::vector<int64_t> default_ints;
+  std::vector<std::string> default_bytes;
+  bool has_default = false;
+};
+
+enum class RecordType : uint8_t { example, raw };
+
+struct SourceSpec {
+  std::string name;
+  std::vector<std::string> files;  // absolute; globs expanded, sorted within a glob, excludes gone; each at most once
+  Compression compression = Compression::automatic;
+  RecordType record_type = RecordType::example;
+  uint64_t record_limit = uint64_t{256} << 20;
+};
+
+enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64
+
+/// What an output is made from, resolved to numbers of `features` and `expressions`.
+struct FromFeature { int feature = -1; };        // passed through: fixed, variable, fixed_sequence or ragged
+struct FromReserved { Reserved what; };
+struct FromExpression { int expression = -1; };  // a scalar in float64
+struct FromStack { std::vector<int> features; }; // scalars side by side; `unpack` then describes one of them
+struct OutputSpec {
+  std::string name;
+  DType dtype = DType::unset;  // of the tensor; bytes: NAME.bytes and NAME.offsets
+  std::variant<FromFeature, FromReserved, FromExpression, FromStack> from;
+  /// Dense outputs of numbers: how a row of the feature becomes a row of the tensor. A row is the bytes of a fixed
+  /// bytes feature, else the values of a feature or expression as they lie in memory. None: bytes passed through,
+  /// or a variable output (values cast by `unpack_value`).
+  std::optional<gpu::UnpackSpec> unpack;
+  std::optional<gpu::UnpackSpec> unpack_value;  // of a single value of a variable output: cast and normalize
+  bool variable = false;  // NAME.values and NAME.row_splits, or NAME.bytes, NAME.offsets and NAME.row_splits
+  bool padded = false;    // fixed_sequence: [rows, longest of the batch, shape...]
+  Shape shape;            // of a row; of one value where variable
+  bool internal = false;
+};
+
+/// Formulas, in an order in which each needs only those before it.
+struct ExpressionSpec {
+  std::string output;
+  Program program;
+  struct Input {
+    // A scalar int64 or float32 feature, or what another output delivers: unpacked by `unpack` from a feature, or an
+    // expression's value rounded to `dtype`.
+    int feature = -1;
+    int expression = -1;
+    std::optional<gpu::UnpackSpec> unpack;
+    DType dtype = DType::unset;
+  };
+  std::vector<Input> inputs;  // as program.inputs()
+};
+
+enum class LastBatchPolicy : uint8_t { drop, partial, pad };
+enum class OnError : uint8_t { raise, skip_record, skip_file };
+
+struct PipelineSpec {
+  std::vector<SourceSpec> sources;
+  std::vector<FeatureSpec> features;        // the raw record type has one: `record`
+  std::vector<ExpressionSpec> expressions;
+  std::vector<OutputSpec> outputs;          // in the pipeline's order, internal ones included
+  int64_t repeat = 1;                       // passes over the data in an epoch; -1 without end
+  int64_t global_batch_size = 0;            // this, or
+  int64_t batch_size_per_replica = 0;
+  LastBatchPolicy last_batch_policy = LastBatchPolicy::drop;
+  std::string valid_mask;                   // an output's name, or empty
+  OnError on_error = OnError::raise;
+  int64_t max_failures = -1;                // -1: any number
+  double max_failure_rate = 1.0;
+  uint64_t memory_limit = 0;                // bytes
+  int threads = 0;                          // 0: the CPUs this process may use, shared with the ranks of this machine
+  std::vector<int> cpu_set;                 // empty: any
+  int host_prefetch = 2;
+  uint64_t seed = 0;
+
+  std::vector<std::string> warnings;        // features that no output names, ...
+};
+
+/// Checks everything that can be told from the pipeline and the list of files. Throws Error bad_pipeline, naming the field
+/// and what to write instead; fields that this version does not have are refused by name.
+PipelineSpec validate(const Pipeline& pipeline);
+
+}  // namespace feedline::flow

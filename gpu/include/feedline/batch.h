@@ -1,0 +1,72 @@
+// A batch: named tensors of one replica for one step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "feedline/export.h"
+#include "feedline/tensor.h"
+
+namespace feedline {
+
+/// Where a replica's tensors live.
+struct DeviceId {
+  enum class Kind : uint8_t { host } kind = Kind::host;
+  int ordinal = 0;
+  bool operator==(const DeviceId&) const = default;
+};
+inline DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
+
+/// Dense outputs go by their name. A variable one is several tensors: NAME.values (or, for bytes, NAME.bytes and
+/// NAME.offsets) and NAME.row_splits, as feedline dump names its files.
+struct NamedTensor {
+  std::string name;
+  TensorView tensor;
+};
+
+/// The memory of a batch and what is in it; filled by the feeder, read-only for everybody else.
+struct BatchContent {
+  uint64_t epoch = 0;
+  uint64_t step = 0;        // in the epoch
+  int replica = 0;          // of this process
+  int64_t rows = 0;         // first axis of dense tensors
+  int64_t valid_count = 0;  // of these rows, the ones that are samples and not filler
+  uint64_t audit = 0;       // sum over the valid rows, see Feeder::report()
+  std::vector<NamedTensor> tensors;
+};
+
+/// Move-only handle. The tensors are valid until release() or destruction, which may happen on any thread and also
+/// after the feeder is gone.
+class FEEDLINE_PUBLIC Batch {
+ public:
+  Batch() = default;
+  explicit Batch(std::shared_ptr<const BatchContent> content) : content_(std::move(content)) {}
+  Batch(Batch&&) noexcept = default;
+  Batch& operator=(Batch&&) noexcept = default;
+
+  explicit operator bool() const noexcept { return content_ != nullptr; }
+  Batch* operator->() noexcept { return this; }
+  const Batch* operator->() const noexcept { return this; }
+
+  uint64_t epoch() const noexcept { return content_->epoch; }
+  uint64_t step() const noexcept { return content_->step; }
+  int replica() const noexcept { return content_->replica; }
+  int64_t rows() const noexcept { return content_->rows; }
+  int64_t valid_count() const noexcept { return content_->valid_count; }
+  uint64_t audit() const noexcept { return content_->audit; }
+  const std::vector<NamedTensor>& tensors() const noexcept { return content_->tensors; }
+
+  /// Throws Error bad_pipeline, listing the names there are, for one that is not there.
+  TensorView at(std::string_view name) const;
+
+  /// Gives the memory back to the feeder now.
+  void release() noexcept { content_.reset(); }
+
+ private:
+  std::shared_ptr<const BatchContent> content_;
+};
+
+}  // namespace feedline

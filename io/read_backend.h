@@ -1,0 +1,75 @@
+// Asynchronous reads of files into memory that the caller owns.
+//
+// A backend has its own thread or threads. Files are named by their number in the list given at the start; it opens
+// them when they are first read and keeps a bounded number of descriptors. A completion is either the whole range or
+// an error: short reads, EINTR, EAGAIN and O_DIRECT's alignment are dealt with inside.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "feedline/io_options.h"
+
+namespace feedline::io {
+
+/// Buffers start at a multiple of this, and reads keep their offset's remainder: see Read.
+inline constexpr size_t block_bytes = 4096;
+
+/// Remote files fit: a URI, a size and a tag that changes with the content (mtime in ns for local ones).
+struct FileId {
+  std::string uri;
+  uint64_t size = 0;
+  uint64_t version = 0;
+};
+
+/// Local path -> FileId. Throws Error io_error when it cannot be, or is no regular file.
+FileId stat_file(const std::string& path);
+
+struct Read {
+  uint32_t file = 0;
+  uint64_t offset = 0, length = 0;  // inside the file, at least one byte
+  /// Aligned to block_bytes; its capacity is at least capacity_for(offset, length). The range lands at
+  /// buffer + offset % block_bytes, whatever way it is read; bytes around it, inside the capacity, are clobbered.
+  std::byte* buffer = nullptr;
+  void* tag = nullptr;  // handed back
+
+  static size_t capacity_for(uint64_t offset, uint64_t length) noexcept {
+    return (offset % block_bytes + length + block_bytes - 1) / block_bytes * block_bytes;
+  }
+};
+
+/// Called once for each submitted read, on a thread of the backend, with 0 or an errno; ENODATA: the file ended
+/// before the range did (it shrank); ECANCELED: stopped. Must not block or throw; may call submit().
+using ReadDone = std::function<void(void* tag, int error)>;
+
+class ReadBackend {
+ public:
+  virtual ~ReadBackend() = default;  // stops
+
+  /// Thread-safe, does not block on I/O, never fails: failures arrive as completions.
+  virtual void submit(std::span<const Read> reads) = 0;
+
+  /// Cancels what it can and waits for the rest: when it returns, every read submitted before has completed, nothing
+  /// touches the buffers any more, and further submits complete with ECANCELED at once. Idempotent; any thread
+  /// but a completion's.
+  virtual void stop() = 0;
+
+  /// "io_uring (O_DIRECT, registered buffers)" or "pread (io_uring: Operation not permitted)": for people.
+  virtual std::string description() const = 0;
+};
+
+struct BackendOptions : IoOptions {
+  unsigned depth = 32;               // reads in flight; more are queued
+  std::span<std::byte> memory = {};  // where all buffers lie, for registration; may be empty
+};
+
+/// Throws Error io_error where a backend is asked for by name and cannot be had. automatic never fails for that reason:
+/// the reason is logged once, as info.
+std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options, ReadDone done);
+
+}  // namespace feedline::io

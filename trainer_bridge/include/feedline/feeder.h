@@ -1,0 +1,109 @@
+// Feeds training: opens the data of a pipeline and hands each replica its batches.
+//
+//   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0), feedline::host(1)}});
+//   while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread for all in turn
+//     train(batch->at("board"), batch->at("score"));
+//   }                                                  // the memory goes back when `batch` dies
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "feedline/batch.h"
+#include "feedline/error.h"
+#include "feedline/export.h"
+#include "feedline/io_options.h"
+#include "feedline/pipeline.h"
+
+namespace feedline {
+
+struct Options {
+  std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
+  int threads = 0;                            // before parallelism.threads; 0: that
+  uint64_t epoch = 0;                         // to begin with
+  IoOptions io;
+  /// Told while the data is being counted: bytes done, bytes in all. From any thread, one at a time; throwing stops.
+  std::function<void(uint64_t done, uint64_t total)> on_progress;
+};
+
+struct StageReport {
+  std::string name;    // read, inflate, parse, assemble, unpack 0, ...
+  double busy_s = 0;   // of all threads together, inside the stage's bodies
+  double wait_s = 0;   // while work was there, but no slot or buffer for it
+  uint64_t messages = 0;
+  int64_t queue = 0;   // messages or buffers that wait behind it now
+};
+
+/// Since the feeder was made. Thread-safe to take; counters are exact when no next() is running.
+struct Report {
+  uint64_t records = 0;  // samples delivered, filler left out
+  uint64_t steps = 0;    // that all replicas have received
+  uint64_t dropped = 0;  // samples of finished epochs that DROP left out
+  uint64_t filler = 0;   // rows that were padding or stood in for a bad record
+  uint64_t errors_total = 0;
+  std::vector<Error> errors;  // the first 100 bad records, in order of discovery
+  /// Sum mod 2^64 over the delivered samples of mix64(mix64(mix64(source) ^ record number) ^ stored CRC), mix64 being
+  /// SplitMix64's finaliser. Adds up over replicas and ranks; for an epoch it does not depend on the order.
+  uint64_t audit = 0;
+  uint64_t bytes_read = 0;       // from files, for the feed (the counting pass left out)
+  uint64_t bytes_delivered = 0;  // of the delivered records, as they lie in their (inflated) files
+  double count_s = 0;            // the counting pass
+  double first_batch_s = 0;      // construction to the first batch
+  double wall_s = 0;             // since the first batch
+  struct {
+    double p50 = 0, p99 = 0, max = 0;
+  } next_us;                     // how long next() took, first batch of each replica left out
+  double data_readiness = 1;     // share of next() calls that found their batch ready
+  double next_wait_s = 0;        // inside next(), all replicas
+  std::string waited_for;        // the stage that next() waited for most
+  std::string backend;           // what reads the files, and why
+  std::vector<StageReport> stages;
+};
+
+enum class Next : uint8_t { batch, end_of_epoch, not_ready };
+
+class FEEDLINE_PUBLIC Feeder {
+ public:
+  /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.
+  explicit Feeder(const Pipeline& pipeline, Options options = {});
+  ~Feeder();
+  Feeder(const Feeder&) = delete;
+  Feeder& operator=(const Feeder&) = delete;
+
+  /// The replica's next batch; waits for it. Empty: the end of the epoch, once; then the next epoch begins.
+  /// Throws the run's first Error, in the order of the data: batches before the bad record come first. Throws Error
+  /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica served
+  /// by this very thread is more than host_prefetch steps behind), and after stop(). One thread at a time per replica.
+  Batch next(int replica = 0);
+  /// The same with a limit; `batch` is set for Next::batch.
+  Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
+  Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
+
+  /// Wakes every next() and ends the feed; from any thread, any number of times. Batches that are held stay valid.
+  void stop() noexcept;
+
+  int replicas() const noexcept;
+  /// Of the replica that is furthest behind.
+  uint64_t epoch() const;
+  /// -1: the epoch never ends (repeat: -1).
+  int64_t steps_per_epoch() const noexcept;
+  /// Good samples of an epoch, before the batch policy; -1 as above.
+  int64_t samples_per_epoch() const noexcept;
+  /// Paths by their number, as `@file` gives it.
+  const std::vector<std::string>& files() const noexcept;
+  /// What `feedline check` prints: stages, counts, and every byte of the memory plan.
+  std::string plan_text() const;
+  const std::vector<std::string>& warnings() const noexcept;
+
+  Report report() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace feedline
