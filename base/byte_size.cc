@@ -41,8 +41,9 @@ uint64_t parse_byte_size(std::string_view text) {
       if (unit == candidate.name && bytes < 0x1p62 && bytes == std::floor(bytes)) return static_cast<uint64_t>(bytes);
     }
   }
-  throw Error(Category::bad_pipeline,
-              fmt::format("'{}' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB", text));
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("'{}' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB", text));
 }
 
 std::string format_byte_size(uint64_t bytes) {

@@ -1,5 +1,5 @@
-// The library's one logger, "feedline": warnings go to standard error; programs may change level and sinks through spdlog.
-// The library never logs from a hot path.
+// The library's one logger, "feedline": warnings go to standard error; programs may change level and sinks through
+// spdlog. The library never logs from a hot path.
 #pragma once
 
 #include <spdlog/spdlog.h>

@@ -3,6 +3,10 @@
 #include <sched.h>
 #include <sys/sysinfo.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,8 +21,9 @@ namespace {
 SimdLevel detect() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("f16c"))
-    return SimdLevel::portable;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;  // clang 14 knows no "f16c"
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !f16c) return SimdLevel::portable;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
     return SimdLevel::avx512;
@@ -39,9 +44,12 @@ std::vector<std::string> cgroup_folders(const std::string& controller) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     std::string root;
-    if (controllers == ",,") root = "/sys/fs/cgroup";
-    else if (controllers.find("," + controller + ",") != std::string::npos) root = "/sys/fs/cgroup/" + controller;
-    else continue;
+    if (controllers == ",,")
+      root = "/sys/fs/cgroup";
+    else if (controllers.find("," + controller + ",") != std::string::npos)
+      root = "/sys/fs/cgroup/" + controller;
+    else
+      continue;
     for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
       folders.push_back(root + path);
       if (path.empty() || path == "/") break;
@@ -65,9 +73,12 @@ SimdLevel simd_level() noexcept {
 
 const char* name(SimdLevel level) noexcept {
   switch (level) {
-    case SimdLevel::portable: return "portable";
-    case SimdLevel::avx2: return "avx2";
-    case SimdLevel::avx512: return "avx512";
+    case SimdLevel::portable:
+      return "portable";
+    case SimdLevel::avx2:
+      return "avx2";
+    case SimdLevel::avx512:
+      return "avx512";
   }
   return "?";
 }

@@ -2,7 +2,6 @@
 // feedline::test::skip(reason) (tests/support/skip.h).
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"
-
 #include "skip.h"
 
 namespace feedline::test {
