@@ -11,11 +11,14 @@ namespace feedline::io {
 enum class Crc32cPath : uint8_t {
   table,      // everywhere
   hardware,   // the crc32 instruction of SSE4.2 or ARMv8, one stream
-  three_way,  // three streams of it at once, joined by carry-less multiplication; for long inputs
+  three_way,  // three streams of it at once, joined by carry-less multiplication
 };
 
 /// Whether this CPU has it.
 bool supported(Crc32cPath path) noexcept;
+
+/// The fastest one it has.
+Crc32cPath best_crc32c_path() noexcept;
 
 /// CRC32C of some bytes and those behind them: crc32c(a + b) == crc32c_extend(crc32c(a), b). The fastest path.
 uint32_t crc32c_extend(uint32_t crc, std::span<const std::byte> bytes) noexcept;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "feedline/error.h"
+#include "io/crc32c.h"
 
 namespace feedline::io {
 
@@ -28,15 +29,18 @@ class RecordScanner {
     full,        // `out` is full; call again
     end,         // the bytes end behind a record
     incomplete,  // the bytes end inside a record: position() is its start, wanted() its whole size if known, else 0
-    error,       // damage() says what is wrong with the record at position()
+    error,       // damage() says what is wrong with the record at position(); of bad_data_crc wanted() is its size
   };
 
   RecordScanner() = default;
   /// record_limit: a longer payload is record_too_large.
-  RecordScanner(std::span<const std::byte> bytes, uint64_t record_limit) noexcept : bytes_(bytes), limit_(record_limit) {}
+  RecordScanner(std::span<const std::byte> bytes, uint64_t record_limit) noexcept
+      : bytes_(bytes), limit_(record_limit < UINT32_MAX ? record_limit : UINT32_MAX) {}
 
   /// Fills `out` from its front; `count` says how far. Records before a stop are good and delivered.
-  Stop next(std::span<RecordView> out, size_t& count) noexcept;
+  Stop next(std::span<RecordView> out, size_t& count) noexcept { return next(best_crc32c_path(), out, count); }
+  /// With one path by name, for tests and benchmarks. Precondition: supported(path).
+  Stop next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept;
 
   /// Start of the record not yet handed out, in bytes from the front of the span.
   size_t position() const noexcept { return position_; }
@@ -47,6 +51,11 @@ class RecordScanner {
   void seek(size_t position) noexcept { position_ = position; }
 
  private:
+  template <typename Crc>
+  Stop scan(std::span<RecordView> out, size_t& count) noexcept;
+  template <typename Crc>
+  Stop scan_hardware(std::span<RecordView> out, size_t& count) noexcept;
+
   std::span<const std::byte> bytes_;
   uint64_t limit_ = 0;
   size_t position_ = 0;
