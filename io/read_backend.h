@@ -43,9 +43,14 @@ struct Read {
   }
 };
 
-/// Called once for each submitted read, on a thread of the backend, with 0 or an errno; ENODATA: the file ended
-/// before the range did (it shrank); ECANCELED: stopped. Must not block or throw; may call submit().
+/// Called once for each submitted read, on a thread of the backend (after stop(), on the submitter's), with 0 or an
+/// errno. ENODATA: the file ended before the range did (it shrank); ESTALE: its size or version is no longer that of
+/// its FileId; EOPNOTSUPP: O_DIRECT is asked for and refused; ECANCELED: stopped, so submit nothing more.
+/// Must not block or throw; may call submit().
 using ReadDone = std::function<void(void* tag, int error)>;
+
+/// An error of ReadDone for people: what happened and, where that helps, what to do.
+std::string read_error_message(int error);
 
 class ReadBackend {
  public:
@@ -54,22 +59,23 @@ class ReadBackend {
   /// Thread-safe, does not block on I/O, never fails: failures arrive as completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Cancels what it can and waits for the rest: when it returns, every read submitted before has completed, nothing
-  /// touches the buffers any more, and further submits complete with ECANCELED at once. Idempotent; any thread
-  /// but a completion's.
+  /// Cancels what it can and waits for the rest (a read that the disk never answers is waited for): when it returns,
+  /// every read submitted before has completed, nothing touches the buffers any more, and further submits complete with
+  /// ECANCELED at once. Idempotent; any thread but a completion's.
   virtual void stop() = 0;
 
-  /// "io_uring (O_DIRECT, registered buffers)" or "pread (io_uring: Operation not permitted)": for people.
+  /// For people: "io_uring (O_DIRECT, registered buffers)", "pread (page cache; io_uring_setup: Operation not
+  /// permitted)".
   virtual std::string description() const = 0;
 };
 
 struct BackendOptions : IoOptions {
-  unsigned depth = 32;               // reads in flight; more are queued
+  unsigned depth = 32;               // reads in flight, at least 1; more are queued
   std::span<std::byte> memory = {};  // where all buffers lie, for registration; may be empty
 };
 
-/// Throws Error io_error where a backend is asked for by name and cannot be had. automatic never fails for that reason:
-/// the reason is logged once, as info.
+/// automatic takes pread where io_uring cannot be had, and logs the reason once, as info. Throws Error io_error where a
+/// backend is asked for by name and cannot be had, or no thread can be started; it says what to do.
 std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options, ReadDone done);
 
 }  // namespace feedline::io

@@ -1,0 +1,65 @@
+#include "io/read_operation.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/syscall_hooks.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+/// A file system that takes O_DIRECT at open and refuses it at the first read.
+struct DirectReadOp {
+  static constexpr const char* name = "read O_DIRECT";
+  static constexpr int error = EINVAL;
+};
+
+}  // namespace
+
+int ReadOperation::begin(FileTable& files, const Read& read) noexcept {
+  files_ = &files;
+  tag_ = read.tag;
+  if (int error = files.acquire(read.file, lease_)) return error;
+  progress_ = ReadProgress(read, lease_.alignment);
+  return 0;
+}
+
+ReadCall ReadOperation::call() const noexcept {
+  ReadCall call = progress_.next();
+  if (injected<ShortReadOp>()) call.length = std::max(lease_.alignment, call.length / 2 & ~(lease_.alignment - 1));
+  return call;
+}
+
+std::optional<int> ReadOperation::advance(int64_t result) noexcept {
+  if (int error = injected<InterruptedReadOp>()) result = -error;
+  if (lease_.alignment > 1)
+    if (int error = injected<DirectReadOp>()) result = -error;
+
+  int error = 0;
+  if (result == -EINTR || result == -EAGAIN) return std::nullopt;
+  if (result == -EINVAL && lease_.alignment > 1) {
+    error = files_->refuse_direct(lease_);
+    if (error == 0) {
+      progress_.set_alignment(1);
+      return std::nullopt;
+    }
+  } else if (result < 0) {
+    error = static_cast<int>(-result);
+  } else {
+    switch (progress_.advance(static_cast<uint64_t>(result))) {
+      case ReadProgress::Step::again:
+        return std::nullopt;
+      case ReadProgress::Step::done:
+        error = files_->verify(lease_);
+        break;
+      case ReadProgress::Step::ended:
+        error = ENODATA;
+        break;
+    }
+  }
+  files_->release(lease_);
+  return error;
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,52 @@
+// What the process holds, and code run in a child of it.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+
+#include "base/syscall_hooks.h"
+
+namespace feedline::test {
+
+inline size_t entries(const char* folder) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) count++;
+  return count;
+}
+inline size_t open_descriptors() { return entries("/proc/self/fd"); }
+inline size_t threads() { return entries("/proc/self/task"); }
+
+/// A hook by its name; null when the program has none of that name.
+inline SyscallHook* find_hook(const std::string& name) {
+  for (SyscallHook* hook : SyscallHook::all())
+    if (hook->name() == name) return hook;
+  return nullptr;
+}
+
+/// The exit code of `body`, run in a child; 101 when it throws, 128 + the number of a signal that ended it.
+/// The process must have one thread.
+inline int in_child(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) return 102;
+  if (child == 0) {
+    int code = 101;
+    try {
+      code = body();
+    } catch (const std::exception& thrown) {
+      std::fprintf(stderr, "in the child: %s\n", thrown.what());
+    }
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace feedline::test
