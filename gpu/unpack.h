@@ -60,7 +60,8 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
 /// The same, made ready once and fast. Immutable: any number of threads may run it at once.
 class Unpacker {
  public:
-  /// Throws Error bad_pipeline for a spec that makes no sense (vectors of the wrong size, stride on a part of a byte...).
+  /// Throws Error bad_pipeline for a spec that makes no sense (vectors of the wrong size, stride on a part of a
+  /// byte...).
   explicit Unpacker(UnpackSpec spec, SimdLevel level = simd_level());
   ~Unpacker();
   Unpacker(Unpacker&&) noexcept;

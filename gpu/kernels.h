@@ -1,0 +1,97 @@
+// The inner loops of unpacking, compiled once for each SIMD level, and the plain data that they work on.
+//
+// Nothing here has code of its own: what the sources of the levels share they include into a namespace of their own
+// (kernels_common.h), so that no linker can pick a function compiled for a newer CPU than the one it runs on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/machine.h"
+#include "feedline/tensor.h"
+
+namespace feedline::gpu {
+
+/// Elements of a tile: what is gathered, computed and cast in one go, in the L1 cache.
+inline constexpr size_t tile_elements = 512;
+
+/// Parameters of a step, element by element; one for all where `uniform`.
+struct StepArrays {
+  const float* scale;
+  const float* bias_or_mean;
+  const float* std;
+  bool uniform;
+};
+
+/// Bit fields of a tile: out[i] = the field at bit `base + offset[i]`.
+struct FieldLayout {
+  int width;
+  bool sign_extend, lsb_first;
+  uint64_t row_bytes;     // at least 8: a row may be read up to here
+  const int64_t* offset;  // bits
+};
+
+/// Single bits that choose between two values each. Elements come in blocks of `lanes`, the last one filled up with
+/// elements that are computed but not stored. A block's source bytes are picked from windows of the row: a window is
+/// `window` bytes, not beyond the end of the row unless the row is shorter; `pick` says which byte of it goes into
+/// which lane (high bit set: none).
+struct BitLayout {
+  struct Block {
+    uint32_t first_window, windows;  // indices into windows
+    uint32_t bit;                    // index into bits, in blocks
+    uint32_t value;                  // index into low and high, in blocks
+  };
+  struct Window {
+    uint64_t byte;  // of the row
+    uint32_t pick;  // index into picks, in blocks
+  };
+  size_t elements = 0;
+  uint64_t row_bytes = 0;
+  const Block* blocks = nullptr;
+  const Window* windows = nullptr;
+  const uint8_t* picks = nullptr;
+  const uint8_t* bits = nullptr;    // a byte for each lane with one bit set
+  const std::byte* low = nullptr;   // values for bit 0
+  const std::byte* high = nullptr;  // for bit 1
+  bool low_is_zero = false;         // in all its bytes
+};
+
+struct Kernels {
+  const char* level;
+
+  /// n elements at `in`, one after another, each through the table of casts. Neither side need be aligned.
+  using Cast = void (*)(const std::byte* in, std::byte* out, size_t n);
+  Cast cast[dtype_count][dtype_count];
+
+  /// In place.
+  using Step = void (*)(float* x, size_t n, const StepArrays& steps);
+  Step affine, normalize;
+
+  /// From uint8 straight to an element type (float32, float16 or bfloat16; else null).
+  using NormalizeBytes = void (*)(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps);
+  NormalizeBytes normalize_bytes[dtype_count];
+
+  // Gather into consecutive elements. Indexed by the logarithm of the element's size.
+  /// out[i] = the element at in + i * stride.
+  void (*strided[4])(const std::byte* in, int64_t stride, std::byte* out, size_t n);
+  /// out[i * channels + c] = the element number i at in + c * stride; n = elements, a multiple of channels.
+  void (*interleave[4])(const std::byte* in, int64_t stride, size_t channels, std::byte* out, size_t n);
+  /// out[i] = the element at in + offset[i].
+  void (*scattered[4])(const std::byte* in, const int64_t* offset, std::byte* out, size_t n);
+  /// out[i] = the element at in[i] + offset.
+  void (*from_rows[4])(const std::byte* const* in, int64_t offset, std::byte* out, size_t n);
+  /// Reverses the bytes of each element; `out` may be `in`.
+  void (*swap[4])(const std::byte* in, std::byte* out, size_t n);
+
+  void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
+
+  /// Elements of a block and bytes of a window of BitLayout.
+  size_t lanes, window;
+  using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,
+                        size_t out_stride);
+  Bits bits[4];
+};
+
+extern const Kernels kernels_portable, kernels_avx2, kernels_avx512;
+
+}  // namespace feedline::gpu
