@@ -25,7 +25,8 @@ bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
       index.bad.clear();
       index.records = 0;
       return true;
-    case OnError::raise: break;
+    case OnError::raise:
+      break;
   }
   const io::BadRegion first = index.bad.front();
   data.raised.push_back(first.error);

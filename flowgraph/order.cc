@@ -18,8 +18,8 @@ FileOrder::FileOrder(const DataSet& data, const TicketLimits& limits) : data_(&d
     for (uint32_t end = 1; end < entries.size(); end++) {
       const bool last = end + 1 == entries.size();
       const io::IndexEntry& next = entries[last ? end : end + 1];
-      const bool would_exceed = next.offset - entries[begin].offset > limits.bytes ||
-                                next.record - entries[begin].record > limits.rows;
+      const bool would_exceed =
+          next.offset - entries[begin].offset > limits.bytes || next.record - entries[begin].record > limits.rows;
       if ((last || would_exceed) && entries[end].record > entries[begin].record) {
         cuts_.push_back({f, begin, end, sample});
         sample += entries[end].record - entries[begin].record;

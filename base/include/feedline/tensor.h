@@ -71,7 +71,7 @@ class Shape {
   bool operator==(const Shape&) const = default;
 
  private:
-  std::array<int64_t, max_rank + 1> axes_{};  // one more, for the rows
+  std::array<int64_t, max_rank + 2> axes_{};  // two more: the rows, and the longest sequence of a batch
   size_t rank_ = 0;
 };
 

@@ -26,6 +26,8 @@ struct Options {
   int threads = 0;                            // before parallelism.threads; 0: that
   uint64_t epoch = 0;                         // to begin with
   IoOptions io;
+  /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
+  bool deliver_before_error = false;
   /// Told while the data is being counted: bytes done, bytes in all. From any thread, one at a time; throwing stops.
   std::function<void(uint64_t done, uint64_t total)> on_progress;
 };
@@ -50,7 +52,7 @@ struct Report {
   /// SplitMix64's finaliser. Adds up over replicas and ranks; for an epoch it does not depend on the order.
   uint64_t audit = 0;
   uint64_t bytes_read = 0;       // from files, for the feed (the counting pass left out)
-  uint64_t bytes_delivered = 0;  // of the delivered records, as they lie in their (inflated) files
+  uint64_t layout_hits = 0;      // records that had the byte layout of the one before them
   double count_s = 0;            // the counting pass
   double first_batch_s = 0;      // construction to the first batch
   double wall_s = 0;             // since the first batch

@@ -1,0 +1,191 @@
+#include "flowgraph/chunk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "flowgraph/plan.h"
+
+namespace feedline::flow {
+namespace {
+
+// Records at a time: their bytes are still in the first-level cache when they are parsed.
+constexpr uint32_t block = 32;
+
+uint64_t stated_length(const std::byte* header) {
+  uint64_t length;
+  std::memcpy(&length, header, sizeof length);
+  return length;
+}
+
+void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
+  const FeatureSpec& feature = plan.spec.features[f];
+  const auto elements = static_cast<size_t>(feature.shape.elements());
+  if (feature.kind != FeatureKind::fixed) {
+    column.as<ValuesRef>()[row] = {};
+  } else if (feature.dtype == DType::bytes) {
+    const auto size = static_cast<uint64_t>(std::max<int64_t>(feature.length, 0));
+    for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {plan.zeros.data(), size};
+  } else {
+    const size_t size = elements * size_of(feature.dtype);
+    std::memset(column.as<std::byte>() + row * size, 0, size);
+  }
+}
+
+}  // namespace
+
+uint64_t Chunk::offset_of(uint32_t row) const noexcept {
+  const std::byte* at = records_[row].data - io::header_bytes;
+  for (size_t i = 0; i < ticket.extents.size(); i++)
+    if (at >= extents[i] && at < extents[i] + ticket.extents[i].length)
+      return ticket.extents[i].offset + static_cast<uint64_t>(at - extents[i]);
+  return 0;
+}
+
+void Chunk::parse(const Plan& plan) {
+  rows_ = 0;
+  first_error.reset();
+  filler.clear();
+  errors.clear();
+  layout_hits_ = 0;
+  if (failed) {
+    first_error = std::move(failed);
+    failed.reset();
+    return;
+  }
+  Arena arena(scratch_);
+  const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
+  records_ = records;
+  std::vector<BadRow> bad;
+  scan_and_parse(plan, records, arena, bad);
+  evaluate(plan, arena, bad);
+  settle(plan, bad);
+}
+
+void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena,
+                           std::vector<BadRow>& bad) {
+  const DataFile& file = plan.data.files[ticket.file];
+  const uint64_t limit = plan.spec.sources[file.source].record_limit;
+  const bool raise = plan.spec.on_error == OnError::raise;
+  ExampleParser::Session session(plan.parser, ticket.rows, arena);
+  std::vector<RowError> refused;
+  uint32_t row = 0;
+
+  const auto bad_row = [&](Category category, uint64_t offset, std::string message, std::string feature = {}) {
+    bad.push_back({row, Error(category, std::move(message),
+                              {file.id.uri, static_cast<int64_t>(offset),
+                               static_cast<int64_t>(ticket.first_record + row), std::move(feature)})});
+  };
+  // A row without a record: the parser keeps step by an empty one.
+  const auto skip_row = [&] {
+    records[row] = {extents.front(), 0, 0};
+    session.parse(records.subspan(row, 1), refused);
+    refused.clear();
+    row++;
+  };
+
+  for (size_t e = 0; e < ticket.extents.size(); e++) {
+    const Extent& extent = ticket.extents[e];
+    const uint32_t end = row + extent.records;
+    io::RecordScanner scanner({extents[e], extent.length}, limit);
+    while (row < end) {
+      size_t count = 0;
+      const auto stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
+      session.parse(records.subspan(row, count), refused);
+      const uint32_t first = row;
+      for (RowError& error : refused) {
+        row = error.row;
+        bad_row(error.category, offset_of(row), std::move(error.message),
+                error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string());
+        if (raise) break;
+      }
+      if (raise && !bad.empty()) break;
+      refused.clear();
+      row = first + static_cast<uint32_t>(count);
+      if (stop == io::RecordScanner::Stop::full || row == end) continue;
+
+      // Every record of the extent was good when it was counted.
+      const uint64_t offset = extent.offset + scanner.position();
+      const bool damaged = stop == io::RecordScanner::Stop::error;
+      const Category category = damaged ? scanner.damage() : Category::truncated_data;
+      bad_row(category, offset,
+              "this record was good when the data was counted; the file has changed since, or its disk fails");
+      if (raise) break;
+      skip_row();
+      if (category == Category::bad_data_crc) {
+        scanner.seek(scanner.position() + io::frame_bytes + stated_length(extents[e] + scanner.position()));
+        continue;
+      }
+      while (row < end) {  // where the next record begins is lost
+        bad_row(category, offset, "lies behind a record whose length is lost");
+        skip_row();
+      }
+    }
+    if (raise && !bad.empty()) break;
+  }
+  rows_ = raise && !bad.empty() ? bad.front().row : ticket.rows;
+  features_.assign(session.columns().begin(), session.columns().end());
+  layout_hits_ = session.layout_hits();
+}
+
+void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
+  // Formulas are to see sound values only.
+  for (const BadRow& row : bad)
+    if (row.row < rows_)
+      for (size_t f = 0; f < features_.size(); f++) fill_zero(plan, f, features_[f], row.row);
+  const size_t found_before = bad.size();
+  plan.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
+    bad.push_back(
+        {row, Error(Category::bad_pipeline,
+                    "an integer of the formula overflows, or mod by 0; write the constants with a decimal point to "
+                    "compute in float64",
+                    {plan.data.files[ticket.file].id.uri, static_cast<int64_t>(offset_of(row)),
+                     static_cast<int64_t>(ticket.first_record + row), plan.spec.expressions[expression].output})});
+  });
+  if (bad.size() == found_before) return;
+  std::stable_sort(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row < b.row; });
+  bad.erase(std::unique(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row == b.row; }),
+            bad.end());
+}
+
+void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
+  if (bad.empty()) return;
+  if (plan.spec.on_error == OnError::raise) {
+    rows_ = bad.front().row;
+    first_error = std::move(bad.front().error);
+    return;
+  }
+  for (BadRow& row : bad) {
+    filler.push_back(row.row);
+    errors.push_back(std::move(row.error));
+  }
+  std::vector<uint32_t> good;
+  for (uint32_t row = 0, next = 0; row < rows_; row++)
+    if (next < filler.size() && filler[next] == row)
+      next++;
+    else
+      good.push_back(row);
+  if (good.empty()) return;  // evaluate() has filled in zeros
+  for (uint32_t row : filler) {
+    const auto above = std::lower_bound(good.begin(), good.end(), row);
+    const bool take_above = above != good.end() && (above == good.begin() || *above - row < row - *std::prev(above));
+    copy_row(plan, row, take_above ? *above : *std::prev(above));
+  }
+}
+
+void Chunk::copy_row(const Plan& plan, uint32_t to, uint32_t from) {
+  const auto copy = [&](const Column& column, size_t size) {
+    std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
+  };
+  for (size_t f = 0; f < features_.size(); f++) {
+    const FeatureSpec& feature = plan.spec.features[f];
+    const size_t value = feature.dtype == DType::bytes ? sizeof(BytesRef) : size_of(feature.dtype);
+    copy(features_[f], feature.kind == FeatureKind::fixed ? value * static_cast<size_t>(feature.shape.elements())
+                                                          : sizeof(ValuesRef));
+  }
+  for (const Column& expression : expressions_) copy(expression, sizeof(double));
+  records_[to] = records_[from];
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,79 @@
+// The records of one ticket: read, verified, parsed. Lives in a slot; goes back when the last user lets go.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "feedline/error.h"
+#include "flowgraph/columns.h"
+#include "flowgraph/example_parser.h"
+#include "flowgraph/order.h"
+
+namespace feedline::flow {
+
+struct Plan;
+
+class Chunk {
+ public:
+  Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
+      : slot_(slot), data_(data), scratch_(scratch) {}
+
+  uint32_t slot() const noexcept { return slot_; }
+
+  // Where it stands in the feed; set when the ticket is issued.
+  uint64_t sequence = 0;
+  bool ends_epoch = false;
+  Ticket ticket;
+
+  std::span<std::byte> data() const noexcept { return data_; }
+
+  /// Where extent number `i` of a ticket lies in data(): each at its own block, or, inflated, one behind the other.
+  /// Filled in by whoever issues the reads.
+  std::vector<const std::byte*> extents;
+
+  /// The read failed: nothing of the chunk can be used.
+  std::optional<Error> failed;
+
+  /// Verifies and parses all rows; then records() and the columns are there. A bad record or read error under RAISE
+  /// ends the rows early: rows() is smaller than ticket.rows and `first_error` says why. Otherwise the bad row becomes
+  /// a copy of its nearest good row, its number is in `filler` and its error in `errors`.
+  void parse(const Plan& plan);
+
+  uint32_t rows() const noexcept { return rows_; }
+  std::span<const io::RecordView> records() const noexcept { return records_; }
+  /// By number of feature.
+  std::span<const Column> features() const noexcept { return features_; }
+  /// By number of expression: double, one for each row.
+  std::span<const Column> expressions() const noexcept { return expressions_; }
+  /// Byte offset of a row in its (inflated) file.
+  uint64_t offset_of(uint32_t row) const noexcept;
+
+  std::optional<Error> first_error;
+  std::vector<uint32_t> filler;  // ascending
+  std::vector<Error> errors;     // as filler
+  uint64_t layout_hits() const noexcept { return layout_hits_; }
+
+ private:
+  struct BadRow {
+    uint32_t row;
+    Error error;
+  };
+  void scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena, std::vector<BadRow>& bad);
+  void evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad);
+  void settle(const Plan& plan, std::vector<BadRow>& bad);
+  void copy_row(const Plan& plan, uint32_t to, uint32_t from);
+
+  const uint32_t slot_;
+  const std::span<std::byte> data_, scratch_;
+  uint32_t rows_ = 0;
+  std::span<io::RecordView> records_;
+  std::vector<Column> features_, expressions_;
+  uint64_t layout_hits_ = 0;
+};
+
+using ChunkRef = std::shared_ptr<Chunk>;
+
+}  // namespace feedline::flow

@@ -1,0 +1,174 @@
+#include "flowgraph/delivery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr auto long_wait = std::chrono::seconds(10);
+
+}  // namespace
+
+const char* name(Stage stage) noexcept {
+  constexpr const char* names[] = {"read", "inflate", "parse", "assemble", "unpack", "another replica"};
+  return names[static_cast<size_t>(stage)];
+}
+
+Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch,
+                   std::function<Stage(int)> busy_stage)
+    : apart_(static_cast<uint64_t>(host_prefetch)), busy_stage_(std::move(busy_stage)) {
+  for (auto& ring : rings) replicas_.emplace_back().ring = std::move(ring);
+}
+
+void Delivery::put(int number, Ready ready) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  {
+    const std::lock_guard lock(mutex_);
+    replica.ready.push_back(std::move(ready));
+  }
+  replica.arrived.notify_one();
+}
+
+void Delivery::fail(std::exception_ptr error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  for (Replica& replica : replicas_) replica.arrived.notify_all();
+}
+
+void Delivery::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  for (Replica& replica : replicas_) replica.arrived.notify_all();
+}
+
+const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
+  const auto last = std::min_element(replicas_.begin(), replicas_.end(),
+                                     [](const Replica& a, const Replica& b) { return a.received < b.received; });
+  return replica.received + 1 > last->received + apart_ ? &*last : nullptr;
+}
+
+void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const {
+  if (behind) {
+    if (behind != &replica && behind->served_by == std::this_thread::get_id())
+      throw Error(
+          Category::stalled,
+          fmt::format(
+              "replica {} is {} steps ahead of a replica that this same thread serves; replicas run at most "
+              "parallelism.host_prefetch = {} steps apart: call next() for each replica in turn, or give each a thread",
+              number, replica.received - behind->received, apart_));
+    return;
+  }
+  const size_t held = replica.ring->held;
+  if (held == replica.ring->pool().size())
+    throw Error(
+        Category::stalled,
+        fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or raise "
+                    "parallelism.host_prefetch",
+                    held, number));
+}
+
+Delivery::Outcome Delivery::take(Replica& replica, Batch& batch) {
+  if (replica.ready.front().error) throw *replica.ready.front().error;  // and stays: so says every further call
+  Ready ready = std::move(replica.ready.front());
+  replica.ready.pop_front();
+  replica.received++;
+  for (Replica& other : replicas_)
+    if (&other != &replica) other.arrived.notify_one();  // it may have been too far ahead
+  if (!ready.batch) {
+    replica.epochs++;
+    batch = Batch();
+    return Outcome::end_of_epoch;
+  }
+  replica.steps++;
+  report_.records += static_cast<uint64_t>(ready.batch->valid_count);
+  report_.filler += static_cast<uint64_t>(ready.batch->rows - ready.batch->valid_count);
+  report_.audit += ready.batch->audit;
+  replica.ring->held++;
+  const BatchContent* content = ready.batch.get();
+  batch = Batch({content, [given = std::move(ready.batch), ring = replica.ring](const BatchContent*) mutable {
+                   ring->held--;
+                   given.reset();
+                 }});
+  return Outcome::batch;
+}
+
+Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch) {
+  const auto start = Clock::now();
+  if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
+    throw Error(Category::bad_pipeline,
+                fmt::format("there is no replica {}: this feeder has {}", number, replicas_.size()));
+  batch = Batch();  // what the caller had in it goes back first
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  std::unique_lock lock(mutex_);
+  replica.served_by = std::this_thread::get_id();
+  bool waited = false, told = false;
+  auto step = [&](auto now) { return std::min(deadline.value_or(now + long_wait), now + long_wait); };
+  for (;;) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
+    const Replica* behind = laggard(replica);
+    if (!behind && !replica.ready.empty()) break;
+    throw_if_only_the_caller_can_help(number, replica, behind);
+    const auto before = Clock::now();
+    if (deadline && before >= *deadline) return Outcome::not_ready;
+    const Stage stage = behind ? Stage::replica : busy_stage_(number);
+    waited = true;
+    replica.arrived.wait_until(lock, step(before));
+    report_.waited_s[static_cast<size_t>(stage)] += std::chrono::duration<double>(Clock::now() - before).count();
+    if (!told && Clock::now() - start >= long_wait) {
+      told = true;
+      log_long_wait(number, behind, stage);
+    }
+  }
+  const bool is_first = replica.steps == 0;
+  const Outcome outcome = take(replica, batch);
+  const auto now = Clock::now();
+  if (outcome == Outcome::batch) {
+    if (!report_.first_batch) report_.first_batch = now;
+    if (!is_first) {
+      report_.next.add(now - start);
+      report_.next_calls++;
+      if (!waited) report_.next_ready++;
+    }
+  }
+  return outcome;
+}
+
+void Delivery::log_long_wait(int number, const Replica* behind, Stage stage) const {
+  if (!behind) {
+    logger()->warn("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
+    return;
+  }
+  const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == behind; }) -
+                     replicas_.begin();
+  logger()->warn("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
+                 behind->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+}
+
+DeliveryReport Delivery::report() const {
+  const std::lock_guard lock(mutex_);
+  DeliveryReport report = report_;
+  report.steps =
+      std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.steps < b.steps; })->steps;
+  report.finished_epochs = std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) {
+                             return a.epochs < b.epochs;
+                           })->epochs;
+  return report;
+}
+
+size_t Delivery::waiting_batches(int replica) const {
+  const std::lock_guard lock(mutex_);
+  return replicas_[static_cast<size_t>(replica)].ready.size();
+}
+
+uint64_t Delivery::finished_epochs() const { return report().finished_epochs; }
+
+}  // namespace feedline::flow

@@ -1,0 +1,89 @@
+// The end of the feed: finished batches wait here for next(), and next() waits here for them.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "feedline/batch.h"
+#include "feedline/error.h"
+#include "flowgraph/batch_buffers.h"
+#include "flowgraph/latency.h"
+
+namespace feedline::flow {
+
+/// Stages that next() can wait for.
+enum class Stage : uint8_t { read, inflate, parse, assemble, unpack, replica };
+inline constexpr size_t stage_count = 6;
+const char* name(Stage stage) noexcept;
+
+/// Something for a replica: a batch, the end of an epoch (neither is set), or the error that ends the feed.
+struct Ready {
+  std::shared_ptr<const BatchContent> batch;
+  std::shared_ptr<const Error> error;
+  std::shared_ptr<const void> keeps;  // of an end of epoch: the slot that it holds until it is taken
+};
+
+/// Since the start.
+struct DeliveryReport {
+  uint64_t records = 0, filler = 0, audit = 0, steps = 0, finished_epochs = 0;
+  std::optional<std::chrono::steady_clock::time_point> first_batch;
+  Latency next;  // first batch of each replica left out
+  uint64_t next_calls = 0, next_ready = 0;
+  double waited_s[stage_count] = {};
+};
+
+/// Thread-safe. Replicas are given batches at most `host_prefetch` steps apart.
+class Delivery {
+ public:
+  /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for.
+  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch,
+           std::function<Stage(int replica)> busy_stage);
+
+  void put(int replica, Ready ready);
+  /// The first call counts: from now on every next() throws it.
+  void fail(std::exception_ptr error) noexcept;
+  void stop() noexcept;
+
+  enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
+  /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
+  Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch);
+
+  DeliveryReport report() const;
+  size_t waiting_batches(int replica) const;
+  /// Of the replica that is furthest behind.
+  uint64_t finished_epochs() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Replica {
+    std::shared_ptr<BatchRing> ring;
+    std::deque<Ready> ready;
+    std::condition_variable arrived;
+    uint64_t received = 0;  // batches and ends of epochs
+    uint64_t steps = 0, epochs = 0;
+    std::optional<std::thread::id> served_by;
+  };
+  /// The replica that `replica` is too far ahead of, if any.
+  const Replica* laggard(const Replica& replica) const;
+  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
+  Outcome take(Replica& replica, Batch& batch);
+  void log_long_wait(int number, const Replica* behind, Stage stage) const;
+
+  const uint64_t apart_;
+  const std::function<Stage(int)> busy_stage_;
+  mutable std::mutex mutex_;
+  std::deque<Replica> replicas_;
+  std::exception_ptr failure_;
+  bool stopped_ = false;
+  DeliveryReport report_;
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,513 @@
+#include "flowgraph/graph.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "base/float_environment.h"
+#include "flowgraph/assemble.h"
+#include "flowgraph/batch_writer.h"
+#include "flowgraph/inflate_lane.h"
+#include "flowgraph/stage_counters.h"
+#include "io/read_backend.h"
+#include "io/thread.h"
+
+namespace feedline::flow {
+namespace {
+
+namespace tf = oneapi::tbb::flow;
+
+constexpr size_t errors_kept = 100;
+
+struct Kick {};
+/// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
+using Batches = std::shared_ptr<std::vector<BatchRows>>;
+
+/// Keeps the worker threads of one arena on a set of CPUs while they are in it.
+class Pinning : public tbb::task_scheduler_observer {
+ public:
+  Pinning(tbb::task_arena& arena, const std::vector<int>& cpus) : task_scheduler_observer(arena) {
+    CPU_ZERO(&inside_);
+    for (int cpu : cpus) CPU_SET(cpu, &inside_);
+    sched_getaffinity(0, sizeof outside_, &outside_);
+    observe(true);
+  }
+  ~Pinning() override { observe(false); }
+  void on_scheduler_entry(bool) override { sched_setaffinity(0, sizeof inside_, &inside_); }
+  void on_scheduler_exit(bool) override { sched_setaffinity(0, sizeof outside_, &outside_); }
+
+ private:
+  cpu_set_t inside_, outside_;
+};
+
+Error read_failed(const DataFile& file, const Ticket& ticket, int error) {
+  const std::string why = error == ENODATA  ? "the file is shorter than when it was counted"
+                          : error == ESTALE ? "the file has changed since it was counted"
+                                            : std::generic_category().message(error);
+  return Error(Category::io_error, fmt::format("cannot be read: {}", why),
+               {file.id.uri,
+                static_cast<int64_t>(ticket.extents.front().offset),
+                static_cast<int64_t>(ticket.first_record),
+                {}});
+}
+
+}  // namespace
+
+struct Graph::Impl {
+  Impl(const Plan& plan, const GraphOptions& options);
+  ~Impl();
+
+  // What is being read: into a slot, or into an input of a lane. The tag of its reads.
+  struct InFlight {
+    ChunkRef chunk;
+    InflateLane::Input* input = nullptr;
+    std::atomic<size_t> left{0};
+    std::atomic<int> error{0};
+  };
+
+  void make_slots();
+  void make_lanes();
+  void make_backend(const IoOptions& io);
+  void make_nodes();
+
+  // Bodies.
+  void read();
+  bool issue_next();
+  bool lane_ready();
+  void read_into(const ChunkRef& chunk);
+  void completed(InFlight& flight, int error) noexcept;
+  void parse(Chunk& chunk);
+  void assemble(const ChunkRef& chunk);
+  void unpack(int replica, const Batches& message);
+  void note_errors(const Chunk& chunk);
+  Stage busy_stage(int replica) const;
+  void stop() noexcept;
+
+  /// Every body runs in here: an exception that leaves it would wake nobody.
+  template <typename Body>
+  void guarded(StageCounters& counters, Body&& body) noexcept {
+    const StageCounters::Busy busy(counters);
+    const DefaultFloatEnvironment floats;
+    if (stopping) return;
+    try {
+      body();
+    } catch (...) {
+      delivery->fail(std::current_exception());
+      stop();
+    }
+  }
+
+  const Plan& plan;
+  const GraphOptions options;
+  const BatchWriter writer;
+  std::atomic<bool> stopping{false};
+
+  // Memory, and who may use it.
+  gpu::Memory slot_memory, lane_memory;
+  std::deque<Chunk> chunks;      // one for each slot
+  std::deque<InFlight> flights;  // by slot, then two for each lane
+  std::deque<InflateLane> lanes;
+  std::optional<Pool<Chunk*>> slots;
+  std::optional<Pool<InflateLane*>> idle_lanes;
+  std::vector<std::shared_ptr<BatchRing>> rings;
+  std::unique_ptr<Delivery> delivery;
+
+  // [read]; only its body touches these.
+  uint64_t next_sequence = 0;
+  Ticket next_ticket;
+  bool ticket_ready = false;       // next_ticket is the one of next_sequence
+  InflateLane* lane = nullptr;     // of the compressed file that is being issued
+  std::vector<io::Read> requests;  // of one burst
+
+  // [assemble]
+  Assembler assembler;
+  std::vector<std::vector<BatchRows>> completed_batches;
+  // [unpack r]: batches that wait for a buffer
+  std::vector<std::deque<BatchRows>> waiting;
+
+  StageCounters read_counters, inflate_counters, parse_counters, assemble_counters;
+  std::deque<StageCounters> unpack_counters;
+  std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
+  mutable std::mutex errors_mutex;
+  std::vector<Error> errors;
+  std::atomic<uint64_t> errors_total{0};
+
+  // The graph, last: first to go.
+  tbb::task_arena arena;
+  std::optional<Pinning> pinning;
+  struct Nodes {
+    explicit Nodes(Impl& impl);
+    tf::graph graph;
+    tf::async_node<Kick, ChunkRef> read;
+    tf::function_node<InflateLane*> inflate;
+    tf::function_node<ChunkRef, ChunkRef> parse;
+    tf::sequencer_node<ChunkRef> in_order;
+    tf::function_node<ChunkRef> assemble;
+    std::deque<tf::function_node<Batches>> unpack;
+  };
+  using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
+  std::unique_ptr<Nodes> nodes;
+  std::unique_ptr<io::ReadBackend> backend;
+  std::thread owner;  // runs wait_for_all: oneTBB has no workers on one CPU, or where the program allows none
+};
+
+Graph::Impl::Nodes::Nodes(Impl& impl)
+    : read(graph, tf::serial, [&impl](const Kick&, auto&) { impl.guarded(impl.read_counters, [&] { impl.read(); }); }),
+      inflate(graph, tf::unlimited,
+              [&impl](InflateLane* lane) {
+                impl.inflate_counters.waiting--;
+                impl.guarded(impl.inflate_counters, [&] { lane->run(); });
+              }),
+      parse(graph, tf::unlimited,
+            [&impl](const ChunkRef& chunk) {
+              impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
+              impl.parse_counters.waiting--;
+              return chunk;  // also a failed one: its number must arrive
+            }),
+      in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
+      assemble(graph, tf::serial, [&impl](const ChunkRef& chunk) {
+        impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); });
+      }) {
+  tf::make_edge(read, parse);
+  tf::make_edge(parse, in_order);
+  tf::make_edge(in_order, assemble);
+  for (int replica = 0; replica < impl.plan.replicas; replica++)
+    unpack.emplace_back(graph, tf::serial, [&impl, replica](const Batches& message) {
+      StageCounters& counters = impl.unpack_counters[static_cast<size_t>(replica)];
+      impl.guarded(counters, [&] { impl.unpack(replica, message); });
+    });
+}
+
+Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
+    : plan(plan_),
+      options(options_),
+      writer(plan),
+      assembler(plan, options.first_epoch, options.deliver_before_error),
+      completed_batches(static_cast<size_t>(plan.replicas)),
+      waiting(static_cast<size_t>(plan.replicas)),
+      arena(plan.threads) {
+  make_slots();
+  make_lanes();
+  for (int replica = 0; replica < plan.replicas; replica++) {
+    unpack_counters.emplace_back();
+    rings.push_back(
+        std::make_shared<BatchRing>(plan, gpu::Device(options.devices[static_cast<size_t>(replica)]), replica));
+  }
+  delivery =
+      std::make_unique<Delivery>(rings, plan.spec.host_prefetch, [this](int replica) { return busy_stage(replica); });
+  make_backend(options.io);
+  make_nodes();
+}
+
+void Graph::Impl::make_slots() {
+  const uint64_t bytes = plan.slot_data_bytes + plan.slot_arena_bytes;
+  slot_memory = gpu::Device(host()).allocate(std::max<uint64_t>(1, plan.slots * bytes));
+  const std::span memory = slot_memory.bytes();
+  std::vector<Chunk*> free;
+  // All that is read into lies together, so that it can be registered with the kernel in one piece.
+  for (uint32_t s = 0; s < plan.slots; s++) {
+    chunks.emplace_back(
+        s, memory.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
+        memory.subspan(plan.slots * plan.slot_data_bytes + s * plan.slot_arena_bytes, plan.slot_arena_bytes));
+    flights.emplace_back();
+    free.push_back(&chunks.back());
+  }
+  slots.emplace(std::move(free));
+}
+
+void Graph::Impl::make_lanes() {
+  std::vector<InflateLane*> idle;
+  if (plan.lanes > 0) lane_memory = gpu::Device(host()).allocate(plan.lanes * InflateLane::memory_bytes);
+  for (uint32_t l = 0; l < plan.lanes; l++) {
+    flights.emplace_back();
+    flights.emplace_back();
+    InflateLane::Callbacks callbacks;
+    callbacks.read = [this, l](uint32_t file, InflateLane::Input& input) {
+      InFlight& flight = flights[plan.slots + 2 * l + input.number];
+      flight.input = &input;
+      flight.left = 1;
+      flight.error = 0;
+      const io::Read read{
+          .file = file, .offset = input.offset, .length = input.length, .buffer = input.buffer, .tag = &flight};
+      nodes->read.gateway().reserve_wait();
+      backend->submit({&read, 1});
+    };
+    callbacks.done = [this](const ChunkRef& chunk) {
+      parse_counters.waiting++;
+      nodes->parse.try_put(chunk);
+    };
+    callbacks.idle = [this](InflateLane* idle_lane) { idle_lanes->give_back(idle_lane); };
+    lanes.emplace_back(plan, lane_memory.bytes().subspan(l * InflateLane::memory_bytes, InflateLane::memory_bytes),
+                       std::move(callbacks));
+    idle.push_back(&lanes.back());
+  }
+  idle_lanes.emplace(std::move(idle));
+}
+
+void Graph::Impl::make_backend(const IoOptions& io) {
+  std::vector<io::FileId> files;
+  for (const DataFile& file : plan.data.files) files.push_back(file.id);
+  io::BackendOptions backend_options;
+  static_cast<IoOptions&>(backend_options) = io;
+  backend_options.memory = slot_memory.bytes().first(plan.slots * plan.slot_data_bytes);
+  backend = io::make_read_backend(std::move(files), backend_options,
+                                  [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
+}
+
+void Graph::Impl::make_nodes() {
+  if (!plan.spec.cpu_set.empty()) pinning.emplace(arena, plan.spec.cpu_set);
+  arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
+  slots->on_return([this] { nodes->read.try_put({}); });
+  idle_lanes->on_return([this] { nodes->read.try_put({}); });
+  for (int replica = 0; replica < plan.replicas; replica++)
+    rings[static_cast<size_t>(replica)]->pool().on_return(
+        [this, replica] { nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr); });
+
+  nodes->graph.reserve_wait();  // for life: completions and releases come when nothing else runs
+  try {
+    owner = io::start_thread("feedline", [this] {
+      try {
+        arena.execute([&] { nodes->graph.wait_for_all(); });
+      } catch (...) {
+        delivery->fail(std::current_exception());
+      }
+    });
+  } catch (const std::system_error& error) {
+    nodes->graph.release_wait();
+    throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
+  }
+  nodes->read.try_put({});
+}
+
+Graph::Impl::~Impl() {
+  stop();
+  backend->stop();
+  nodes->graph.release_wait();
+  if (owner.joinable()) owner.join();
+  nodes->graph.reset();  // lets go of queued messages
+  for (auto& batches : waiting) batches.clear();
+  delivery.reset();
+  backend.reset();
+  nodes.reset();
+}
+
+void Graph::Impl::stop() noexcept {
+  if (stopping.exchange(true)) return;
+  slots->close();
+  idle_lanes->close();
+  for (auto& ring : rings) ring->pool().close();
+  delivery->stop();
+  nodes->graph.cancel();
+}
+
+void Graph::Impl::read() {
+  while (issue_next()) {
+  }
+  if (!requests.empty()) backend->submit(requests);
+  requests.clear();
+}
+
+// Takes all that the next ticket needs, or nothing: then a kick brings us back.
+bool Graph::Impl::issue_next() {
+  const uint64_t tickets = plan.order.tickets();
+  const uint64_t of_pass = std::max<uint64_t>(1, tickets);
+  const bool raised = !plan.data.raised.empty();
+  if (stopping || (raised && next_sequence == of_pass)) return false;  // the data ends with its error
+  if (!ticket_ready) {
+    next_ticket = {};
+    if (tickets > 0) plan.order.ticket(next_sequence % of_pass, next_ticket);
+    ticket_ready = true;
+  }
+  if (!lane_ready()) return false;
+  const auto slot = slots->take();
+  if (!slot) return false;
+
+  const ChunkRef chunk(*slot, [this](Chunk* done) { slots->give_back(done); });
+  chunk->sequence = next_sequence++;
+  const uint64_t epoch_tickets =
+      raised ? of_pass : of_pass * static_cast<uint64_t>(std::max<int64_t>(0, plan.spec.repeat));
+  chunk->ends_epoch = epoch_tickets > 0 && next_sequence % epoch_tickets == 0;
+  std::swap(chunk->ticket, next_ticket);
+  ticket_ready = false;
+  read_into(chunk);
+  return true;
+}
+
+// The first ticket of a compressed file needs a lane.
+bool Graph::Impl::lane_ready() {
+  if (next_ticket.extents.empty() || plan.data.files[next_ticket.file].index.compression == Compression::none)
+    return true;
+  if (lane) return true;
+  const auto idle = idle_lanes->take();
+  if (!idle) return false;
+  lane = *idle;
+  lane->open(next_ticket.file);
+  return true;
+}
+
+void Graph::Impl::read_into(const ChunkRef& chunk) {
+  const Ticket& ticket = chunk->ticket;
+  std::byte* at = chunk->data().data();
+  chunk->extents.clear();
+  if (lane && !ticket.extents.empty()) {
+    for (const Extent& extent : ticket.extents) {
+      chunk->extents.push_back(at);
+      at += extent.length;
+    }
+    InflateLane* const busy = lane;
+    const bool last = ticket.first_record + ticket.rows == plan.data.files[ticket.file].index.records;
+    if (last) lane = nullptr;
+    if (busy->add(chunk, last)) {
+      inflate_counters.waiting++;
+      nodes->inflate.try_put(busy);
+    }
+    return;
+  }
+  if (ticket.extents.empty()) {  // of an epoch without samples: it only brings the end
+    parse_counters.waiting++;
+    nodes->parse.try_put(chunk);
+    return;
+  }
+  InFlight& flight = flights[chunk->slot()];
+  flight.chunk = chunk;
+  flight.left = ticket.extents.size();
+  flight.error = 0;
+  nodes->read.gateway().reserve_wait();
+  read_counters.waiting++;
+  for (const Extent& extent : ticket.extents) {
+    requests.push_back(
+        {.file = ticket.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
+    chunk->extents.push_back(at + extent.offset % io::block_bytes);
+    at += io::Read::capacity_for(extent.offset, extent.length);
+  }
+}
+
+// On the I/O thread.
+void Graph::Impl::completed(InFlight& flight, int error) noexcept {
+  int none = 0;
+  if (error != 0) flight.error.compare_exchange_strong(none, error);
+  if (flight.left.fetch_sub(1) != 1) return;
+  Gateway& gateway = nodes->read.gateway();
+  try {
+    if (flight.input) {
+      bytes_read += flight.input->length;
+      if (flight.input->lane->arrived(*flight.input, flight.error)) {
+        inflate_counters.waiting++;
+        nodes->inflate.try_put(flight.input->lane);
+      }
+    } else {
+      const ChunkRef chunk = std::move(flight.chunk);
+      bytes_read += chunk->ticket.bytes();
+      if (flight.error != 0)
+        chunk->failed = read_failed(plan.data.files[chunk->ticket.file], chunk->ticket, flight.error);
+      read_counters.waiting--;
+      parse_counters.waiting++;
+      gateway.try_put(chunk);
+    }
+  } catch (...) {
+    delivery->fail(std::current_exception());
+  }
+  gateway.release_wait();  // the last touch: the graph may be gone behind it
+}
+
+void Graph::Impl::parse(Chunk& chunk) {
+  chunk.parse(plan);
+  layout_hits += chunk.layout_hits();
+  parsed += chunk.rows();
+}
+
+void Graph::Impl::assemble(const ChunkRef& chunk) {
+  if (!chunk->errors.empty()) note_errors(*chunk);
+  assembler.add(chunk, completed_batches);
+  for (size_t replica = 0; replica < completed_batches.size(); replica++) {
+    auto& batches = completed_batches[replica];
+    if (batches.empty()) continue;
+    unpack_counters[replica].waiting += static_cast<int64_t>(batches.size());
+    nodes->unpack[replica].try_put(std::make_shared<std::vector<BatchRows>>(std::move(batches)));
+    batches.clear();
+  }
+}
+
+void Graph::Impl::note_errors(const Chunk& chunk) {
+  const std::lock_guard lock(errors_mutex);
+  errors_total += chunk.errors.size();
+  for (const Error& error : chunk.errors)
+    if (errors.size() < errors_kept) errors.push_back(error);
+  const auto failures = static_cast<int64_t>(errors_total + plan.data.skipped.size());
+  if (plan.spec.max_failures >= 0 && failures > plan.spec.max_failures)
+    throw Error(chunk.errors.back().category(),
+                fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
+                            plan.spec.max_failures, chunk.errors.back().message()),
+                chunk.errors.back().place());
+}
+
+void Graph::Impl::unpack(int replica, const Batches& message) {
+  const auto r = static_cast<size_t>(replica);
+  std::deque<BatchRows>& queue = waiting[r];
+  if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
+  while (!queue.empty() && !stopping) {
+    const BatchRows& next = queue.front();
+    if (next.kind == BatchRows::Kind::batch) {
+      const auto buffer = rings[r]->pool().take();
+      if (!buffer) return;
+      writer.write(next, **buffer);
+      delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
+    } else {
+      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.runs.front().chunk});
+    }
+    queue.pop_front();
+    unpack_counters[r].waiting--;
+  }
+}
+
+Stage Graph::Impl::busy_stage(int replica) const {
+  if (unpack_counters[static_cast<size_t>(replica)].waiting > 0) return Stage::unpack;
+  if (parse_counters.waiting > 0) return Stage::parse;
+  if (inflate_counters.waiting > 0 || plan.lanes > 0) return Stage::inflate;
+  return Stage::read;
+}
+
+Graph::Graph(const Plan& plan, const GraphOptions& options) : impl_(std::make_unique<Impl>(plan, options)) {}
+
+Graph::~Graph() = default;
+
+Delivery& Graph::delivery() noexcept { return *impl_->delivery; }
+
+void Graph::stop() noexcept { impl_->stop(); }
+
+std::string Graph::backend() const { return impl_->backend->description(); }
+
+GraphReport Graph::report() const {
+  const Impl& impl = *impl_;
+  GraphReport report{.bytes_read = impl.bytes_read,
+                     .layout_hits = impl.layout_hits,
+                     .parsed = impl.parsed,
+                     .errors_total = impl.errors_total,
+                     .errors = {},
+                     .stages = {}};
+  {
+    const std::lock_guard lock(impl.errors_mutex);
+    report.errors = impl.errors;
+  }
+  const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {
+    report.stages.push_back(
+        {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
+  };
+  add("read", impl.read_counters, impl.slots->hungry_s(), impl.read_counters.waiting);
+  if (impl.plan.lanes > 0)
+    add("inflate", impl.inflate_counters, impl.idle_lanes->hungry_s(), impl.inflate_counters.waiting);
+  add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
+  add("assemble", impl.assemble_counters, 0, 0);
+  for (int r = 0; r < impl.plan.replicas; r++)
+    add(fmt::format("unpack {}", r), impl.unpack_counters[static_cast<size_t>(r)],
+        impl.rings[static_cast<size_t>(r)]->pool().hungry_s(), static_cast<int64_t>(impl.delivery->waiting_batches(r)));
+  return report;
+}
+
+}  // namespace feedline::flow

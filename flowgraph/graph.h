@@ -1,0 +1,66 @@
+// The oneTBB flow graph that carries out a plan.
+//
+//   kick -> [read] ~~> I/O thread ~~> [inflate]? -> [parse] -> [in order] -> [assemble] -> [unpack r] -> Delivery ->
+//   next(r)
+//     ^                                                                          |             ^  |
+//     +------------------- slots: when a chunk's last row is written ------------+-------------+  |
+//                                  output buffers: when a batch is released ---------------------+
+//
+// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. Slots and output buffers bound
+// everything; the two kicks are the only ways back. A device adds [pack] between [assemble] and [unpack r].
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "flowgraph/delivery.h"
+#include "flowgraph/plan.h"
+
+namespace feedline::flow {
+
+struct GraphOptions {
+  std::vector<DeviceId> devices;  // one for each replica of the plan
+  IoOptions io;
+  uint64_t first_epoch = 0;
+  bool deliver_before_error = false;
+};
+
+/// Counters since the start. Exact when nothing is running.
+struct GraphReport {
+  uint64_t bytes_read = 0;
+  uint64_t layout_hits = 0;
+  uint64_t parsed = 0;
+  uint64_t errors_total = 0;
+  std::vector<Error> errors;
+  std::vector<StageReport> stages;
+};
+
+/// Runs from construction to destruction, which may come at any moment and leaves no thread, descriptor or slot behind.
+class Graph {
+ public:
+  /// Keeps a reference to the plan. Throws Error where memory, threads or the read backend cannot be had.
+  Graph(const Plan& plan, const GraphOptions& options);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Delivery& delivery() noexcept;
+
+  /// Nothing new begins and every next() wakes; from any thread.
+  void stop() noexcept;
+
+  std::string backend() const;
+  GraphReport report() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace feedline::flow

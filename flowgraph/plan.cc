@@ -1,0 +1,275 @@
+#include "flowgraph/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/byte_size.h"
+#include "flowgraph/inflate_lane.h"
+
+namespace feedline::flow {
+namespace {
+
+// A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
+// last-level cache. Measured: bench/README.md.
+constexpr uint64_t ticket_bytes = 512 << 10;
+constexpr uint64_t ticket_rows = 1 << 14;
+constexpr uint64_t reads_ahead = 8;
+
+uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+uint64_t read_bytes(const Ticket& ticket, bool compressed) {
+  if (compressed) return ticket.bytes();
+  uint64_t sum = 0;
+  for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
+  return sum;
+}
+
+// Values that `payload` bytes of records can hold at most: a packed varint takes one byte, a float four, a string its
+// tag and length.
+uint64_t most_values(DType dtype, uint64_t payload) {
+  switch (dtype) {
+    case DType::float32:
+      return payload / 4;
+    case DType::bytes:
+      return payload / 2;
+    default:
+      return payload;
+  }
+}
+
+uint64_t largest_record(const DataSet& data) {
+  uint64_t largest = 0;
+  for (const DataFile& file : data.files) largest = std::max(largest, file.index.largest_record);
+  return largest;
+}
+
+}  // namespace
+
+Share share_of(LastBatchPolicy policy, int64_t samples, int64_t global_batch, int replica, int replicas) {
+  const int64_t full = global_batch / replicas;
+  if (policy != LastBatchPolicy::partial || samples == global_batch) {
+    const int64_t first = replica * full;
+    return {first, full, std::clamp<int64_t>(samples - first, 0, full)};
+  }
+  const int64_t each = samples / replicas, more = samples % replicas;
+  const int64_t valid = each + (replica < more ? 1 : 0);
+  return {replica * each + std::min<int64_t>(replica, more), std::max<int64_t>(valid, 1), valid};
+}
+
+Plan::Plan(PipelineSpec pipeline, DataSet counted, int replica_count, int thread_count)
+    : spec(std::move(pipeline)),
+      data(std::move(counted)),
+      order(data, {.bytes = ticket_bytes, .rows = ticket_rows}),
+      parser(spec.features),
+      formulas(spec),
+      replicas(replica_count),
+      threads(thread_count) {
+  for (const FeatureSpec& feature : spec.features)
+    zeros.resize(std::max(zeros.size(), static_cast<size_t>(std::max<int64_t>(0, feature.length))));
+  plan_steps();
+  plan_slots();
+  plan_outputs();
+  fit_memory();
+}
+
+void Plan::plan_steps() {
+  if (spec.batch_size_per_replica > 0) {
+    global_batch = spec.batch_size_per_replica * replicas;
+  } else {
+    global_batch = spec.global_batch_size;
+    if (global_batch % replicas != 0) {
+      const int64_t below = global_batch / replicas * replicas;
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "batch.global_batch_size: {} rows do not divide by {} replicas; the nearest sizes that do are {}{}",
+              global_batch, replicas, below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
+    }
+  }
+  replica_batch = global_batch / replicas;
+  const auto tickets = static_cast<int64_t>(std::max<uint64_t>(1, order.tickets()));
+  if (spec.repeat < 0) {
+    samples_per_epoch = steps_per_epoch = tickets_per_epoch = -1;
+    return;
+  }
+  tickets_per_epoch = tickets * spec.repeat;
+  samples_per_epoch = static_cast<int64_t>(order.samples()) * spec.repeat;
+  const bool drop = spec.last_batch_policy == LastBatchPolicy::drop;
+  steps_per_epoch = drop ? samples_per_epoch / global_batch : (samples_per_epoch + global_batch - 1) / global_batch;
+  dropped_per_epoch = drop ? samples_per_epoch % global_batch : 0;
+}
+
+void Plan::plan_slots() {
+  Ticket ticket;
+  for (uint64_t t = 0; t < order.tickets(); t++) {
+    order.ticket(t, ticket);
+    const bool compressed = data.files[ticket.file].index.compression != Compression::none;
+    slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed));
+    const uint64_t payload = ticket.bytes() - ticket.rows * io::frame_bytes;
+    const uint64_t arena = ticket.rows * sizeof(io::RecordView) + alignof(io::RecordView) +
+                           parser.arena_bound(ticket.rows, payload) + formulas.arena_bound(ticket.rows);
+    slot_arena_bytes = std::max(slot_arena_bytes, arena);
+    if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
+  }
+  slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
+  slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
+}
+
+uint64_t Plan::largest_batch_bytes() const {
+  const uint64_t samples = order.samples();
+  const auto rows = static_cast<uint64_t>(replica_batch);
+  uint64_t largest = 0, before = 0, first_window = 0;
+  // A batch that does not begin at a multiple of its size (after a pass that did not end there) lies in two windows.
+  const bool aligned = spec.repeat == 1 || samples % rows == 0;
+  for (uint64_t first = 0; first < samples; first += rows) {
+    const uint64_t bytes = order.bytes_of_samples(first, std::min(rows, samples - first));
+    largest = std::max(largest, aligned ? bytes : bytes + before);
+    if (first == 0) first_window = bytes;
+    before = bytes;
+  }
+  if (!aligned) largest = std::max(largest, before + first_window);
+  // An epoch, or a pass, shorter than a batch: its samples come several times.
+  if (samples > 0 && spec.repeat != 1 && samples < rows) largest *= rows / samples + 2;
+  return largest;
+}
+
+void Plan::plan_outputs() {
+  const auto rows = static_cast<uint64_t>(replica_batch);
+  const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
+    return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
+  });
+  const uint64_t payload = any_variable ? largest_batch_bytes() : 0;
+  const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
+                       uint64_t elements) {
+    const uint64_t capacity = elements * static_cast<uint64_t>(shape.elements()) * size_of(dtype);
+    tensors.push_back({std::move(name), part, output, dtype, shape, buffer_bytes, capacity});
+    buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), 64);
+  };
+  using Part = BatchTensor::Part;
+  add("@valid", Part::valid, -1, DType::boolean, {}, rows);
+  for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
+    const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
+    if (output.internal) continue;
+    const auto* from = std::get_if<FromFeature>(&output.from);
+    const FeatureSpec* feature = from ? &spec.features[static_cast<size_t>(from->feature)] : nullptr;
+    if (output.padded) {
+      const auto most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
+                                                 : most_values(feature->dtype, largest_record(data));
+      add(output.name, Part::padded, o, output.dtype, output.shape,
+          rows * std::max<uint64_t>(1, most / static_cast<uint64_t>(std::max<int64_t>(1, output.shape.elements()))));
+    } else if (output.variable) {
+      uint64_t values = most_values(feature->dtype, payload);
+      if (feature->max_values >= 0) values = std::min(values, rows * static_cast<uint64_t>(feature->max_values));
+      if (feature->dtype == DType::bytes) {
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload);
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, values + 1);
+      } else {
+        add(output.name + ".values", Part::values, o, output.dtype, output.shape, values);
+      }
+      add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {}, rows + 1);
+    } else if (output.dtype == DType::bytes) {
+      const auto each = static_cast<uint64_t>(output.shape.elements());
+      uint64_t defaults = 0;
+      for (const std::string& value : feature->default_bytes) defaults += value.size();
+      add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + rows * defaults);
+      add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, rows * each + 1);
+    } else {
+      add(output.name, Part::dense, o, output.dtype, output.shape, rows);
+    }
+  }
+  buffer_bytes = round_up(buffer_bytes, io::block_bytes);
+  buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
+}
+
+void Plan::fit_memory() {
+  // A step needs all its chunks at once, and one more must be on its way.
+  uint64_t chunks_of_step = 1;
+  const uint64_t samples = order.samples();
+  const auto step = static_cast<uint64_t>(global_batch);
+  for (uint64_t first = 0; first < samples; first += step)
+    chunks_of_step = std::max(chunks_of_step, order.tickets_of_samples(first, std::min(step, samples - first)));
+  if (samples > 0 && samples < step && spec.repeat != 1)  // one step takes several passes
+    chunks_of_step = (step / samples + 2) * order.tickets();
+  const uint64_t fewest_slots = chunks_of_step + 3;  // steps of a repeated pass are cut elsewhere: one chunk more
+  const uint64_t wanted_slots = 2 * chunks_of_step + static_cast<uint64_t>(threads) + reads_ahead;
+
+  uint64_t index_bytes = order.memory_bytes();
+  for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
+  const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
+  const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
+  const uint64_t others = buffers * buffer_bytes + index_bytes + lanes * InflateLane::memory_bytes;
+
+  const uint64_t affordable =
+      others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
+  slots = static_cast<uint32_t>(slot_bytes == 0 ? fewest_slots : std::clamp(affordable, fewest_slots, wanted_slots));
+  memory = {{"read slots: bytes as read", slots, slot_data_bytes},
+            {"read slots: columns", slots, slot_arena_bytes},
+            {"batches", buffers, buffer_bytes},
+            {"inflating", lanes, InflateLane::memory_bytes},
+            {"index", 1, index_bytes}};
+  if (memory_bytes() <= spec.memory_limit) return;
+
+  const uint64_t per_row = buffers * buffer_bytes / static_cast<uint64_t>(replica_batch);
+  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + lanes * InflateLane::memory_bytes;
+  std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
+  if (without_batches < spec.memory_limit && per_row > 0)
+    if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
+      advice += fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(replicas));
+  if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
+  for (const BatchTensor& tensor : tensors)
+    if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
+      advice += fmt::format(", or bound output '{}' by feature.max_values",
+                            spec.outputs[static_cast<size_t>(tensor.output)].name);
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} read slots), the limit is {}; {}",
+                  format_byte_size(memory_bytes()), format_byte_size(buffers * buffer_bytes), buffers,
+                  format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
+}
+
+uint64_t Plan::memory_bytes() const noexcept {
+  uint64_t sum = 0;
+  for (const MemoryLine& line : memory) sum += line.count * line.bytes;
+  return sum;
+}
+
+std::string Plan::text() const {
+  std::string text;
+  auto out = std::back_inserter(text);
+  const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
+  fmt::format_to(out, "data     {} files, {}, {} records counted and verified in {:.2f} s\n", data.files.size(),
+                 format_byte_size(data.bytes), order.samples(), data.count_s);
+  if (!data.skipped.empty())
+    fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped.size());
+  for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
+  fmt::format_to(out, "order    files one after another, {} reads of up to {}\n", order.tickets(),
+                 format_byte_size(slot_data_bytes));
+  fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
+  if (spec.repeat != 1)
+    fmt::format_to(out, ", {} passes", spec.repeat < 0 ? "endless" : fmt::format("{}", spec.repeat));
+  if (dropped_per_epoch > 0) fmt::format_to(out, ", {} dropped at the end", dropped_per_epoch);
+  constexpr const char* policies[] = {"DROP", "PARTIAL", "PAD"};
+  fmt::format_to(out, "\nbatch    {} rows: {} replicas x {}, last batch: {}\n", global_batch, replicas, replica_batch,
+                 policies[static_cast<int>(spec.last_batch_policy)]);
+  for (const BatchTensor& tensor : tensors) {
+    if (tensor.part == BatchTensor::Part::valid) continue;
+    const char* rows = tensor.part == BatchTensor::Part::dense    ? "[rows"
+                       : tensor.part == BatchTensor::Part::padded ? "[rows, longest"
+                                                                  : "[any";
+    std::string axes;
+    for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
+    fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
+  }
+  for (const MemoryLine& line : memory)
+    if (line.count * line.bytes > 0)
+      fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}\n", line.what, line.count,
+                     format_byte_size(line.bytes), format_byte_size(line.count * line.bytes));
+  fmt::format_to(out, "memory   {:<26} {:>31} of {}\n", "in all", format_byte_size(memory_bytes()),
+                 format_byte_size(spec.memory_limit));
+  fmt::format_to(out, "threads  {}, and one that reads\n", threads);
+  return text;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,87 @@
+// Every count and every byte, before anything starts: a pure function of pipeline, data and replicas.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flowgraph/compute.h"
+#include "flowgraph/data_set.h"
+#include "flowgraph/example_parser.h"
+#include "flowgraph/order.h"
+#include "flowgraph/spec.h"
+
+namespace feedline::flow {
+
+/// One tensor of a batch buffer.
+struct BatchTensor {
+  /// What it holds of its output. A dense output is `dense`; a variable one is several tensors.
+  enum class Part : uint8_t { dense, padded, values, bytes, offsets, row_splits, valid };
+  std::string name;  // "board"; "tags.values"; "@valid"
+  Part part = Part::dense;
+  int output = -1;  // of PipelineSpec::outputs; -1: the valid mask
+  DType dtype = DType::unset;
+  Shape shape;            // of a row, or of a value; padded: of a step
+  uint64_t offset = 0;    // in the buffer, a multiple of 64
+  uint64_t capacity = 0;  // bytes
+};
+
+struct MemoryLine {
+  std::string what;
+  uint64_t count = 1;
+  uint64_t bytes = 0;  // of one
+};
+
+struct Plan {
+  Plan(PipelineSpec pipeline, DataSet counted, int replica_count, int thread_count);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  PipelineSpec spec;
+  DataSet data;
+  FileOrder order;  // of `data`
+  ExampleParser parser;
+  Formulas formulas;
+  std::vector<std::byte> zeros;  // the bytes of a row that has none: filler in a chunk without a good row
+  int replicas;
+  int threads;
+
+  // Steps. -1 where the epoch never ends.
+  int64_t global_batch = 0;
+  int64_t replica_batch = 0;
+  int64_t samples_per_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t dropped_per_epoch = 0;
+  int64_t tickets_per_epoch = 0;  // at least 1: a ticket without rows where there are no samples
+
+  // Memory.
+  uint32_t slots = 0;
+  uint64_t slot_data_bytes = 0;
+  uint64_t slot_arena_bytes = 0;
+  uint32_t buffers_per_replica = 0;
+  std::vector<BatchTensor> tensors;
+  uint64_t buffer_bytes = 0;
+  uint32_t lanes = 0;  // of inflating; 0: no compressed file
+  std::vector<MemoryLine> memory;
+
+  uint64_t memory_bytes() const noexcept;
+  /// For people: stages in their order with counts, outputs with shapes, and the memory plan.
+  std::string text() const;
+
+ private:
+  void plan_steps();
+  void plan_slots();
+  void plan_outputs();
+  void fit_memory();
+  uint64_t largest_batch_bytes() const;  // bytes of file behind the rows of one replica's batch, at most
+};
+
+/// How the n valid samples of a step (n = global_batch but for the last) fall to one replica.
+struct Share {
+  int64_t first = 0;  // sample of the step that is its first row
+  int64_t rows = 0;   // as delivered, at least 1
+  int64_t valid = 0;  // of them, the leading ones; the others repeat the step's nearest sample
+};
+Share share_of(LastBatchPolicy policy, int64_t samples, int64_t global_batch, int replica, int replicas);
+
+}  // namespace feedline::flow

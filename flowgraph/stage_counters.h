@@ -1,0 +1,33 @@
+// What a stage does with its time: counters that cost nanoseconds a message.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace feedline::flow {
+
+struct StageCounters {
+  std::atomic<uint64_t> messages{0};
+  std::atomic<uint64_t> busy_ns{0};
+  std::atomic<int64_t> waiting{0};  // messages sent to the stage and not yet taken up
+
+  /// While it lives, the stage is busy with one message.
+  class Busy {
+   public:
+    explicit Busy(StageCounters& counters) noexcept : counters_(counters), start_(std::chrono::steady_clock::now()) {}
+    ~Busy() {
+      const auto time = std::chrono::steady_clock::now() - start_;
+      counters_.busy_ns.fetch_add(static_cast<uint64_t>(time.count()), std::memory_order_relaxed);
+      counters_.messages.fetch_add(1, std::memory_order_relaxed);
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    StageCounters& counters_;
+    std::chrono::steady_clock::time_point start_;
+  };
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,119 @@
+#include "feedline/feeder.h"
+
+#include <algorithm>
+
+#include "base/machine.h"
+#include "flowgraph/graph.h"
+#include "flowgraph/plan.h"
+
+namespace feedline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int thread_count(const Options& options, const flow::PipelineSpec& spec) {
+  const int cpus = static_cast<int>(usable_cpus());
+  int threads = options.threads > 0 ? options.threads : spec.threads > 0 ? spec.threads : cpus;
+  if (!spec.cpu_set.empty()) threads = std::min(threads, static_cast<int>(spec.cpu_set.size()));
+  return std::min(threads, cpus);
+}
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+struct Feeder::Impl {
+  Impl(const Pipeline& pipeline, Options given) : options(std::move(given)) {
+    flow::PipelineSpec spec = flow::validate(pipeline);
+    if (options.devices.empty())
+      throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    const int threads = thread_count(options, spec);
+    flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
+    plan.emplace(std::move(spec), std::move(data), static_cast<int>(options.devices.size()), threads);
+    for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
+    graph.emplace(*plan, flow::GraphOptions{.devices = options.devices,
+                                            .io = options.io,
+                                            .first_epoch = options.epoch,
+                                            .deliver_before_error = options.deliver_before_error});
+  }
+
+  const Clock::time_point start = Clock::now();
+  Options options;
+  std::optional<flow::Plan> plan;
+  std::vector<std::string> files;
+  std::optional<flow::Graph> graph;
+};
+
+Feeder::Feeder(const Pipeline& pipeline, Options options)
+    : impl_(std::make_unique<Impl>(pipeline, std::move(options))) {}
+
+Feeder::~Feeder() = default;
+
+Batch Feeder::next(int replica) {
+  Batch batch;
+  impl_->graph->delivery().next(replica, std::nullopt, batch);
+  return batch;
+}
+
+Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
+  using Outcome = flow::Delivery::Outcome;
+  switch (impl_->graph->delivery().next(replica, Clock::now() + timeout, batch)) {
+    case Outcome::batch:
+      return Next::batch;
+    case Outcome::end_of_epoch:
+      return Next::end_of_epoch;
+    case Outcome::not_ready:
+      break;
+  }
+  return Next::not_ready;
+}
+
+void Feeder::stop() noexcept { impl_->graph->stop(); }
+
+int Feeder::replicas() const noexcept { return impl_->plan->replicas; }
+
+uint64_t Feeder::epoch() const { return impl_->options.epoch + impl_->graph->delivery().finished_epochs(); }
+
+int64_t Feeder::steps_per_epoch() const noexcept { return impl_->plan->steps_per_epoch; }
+
+int64_t Feeder::samples_per_epoch() const noexcept { return impl_->plan->samples_per_epoch; }
+
+const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
+
+std::string Feeder::plan_text() const { return impl_->plan->text(); }
+
+const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->plan->spec.warnings; }
+
+Report Feeder::report() const {
+  const flow::Plan& plan = *impl_->plan;
+  const flow::DeliveryReport delivered = impl_->graph->delivery().report();
+  flow::GraphReport graph = impl_->graph->report();
+  Report report;
+  report.records = delivered.records;
+  report.steps = delivered.steps;
+  report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, plan.dropped_per_epoch));
+  report.filler = delivered.filler;
+  report.errors = plan.data.skipped;
+  report.errors_total = plan.data.skipped.size() + graph.errors_total;
+  std::move(graph.errors.begin(), graph.errors.end(), std::back_inserter(report.errors));
+  if (report.errors.size() > 100) report.errors.erase(report.errors.begin() + 100, report.errors.end());
+  report.audit = delivered.audit;
+  report.bytes_read = graph.bytes_read;
+  report.count_s = plan.data.count_s;
+  if (delivered.first_batch) {
+    report.first_batch_s = seconds(*delivered.first_batch - impl_->start);
+    report.wall_s = seconds(Clock::now() - *delivered.first_batch);
+  }
+  report.next_us = {delivered.next.quantile_us(0.5), delivered.next.quantile_us(0.99), delivered.next.max_us()};
+  if (delivered.next_calls > 0)
+    report.data_readiness = static_cast<double>(delivered.next_ready) / static_cast<double>(delivered.next_calls);
+  const auto* longest = std::max_element(std::begin(delivered.waited_s), std::end(delivered.waited_s));
+  for (double waited : delivered.waited_s) report.next_wait_s += waited;
+  if (*longest > 0) report.waited_for = flow::name(static_cast<flow::Stage>(longest - std::begin(delivered.waited_s)));
+  report.layout_hits = graph.layout_hits;
+  report.backend = impl_->graph->backend();
+  report.stages = std::move(graph.stages);
+  return report;
+}
+
+}  // namespace feedline
