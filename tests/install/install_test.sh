@@ -1,0 +1,60 @@
+#!/bin/sh
+# install_test.sh SOURCE FILE: installs the library into an empty prefix, takes the source tree away, and builds and runs
+# a small program (consumer/) that finds the library by Meson, by pkg-config and by CMake. FILE has 150 records.
+set -eu
+
+if ! command -v cmake > /dev/null; then
+  echo "skipped: there is no cmake"
+  exit 77
+fi
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$2" "$work/records.tfrecord"
+cp -R "$source/tests/install/consumer" "$work/consumer"
+mkdir "$work/source"
+cd "$source"
+cp -R meson.build meson_options.txt base io gpu flowgraph trainer_bridge "$work/source"
+cd "$work"
+
+quietly() {
+  "$@" > log 2>&1 || { cat log; exit 1; }
+}
+
+runs() { # WAY PROGRAM
+  answer=$("$2" records.tfrecord)
+  echo "$1: $answer"
+  [ "$answer" = "read 150, fed 150" ]
+}
+
+# Inside another Meson project: this tree is the subproject, and leaves its tests and its installation alone.
+cp -R consumer superproject
+mkdir superproject/subprojects
+cp -R source superproject/subprojects/feedline
+quietly meson setup build-superproject superproject
+grep -q 'Dependency feedline found: YES .*(overridden)' log
+
+quietly meson setup build-library source --prefix "$work/prefix" --buildtype debug -Ddebug=false -Doptimization=1 \
+  -Dtests=false -Dbench=false
+quietly meson install -C build-library
+rm -rf build-library superproject build-superproject
+mv source gone
+mv prefix elsewhere # what is installed may be moved
+
+PKG_CONFIG_PATH=$(dirname "$(find "$work/elsewhere" -name feedline.pc)")
+export PKG_CONFIG_PATH
+
+quietly meson setup build-meson consumer
+quietly ninja -C build-meson
+runs Meson build-meson/consumer
+
+# shellcheck disable=SC2046,SC2086 # both are lists of words
+quietly ${CXX:-c++} -std=c++20 consumer/main.cc -o by-pkg-config $(pkg-config --cflags --libs feedline)
+LD_LIBRARY_PATH=$(pkg-config --variable=libdir feedline)
+export LD_LIBRARY_PATH
+runs pkg-config ./by-pkg-config
+unset LD_LIBRARY_PATH
+
+quietly cmake -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"
+quietly cmake --build build-cmake
+runs CMake build-cmake/consumer
