@@ -37,27 +37,33 @@ class ExampleParser {
 
   const std::vector<FeatureSpec>& features() const noexcept;
 
-  /// Arena bytes that `rows` records of together `payload_bytes` can take, whatever is in them.
+  /// Arena bytes that the columns of `rows` rows and records of together `payload_bytes` can take, whatever is in them.
   uint64_t arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept;
 
-  /// The columns of one chunk, filled in blocks of records, in order.
+  /// The columns of one chunk, filled in blocks of records, in order. One thread at a time.
   class Session {
    public:
-    /// Takes the columns for `rows` rows from the arena.
+    /// Takes the columns for `rows` rows from the arena. The parser and the arena must outlive the session, the parser
+    /// the columns too (default values lie in it).
     Session(const ExampleParser& parser, uint32_t rows, Arena& arena);
+    ~Session();
+    Session(Session&&) noexcept;
+    Session& operator=(Session&&) noexcept;
 
-    /// Parses the next records. A refused one is added to `errors` (rows ascending, at most one each) and leaves its row
-    /// of every column unspecified. Otherwise no allocation. The records' memory must stay as long as the columns.
+    /// Parses the next records, at most as many as rows are left. A refused one is added to `errors` (rows ascending,
+    /// at most one each) and leaves its row of every column unspecified. Otherwise no allocation. The records' memory
+    /// must stay as long as the columns. Nothing outside a record is read.
     void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors);
 
     /// One for each feature, in their order.
     std::span<const Column> columns() const noexcept { return columns_; }
     uint32_t rows_parsed() const noexcept { return row_; }
-    /// Records that had exactly the byte layout of the one before them, and took the short way.
+    /// Records whose byte layout was that of records before them (record_layout.h): they took the short way.
     uint64_t layout_hits() const noexcept { return hits_; }
 
    private:
-    // ... to the implementer
+    struct State;
+    std::unique_ptr<State> state_;
     std::vector<Column> columns_;
     uint32_t row_ = 0;
     uint64_t hits_ = 0;

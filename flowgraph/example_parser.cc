@@ -1,0 +1,665 @@
+#include "flowgraph/example_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+#include "flowgraph/packed_varints.h"
+#include "flowgraph/record_layout.h"
+#include "flowgraph/wire.h"
+
+namespace feedline::flow {
+namespace {
+
+using wire::tag;
+
+constexpr uint64_t any = ~uint64_t{0};
+
+constexpr uint32_t run_tag = tag(1, wire::delimited);  // of packed values, and of a bytes value
+constexpr uint32_t single_int_tag = tag(1, wire::varint);
+constexpr uint32_t single_float_tag = tag(1, wire::fixed32);
+
+/// Levels of messages that may still be opened inside each of them.
+constexpr int depth_in_example = wire::max_depth;
+constexpr int depth_in_features = depth_in_example - 1;
+constexpr int depth_in_entry = depth_in_features - 1;
+constexpr int depth_in_feature = depth_in_entry - 1;
+constexpr int depth_in_list = depth_in_feature - 1;
+
+/// Of a key: 8 bytes at a time, folded by a multiplication with 2^64 / the golden ratio.
+uint64_t hash_bytes(const uint8_t* p, size_t size) noexcept {
+  uint64_t hash = size;
+  const auto add = [&](uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  };
+  if (size >= 8) {
+    for (size_t i = 0; i + 8 < size; i += 8) add(wire::load<uint64_t>(p + i));
+    add(wire::load<uint64_t>(p + size - 8));
+  } else if (size >= 4) {
+    add(wire::load<uint32_t>(p) | uint64_t{wire::load<uint32_t>(p + size - 4)} << 32);
+  } else if (size > 0) {
+    add(p[0] | uint64_t{p[size / 2]} << 8 | uint64_t{p[size - 1]} << 16);
+  }
+  return hash;
+}
+
+const uint8_t* bytes_of(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
+
+ListKind kind_of(DType dtype) {
+  return dtype == DType::bytes ? ListKind::bytes : dtype == DType::float32 ? ListKind::float32 : ListKind::int64;
+}
+
+std::string_view name(ListKind kind) {
+  constexpr std::array<std::string_view, 4> names = {"nothing", "bytes", "float32", "int64"};
+  return names[static_cast<size_t>(kind)];
+}
+
+/// Size of a value in a column or in the arena.
+uint32_t value_size(ListKind kind) {
+  return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
+}
+
+/// A FeatureSpec, as far as records are concerned.
+struct Target {
+  ListKind kind;
+  bool fixed;
+  uint32_t row_size;  // bytes of a row of the column
+  int32_t sibling;    // the next feature with the same key, or -1
+  uint64_t elements;  // fixed: values of a row; fixed_sequence: of a step; else 1
+  uint64_t max_values;
+  uint64_t length;  // of every bytes value, or `any`
+};
+
+/// The values of one feature as they are found.
+struct Sink {
+  ListKind wanted = ListKind::unset;
+  void* values = nullptr;
+  uint64_t capacity = 0;
+  uint64_t length = any;
+
+  ListKind found = ListKind::unset;
+  uint64_t count = 0;           // also of those beyond the capacity
+  uint64_t other_length = any;  // of the first value with another one
+
+  void restart(ListKind kind) {
+    found = kind;
+    count = 0;
+    other_length = any;
+  }
+};
+
+}  // namespace
+
+struct ExampleParser::Impl {
+  std::vector<FeatureSpec> features;
+  std::vector<Target> targets;
+  std::vector<int32_t> first_of_key;  // number of a key -> its first feature
+  struct Slot {
+    uint64_t hash = 0;
+    int32_t key = -1;
+  };
+  std::vector<Slot> slots;  // open addressing, at most half full
+  uint64_t arena_per_row = 0;
+  uint64_t arena_per_byte = 0;
+
+  explicit Impl(std::vector<FeatureSpec> specs) : features(std::move(specs)) {
+    slots.resize(std::bit_ceil(2 * features.size() + 1));
+    std::vector<uint64_t> key_bytes;  // arena bytes for a payload byte of a key
+    for (size_t i = 0; i < features.size(); i++) {
+      const FeatureSpec& spec = features[i];
+      Target target;
+      target.kind = kind_of(spec.dtype);
+      target.fixed = spec.kind == FeatureKind::fixed;
+      const bool shaped = target.fixed || spec.kind == FeatureKind::fixed_sequence;
+      target.elements = shaped ? static_cast<uint64_t>(spec.shape.elements()) : 1;
+      target.row_size =
+          static_cast<uint32_t>(target.fixed ? target.elements * value_size(target.kind) : sizeof(ValuesRef));
+      target.max_values = static_cast<uint64_t>(spec.max_values);  // -1: any
+      target.length = static_cast<uint64_t>(spec.length);
+      Slot& slot = find(bytes_of(spec.key), spec.key.size(), hash_bytes(bytes_of(spec.key), spec.key.size()));
+      if (slot.key < 0) {
+        slot = {hash_bytes(bytes_of(spec.key), spec.key.size()), static_cast<int32_t>(first_of_key.size())};
+        first_of_key.push_back(-1);
+        key_bytes.push_back(0);
+      }
+      const size_t key = static_cast<size_t>(slot.key);
+      target.sibling = first_of_key[key];
+      first_of_key[key] = static_cast<int32_t>(i);
+      if (!target.fixed) key_bytes[key] += target.kind == ListKind::float32 ? 1 : 8;
+      arena_per_row += target.row_size;
+      targets.push_back(target);
+    }
+    for (uint64_t bytes : key_bytes) arena_per_byte = std::max(arena_per_byte, bytes);
+  }
+
+  Slot& find(const uint8_t* key, size_t size, uint64_t hash) {
+    for (size_t i = hash;; i++) {
+      Slot& slot = slots[i & (slots.size() - 1)];
+      if (slot.key < 0) return slot;
+      if (slot.hash != hash) continue;
+      const std::string& known = features[static_cast<size_t>(first_of_key[static_cast<size_t>(slot.key)])].key;
+      if (known.size() == size && (size == 0 || std::memcmp(known.data(), key, size) == 0)) return slot;
+    }
+  }
+};
+
+ExampleParser::ExampleParser(std::vector<FeatureSpec> features) : impl_(std::make_unique<Impl>(std::move(features))) {}
+ExampleParser::~ExampleParser() = default;
+
+const std::vector<FeatureSpec>& ExampleParser::features() const noexcept { return impl_->features; }
+
+// A payload byte belongs to the values of one key at most. A value takes, at least, 1 byte of payload for the 8 of an
+// int64, 2 for the 16 of a BytesRef, 4 for the 4 of a float; features that share a key each take their own. Values of
+// repeated entries are not given back, but each of them has its own payload. What aligning one list's values to 8 takes
+// (4, behind a list of floats) is less than its first value had to spare, where there are values of 8 bytes at all.
+// Lists are taken as long as their bytes might allow and trimmed then, so that this holds in between, too.
+uint64_t ExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept {
+  return rows * impl_->arena_per_row + impl_->targets.size() * alignof(ValuesRef) +
+         impl_->arena_per_byte * payload_bytes + alignof(ValuesRef);
+}
+
+struct ExampleParser::Session::State {
+  /// What was wrong with a feature, seen last.
+  struct Flaw {
+    uint32_t row = ~uint32_t{0};
+    ListKind found = ListKind::unset;
+    uint64_t count = 0;
+    uint64_t length = any;
+  };
+
+  State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
+      : impl(parser), arena(memory), layout(parser.first_of_key.size()), flaws(parser.targets.size()) {
+    good.resize(parser.targets.size() / 64 + 1);
+    for (const Target& target : parser.targets) {
+      const uint64_t words = (uint64_t{rows} * target.row_size + 7) / 8;
+      column_data.push_back(reinterpret_cast<std::byte*>(memory.take<uint64_t>(words)));
+      columns.push_back({column_data.back()});
+    }
+  }
+
+  bool parse_example(const io::RecordView& record);
+  const uint8_t* parse_features(const uint8_t* p, const uint8_t* end);
+  const uint8_t* parse_foreseen(const EntryShape& shape, const uint8_t* p, const uint8_t* end);
+  bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
+  bool parse_feature(const uint8_t* p, const uint8_t* end, Sink& sink);
+  bool parse_bytes(const uint8_t* p, const uint8_t* end, Sink& sink);
+  bool parse_floats(const uint8_t* p, const uint8_t* end, Sink& sink);
+  bool parse_ints(const uint8_t* p, const uint8_t* end, Sink& sink);
+  bool fill_in(std::vector<RowError>& errors);
+  RowError describe(size_t feature) const;
+
+  template <typename T>
+  T* row_of(size_t feature) const {
+    return reinterpret_cast<T*>(column_data[feature] + uint64_t{row} * impl.targets[feature].row_size);
+  }
+  void set_good(size_t feature) { good[feature / 64] |= uint64_t{1} << feature % 64; }
+  void clear_good(size_t feature) { good[feature / 64] &= ~(uint64_t{1} << feature % 64); }
+
+  Sink open(size_t feature, uint64_t payload);
+  void settle(size_t feature, const Sink& sink);
+
+  bool fail(const uint8_t* at) {
+    broken_at = at;
+    return false;
+  }
+
+  const Impl& impl;
+  Arena& arena;
+  RecordLayout layout;
+  std::vector<std::byte*> column_data;
+  std::vector<uint64_t> good;  // bits: features that this record has, as they should be
+  std::vector<Flaw> flaws;
+  uint32_t row = 0;
+  bool foreseen = true;
+  const uint8_t* broken_at = nullptr;
+  int32_t broken_feature = -1;
+};
+
+ExampleParser::Session::Session(const ExampleParser& parser, uint32_t rows, Arena& arena)
+    : state_(std::make_unique<State>(*parser.impl_, rows, arena, columns_)) {}
+ExampleParser::Session::~Session() = default;
+ExampleParser::Session::Session(Session&&) noexcept = default;
+ExampleParser::Session& ExampleParser::Session::operator=(Session&&) noexcept = default;
+
+void ExampleParser::Session::parse(std::span<const io::RecordView> records, std::vector<RowError>& errors) {
+  State& state = *state_;
+  for (const io::RecordView& record : records) {
+    state.row = row_;
+    if (state.parse_example(record)) {
+      if (state.fill_in(errors)) hits_ += state.foreseen;
+    } else {
+      const auto* begin = reinterpret_cast<const uint8_t*>(record.data);
+      errors.push_back({row_, Category::malformed_proto, state.broken_feature,
+                        fmt::format("not a tf.train.Example: its bytes make no sense at byte {} of {}",
+                                    state.broken_at - begin, record.size)});
+    }
+    row_++;
+  }
+}
+
+bool ExampleParser::Session::State::parse_example(const io::RecordView& record) {
+  for (uint64_t& word : good) word = 0;
+  foreseen = true;
+  broken_feature = -1;
+  const auto* p = reinterpret_cast<const uint8_t*>(record.data);
+  const uint8_t* end = p + record.size;
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (tag == wire::tag(1, wire::delimited)) [[likely]] {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field);
+      p = parse_features(p, p + size);
+      if (!p) return false;
+    } else {
+      foreseen = false;
+      p = wire::skip_field(tag, p, end, depth_in_example);
+      if (!p) return fail(field);
+    }
+  }
+  return true;
+}
+
+const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, const uint8_t* end) {
+  uint16_t before = RecordLayout::start;
+  while (p != end) {
+    const std::array<uint16_t, 2> next = layout[before].next;
+    if (const uint8_t* behind = parse_foreseen(layout[next[0]], p, end)) [[likely]] {
+      before = next[0];
+      p = behind;
+      continue;
+    }
+    if (const uint8_t* behind = parse_foreseen(layout[next[1]], p, end)) {
+      before = next[1];
+      p = behind;
+      continue;
+    }
+    foreseen = false;
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field), nullptr;
+    if (tag == wire::tag(1, wire::delimited)) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field), nullptr;
+      uint64_t key_hash;
+      int32_t key;
+      if (!parse_entry(p, p + size, key_hash, key)) return nullptr;
+      p += size;
+      before = layout.learn(before, field, p, key_hash, key);
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_features);
+      if (!p) return fail(field), nullptr;
+    }
+  }
+  return p;
+}
+
+/// Behind the entry at p, if it has this shape and what the feature wants; else nothing is changed and the general way
+/// must be taken.
+const uint8_t* ExampleParser::Session::State::parse_foreseen(const EntryShape& shape, const uint8_t* p,
+                                                             const uint8_t* end) {
+  using Payload = EntryShape::Payload;
+  uint32_t size;
+  p = shape.match(p, end, size);
+  if (!p) return nullptr;
+  if (shape.kind == Payload::value) return p + size;
+  const size_t feature = static_cast<size_t>(impl.first_of_key[static_cast<size_t>(shape.key)]);
+  const Target& target = impl.targets[feature];
+  const uint8_t* behind = p + size;
+  switch (shape.kind) {
+    case Payload::nothing:
+      clear_good(feature);
+      flaws[feature].row = ~uint32_t{0};
+      return behind;
+    case Payload::bytes: {
+      if (target.length != any && size != target.length) return nullptr;
+      const BytesRef value = {reinterpret_cast<const std::byte*>(p), size};
+      if (target.fixed) {
+        if (target.elements != 1) return nullptr;
+        *row_of<BytesRef>(feature) = value;
+      } else {
+        if (target.elements != 1 || target.max_values < 1) return nullptr;
+        BytesRef* values = arena.take<BytesRef>(1);
+        *values = value;
+        *row_of<ValuesRef>(feature) = {values, 1};
+      }
+      break;
+    }
+    case Payload::floats: {
+      const uint64_t count = size / sizeof(float);
+      if (size % sizeof(float) != 0) return nullptr;
+      if (target.fixed) {
+        if (count != target.elements) return nullptr;
+        std::memcpy(row_of<float>(feature), p, size);
+      } else {
+        if (count > target.max_values || count % target.elements != 0) return nullptr;
+        float* values = arena.take<float>(count);
+        std::memcpy(values, p, size);
+        *row_of<ValuesRef>(feature) = {values, count};
+      }
+      break;
+    }
+    case Payload::varint:
+    case Payload::varints: {
+      if (target.fixed && target.elements == 1) {
+        if (!wire::is_varint_before(behind, size)) return nullptr;
+        *row_of<int64_t>(feature) = static_cast<int64_t>(wire::varint_before(behind, size));
+        break;
+      }
+      if (shape.kind == Payload::varint && !wire::is_varint_before(behind, size)) return nullptr;
+      const uint64_t count = wire::count_varints(p, behind);
+      if (target.fixed) {
+        if (count != target.elements || !wire::decode_varints(p, behind, row_of<int64_t>(feature))) return nullptr;
+      } else {
+        if (count > target.max_values || count % target.elements != 0) return nullptr;
+        int64_t* values = arena.take<int64_t>(count);
+        if (!wire::decode_varints(p, behind, values)) {
+          arena.trim(values);
+          return nullptr;
+        }
+        *row_of<ValuesRef>(feature) = {values, count};
+      }
+      break;
+    }
+    case Payload::value:
+      break;
+  }
+  set_good(feature);
+  return behind;
+}
+
+bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash,
+                                                int32_t& key) {
+  // First the frame: the key may stand behind the value, and the last one counts.
+  const uint8_t* const begin = p;
+  const uint8_t* key_at = p;
+  uint32_t key_size = 0;
+  uint32_t values = 0;
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (tag == wire::tag(1, wire::delimited)) {
+      p = wire::read_size(p, end, key_size);
+      if (!p) return fail(field);
+      key_at = p;
+      p += key_size;
+    } else if (tag == wire::tag(2, wire::delimited)) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field);
+      p += size;
+      values++;
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_entry);
+      if (!p) return fail(field);
+    }
+  }
+  key_hash = hash_bytes(key_at, key_size);
+  key = const_cast<Impl&>(impl).find(key_at, key_size, key_hash).key;
+  if (key < 0) return true;
+  // Then the values, of which several make one; the frame is known to hold.
+  for (int32_t number = impl.first_of_key[static_cast<size_t>(key)]; number >= 0;) {
+    const size_t feature = static_cast<size_t>(number);
+    Sink sink = open(feature, static_cast<uint64_t>(end - begin));
+    p = begin;
+    for (uint32_t left = values; left != 0;) {
+      uint32_t tag;
+      p = wire::read_tag(p, end, tag);
+      if ((tag & 7) != wire::delimited) {
+        p = wire::skip_field(tag, p, end, depth_in_entry);
+        continue;
+      }
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (tag == wire::tag(2, wire::delimited)) {
+        left--;
+        if (!parse_feature(p, p + size, sink)) {
+          broken_feature = number;
+          return false;
+        }
+      }
+      p += size;
+    }
+    settle(feature, sink);
+    number = impl.targets[feature].sibling;
+  }
+  return true;
+}
+
+bool ExampleParser::Session::State::parse_feature(const uint8_t* p, const uint8_t* end, Sink& sink) {
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (const uint32_t number = tag >> 3; (tag & 7) == wire::delimited && number >= 1 && number <= 3) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field);
+      const ListKind kind = static_cast<ListKind>(number);
+      if (sink.found != kind) sink.restart(kind);  // a oneof: another kind throws away what was there
+      const uint8_t* behind = p + size;
+      const bool sound = kind == ListKind::bytes     ? parse_bytes(p, behind, sink)
+                         : kind == ListKind::float32 ? parse_floats(p, behind, sink)
+                                                     : parse_ints(p, behind, sink);
+      if (!sound) return false;
+      p = behind;
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_feature);
+      if (!p) return fail(field);
+    }
+  }
+  return true;
+}
+
+bool ExampleParser::Session::State::parse_bytes(const uint8_t* p, const uint8_t* end, Sink& sink) {
+  const uint64_t capacity = sink.wanted == ListKind::bytes ? sink.capacity : 0;
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (tag == run_tag) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field);
+      if (sink.count < capacity) {
+        static_cast<BytesRef*>(sink.values)[sink.count] = {reinterpret_cast<const std::byte*>(p), size};
+      }
+      if (size != sink.length && sink.other_length == any) sink.other_length = size;
+      sink.count++;
+      p += size;
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_list);
+      if (!p) return fail(field);
+    }
+  }
+  return true;
+}
+
+bool ExampleParser::Session::State::parse_floats(const uint8_t* p, const uint8_t* end, Sink& sink) {
+  const uint64_t capacity = sink.wanted == ListKind::float32 ? sink.capacity : 0;
+  const auto add = [&](const uint8_t* from, uint64_t count) {
+    if (sink.count + count <= capacity && count != 0) {
+      std::memcpy(static_cast<float*>(sink.values) + sink.count, from, count * sizeof(float));
+    }
+    sink.count += count;
+  };
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (tag == run_tag) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p || size % sizeof(float) != 0) return fail(field);
+      add(p, size / sizeof(float));
+      p += size;
+    } else if (tag == single_float_tag) {
+      if (end - p < 4) return fail(field);
+      add(p, 1);
+      p += sizeof(float);
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_list);
+      if (!p) return fail(field);
+    }
+  }
+  return true;
+}
+
+bool ExampleParser::Session::State::parse_ints(const uint8_t* p, const uint8_t* end, Sink& sink) {
+  const uint64_t capacity = sink.wanted == ListKind::int64 ? sink.capacity : 0;
+  while (p != end) {
+    const uint8_t* field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return fail(field);
+    if (tag == run_tag) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return fail(field);
+      const uint8_t* behind = p + size;
+      const uint64_t count = wire::count_varints(p, behind);
+      if (sink.count + count <= capacity) {
+        if (!wire::decode_varints(p, behind, static_cast<int64_t*>(sink.values) + sink.count)) return fail(field);
+      } else {
+        uint64_t ignored;
+        while (p != behind) {
+          p = wire::read_varint(p, behind, ignored);
+          if (!p) return fail(field);
+        }
+      }
+      sink.count += count;
+      p = behind;
+    } else if (tag == single_int_tag) {
+      uint64_t value;
+      p = wire::read_varint(p, end, value);
+      if (!p) return fail(field);
+      if (sink.count < capacity) static_cast<int64_t*>(sink.values)[sink.count] = static_cast<int64_t>(value);
+      sink.count++;
+    } else {
+      p = wire::skip_field(tag, p, end, depth_in_list);
+      if (!p) return fail(field);
+    }
+  }
+  return true;
+}
+
+/// payload: bytes that all its values together have at most.
+Sink ExampleParser::Session::State::open(size_t feature, uint64_t payload) {
+  const Target& target = impl.targets[feature];
+  Sink sink;
+  sink.wanted = target.kind;
+  sink.length = target.length;
+  if (target.fixed) {
+    sink.values = row_of<void>(feature);
+    sink.capacity = target.elements;
+    return sink;
+  }
+  switch (target.kind) {
+    case ListKind::bytes:
+      sink.capacity = payload / 2;
+      sink.values = arena.take<BytesRef>(sink.capacity);
+      break;
+    case ListKind::float32:
+      sink.capacity = payload / sizeof(float);
+      sink.values = arena.take<float>(sink.capacity);
+      break;
+    default:
+      sink.capacity = payload;
+      sink.values = arena.take<int64_t>(sink.capacity);
+      break;
+  }
+  return sink;
+}
+
+void ExampleParser::Session::State::settle(size_t feature, const Sink& sink) {
+  const Target& target = impl.targets[feature];
+  const bool right_kind = sink.found == sink.wanted;
+  if (!target.fixed) {
+    const uint64_t kept = right_kind ? sink.count : 0;
+    arena.trim(static_cast<std::byte*>(sink.values) + kept * value_size(target.kind));
+    *row_of<ValuesRef>(feature) = {sink.values, kept};
+  }
+  const bool right_count = target.fixed ? sink.count == target.elements
+                                        : sink.count <= target.max_values && sink.count % target.elements == 0;
+  const bool right_length = target.length == any || sink.other_length == any;
+  if (right_kind && right_count && right_length) {
+    set_good(feature);
+    return;
+  }
+  clear_good(feature);
+  flaws[feature] = {sink.found == ListKind::unset ? ~uint32_t{0} : row, sink.found, sink.count,
+                    right_length ? any : sink.other_length};
+}
+
+/// Defaults for the features that the record does not have. False, with an error, if one must not be missing or is not
+/// as it should be.
+bool ExampleParser::Session::State::fill_in(std::vector<RowError>& errors) {
+  const size_t features = impl.targets.size();
+  for (size_t word = 0; word * 64 < features; word++) {
+    const size_t here = std::min<size_t>(64, features - word * 64);
+    uint64_t lacking = ~good[word] & (~uint64_t{0} >> (64 - here));
+    for (; lacking != 0; lacking &= lacking - 1) {
+      const size_t feature = word * 64 + static_cast<size_t>(std::countr_zero(lacking));
+      const Target& target = impl.targets[feature];
+      const FeatureSpec& spec = impl.features[feature];
+      if (flaws[feature].row == row || (target.fixed && !spec.has_default)) {
+        errors.push_back(describe(feature));
+        return false;
+      }
+      if (!target.fixed) {
+        *row_of<ValuesRef>(feature) = {nullptr, 0};
+      } else if (target.kind == ListKind::float32) {
+        std::copy(spec.default_floats.begin(), spec.default_floats.end(), row_of<float>(feature));
+      } else if (target.kind == ListKind::int64) {
+        std::copy(spec.default_ints.begin(), spec.default_ints.end(), row_of<int64_t>(feature));
+      } else {
+        BytesRef* out = row_of<BytesRef>(feature);
+        for (const std::string& value : spec.default_bytes) {
+          *out++ = {reinterpret_cast<const std::byte*>(value.data()), value.size()};
+        }
+      }
+    }
+  }
+  return true;
+}
+
+RowError ExampleParser::Session::State::describe(size_t feature) const {
+  const Target& target = impl.targets[feature];
+  const FeatureSpec& spec = impl.features[feature];
+  const Flaw& flaw = flaws[feature];
+  RowError error{row, Category::missing_feature, static_cast<int>(feature), {}};
+  if (flaw.row != row) {
+    error.message = "the record does not have it and there is no default_value; give it one, or kind: VARIABLE";
+  } else if (flaw.found != target.kind) {
+    error.category = Category::wrong_dtype;
+    error.message = fmt::format("the record holds {} values, {} are wanted", name(flaw.found), name(target.kind));
+  } else if (target.fixed ? flaw.count != target.elements
+                          : flaw.count > target.max_values || flaw.count % target.elements != 0) {
+    error.category = Category::wrong_count;
+    const std::string wanted = target.fixed ? fmt::format("shape {} wants {}", to_string(spec.shape), target.elements)
+                               : flaw.count > target.max_values
+                                   ? fmt::format("max_values allows {}", target.max_values)
+                                   : fmt::format("a step of shape {} has {}", to_string(spec.shape), target.elements);
+    error.message = fmt::format("the record holds {} values, {}", flaw.count, wanted);
+  } else {
+    error.category = Category::wrong_length;
+    error.message = fmt::format("the record holds a value of {} bytes, length wants {}", flaw.length, target.length);
+  }
+  return error;
+}
+
+}  // namespace feedline::flow

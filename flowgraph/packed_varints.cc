@@ -1,0 +1,43 @@
+#include "flowgraph/packed_varints.h"
+
+#include <bit>
+
+namespace feedline::flow::wire {
+namespace {
+
+/// Bit i: byte i ends a varint.
+uint64_t ends_of_8(uint64_t word) noexcept { return ((~word & 0x8080808080808080) >> 7) * 0x0102040810204080 >> 56; }
+
+uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
+  uint64_t ends = 0;
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8) ends |= ends_of_8(load<uint64_t>(p + i)) << i;
+  for (; i < size; i++) ends |= uint64_t{p[i] < 0x80} << i;
+  return ends;
+}
+
+}  // namespace
+
+uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept {
+  uint64_t count = 0;
+  for (; p != end; p++) count += *p < 0x80;
+  return count;
+}
+
+bool decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept {
+  const uint8_t* start = p;  // of the varint that is not ended yet
+  while (p != end) {
+    const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
+    for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {
+      const uint8_t* behind = p + std::countr_zero(ends) + 1;
+      const size_t width = static_cast<size_t>(behind - start);
+      if (width > 10) return false;
+      *out++ = static_cast<int64_t>(varint_before(behind, width));
+      start = behind;
+    }
+    p += size;
+  }
+  return start == end;
+}
+
+}  // namespace feedline::flow::wire

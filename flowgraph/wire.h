@@ -1,0 +1,70 @@
+// The protobuf wire format, read as protobuf's C++ parser reads it (google/protobuf/parse_context.h of 3.21):
+// protobuf.dev/programming-guides/encoding.
+//
+// Functions take [p, end), the rest of the innermost message, and return where to go on, or nullptr where protobuf
+// would refuse. None reads behind `end`. Little-endian machines only, as everything that maps stored numbers.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace feedline::flow::wire {
+
+static_assert(std::endian::native == std::endian::little);
+
+enum Type : uint32_t { varint = 0, fixed64 = 1, delimited = 2, group = 3, end_group = 4, fixed32 = 5 };
+
+constexpr uint32_t tag(uint32_t number, Type type) { return number << 3 | type; }
+
+/// How deep messages and groups may be nested: protobuf's default recursion limit.
+inline constexpr int max_depth = 100;
+
+template <typename T>
+T load(const uint8_t* p) noexcept {
+  T value;
+  std::memcpy(&value, p, sizeof(T));
+  return value;
+}
+
+/// At most 10 bytes; bits beyond the 64th are dropped.
+inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
+  uint64_t result = 0;
+  for (int shift = 0; shift < 70; shift += 7) {
+    if (p == end) return nullptr;
+    const uint64_t byte = *p++;
+    result |= (byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      value = result;
+      return p;
+    }
+  }
+  return nullptr;
+}
+
+const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, uint32_t& tag) noexcept;
+const uint8_t* read_long_size(const uint8_t* p, const uint8_t* end, uint32_t& size) noexcept;
+
+/// At most 5 bytes; bits beyond the 32nd are dropped. Precondition: p < end.
+inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t& tag) noexcept {
+  if (*p < 0x80) {
+    tag = *p;
+    return p + 1;
+  }
+  return read_long_tag(p, end, tag);
+}
+
+/// The length of something delimited: at most 5 bytes, and all of it lies before `end`.
+inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& size) noexcept {
+  if (p != end && *p < 0x80) [[likely]] {
+    size = *p++;
+    return size <= static_cast<uint64_t>(end - p) ? p : nullptr;
+  }
+  return read_long_size(p, end, size);
+}
+
+/// Behind a field that nobody knows, whose tag was just read, with the groups in it. `depth`: how many levels may
+/// still be opened here.
+const uint8_t* skip_field(uint32_t tag, const uint8_t* p, const uint8_t* end, int depth) noexcept;
+
+}  // namespace feedline::flow::wire
