@@ -97,7 +97,7 @@ struct Sink {
 struct ExampleParser::Impl {
   std::vector<FeatureSpec> features;
   std::vector<Target> targets;
-  std::vector<int32_t> first_of_key;  // number of a key -> its first feature
+  std::vector<int32_t> feature_of_key;  // number of a key -> its last feature; the others are its siblings
   struct Slot {
     uint64_t hash = 0;
     int32_t key = -1;
@@ -120,15 +120,19 @@ struct ExampleParser::Impl {
           static_cast<uint32_t>(target.fixed ? target.elements * value_size(target.kind) : sizeof(ValuesRef));
       target.max_values = static_cast<uint64_t>(spec.max_values);  // -1: any
       target.length = static_cast<uint64_t>(spec.length);
+      if (!target.fixed && target.elements == 0) {  // steps of nothing: no values
+        target.elements = 1;
+        target.max_values = 0;
+      }
       Slot& slot = find(bytes_of(spec.key), spec.key.size(), hash_bytes(bytes_of(spec.key), spec.key.size()));
       if (slot.key < 0) {
-        slot = {hash_bytes(bytes_of(spec.key), spec.key.size()), static_cast<int32_t>(first_of_key.size())};
-        first_of_key.push_back(-1);
+        slot = {hash_bytes(bytes_of(spec.key), spec.key.size()), static_cast<int32_t>(feature_of_key.size())};
+        feature_of_key.push_back(-1);
         key_bytes.push_back(0);
       }
       const size_t key = static_cast<size_t>(slot.key);
-      target.sibling = first_of_key[key];
-      first_of_key[key] = static_cast<int32_t>(i);
+      target.sibling = feature_of_key[key];
+      feature_of_key[key] = static_cast<int32_t>(i);
       if (!target.fixed) key_bytes[key] += target.kind == ListKind::float32 ? 1 : 8;
       arena_per_row += target.row_size;
       targets.push_back(target);
@@ -136,12 +140,19 @@ struct ExampleParser::Impl {
     for (uint64_t bytes : key_bytes) arena_per_byte = std::max(arena_per_byte, bytes);
   }
 
+  /// What the feature of this key wants; unset if there are several, or none.
+  ListKind kind_of_key(int32_t key) const {
+    if (key < 0) return ListKind::unset;
+    const Target& target = targets[static_cast<size_t>(feature_of_key[static_cast<size_t>(key)])];
+    return target.sibling < 0 ? target.kind : ListKind::unset;
+  }
+
   Slot& find(const uint8_t* key, size_t size, uint64_t hash) {
     for (size_t i = hash;; i++) {
       Slot& slot = slots[i & (slots.size() - 1)];
       if (slot.key < 0) return slot;
       if (slot.hash != hash) continue;
-      const std::string& known = features[static_cast<size_t>(first_of_key[static_cast<size_t>(slot.key)])].key;
+      const std::string& known = features[static_cast<size_t>(feature_of_key[static_cast<size_t>(slot.key)])].key;
       if (known.size() == size && (size == 0 || std::memcmp(known.data(), key, size) == 0)) return slot;
     }
   }
@@ -172,7 +183,7 @@ struct ExampleParser::Session::State {
   };
 
   State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
-      : impl(parser), arena(memory), layout(parser.first_of_key.size()), flaws(parser.targets.size()) {
+      : impl(parser), arena(memory), layout(parser.feature_of_key.size()), flaws(parser.targets.size()) {
     good.resize(parser.targets.size() / 64 + 1);
     for (const Target& target : parser.targets) {
       const uint64_t words = (uint64_t{rows} * target.row_size + 7) / 8;
@@ -294,7 +305,7 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
       int32_t key;
       if (!parse_entry(p, p + size, key_hash, key)) return nullptr;
       p += size;
-      before = layout.learn(before, field, p, key_hash, key);
+      before = layout.learn(before, field, p, key_hash, key, impl.kind_of_key(key));
     } else {
       p = wire::skip_field(tag, p, end, depth_in_features);
       if (!p) return fail(field), nullptr;
@@ -312,7 +323,7 @@ const uint8_t* ExampleParser::Session::State::parse_foreseen(const EntryShape& s
   p = shape.match(p, end, size);
   if (!p) return nullptr;
   if (shape.kind == Payload::value) return p + size;
-  const size_t feature = static_cast<size_t>(impl.first_of_key[static_cast<size_t>(shape.key)]);
+  const size_t feature = static_cast<size_t>(impl.feature_of_key[static_cast<size_t>(shape.key)]);
   const Target& target = impl.targets[feature];
   const uint8_t* behind = p + size;
   switch (shape.kind) {
@@ -409,7 +420,7 @@ bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t*
   key = const_cast<Impl&>(impl).find(key_at, key_size, key_hash).key;
   if (key < 0) return true;
   // Then the values, of which several make one; the frame is known to hold.
-  for (int32_t number = impl.first_of_key[static_cast<size_t>(key)]; number >= 0;) {
+  for (int32_t number = impl.feature_of_key[static_cast<size_t>(key)]; number >= 0;) {
     const size_t feature = static_cast<size_t>(number);
     Sink sink = open(feature, static_cast<uint64_t>(end - begin));
     p = begin;

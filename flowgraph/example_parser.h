@@ -63,8 +63,8 @@ class ExampleParser {
 
    private:
     struct State;
-    std::unique_ptr<State> state_;
     std::vector<Column> columns_;
+    std::unique_ptr<State> state_;
     uint32_t row_ = 0;
     uint64_t hits_ = 0;
   };

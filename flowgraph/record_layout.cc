@@ -61,9 +61,10 @@ class HeaderReader {
   std::array<uint32_t, 4> at_{};
 };
 
-bool read_header(HeaderReader& reader, bool requested, Payload& kind) {
+/// wanted: unset for a feature nobody asked for.
+bool read_header(HeaderReader& reader, ListKind wanted, Payload& kind) {
   if (!reader.tag(0x0a) || !reader.length() || !reader.key() || !reader.tag(0x12) || !reader.length()) return false;
-  if (!requested) {
+  if (wanted == ListKind::unset) {
     kind = Payload::value;
     return true;
   }
@@ -72,7 +73,7 @@ bool read_header(HeaderReader& reader, bool requested, Payload& kind) {
     kind = Payload::nothing;
     return true;
   }
-  const uint8_t list = reader.peek();
+  const uint8_t list = static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(wanted), wire::delimited));
   if (!reader.tag(list) || !reader.length()) return false;
   const uint8_t run = reader.peek();
   if (!reader.tag(run)) return false;
@@ -106,8 +107,8 @@ RecordLayout::RecordLayout(size_t keys) : victim_(std::bit_ceil(2 * keys + 32)) 
   shapes_[start].next = {1, 1};
 }
 
-uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash,
-                             int32_t key) noexcept {
+uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key,
+                             ListKind wanted) noexcept {
   const size_t pair = key_hash & (victim_.size() - 1);
   const uint16_t first = static_cast<uint16_t>(2 + 2 * pair);
   uint16_t number = 0;
@@ -126,7 +127,8 @@ uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* e
     shape.key_hash = key_hash;
     HeaderReader reader(p, end);
     Payload kind;
-    if (read_header(reader, key >= 0, kind) && reader.header() >= 8 && reader.header() <= EntryShape::max_header) {
+    if ((key < 0 || wanted != ListKind::unset) && read_header(reader, wanted, kind) && reader.header() >= 8 &&
+        reader.header() <= EntryShape::max_header) {
       shape.header = reader.header();
       shape.payload = reader.payload();
       shape.max_payload = reader.shifts() ? shape.payload + 127 - p[1] : shape.payload;

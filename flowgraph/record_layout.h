@@ -77,8 +77,10 @@ class RecordLayout {
   const EntryShape& operator[](uint16_t shape) const noexcept { return shapes_[shape]; }
 
   /// The entry [p, end) with this key came after `before` and had another shape than those foreseen. Learns it where it
-  /// is in the usual form and returns its number. key: number of the requested key, or -1.
-  uint16_t learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key) noexcept;
+  /// is in the usual form and returns its number. key: number of the requested key, or -1; wanted: what its one feature
+  /// wants, or unset where the general parser has to look at it each time.
+  uint16_t learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key,
+                 ListKind wanted) noexcept;
 
  private:
   std::vector<EntryShape> shapes_;  // 0: the start; 1: nothing; then pairs, one pair for each value of a key's hash
