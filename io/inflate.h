@@ -32,13 +32,17 @@ class Inflater {
 
   const std::string& message() const noexcept;
 
+  /// Whether this member came out no larger than it went in: stored blocks (RFC 1951, section 3.2.4), in which damage
+  /// stays where it is, while one wrong bit of a code may change all that follows.
+  bool stored() const noexcept;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// What the first bytes of a file say (18 of them suffice): gzip or zlib by their magic and a plausible header; none when they begin a
-/// TFRecord (its length checksum holds) or nothing else fits.
+/// What the first bytes of a file say (18 of them suffice): gzip or zlib by their magic and a plausible header; none
+/// when they begin a TFRecord (its length checksum holds) or nothing else fits.
 Compression detect_compression(std::span<const std::byte> first_bytes) noexcept;
 
 }  // namespace feedline::io

@@ -1,0 +1,71 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), {path, -1, -1, ""});
+}
+
+}  // namespace
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  do {
+    const int error = injected<OpenOp>();
+    fd_ = error ? -1 : open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (error) errno = error;
+  } while (fd_ < 0 && errno == EINTR);
+  if (fd_ < 0) fail(path_, "cannot be opened", errno);
+  struct stat status {};
+  const int injected_error = injected<StatOp>();
+  const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0;
+  if (error || !S_ISREG(status.st_mode)) {
+    close(fd_);
+    if (error) fail(path_, "its size cannot be read", error);
+    throw Error(Category::io_error, "is no regular file", {path_, -1, -1, ""});
+  }
+  size_ = static_cast<uint64_t>(status.st_size);
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    size_t wanted = into.size();
+    if (injected<ShortReadOp>()) wanted = (wanted + 1) / 2;
+    int error = injected<InterruptedReadOp>();
+    if (!error) error = injected<ReadOp>();
+    const ssize_t got = error ? -1 : pread(fd_, into.data(), wanted, static_cast<off_t>(offset));
+    if (got < 0) {
+      if (!error) error = errno;
+      if (error == EINTR) continue;
+      fail(path_, fmt::format("cannot be read at offset {}", offset).c_str(), error);
+    }
+    if (got == 0)
+      throw Error(Category::io_error,
+                  fmt::format("has become shorter while it was read: {} bytes instead of {}", offset, size_),
+                  {path_, -1, -1, ""});
+    offset += static_cast<uint64_t>(got);
+    into = into.subspan(static_cast<size_t>(got));
+  }
+}
+
+}  // namespace feedline::io
