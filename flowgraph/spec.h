@@ -11,6 +11,7 @@
 #include "feedline/records.h"
 #include "feedline/tensor.h"
 #include "flowgraph/expression.h"
+#include "flowgraph/file_list.h"
 #include "gpu/unpack.h"
 
 namespace feedline::flow {
@@ -50,16 +51,20 @@ enum class Reserved : uint8_t { record, file, offset, source };  // @record @fil
 struct FromFeature { int feature = -1; };        // passed through: fixed, variable, fixed_sequence or ragged
 struct FromReserved { Reserved what; };
 struct FromExpression { int expression = -1; };  // a scalar in float64
-struct FromStack { std::vector<int> features; }; // scalars side by side; `unpack` then describes one of them
+struct FromStack {                               // scalars side by side: a row is `features.size()` values of the dtype
+  std::vector<int> features;
+  std::vector<gpu::UnpackSpec> unpack;           // of each; OutputSpec::unpack is empty
+};
 struct OutputSpec {
   std::string name;
   DType dtype = DType::unset;  // of the tensor; bytes: NAME.bytes and NAME.offsets
   std::variant<FromFeature, FromReserved, FromExpression, FromStack> from;
   /// Dense outputs of numbers: how a row of the feature becomes a row of the tensor. A row is the bytes of a fixed
   /// bytes feature, else the values of a feature or expression as they lie in memory. None: bytes passed through,
-  /// or a variable output (values cast by `unpack_value`).
+  /// a stack, or an output that is variable or padded (values cast by `unpack_value`). Bytes of a known length that are
+  /// passed through are dense, too: uint8 [length].
   std::optional<gpu::UnpackSpec> unpack;
-  std::optional<gpu::UnpackSpec> unpack_value;  // of a single value of a variable output: cast and normalize
+  std::optional<gpu::UnpackSpec> unpack_value;  // of a single value of a variable or padded output: cast and normalize
   bool variable = false;  // NAME.values and NAME.row_splits, or NAME.bytes, NAME.offsets and NAME.row_splits
   bool padded = false;    // fixed_sequence: [rows, longest of the batch, shape...]
   Shape shape;            // of a row; of one value where variable
@@ -71,12 +76,12 @@ struct ExpressionSpec {
   std::string output;
   Program program;
   struct Input {
-    // A scalar int64 or float32 feature, or what another output delivers: unpacked by `unpack` from a feature, or an
-    // expression's value rounded to `dtype`.
+    // A scalar int64 feature (an int64 column), or float32 feature (widened to float64); or what another output delivers,
+    // as float64: unpacked by `unpack` from a feature, or an expression's value rounded to `dtype`.
     int feature = -1;
     int expression = -1;
-    std::optional<gpu::UnpackSpec> unpack;
-    DType dtype = DType::unset;
+    std::optional<gpu::UnpackSpec> unpack;  // its `out` is `dtype`
+    DType dtype = DType::unset;             // of the other output
   };
   std::vector<Input> inputs;  // as program.inputs()
 };
@@ -108,6 +113,6 @@ struct PipelineSpec {
 
 /// Checks everything that can be told from the pipeline and the list of files. Throws Error bad_pipeline, naming the field
 /// and what to write instead; fields that this version does not have are refused by name.
-PipelineSpec validate(const Pipeline& pipeline);
+PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list = list_files);
 
 }  // namespace feedline::flow

@@ -23,7 +23,9 @@ class FEEDLINE_PUBLIC Pipeline {
   /// ones appended; other messages field by field. Throws Error bad_pipeline as parse_pipeline does.
   Pipeline overlaid(std::string_view text, std::string_view text_name = "overlay") const;
 
-  /// overlaid() with one field by its path: set("batch.last_batch_policy", "PAD").
+  /// This pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype", "FLOAT16"),
+  /// with("source.files", "data/*.tfrecord"). Elements of `feature`, `output` and `source` go by their names, which an
+  /// only one does not need; strings need no quotes. Throws Error bad_pipeline naming the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
   /// As text that parse_pipeline reads.

@@ -1,0 +1,30 @@
+// The files that a source's patterns name.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace feedline::flow {
+
+struct FilePatterns {
+  std::string field;   // "source[1]": for messages
+  std::string folder;  // what relative patterns are relative to; empty: the working directory
+  std::vector<std::string> files;
+  std::vector<std::string> exclude;  // with a '/': of the whole path; without: of the file's name in any folder
+};
+
+struct FileList {
+  std::vector<std::string> files;  // absolute; in the order of the patterns, sorted by byte within one; each once
+  std::vector<std::string> warnings;
+};
+
+/// glob(3) patterns (* ? [...], no ** or {...}); a path that exists is taken literally. Folders that a pattern matches
+/// are left out. Throws Error bad_pipeline for a pattern that matches no file, with the absolute pattern and what is
+/// there instead.
+FileList list_files(const FilePatterns& patterns);
+
+/// Stands in for list_files where a test or a fuzzer wants no disk.
+using ListFiles = std::function<FileList(const FilePatterns&)>;
+
+}  // namespace feedline::flow

@@ -1,0 +1,26 @@
+// protobuf's text format -> a message of pipeline.proto, with one error that says where and what else could stand
+// there.
+#pragma once
+
+#include <google/protobuf/text_format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace feedline::flow {
+
+struct TextError {
+  int line = 0, column = 0;  // counted from 1
+  std::string message;
+};
+
+/// Replaces `message` by what the text says, or returns the first error. `given`, if set, is told which fields the text
+/// names: with proto3 a field that is set to its default value looks like one that is not there.
+std::optional<TextError> read_text(std::string_view text, google::protobuf::Message& message,
+                                   google::protobuf::TextFormat::ParseInfoTree* given = nullptr);
+
+/// "Batch has no field 'sise'; did you mean 'size'? It has: ..."
+std::string no_such_field(const google::protobuf::Descriptor& message, std::string_view field);
+
+}  // namespace feedline::flow

@@ -1,0 +1,13 @@
+// Outputs and formulas, resolved to numbers of features and to gpu::UnpackSpec.
+#pragma once
+
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/spec.h"
+
+namespace feedline::flow {
+
+/// Fills in `outputs`, `expressions` and warnings of a spec that has its features, and lengths of bytes features that
+/// decode_raw fixes. Throws Error bad_pipeline, naming the output and its field.
+void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec);
+
+}  // namespace feedline::flow

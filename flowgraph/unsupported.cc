@@ -1,0 +1,134 @@
+#include "flowgraph/unsupported.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <string_view>
+
+#include "feedline/error.h"
+
+namespace feedline::flow {
+namespace {
+
+namespace pb = google::protobuf;
+
+struct Missing {
+  std::string_view name;     // of a field or of an enum's value, without "feedline.config."
+  std::string_view instead;  // what works
+};
+// In the order of pipeline.proto.
+constexpr Missing missing[] = {
+    {"Pipeline.filter", "write a file of the samples you want"},
+    {"Pipeline.interleave", "files are read one after another"},
+    {"Pipeline.window", "every record is a sample"},
+    {"Pipeline.mixture", "several sources are read one after another"},
+    {"Pipeline.shuffle", "samples come in file order"},
+    {"Pipeline.distribute", "each replica gets its rows of every batch"},
+    {"Pipeline.cache", "the page cache keeps what was read"},
+    {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
+    {"Source.weight", "several sources are read one after another"},
+    {"Source.index", "records are counted at every start"},
+    {"Source.range", "name the files you want in `files`"},
+    {"Source.num_shards", "name the files you want in `files`"},
+    {"Source.shard_id", "name the files you want in `files`"},
+    {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
+    {"Epoch.steps", "an epoch is `epoch.repeat` passes over the data"},
+    {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
+    {"Output.lookup", "pass the index on and look up in the trainer"},
+    {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
+    {"Output.crop", "crop in the trainer"},
+    {"Output.resize", "resize in the trainer"},
+    {"Output.flip", "flip in the trainer"},
+    {"Memory.device_limit", "batches are in host memory, see memory.limit"},
+    {"Parallelism.device_prefetch", "batches are in host memory, see host_prefetch"},
+};
+
+const Missing* find(const std::string& full_name) {
+  for (const Missing& entry : missing)
+    if (full_name == "feedline.config." + std::string(entry.name)) return &entry;
+  return nullptr;
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what, const Missing& entry) {
+  throw Error(Category::bad_pipeline,
+              fmt::format("{}{}: not in this version yet; remove it ({})", path, what, entry.instead));
+}
+
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const size_t length = byte < 0x80                   ? 1
+                          : byte >= 0xC2 && byte < 0xE0 ? 2
+                          : byte >= 0xE0 && byte < 0xF0 ? 3
+                          : byte >= 0xF0 && byte < 0xF5 ? 4
+                                                        : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    uint32_t code = length == 1 ? byte : byte & (0x7Fu >> length);
+    for (size_t k = 1; k < length; k++) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3F);
+    }
+    if ((length == 3 && (code < 0x800 || (code >= 0xD800 && code < 0xE000))) ||
+        (length == 4 && (code < 0x10000 || code > 0x10FFFF)))
+      return false;
+    i += length;
+  }
+  return true;
+}
+
+void check(const pb::Message& message, const std::string& path);
+
+void check_field(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& path) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  if (const Missing* entry = find(field->full_name())) {
+    // The one shuffle there is.
+    const auto* shuffle = dynamic_cast<const config::Pipeline*>(&message);
+    if (!(field->name() == "shuffle" && shuffle && shuffle->shuffle().mode() == config::Shuffle::NONE))
+      refuse(path, "", *entry);
+  }
+  const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+  for (int i = 0; i < count; i++) {
+    if (field->enum_type()) {
+      const int number = field->is_repeated() ? reflection.GetRepeatedEnumValue(message, field, i)
+                                              : reflection.GetEnumValue(message, field);
+      const pb::EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
+      if (!value)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("{}: {} stands for no {}", path, number, field->enum_type()->name()));
+      if (const Missing* entry = find(value->full_name())) refuse(path, ": " + value->name(), *entry);
+    } else if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
+      std::string scratch;
+      const std::string& text = field->is_repeated()
+                                    ? reflection.GetRepeatedStringReference(message, field, i, &scratch)
+                                    : reflection.GetStringReference(message, field, &scratch);
+      if (!is_utf8(text)) throw Error(Category::bad_pipeline, fmt::format("{}: not UTF-8", path));
+    } else if (field->message_type()) {
+      const pb::Message& value = field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                                      : reflection.GetMessage(message, field);
+      const pb::FieldDescriptor* name = field->message_type()->FindFieldByName("name");
+      std::string called = name ? value.GetReflection()->GetString(value, name) : "";
+      if (!is_utf8(called)) called.clear();  // refused inside
+      check(value, name ? element_path(path, i, count, called) + ": " : path + ".");
+    }
+  }
+}
+
+// `path` is what stands before a field's name: "", "batch.", "output 'board': unpack_bits.".
+void check(const pb::Message& message, const std::string& path) {
+  std::vector<const pb::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const pb::FieldDescriptor* field : fields) check_field(message, field, path + field->name());
+}
+
+}  // namespace
+
+std::string element_path(const std::string& field, int index, int count, const std::string& name) {
+  if (!name.empty()) return fmt::format("{} '{}'", field, name);
+  return count == 1 ? field : fmt::format("{}[{}]", field, index);
+}
+
+void refuse_unsupported(const config::Pipeline& pipeline) { check(pipeline, ""); }
+
+}  // namespace feedline::flow

@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/byte_size.h"
+#include "base/machine.h"
+#include "feedline/error.h"
+#include "flowgraph/resolve_features.h"
+#include "flowgraph/resolve_outputs.h"
+#include "flowgraph/spec.h"
+#include "flowgraph/unsupported.h"
+
+namespace feedline::flow {
+namespace {
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(Category::bad_pipeline, fmt::format(format, std::forward<Args>(args)...));
+}
+
+uint64_t byte_size(const std::string& path, const std::string& text, uint64_t otherwise) {
+  if (text.empty()) return otherwise;
+  uint64_t bytes = 0;
+  try {
+    bytes = parse_byte_size(text);
+  } catch (const Error& error) {
+    refuse("{}: {}", path, error.message());
+  }
+  if (bytes == 0) refuse("{}: 0 bytes are too few", path);
+  return bytes;
+}
+
+std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
+                                        std::vector<std::string>& warnings) {
+  const config::Pipeline& config = pipeline.message();
+  if (config.source().empty()) refuse("source: there is none; name the files: source {{ files: \"data/*.tfrecord\" }}");
+  std::vector<SourceSpec> sources;
+  std::set<std::string> names;
+  for (int i = 0; i < config.source_size(); i++) {
+    const config::Source& source = config.source(i);
+    const std::string path = element_path("source", i, config.source_size(), source.name());
+    if (!source.name().empty() && !names.insert(source.name()).second)
+      refuse("{}: name: there are two sources of this name", path);
+    SourceSpec spec;
+    spec.name = source.name();
+    spec.compression = static_cast<Compression>(source.compression());
+    spec.record_type = source.record_type() == config::Source::RAW ? RecordType::raw : RecordType::example;
+    spec.record_limit = byte_size(path + ": record_limit", source.record_limit(), spec.record_limit);
+    if (i > 0 && spec.record_type != sources[0].record_type)
+      refuse("{}: record_type: all sources must have the same", path);
+    if (source.files().empty()) refuse("{}: files: there are none; name paths or globs", path);
+    FileList files = list({path,
+                           pipeline.folder(),
+                           {source.files().begin(), source.files().end()},
+                           {source.exclude().begin(), source.exclude().end()}});
+    spec.files = std::move(files.files);
+    warnings.insert(warnings.end(), files.warnings.begin(), files.warnings.end());
+    sources.push_back(std::move(spec));
+  }
+  return sources;
+}
+
+void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
+  const config::Batch& batch = config.batch();
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  const auto size = [&](const char* field, int64_t rows) {
+    if (rows < 1 || rows > most) refuse("batch.{}: {} rows; it must be 1 to {}", field, rows, most);
+    return rows;
+  };
+  switch (batch.size_case()) {
+    case config::Batch::kGlobalBatchSize:
+      spec.global_batch_size = size("global_batch_size", batch.global_batch_size());
+      break;
+    case config::Batch::kBatchSizePerReplica:
+      spec.batch_size_per_replica = size("batch_size_per_replica", batch.batch_size_per_replica());
+      break;
+    default:
+      refuse("batch: give global_batch_size or batch_size_per_replica");
+  }
+  spec.last_batch_policy = static_cast<LastBatchPolicy>(batch.last_batch_policy());
+  spec.valid_mask = batch.valid_mask();
+
+  spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
+  if (spec.repeat < -1) refuse("epoch.repeat: {}; it is a number of passes, or -1 without end", spec.repeat);
+}
+
+void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
+  spec.on_error = static_cast<OnError>(errors.on_error());
+  if (errors.max_failures() < 0)
+    refuse("errors.max_failures: {} is negative; leave it out for any number", errors.max_failures());
+  if (errors.max_failures() > 0) spec.max_failures = errors.max_failures();
+  const double rate = errors.max_failure_rate();
+  if (!(rate >= 0 && rate <= 1)) refuse("errors.max_failure_rate: {}; it is a part of the records, 0 to 1", rate);
+  if (rate > 0) spec.max_failure_rate = rate;
+  if (spec.on_error == OnError::raise && (errors.max_failures() > 0 || rate > 0))
+    spec.warnings.push_back(
+        "errors: max_failures and max_failure_rate count nothing with on_error RAISE, which stops at the first");
+}
+
+// "0-3,8": numbers of CPUs that this process may use, ascending.
+std::vector<int> resolve_cpu_set(const std::string& text) {
+  std::set<int> cpus;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&] {
+    int cpu = 0;
+    const auto [rest, error] = std::from_chars(at, end, cpu);
+    if (error != std::errc() || cpu < 0 || cpu >= CPU_SETSIZE)
+      refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
+    at = rest;
+    return cpu;
+  };
+  while (at != end) {
+    const int first = number();
+    int last = first;
+    if (at != end && *at == '-') {
+      at++;
+      last = number();
+    }
+    if (last < first || (at != end && (*at != ',' || ++at == end)))
+      refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
+    for (int cpu = first; cpu <= last; cpu++) cpus.insert(cpu);
+  }
+  cpu_set_t usable;
+  if (!cpus.empty() && sched_getaffinity(0, sizeof usable, &usable) == 0) {
+    for (int cpu : cpus) {
+      if (CPU_ISSET(static_cast<size_t>(cpu), &usable)) continue;
+      std::vector<int> those;
+      for (int other = 0; other < CPU_SETSIZE; other++)
+        if (CPU_ISSET(static_cast<size_t>(other), &usable)) those.push_back(other);
+      refuse("parallelism.cpu_set: this process may not use CPU {}, only {}", cpu, fmt::join(those, ","));
+    }
+  }
+  return {cpus.begin(), cpus.end()};
+}
+
+void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
+  spec.memory_limit = byte_size("memory.limit", config.memory().limit(), usable_memory() / 4);
+  const config::Parallelism& parallelism = config.parallelism();
+  const auto in_range = [](const char* field, int value, int most) {
+    if (value < 0 || value > most) refuse("parallelism.{}: {}; it must be 1 to {}", field, value, most);
+    return value;
+  };
+  spec.threads = in_range("threads", parallelism.threads(), 4096);
+  spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
+  if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
+  spec.seed = config.seed();
+}
+
+}  // namespace
+
+PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
+  const config::Pipeline& config = pipeline.message();
+  refuse_unsupported(config);
+  PipelineSpec spec;
+  resolve_batch(config, spec);
+  resolve_errors(config.errors(), spec);
+  resolve_resources(config, spec);
+  spec.sources = resolve_sources(pipeline, list, spec.warnings);
+  spec.features = resolve_features(config, spec.sources[0].record_type);
+  resolve_outputs(config, spec);
+  return spec;
+}
+
+}  // namespace feedline::flow
