@@ -69,9 +69,11 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   for (const OutputSpec& output : plan.spec.outputs) {
     unpackers_.emplace_back();
     if (output.unpack)
-      unpackers_.back().emplace(*output.unpack);
+      unpackers_.back().emplace_back(*output.unpack);
     else if (output.unpack_value)
-      unpackers_.back().emplace(*output.unpack_value);
+      unpackers_.back().emplace_back(*output.unpack_value);
+    else if (const auto* stack = std::get_if<FromStack>(&output.from))
+      for (const gpu::UnpackSpec& spec : stack->unpack) unpackers_.back().emplace_back(spec);
   }
 }
 
@@ -156,12 +158,14 @@ BatchWriter::Tally BatchWriter::tally(Rows rows) const {
 
 void BatchWriter::write_dense(int o, Rows rows, std::byte* out) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(o)];
-  const gpu::Unpacker& unpack = *unpackers_[static_cast<size_t>(o)];
+  const std::vector<gpu::Unpacker>& unpackers = unpackers_[static_cast<size_t>(o)];
+  const gpu::Unpacker& unpack = unpackers[0];
   std::array<const std::byte*, block_rows> at;
   const std::span pointers(at.data(), rows.size());
 
   // element: of a bytes feature with several values in a record.
-  const auto unpack_feature = [&](int f, size_t elements, size_t element, std::byte* to, size_t stride) {
+  const auto unpack_feature = [&](int f, size_t elements, size_t element, const gpu::Unpacker& unpacker, std::byte* to,
+                                  size_t stride) {
     const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
     const Chunk* chunk = nullptr;
     RowAccess access;
@@ -172,7 +176,7 @@ void BatchWriter::write_dense(int o, Rows rows, std::byte* out) const {
       }
       at[i] = access(rows[i].row * elements + element);
     }
-    unpack(pointers, to, stride);
+    unpacker(pointers, to, stride);
   };
 
   if (const auto* from = std::get_if<FromFeature>(&output.from)) {
@@ -180,11 +184,12 @@ void BatchWriter::write_dense(int o, Rows rows, std::byte* out) const {
     const size_t elements = feature.dtype == DType::bytes ? static_cast<size_t>(feature.shape.elements()) : 1;
     const size_t row_bytes = static_cast<size_t>(output.shape.elements()) * size_of(output.dtype);
     for (size_t e = 0; e < elements; e++)
-      unpack_feature(from->feature, elements, e, out + e * (row_bytes / elements), elements == 1 ? 0 : row_bytes);
+      unpack_feature(from->feature, elements, e, unpack, out + e * (row_bytes / elements),
+                     elements == 1 ? 0 : row_bytes);
   } else if (const auto* stack = std::get_if<FromStack>(&output.from)) {
     const size_t size = size_of(output.dtype), stride = stack->features.size() * size;
     for (size_t i = 0; i < stack->features.size(); i++)
-      unpack_feature(stack->features[i], 1, 0, out + i * size, stride);
+      unpack_feature(stack->features[i], 1, 0, unpackers[i], out + i * size, stride);
   } else if (const auto* expression = std::get_if<FromExpression>(&output.from)) {
     for (size_t i = 0; i < rows.size(); i++)
       at[i] =
@@ -268,7 +273,7 @@ void BatchWriter::write_variable(size_t t, const BatchRows& batch, BatchBuffer& 
       for (uint64_t v = 0; v < values[r].count;) {
         const uint64_t count = std::min<uint64_t>(values[r].count - v, block_rows);
         for (uint64_t i = 0; i < count; i++) pointers[i] = at + (v + i) * stored;
-        (*unpackers_[o])(std::span(pointers).first(count), out + v * size);
+        unpackers_[o][0](std::span(pointers).first(count), out + v * size);
         v += count;
       }
     }
@@ -312,7 +317,7 @@ void BatchWriter::write_padded(size_t t, const BatchRows& batch, BatchBuffer& bu
                      const size_t count = std::min<size_t>(row_values - v, block_rows);
                      for (size_t i = 0; i < count; i++)
                        pointers[i] = v + i < values[r].count ? at + (v + i) * stored : pad;
-                     (*unpackers_[o])(std::span(pointers).first(count), out + v * size);
+                     unpackers_[o][0](std::span(pointers).first(count), out + v * size);
                      v += count;
                    }
                  }

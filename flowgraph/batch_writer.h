@@ -47,7 +47,7 @@ class BatchWriter {
   const Plan& plan_;
   int64_t rows_per_task_;
   bool any_variable_ = false;
-  std::vector<std::optional<gpu::Unpacker>> unpackers_;  // by output: of a row, or of a value
+  std::vector<std::vector<gpu::Unpacker>> unpackers_;  // by output: of a row, of a value, or of each stacked feature
 };
 
 }  // namespace feedline::flow

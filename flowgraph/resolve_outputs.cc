@@ -246,15 +246,18 @@ class OutputResolver {
     constexpr std::string_view advice = "bytes become numbers by decode_raw or unpack_bits";
     if (config_.has_normalize()) refuse("normalize", std::string(advice));
     if (config_.layout() != Output::AS_IS) refuse("layout", std::string(advice));
-    const bool dense = from.kind == FeatureKind::fixed && from.shape.rank() == 0 && from.length >= 0;
-    if (dense && output_.dtype != DType::bytes) {
-      if (output_.dtype != DType::unset && output_.dtype != DType::uint8)
-        refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
-      return from_numbers(DType::uint8, Shape({from.length}));
-    }
-    if (output_.dtype != DType::unset && output_.dtype != DType::bytes)
+    const bool dense = from.kind == FeatureKind::fixed && from.length >= 0 && output_.dtype != DType::bytes;
+    if (output_.dtype != DType::unset && output_.dtype != DType::bytes && !(dense && output_.dtype == DType::uint8))
       refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
-    output_.dtype = DType::bytes;
+    output_.dtype = dense ? DType::uint8 : DType::bytes;
+    if (!dense) return;
+    // Each value is a row of bytes of its own; the output has the bytes as its last axis.
+    if (from.shape.rank() == Shape::max_rank)
+      refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
+    from_numbers(DType::uint8, Shape({from.length}));
+    std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
+    axes.push_back(from.length);
+    output_.shape = Shape(axes);
   }
 
   void from_bits(const FeatureSpec& from) {

@@ -62,7 +62,7 @@ struct OutputSpec {
   /// Dense outputs of numbers: how a row of the feature becomes a row of the tensor. A row is the bytes of a fixed
   /// bytes feature, else the values of a feature or expression as they lie in memory. None: bytes passed through,
   /// a stack, or an output that is variable or padded (values cast by `unpack_value`). Bytes of a known length that are
-  /// passed through are dense, too: uint8 [length].
+  /// passed through are dense, too: uint8 [shape of the feature..., length], and a row of `unpack` is one value.
   std::optional<gpu::UnpackSpec> unpack;
   std::optional<gpu::UnpackSpec> unpack_value;  // of a single value of a variable or padded output: cast and normalize
   bool variable = false;  // NAME.values and NAME.row_splits, or NAME.bytes, NAME.offsets and NAME.row_splits
