@@ -18,7 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "feedline/feeder.h"
+#include "feedline/batch.h"
+#include "feedline/io_options.h"
+#include "feedline/stage_report.h"
 #include "flowgraph/delivery.h"
 #include "flowgraph/plan.h"
 

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include "base/syscall_hooks.h"
 
@@ -20,6 +22,15 @@ inline size_t entries(const char* folder) {
 }
 inline size_t open_descriptors() { return entries("/proc/self/fd"); }
 inline size_t threads() { return entries("/proc/self/task"); }
+
+/// RssAnon + RssShmem, in bytes.
+inline int64_t private_memory() {
+  std::ifstream status("/proc/self/status");
+  int64_t sum = 0;
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("RssAnon:", 0) == 0 || line.rfind("RssShmem:", 0) == 0) sum += std::stoll(line.substr(9)) * 1024;
+  return sum;
+}
 
 /// A hook by its name; null when the program has none of that name.
 inline SyscallHook* find_hook(const std::string& name) {

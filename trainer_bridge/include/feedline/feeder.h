@@ -18,6 +18,7 @@
 #include "feedline/export.h"
 #include "feedline/io_options.h"
 #include "feedline/pipeline.h"
+#include "feedline/stage_report.h"
 
 namespace feedline {
 
@@ -30,14 +31,6 @@ struct Options {
   bool deliver_before_error = false;
   /// Told while the data is being counted: bytes done, bytes in all. From any thread, one at a time; throwing stops.
   std::function<void(uint64_t done, uint64_t total)> on_progress;
-};
-
-struct StageReport {
-  std::string name;    // read, inflate, parse, assemble, unpack 0, ...
-  double busy_s = 0;   // of all threads together, inside the stage's bodies
-  double wait_s = 0;   // while work was there, but no slot or buffer for it
-  uint64_t messages = 0;
-  int64_t queue = 0;   // messages or buffers that wait behind it now
 };
 
 /// Since the feeder was made. Thread-safe to take; counters are exact when no next() is running.

@@ -1,0 +1,117 @@
+// Data sets for the flow tests: records whose content is a function of their number, so that a wrong one names itself.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "feedline/records.h"
+#include "flowgraph/example_writer.h"
+#include "support/temp_dir.h"
+
+namespace feedline::test {
+
+/// Record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings.
+inline std::string sample(int64_t id) {
+  const auto f = static_cast<float>(id);
+  std::vector<int64_t> v;
+  std::vector<std::string> t;
+  for (int64_t i = 0; i < id % 4; i++) v.push_back(id * 10 + i);
+  for (int64_t i = 0; i < id % 3; i++)
+    t.push_back(std::string(static_cast<size_t>(id % 7 + i), static_cast<char>('a' + i)));
+  std::string b(5, '\0');
+  for (size_t i = 0; i < b.size(); i++) b[i] = static_cast<char>(id + static_cast<int64_t>(i));
+  return wire::example(wire::entry("id", wire::int64_feature({id})) +
+                       wire::entry("x", wire::float_feature({f, f / 2, -f})) +
+                       wire::entry("b", wire::bytes_feature({b})) + wire::entry("v", wire::int64_feature(v)) +
+                       wire::entry("t", wire::bytes_feature(t)));
+}
+
+inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+inline void write_records(const std::string& file, const std::vector<std::string>& records,
+                          Compression compression = Compression::none) {
+  RecordWriter writer(file, {.compression = compression});
+  for (const std::string& record : records) writer.write(bytes_of(record));
+  writer.close();
+}
+
+/// A folder with files part-0.tfrecord, ...: samples numbered through, sizes[i] of them in file i.
+class Data {
+ public:
+  explicit Data(const std::vector<int64_t>& sizes, Compression compression = Compression::none) {
+    for (size_t f = 0; f < sizes.size(); f++) {
+      std::vector<std::string> records;
+      for (int64_t i = 0; i < sizes[f]; i++) records.push_back(sample(count_++));
+      write_records(path(f), records, compression);
+    }
+  }
+  std::string path(size_t file) const {
+    const std::string number = std::to_string(file);
+    return dir_.file("part-" + std::string(3 - number.size(), '0') + number + ".tfrecord");
+  }
+  int64_t count() const { return count_; }
+  const TempDir& dir() const { return dir_; }
+
+  /// Source and the features id, x and b; `more` is appended.
+  Pipeline pipeline(const std::string& more) const {
+    return parse_pipeline("source { files: 'part-*.tfrecord' } feature { name: 'id' dtype: INT64 } " + more,
+                          dir_.path());
+  }
+
+ private:
+  TempDir dir_;
+  int64_t count_ = 0;
+};
+
+/// What an epoch delivered to one replica, batch by batch.
+struct Epoch {
+  std::vector<std::vector<int64_t>> ids;  // valid rows only
+  std::vector<int64_t> rows, valid;
+  std::vector<int64_t> all() const {
+    std::vector<int64_t> out;
+    for (const auto& batch : ids) out.insert(out.end(), batch.begin(), batch.end());
+    return out;
+  }
+};
+
+inline void add_batch(Epoch& epoch, const Batch& batch) {
+  const auto ids = batch.at("id").as<int64_t>();
+  const auto valid = batch.at("@valid").as<uint8_t>();
+  epoch.rows.push_back(batch.rows());
+  epoch.valid.push_back(batch.valid_count());
+  epoch.ids.emplace_back();
+  for (size_t i = 0; i < ids.size(); i++)
+    if (valid[i]) epoch.ids.back().push_back(ids[i]);
+}
+
+/// One epoch of every replica, served in turn by this thread.
+inline std::vector<Epoch> read_epoch(Feeder& feeder) {
+  std::vector<Epoch> epochs(static_cast<size_t>(feeder.replicas()));
+  for (;;)
+    for (int r = 0; r < feeder.replicas(); r++) {
+      auto batch = feeder.next(r);
+      if (batch) {
+        add_batch(epochs[static_cast<size_t>(r)], batch);
+        continue;
+      }
+      for (int other = 1; other < feeder.replicas(); other++) feeder.next(other);
+      return epochs;
+    }
+}
+
+inline std::vector<int64_t> numbers(int64_t count, int64_t first = 0) {
+  std::vector<int64_t> out(static_cast<size_t>(count));
+  std::iota(out.begin(), out.end(), first);
+  return out;
+}
+
+inline Options replicas(int count) {
+  Options options;
+  options.devices.assign(static_cast<size_t>(count), host());
+  return options;
+}
+
+}  // namespace feedline::test

@@ -1,0 +1,288 @@
+// Bad records, bad files, files that change: an error with its place, or filler; never a wrong byte.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+
+#include "data.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+uint64_t offset_of(const std::string& file, int64_t number) {
+  RecordReader reader(file);
+  Record record;
+  for (int64_t i = 0; i <= number; i++) REQUIRE(reader.next(record) == ReadResult::record);
+  return record.offset;
+}
+
+// Flips a bit of a file, in place, and makes it look untouched.
+void flip(const std::string& file, uint64_t offset) {
+  const int fd = open(file.c_str(), O_RDWR);
+  struct stat before {};
+  REQUIRE(fstat(fd, &before) == 0);
+  char byte = 0;
+  REQUIRE(pread(fd, &byte, 1, static_cast<off_t>(offset)) == 1);
+  byte = static_cast<char>(byte ^ 4);
+  REQUIRE(pwrite(fd, &byte, 1, static_cast<off_t>(offset)) == 1);
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  REQUIRE(futimens(fd, times) == 0);
+  close(fd);
+}
+
+std::optional<Error> error_of_next(Feeder& feeder, int replica = 0) {
+  try {
+    feeder.next(replica);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+const std::string ten = "batch { global_batch_size: 10 last_batch_policy: PARTIAL }";
+
+}  // namespace
+
+TEST_CASE("a damaged record raises where the order reaches it") {
+  const Data data({50, 50});
+  const uint64_t offset = offset_of(data.path(1), 7);
+  flip(data.path(1), offset + 12 + 9);
+  Feeder feeder(data.pipeline(ten));
+  for (int64_t step = 0; step < 5; step++) {
+    Epoch got;
+    add_batch(got, feeder.next());
+    CHECK(got.all() == numbers(10, step * 10));
+  }
+  for (int again = 0; again < 2; again++) {
+    const auto error = error_of_next(feeder);
+    REQUIRE(error);
+    CHECK(error->category() == Category::bad_data_crc);
+    CHECK(error->place().file == data.path(1));
+    CHECK(error->place().offset == static_cast<int64_t>(offset));
+    CHECK(error->place().record == 7);
+  }
+}
+
+TEST_CASE("where it is asked for, the good rows before the error come first") {
+  const Data data({50, 50});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  for (const int count : {1, 2}) {
+    Options options = replicas(count);
+    options.deliver_before_error = true;
+    Feeder feeder(data.pipeline(ten), options);
+    std::vector<int64_t> all;
+    for (int step = 0; step < 6; step++)
+      for (int r = 0; r < count; r++) {
+        Epoch got;
+        add_batch(got, feeder.next(r));
+        const auto ids = got.all();
+        all.insert(all.end(), ids.begin(), ids.end());
+      }
+    CHECK(all == numbers(57));
+    for (int r = 0; r < count; r++) CHECK(error_of_next(feeder, r)->category() == Category::bad_data_crc);
+  }
+}
+
+TEST_CASE("SKIP_RECORD leaves out what was bad when the data was counted") {
+  const Data data({50, 50});
+  flip(data.path(0), offset_of(data.path(0), 20) + 12 + 9);
+  flip(data.path(1), offset_of(data.path(1), 7) + 2);  // a length: found again by the next good record
+  Feeder feeder(data.pipeline(ten + "errors { on_error: SKIP_RECORD }"));
+  CHECK(feeder.samples_per_epoch() == 98);
+  auto wanted = numbers(100);
+  wanted.erase(wanted.begin() + 57);
+  wanted.erase(wanted.begin() + 20);
+  for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all() == wanted);
+  const Report report = feeder.report();
+  REQUIRE(report.errors_total == 2);
+  CHECK(report.errors[0].category() == Category::bad_data_crc);
+  CHECK(report.errors[1].category() == Category::bad_length_crc);
+}
+
+TEST_CASE("SKIP_FILE leaves out files with damage") {
+  const Data data({50, 50, 20});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  Feeder feeder(data.pipeline(ten + "errors { on_error: SKIP_FILE }"));
+  auto wanted = numbers(50);
+  for (int64_t id : numbers(20, 100)) wanted.push_back(id);
+  CHECK(read_epoch(feeder).front().all() == wanted);
+  CHECK(feeder.report().errors_total == 1);
+}
+
+TEST_CASE("too many failures end the run") {
+  const Data data({50, 50});
+  flip(data.path(0), offset_of(data.path(0), 3) + 12 + 9);
+  flip(data.path(0), offset_of(data.path(0), 1) + 12 + 9);
+  const std::string skip = ten + "errors { on_error: SKIP_RECORD ";
+  CHECK_NOTHROW(Feeder(data.pipeline(skip + "max_failures: 2 }")));
+  CHECK_THROWS_WITH(Feeder(data.pipeline(skip + "max_failures: 1 }")), Catch::Contains("max_failures allows 1"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline(skip + "max_failure_rate: 0.01 }")),
+                    Catch::Contains("max_failure_rate allows 0.01"));
+  CHECK_NOTHROW(Feeder(data.pipeline(skip + "max_failure_rate: 0.02 }")));
+}
+
+TEST_CASE("a record that does not parse: an error, or filler that changes no count") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 100; id++) records.push_back(sample(id));
+  records[42] = wire::example(wire::entry("id", wire::float_feature({1})));
+  records[43] = "\x0a\xff";
+  records[99] = wire::example("");
+  write_records(dir.file("a"), records);
+  const std::string text = "source { files: 'a' } feature { name: 'id' dtype: INT64 } " + ten;
+  {
+    Feeder feeder(parse_pipeline(text, dir.path()));
+    for (int step = 0; step < 4; step++) CHECK(feeder.next());
+    const auto error = error_of_next(feeder);
+    REQUIRE(error);
+    CHECK(error->category() == Category::wrong_dtype);
+    CHECK(error->place().record == 42);
+    CHECK(error->place().feature == "id");
+    CHECK(error->place().offset == static_cast<int64_t>(offset_of(dir.file("a"), 42)));
+  }
+  Feeder feeder(parse_pipeline(text + "errors { on_error: SKIP_RECORD }", dir.path()));
+  CHECK(feeder.steps_per_epoch() == 10);
+  const Epoch got = read_epoch(feeder).front();
+  auto wanted = numbers(100);
+  for (const int bad : {99, 43, 42}) wanted.erase(wanted.begin() + bad);
+  CHECK(got.all() == wanted);
+  CHECK(got.rows == std::vector<int64_t>(10, 10));
+  CHECK(feeder.report().filler == 3);
+  CHECK(feeder.report().errors_total >= 3);
+  CHECK_THROWS_WITH(read_epoch(*std::make_unique<Feeder>(
+                        parse_pipeline(text + "errors { on_error: SKIP_RECORD max_failures: 2 }", dir.path()))),
+                    Catch::Contains("max_failures allows 2"));
+}
+
+TEST_CASE("filler is the nearest good row, and zeros where a chunk has none") {
+  const TempDir dir;
+  write_records(dir.file("a"), {sample(1), "\xff", sample(3), "\xff", "\xff"});
+  write_records(dir.file("b"), {"\xff"});
+  Feeder feeder(
+      parse_pipeline("source { files: 'a' files: 'b' } feature { name: 'id' dtype: INT64 } feature { name: 'b' dtype: "
+                     "BYTES length: 5 }"
+                     "batch { global_batch_size: 6 } errors { on_error: SKIP_RECORD }",
+                     dir.path()));
+  const auto batch = feeder.next();
+  REQUIRE(batch);
+  const auto ids = batch.at("id").as<int64_t>();
+  CHECK((ids[1] == 1 || ids[1] == 3));
+  CHECK(ids[3] == 3);
+  CHECK(ids[4] == 3);
+  CHECK(ids[5] == 0);
+  CHECK(batch.at("b").as<uint8_t>()[5 * 5 + 4] == 0);
+  const auto valid = batch.at("@valid").as<uint8_t>();
+  CHECK(std::vector<int>(valid.begin(), valid.end()) == std::vector<int>{1, 0, 1, 0, 0, 0});
+}
+
+TEST_CASE("a byte that changes behind our back is never delivered") {
+  const Data data({30000});
+  const uint64_t offset = offset_of(data.path(0), 29000);
+  SECTION("it raises") {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 1000 }"));
+    REQUIRE(feeder.next());
+    flip(data.path(0), offset + 12 + 9);
+    std::optional<Error> error;
+    for (int step = 1; step < 2000 && !error; step++) {
+      try {
+        const auto batch = feeder.next();
+        if (!batch) continue;
+        const auto ids = batch.at("id").as<int64_t>();
+        for (size_t i = 0; i < ids.size(); i++) REQUIRE(ids[i] == static_cast<int64_t>(batch.step() * 1000 + i));
+      } catch (const Error& raised) {
+        error = raised;
+      }
+    }
+    REQUIRE(error);
+    CHECK(error->category() == Category::bad_data_crc);
+    CHECK(error->place().record == 29000);
+  }
+  SECTION("or becomes filler") {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
+    REQUIRE(feeder.next());
+    flip(data.path(0), offset + 12 + 9);
+    for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
+      if (const auto batch = feeder.next())
+        for (size_t i = 0; i < 1000; i++)
+          if (batch.at("@valid").as<uint8_t>()[i])
+            REQUIRE(batch.at("id").as<int64_t>()[i] == static_cast<int64_t>(batch.step() * 1000 + i));
+    CHECK(feeder.report().filler > 0);
+  }
+  SECTION("a lost length costs the rest of its read") {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
+    REQUIRE(feeder.next());
+    flip(data.path(0), offset + 2);
+    for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
+      if (const auto batch = feeder.next())
+        for (size_t i = 0; i < 1000; i++)
+          if (batch.at("@valid").as<uint8_t>()[i])
+            REQUIRE(batch.at("id").as<int64_t>()[i] == static_cast<int64_t>(batch.step() * 1000 + i));
+    CHECK(feeder.report().filler > 0);
+  }
+}
+
+TEST_CASE("a file that shrinks while it is fed is an error") {
+  const Data data({30000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 1000 }"));
+  REQUIRE(feeder.next());
+  REQUIRE(truncate(data.path(0).c_str(), 100000) == 0);
+  std::optional<Error> error;
+  for (int step = 1; step < 2000 && !error; step++) error = error_of_next(feeder);
+  REQUIRE(error);
+  CHECK(error->category() == Category::io_error);
+  CHECK(error->place().file == data.path(0));
+}
+
+TEST_CASE("integer overflow in a formula is an error of its row") {
+  const TempDir dir;
+  write_records(dir.file("a"),
+                {sample(1), wire::example(wire::entry("id", wire::int64_feature({INT64_MAX}))), sample(3)});
+  const std::string text =
+      "source { files: 'a' } feature { name: 'id' dtype: INT64 } output { name: 'id' feature: 'id' }"
+      "output { name: 'y' expression { formula: 'id + 1' } } batch { global_batch_size: 3 }";
+  Feeder raises(parse_pipeline(text, dir.path()));
+  const auto error = error_of_next(raises);
+  REQUIRE(error);
+  CHECK(error->place().record == 1);
+  CHECK(error->place().feature == "y");
+  Feeder skips(parse_pipeline(text + "errors { on_error: SKIP_RECORD }", dir.path()));
+  const auto batch = skips.next();
+  REQUIRE(batch);
+  CHECK(batch.valid_count() == 2);
+  CHECK(batch.at("y").as<double>()[2] == 4);
+}
+
+TEST_CASE("a plan over the limit is refused, with values that fit") {
+  const Data data({2000});
+  const std::string text =
+      "feature { name: 'x' dtype: FLOAT32 shape: 3 } memory { limit: '2MiB' } batch { global_batch_size: ";
+  std::string message;
+  try {
+    Feeder feeder(data.pipeline(text + "200000 last_batch_policy: PAD }"));
+  } catch (const Error& error) {
+    message = error.message();
+  }
+  INFO(message);
+  const auto number_behind = [&](const char* words) {
+    const size_t at = message.find(words);
+    REQUIRE(at != std::string::npos);
+    return message.substr(at + strlen(words),
+                          message.find_first_not_of("0123456789", at + strlen(words)) - at - strlen(words));
+  };
+  const std::string rows = number_behind("batch of at most ");
+  CHECK_NOTHROW(Feeder(data.pipeline(text + rows + " last_batch_policy: PAD }")));
+  const std::string limit = number_behind("at least \"");
+  CHECK_NOTHROW(Feeder(data.pipeline(text + "200000 last_batch_policy: PAD }").with("memory.limit", limit + "MiB")));
+}
+
+TEST_CASE("a batch that the replicas cannot share is refused, with the nearest sizes") {
+  const Data data({10});
+  CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(4)), Catch::Contains("8 and 12"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 3 }"), replicas(4)), Catch::Contains(" 4"));
+  CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 3 }"), replicas(4)));
+}

@@ -1,0 +1,190 @@
+// Starting, stopping, holding and waiting: nothing hangs, leaks or grows.
+#include <atomic>
+#include <cfenv>
+#include <random>
+#include <thread>
+
+#include "data.h"
+#include "support/catch.h"
+#include "support/process.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Category category_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.category();
+  }
+  FAIL("no error");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
+  const Data plain({4000, 300, 5000});
+  const Data packed({4000, 300, 5000}, Compression::gzip);
+  std::mt19937 random(7);
+  const auto cycle = [&](int i) {
+    const Data& data = i % 2 == 0 ? plain : packed;
+    Options options = replicas(1 + i % 3);
+    options.io.backend = i % 5 == 0 ? BackendKind::pread : BackendKind::automatic;
+    std::vector<Batch> held;
+    Feeder feeder(data.pipeline("batch { global_batch_size: 60 } parallelism { host_prefetch: 4 }"), options);
+    for (auto steps = random() % 40; steps > 0; steps--)
+      for (int r = 0; r < feeder.replicas(); r++) {
+        Batch batch;
+        feeder.next(r, std::chrono::microseconds(random() % 200), batch);
+        if (batch && held.size() < 2) held.push_back(std::move(batch));
+      }
+    if (random() % 2) feeder.stop();
+  };
+  cycle(0);
+  cycle(1);
+  const size_t files = open_descriptors(), tasks = threads();
+  for (int i = 0; i < 300; i++) cycle(i);
+  CHECK(open_descriptors() == files);
+  CHECK(threads() <= tasks + 1);  // oneTBB may start its worker later than the first cycles
+}
+
+TEST_CASE("stop wakes every next, from any thread") {
+  const Data data({100});
+  for (int i = 0; i < 50; i++) {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(2));
+    std::atomic<int> stalled{0};
+    const auto serve = [&] {  // replica 1 is never served: this one comes to wait for it
+      try {
+        while (true) feeder.next(0);
+      } catch (const Error& error) {
+        if (error.category() == Category::stalled) stalled++;
+      }
+    };
+    std::thread server(serve);
+    if (i % 2) std::this_thread::sleep_for(1ms * (i % 5));  // stopped at different moments; right at any
+    feeder.stop();
+    server.join();
+    CHECK(stalled == 1);
+    CHECK(category_of([&] { feeder.next(1); }) == Category::stalled);
+  }
+}
+
+TEST_CASE("batches outlive the feeder") {
+  const Data data({1000});
+  std::vector<Batch> held;
+  {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 3 }"));
+    for (int i = 0; i < 3; i++) held.push_back(feeder.next());
+  }
+  for (size_t i = 0; i < 3; i++) {
+    REQUIRE(held[i]);
+    CHECK(held[i].at("id").as<int64_t>()[9] == static_cast<int64_t>(i * 10 + 9));
+  }
+}
+
+TEST_CASE("a caller that holds every batch is told at once, and may go on") {
+  const Data data({1000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"));
+  std::vector<Batch> held;
+  for (int i = 0; i < 3; i++) held.push_back(feeder.next());
+  CHECK(category_of([&] { feeder.next(); }) == Category::stalled);
+  CHECK(category_of([&] { feeder.next(); }) == Category::stalled);
+  held.erase(held.begin());
+  CHECK(feeder.next().at("id").as<int64_t>()[0] == 30);
+}
+
+TEST_CASE("a thread that serves two replicas out of turn is told at once") {
+  const Data data({1000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"), replicas(2));
+  feeder.next(1);
+  for (int i = 0; i < 3; i++) feeder.next(0);
+  CHECK(category_of([&] { feeder.next(0); }) == Category::stalled);
+  CHECK(feeder.next(1).at("id").as<int64_t>()[0] == 15);
+  CHECK(feeder.next(0));
+}
+
+TEST_CASE("replicas run at most host_prefetch steps apart") {
+  const Data data({1000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"), replicas(2));
+  Batch batch;
+  for (int i = 0; i < 2; i++) CHECK(feeder.next(0));
+  CHECK(feeder.try_next(0, batch) == Next::not_ready);  // replica 1 was not served yet: waited for
+  std::thread other([&] { feeder.next(1); });
+  CHECK(feeder.next(0));
+  other.join();
+}
+
+TEST_CASE("threads that serve replicas at different speeds get the same batches") {
+  const Data data({6000, 2000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 40 }"), replicas(4));
+  std::vector<Epoch> epochs(4);
+  std::vector<std::thread> servers;
+  for (int r = 0; r < 4; r++)
+    servers.emplace_back([&, r] {
+      std::mt19937 random(static_cast<unsigned>(r));
+      while (auto batch = feeder.next(r)) {
+        add_batch(epochs[static_cast<size_t>(r)], batch);
+        if (random() % 8 == 0) std::this_thread::yield();
+      }
+    });
+  for (auto& server : servers) server.join();
+  for (int r = 0; r < 4; r++)
+    for (int64_t step = 0; step < 200; step++)
+      CHECK(epochs[static_cast<size_t>(r)].ids[static_cast<size_t>(step)] == numbers(10, step * 40 + r * 10));
+}
+
+TEST_CASE("nothing grows while a replica stands still") {
+  const Data data({20000, 20000});
+  Feeder feeder(data.pipeline("feature { name: 'x' dtype: FLOAT32 shape: 3 } batch { global_batch_size: 256 }"),
+                replicas(2));
+  std::vector<Batch> held;
+  for (int i = 0; i < 2; i++) held.push_back(feeder.next(0));  // and replica 1 never comes
+  std::this_thread::sleep_for(1s);
+  const int64_t after_1_s = private_memory();
+  std::this_thread::sleep_for(9s);
+  const int64_t after_10_s = private_memory();
+  INFO(after_1_s << " then " << after_10_s);
+  CHECK(std::abs(after_10_s - after_1_s) <= 1 << 20);
+  Batch batch;
+  CHECK(feeder.try_next(0, batch) == Next::not_ready);
+}
+
+TEST_CASE("memory stays within the plan over ten epochs") {
+  const int64_t idle = private_memory();
+  const Data data({20000, 20000});
+  Feeder feeder(
+      data.pipeline("feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'v' dtype: INT64 kind: VARIABLE }"
+                    "memory { limit: '64MiB' } batch { global_batch_size: 256 }"));
+  for (int epoch = 0; epoch < 10; epoch++)
+    while (feeder.next()) {
+    }
+  CHECK(private_memory() - idle <= 64 << 20);
+}
+
+TEST_CASE("the host's floating-point settings change nothing") {
+  const Data data({300});
+  const std::string text =
+      "output { name: 'y' expression { formula: 'id / 3 * 1e-310' } } batch { global_batch_size: 100 }";
+  const auto read = [&] {
+    std::vector<double> all;
+    Feeder feeder(data.pipeline(text));
+    while (auto batch = feeder.next()) {
+      const auto y = batch.at("y").as<double>();
+      all.insert(all.end(), y.begin(), y.end());
+    }
+    return all;
+  };
+  const auto wanted = read();
+  std::fesetround(FE_UPWARD);
+#if defined(__SSE__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // flush to zero, denormals are zero
+#endif
+  const auto got = read();
+  std::fesetenv(FE_DFL_ENV);
+  CHECK(std::memcmp(wanted.data(), got.data(), wanted.size() * sizeof(double)) == 0);
+  CHECK(wanted[1] > 0);
+}
