@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/crc32c.h"
+#include "io/crc32c_table.h"
 #include "io/record_scanner.h"
 
 namespace feedline::io {
@@ -32,7 +33,7 @@ bool length_holds(const std::byte* header) noexcept {
 // The file, seen through a buffer that moves forward.
 class Resync::Window {
  public:
-  Window(ReadAt read, uint64_t file_size) : read_(std::move(read)), size_(file_size) {}
+  Window(const ReadAt& read, uint64_t file_size) : read_(read), size_(file_size) {}
 
   /// Bytes from `offset` on: at least `least` of them (at most window_bytes, and inside the file), up to a window.
   std::span<const std::byte> at(uint64_t offset, size_t least) {
@@ -51,7 +52,7 @@ class Resync::Window {
   uint64_t loaded() const noexcept { return loaded_; }
 
  private:
-  const ReadAt read_;
+  const ReadAt& read_;
   const uint64_t size_;
   uint64_t loaded_ = 0;
   uint64_t begin_ = 0;
@@ -60,10 +61,11 @@ class Resync::Window {
 };
 
 Resync::Resync(ReadAt read, uint64_t file_size, uint64_t record_limit)
-    : size_(file_size),
+    : read_(std::move(read)),
+      size_(file_size),
       limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
-      search_(std::make_unique<Window>(read, file_size)),
-      chains_(std::make_unique<Window>(std::move(read), file_size)) {}
+      search_(std::make_unique<Window>(read_, file_size)),
+      chains_(std::make_unique<Window>(read_, file_size)) {}
 
 Resync::~Resync() = default;
 
@@ -191,39 +193,95 @@ bool Resync::proven(uint64_t place) {
   return false;
 }
 
+// Rule 4. Whether the record at `at` can have ended at `end` before bytes were put into its payload. Says yes, to be
+// safe, where finding out costs too much.
+bool Resync::insertion_explains(uint64_t at, uint64_t stated, uint64_t end) {
+  constexpr uint64_t most = 16 << 20;
+  if (stated > most) return true;
+  const uint64_t begin = at + header_bytes;
+  const uint64_t inserted = end - (at + frame_bytes + stated);
+  const uint32_t wanted = unmask_crc(load_as<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data()));
+
+  // The payload less the bytes [p, p + inserted), for p from the end to the front: from one to the next, the byte at
+  // p is exchanged. CRCs are linear: a change of bit i in the byte before j others changes the CRC by effect[i], the
+  // register that the bit leaves after j more bytes.
+  constexpr size_t block = 64 << 10;
+  std::vector<std::byte> here(block), there(block);
+  uint32_t crc = 0;
+  for (uint64_t p = 0; p < stated; p += block) {
+    const size_t size = std::min<uint64_t>(block, stated - p);
+    read_(begin + p, std::span(here).first(size));
+    crc = crc32c_extend(crc, std::span(here).first(size));
+  }
+  std::array<uint32_t, 8> effect;
+  for (size_t i = 0; i < 8; i++) effect[i] = crc32c_slices[0][size_t{1} << i];
+  for (uint64_t p = stated; crc != wanted && p > 0;) {
+    const size_t size = std::min<uint64_t>(block, p);
+    read_(begin + p - size, std::span(here).first(size));
+    read_(begin + p - size + inserted, std::span(there).first(size));
+    p -= size;
+    for (size_t k = size; crc != wanted && k-- > 0;) {
+      const auto change = std::to_integer<uint32_t>(here[k] ^ there[k]);
+      for (size_t i = 0; i < 8; i++) {
+        crc ^= (change >> i & 1) ? effect[i] : 0;
+        effect[i] = (effect[i] >> 8) ^ crc32c_slices[0][effect[i] & 255];
+      }
+    }
+  }
+  return crc == wanted;
+}
+
+// The first place from `from` on that rule 2 accepts.
+uint64_t Resync::search(uint64_t from) {
+  if (searched_from_ == from) return found_;
+  searched_from_ = from;
+  failed_.clear();
+  work_ = 0;
+  const uint64_t allowance = 2 * (limit_ + frame_bytes) + 64 * window_bytes;
+  const uint64_t loaded = chains_->loaded();
+  for (uint64_t place = from; (place = find_header(place, size_)) < size_; place++) {
+    const uint64_t work = work_ + chains_->loaded() - loaded;
+    if (failed_.count(place) || work > allowance + work_per_byte * (place - from)) continue;
+    if (!valid_end(*chains_, place)) continue;
+    chain_ = {place, place, false};
+    if (proven(place)) return found_ = place;
+  }
+  return found_ = size_;
+}
+
 std::optional<uint64_t> Resync::end_of_record(uint64_t damage) {
   const auto h = header(*chains_, damage);
   return h && !h->good ? corrected_end(damage, h->length, false) : std::nullopt;
 }
 
-uint64_t Resync::after(uint64_t damage) {
-  failed_.clear();
-  work_ = 0;
-  uint64_t first = damage + 1;  // where a search begins
+// Then everything up to the end of the file lies inside that record.
+bool Resync::runs_past_end(uint64_t at, const Header& h) const {
+  return h.good && (h.length > size_ - at || size_ - at - h.length < frame_bytes);
+}
+
+// Rules 1 and 2, whatever a good header there says.
+uint64_t Resync::behind(uint64_t damage) {
   const auto h = header(*chains_, damage);
-  if (!h) return size_;
+  if (!h || runs_past_end(damage, *h)) return size_;
   if (const auto end = end_of_record(damage)) return *end;
-  if (h->good) {
-    // Everything up to the end of the file, or of the record, lies inside it.
-    if (h->length > size_ - damage || size_ - damage - h->length < frame_bytes) return size_;
-    const uint64_t end = damage + frame_bytes + h->length;
-    // The chain that was proven when this place was accepted goes on behind this record: it only needs its new length.
-    const bool on_chain = !chain_.broken && chain_.from <= damage && damage < chain_.at && end <= chain_.at;
-    if (!on_chain) chain_ = {end, end, false};
-    if (proven(end)) return end;
-    if (h->length > limit_) first = end;
+  return search(damage + 1);
+}
+
+uint64_t Resync::after(uint64_t damage) {
+  const auto h = header(*chains_, damage);
+  if (!h || !h->good || runs_past_end(damage, *h)) return behind(damage);
+  const uint64_t end = damage + frame_bytes + h->length;
+  // The chain that was walked when a place before was accepted goes on behind this record.
+  if (!(chain_.from <= damage && damage < chain_.at && end <= chain_.at)) chain_ = {end, end, false};
+  failed_.clear();
+  if (proven(end)) return end;
+  if (chain_.at > end) {
+    const Chain walked = chain_;
+    const uint64_t resumed = behind(walked.at);
+    chain_ = walked;
+    if (!insertion_explains(damage, h->length, resumed)) return end;
   }
-  const uint64_t allowance = 2 * (limit_ + frame_bytes) + 64 * window_bytes;
-  const uint64_t loaded = chains_->loaded();
-  for (uint64_t place = first; (place = find_header(place, size_)) < size_; place++) {
-    const uint64_t work = work_ + chains_->loaded() - loaded;
-    if (failed_.count(place) || work > allowance + work_per_byte * (place - damage)) continue;
-    if (!valid_end(*chains_, place)) continue;
-    chain_ = {place, place, false};
-    if (proven(place)) return place;
-  }
-  chain_.broken = true;
-  return size_;
+  return search(h->length > limit_ ? end : damage + 1);
 }
 
 }  // namespace feedline::io

@@ -11,6 +11,13 @@
 //    First tried is the place that a good header's length says, then every later one at which a valid record begins.
 // 3. A chain goes on over a damaged record if rule 1 finds its end, or if its length's checksum holds and no chain of
 //    valid records that begins inside it reaches or crosses its end (such a chain would say that the length lies).
+// 4. The place that a good header's length says is accepted although its chain breaks at further damage, unless one run
+//    of inserted bytes explains both: then the record ends at the next accepted place, and there is a run of bytes
+//    without which its payload's checksum holds. (Bytes changed in place do not move a record's end; bytes taken out
+//    move the stated end into records behind, which rule 3 finds.)
+//
+// So between two damaged stretches that hide the next record (zeroed headers, say) and lie closer together than
+// record_limit, nothing can be told from records inside a record, and nothing is accepted.
 #pragma once
 
 #include <cstddef>
@@ -63,10 +70,17 @@ class Resync {
   std::optional<uint64_t> step(uint64_t at);
   uint64_t find_header(uint64_t from, uint64_t to);
   bool proven(uint64_t place);
+  bool insertion_explains(uint64_t at, uint64_t stated, uint64_t end);
+  uint64_t search(uint64_t from);
+  bool runs_past_end(uint64_t at, const Header& h) const;
+  uint64_t behind(uint64_t damage);
 
+  const ReadAt read_;
   const uint64_t size_, limit_;
   const std::unique_ptr<Window> search_, chains_;
   Chain chain_;                          // the one accepted last, or being tried
+  uint64_t searched_from_ = UINT64_MAX;  // the last search, and what it found
+  uint64_t found_ = 0;
   std::unordered_set<uint64_t> failed_;  // places from which chains are known to fail
   uint64_t work_ = 0;                    // bytes of candidates' payloads checked in this search
 };

@@ -1,0 +1,131 @@
+#include "io/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+struct CreateOp {
+  static constexpr const char* name = "create";
+  static constexpr int error = EACCES;
+};
+struct WriteOp {
+  static constexpr const char* name = "write";
+  static constexpr int error = ENOSPC;
+};
+struct ShortWriteOp {
+  static constexpr const char* name = "write short";
+  static constexpr int error = 1;
+};
+struct InterruptedWriteOp {
+  static constexpr const char* name = "write interrupted";
+  static constexpr int error = EINTR;
+};
+struct SyncOp {
+  static constexpr const char* name = "fsync";
+  static constexpr int error = EIO;
+};
+struct CloseOp {  // of what was written: delayed errors of network file systems
+  static constexpr const char* name = "close";
+  static constexpr int error = EDQUOT;
+};
+struct RenameOp {
+  static constexpr const char* name = "rename";
+  static constexpr int error = EACCES;
+};
+
+// The call's errno, or 0.
+template <typename Op, typename Call>
+int attempt(Call call) {
+  if (const int error = injected<Op>()) return error;
+  return call() == 0 ? 0 : errno;
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  static std::atomic<unsigned> counter{0};
+  int error = 0;
+  do {
+    temporary_ = fmt::format("{}.{}-{}.part", path_, getpid(), counter++);
+    error = injected<CreateOp>();
+    if (error) break;
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    error = fd_ < 0 ? errno : 0;
+  } while (error == EEXIST || error == EINTR);
+  if (error) {
+    temporary_.clear();
+    fail("cannot be created", error);
+  }
+}
+
+OutputFile::~OutputFile() { discard(); }
+
+void OutputFile::discard() noexcept {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  if (!temporary_.empty()) unlink(std::exchange(temporary_, {}).c_str());
+}
+
+void OutputFile::fail(const char* what, int error) {
+  discard();
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), {path_, -1, -1, ""});
+}
+
+void OutputFile::check_open() {
+  if (fd_ < 0) fail("is closed, or has failed before", EBADF);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  check_open();
+  while (!bytes.empty()) {
+    size_t size = bytes.size();
+    if (injected<ShortWriteOp>()) size = (size + 1) / 2;
+    int error = injected<InterruptedWriteOp>();
+    if (!error) error = injected<WriteOp>();
+    const ssize_t written = error ? -1 : ::write(fd_, bytes.data(), size);
+    if (written < 0) {
+      if (!error) error = errno;
+      if (error == EINTR) continue;
+      fail("cannot be written", error);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void OutputFile::publish() {
+  check_open();
+  if (const int error = attempt<SyncOp>([&] { return fsync(fd_); })) fail("cannot be synced", error);
+  // Whatever close answers, the descriptor is gone.
+  if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
+    fail("cannot be closed", error);
+  if (const int error = attempt<RenameOp>([&] { return rename(temporary_.c_str(), path_.c_str()); }))
+    fail("cannot be given its name", error);
+  temporary_.clear();
+  const std::string folder = folder_of(path_);
+  int error = injected<OpenOp>();
+  const int fd = error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (!error && fd < 0) error = errno;
+  if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
+  if (fd >= 0) close(fd);
+  // EINVAL: this file system knows no syncing of folders.
+  if (error && error != EINVAL) fail("is complete, but its folder cannot be synced", error);
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,36 @@
+// A file that appears whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace feedline::io {
+
+/// Written under a temporary name beside its own. Every member throws Error io_error, naming the file; after that, and
+/// when destroyed without publish(), nothing is left. Not thread-safe.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+
+  /// Throws after publish() or a failure.
+  void check_open();
+  void write(std::span<const std::byte> bytes);
+  /// Syncs the content, gives it its name (replacing what has it) and syncs the folder, once.
+  void publish();
+
+ private:
+  [[noreturn]] void fail(const char* what, int error);
+  void discard() noexcept;
+
+  const std::string path_;
+  std::string temporary_;  // empty: there is none
+  int fd_ = -1;
+};
+
+}  // namespace feedline::io
