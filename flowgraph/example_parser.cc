@@ -97,6 +97,7 @@ struct Sink {
 struct ExampleParser::Impl {
   std::vector<FeatureSpec> features;
   std::vector<Target> targets;
+  std::vector<RequestedKey> requested;  // by number of the key
   std::vector<int32_t> feature_of_key;  // number of a key -> its last feature; the others are its siblings
   struct Slot {
     uint64_t hash = 0;
@@ -128,23 +129,24 @@ struct ExampleParser::Impl {
       if (slot.key < 0) {
         slot = {hash_bytes(bytes_of(spec.key), spec.key.size()), static_cast<int32_t>(feature_of_key.size())};
         feature_of_key.push_back(-1);
+        requested.emplace_back();
         key_bytes.push_back(0);
       }
       const size_t key = static_cast<size_t>(slot.key);
       target.sibling = feature_of_key[key];
       feature_of_key[key] = static_cast<int32_t>(i);
+      if (target.sibling < 0) {
+        requested[key].kind = target.kind;
+        if (target.kind == ListKind::bytes) requested[key].payload = target.length;
+        if (target.kind == ListKind::float32 && target.fixed) requested[key].payload = target.elements * sizeof(float);
+      } else {
+        requested[key].kind = ListKind::unset;
+      }
       if (!target.fixed) key_bytes[key] += target.kind == ListKind::float32 ? 1 : 8;
       arena_per_row += target.row_size;
       targets.push_back(target);
     }
     for (uint64_t bytes : key_bytes) arena_per_byte = std::max(arena_per_byte, bytes);
-  }
-
-  /// What the feature of this key wants; unset if there are several, or none.
-  ListKind kind_of_key(int32_t key) const {
-    if (key < 0) return ListKind::unset;
-    const Target& target = targets[static_cast<size_t>(feature_of_key[static_cast<size_t>(key)])];
-    return target.sibling < 0 ? target.kind : ListKind::unset;
   }
 
   Slot& find(const uint8_t* key, size_t size, uint64_t hash) {
@@ -174,6 +176,14 @@ uint64_t ExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const
 }
 
 struct ExampleParser::Session::State {
+  /// Where entries of a key go that need no thought: one value in each row, or floats of one size.
+  struct Destination {
+    std::byte* column = nullptr;
+    uint32_t row_size = 0;
+    uint32_t feature = 0;
+    bool direct = false;
+  };
+
   /// What was wrong with a feature, seen last.
   struct Flaw {
     uint32_t row = ~uint32_t{0};
@@ -183,23 +193,32 @@ struct ExampleParser::Session::State {
   };
 
   State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
-      : impl(parser), arena(memory), layout(parser.feature_of_key.size()), flaws(parser.targets.size()) {
+      : impl(parser), arena(memory), layout(parser.requested), flaws(parser.targets.size()) {
     good.resize(parser.targets.size() / 64 + 1);
     for (const Target& target : parser.targets) {
       const uint64_t words = (uint64_t{rows} * target.row_size + 7) / 8;
-      column_data.push_back(reinterpret_cast<std::byte*>(memory.take<uint64_t>(words)));
-      columns.push_back({column_data.back()});
+      columns.push_back({memory.take<uint64_t>(words)});
+      column_data.push_back(columns.back().as<std::byte>());
+    }
+    for (int32_t number : parser.feature_of_key) {
+      const size_t feature = static_cast<size_t>(number);
+      const Target& target = parser.targets[feature];
+      destinations.push_back(
+          {column_data[feature], target.row_size, static_cast<uint32_t>(feature),
+           feature < 64 && target.fixed && (target.elements == 1 || target.kind == ListKind::float32)});
     }
   }
 
   bool parse_example(const io::RecordView& record);
   const uint8_t* parse_features(const uint8_t* p, const uint8_t* end);
-  const uint8_t* parse_foreseen(const EntryShape& shape, const uint8_t* p, const uint8_t* end);
+  bool take(const EntryShape& shape, const uint8_t* p, uint32_t size);
+  void* reserve(ListKind kind, uint64_t count);
   bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
   bool parse_feature(const uint8_t* p, const uint8_t* end, Sink& sink);
   bool parse_bytes(const uint8_t* p, const uint8_t* end, Sink& sink);
   bool parse_floats(const uint8_t* p, const uint8_t* end, Sink& sink);
   bool parse_ints(const uint8_t* p, const uint8_t* end, Sink& sink);
+  bool complete(std::vector<RowError>& errors);
   bool fill_in(std::vector<RowError>& errors);
   RowError describe(size_t feature) const;
 
@@ -222,7 +241,8 @@ struct ExampleParser::Session::State {
   Arena& arena;
   RecordLayout layout;
   std::vector<std::byte*> column_data;
-  std::vector<uint64_t> good;  // bits: features that this record has, as they should be
+  std::vector<Destination> destinations;  // by number of the key
+  std::vector<uint64_t> good;             // bits: features that this record has, as they should be
   std::vector<Flaw> flaws;
   uint32_t row = 0;
   bool foreseen = true;
@@ -240,8 +260,8 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
   State& state = *state_;
   for (const io::RecordView& record : records) {
     state.row = row_;
-    if (state.parse_example(record)) {
-      if (state.fill_in(errors)) hits_ += state.foreseen;
+    if (state.parse_example(record)) [[likely]] {
+      if (state.complete(errors)) hits_ += state.foreseen;
     } else {
       const auto* begin = reinterpret_cast<const uint8_t*>(record.data);
       errors.push_back({row_, Category::malformed_proto, state.broken_feature,
@@ -279,17 +299,43 @@ bool ExampleParser::Session::State::parse_example(const io::RecordView& record) 
 }
 
 const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, const uint8_t* end) {
+  using Payload = EntryShape::Payload;
   uint16_t before = RecordLayout::start;
   while (p != end) {
     const std::array<uint16_t, 2> next = layout[before].next;
-    if (const uint8_t* behind = parse_foreseen(layout[next[0]], p, end)) [[likely]] {
-      before = next[0];
-      p = behind;
-      continue;
-    }
-    if (const uint8_t* behind = parse_foreseen(layout[next[1]], p, end)) {
+    const EntryShape& shape = layout[next[0]];
+    uint32_t size;
+    if (const uint8_t* payload = shape.match(p, end, size)) [[likely]] {
+      bool done = true;
+      if (shape.kind != Payload::value) {
+        const Destination& to = destinations[static_cast<size_t>(shape.key)];
+        std::byte* out = to.column + uint64_t{row} * to.row_size;
+        const uint64_t bit = uint64_t{1} << to.feature % 64;
+        if (to.direct && shape.kind == Payload::bytes) {
+          good[0] |= bit;
+          *reinterpret_cast<BytesRef*>(out) = {reinterpret_cast<const std::byte*>(payload), size};
+        } else if (to.direct && shape.kind >= Payload::varints) {
+          uint64_t value;
+          done = wire::read_varint_before(payload + size, size, value);
+          if (done) {
+            *reinterpret_cast<int64_t*>(out) = static_cast<int64_t>(value);
+            good[0] |= bit;
+          }
+        } else if (to.direct && shape.kind == Payload::floats) {
+          good[0] |= bit;
+          std::memcpy(out, payload, size);
+        } else {
+          done = take(shape, payload, size);
+        }
+      }
+      if (done) [[likely]] {
+        before = next[0];
+        p = payload + size;
+        continue;
+      }
+    } else if ((payload = layout[next[1]].match(p, end, size)) && take(layout[next[1]], payload, size)) {
       before = next[1];
-      p = behind;
+      p = payload + size;
       continue;
     }
     foreseen = false;
@@ -298,14 +344,13 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
     p = wire::read_tag(p, end, tag);
     if (!p) return fail(field), nullptr;
     if (tag == wire::tag(1, wire::delimited)) {
-      uint32_t size;
       p = wire::read_size(p, end, size);
       if (!p) return fail(field), nullptr;
       uint64_t key_hash;
       int32_t key;
       if (!parse_entry(p, p + size, key_hash, key)) return nullptr;
       p += size;
-      before = layout.learn(before, field, p, key_hash, key, impl.kind_of_key(key));
+      before = layout.learn(before, field, p, key_hash, key);
     } else {
       p = wire::skip_field(tag, p, end, depth_in_features);
       if (!p) return fail(field), nullptr;
@@ -314,78 +359,39 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
   return p;
 }
 
-/// Behind the entry at p, if it has this shape and what the feature wants; else nothing is changed and the general way
-/// must be taken.
-const uint8_t* ExampleParser::Session::State::parse_foreseen(const EntryShape& shape, const uint8_t* p,
-                                                             const uint8_t* end) {
+/// The payload of an entry of this shape, whatever its key wants. False if it is not as wanted: then nothing has
+/// changed that counts, and the general way must be taken.
+bool ExampleParser::Session::State::take(const EntryShape& shape, const uint8_t* p, uint32_t size) {
   using Payload = EntryShape::Payload;
-  uint32_t size;
-  p = shape.match(p, end, size);
-  if (!p) return nullptr;
-  if (shape.kind == Payload::value) return p + size;
-  const size_t feature = static_cast<size_t>(impl.feature_of_key[static_cast<size_t>(shape.key)]);
+  if (shape.kind == Payload::value) return true;
+  const size_t feature = destinations[static_cast<size_t>(shape.key)].feature;
   const Target& target = impl.targets[feature];
-  const uint8_t* behind = p + size;
-  switch (shape.kind) {
-    case Payload::nothing:
-      clear_good(feature);
-      flaws[feature].row = ~uint32_t{0};
-      return behind;
-    case Payload::bytes: {
-      if (target.length != any && size != target.length) return nullptr;
-      const BytesRef value = {reinterpret_cast<const std::byte*>(p), size};
-      if (target.fixed) {
-        if (target.elements != 1) return nullptr;
-        *row_of<BytesRef>(feature) = value;
-      } else {
-        if (target.elements != 1 || target.max_values < 1) return nullptr;
-        BytesRef* values = arena.take<BytesRef>(1);
-        *values = value;
-        *row_of<ValuesRef>(feature) = {values, 1};
-      }
-      break;
-    }
-    case Payload::floats: {
-      const uint64_t count = size / sizeof(float);
-      if (size % sizeof(float) != 0) return nullptr;
-      if (target.fixed) {
-        if (count != target.elements) return nullptr;
-        std::memcpy(row_of<float>(feature), p, size);
-      } else {
-        if (count > target.max_values || count % target.elements != 0) return nullptr;
-        float* values = arena.take<float>(count);
-        std::memcpy(values, p, size);
-        *row_of<ValuesRef>(feature) = {values, count};
-      }
-      break;
-    }
-    case Payload::varint:
-    case Payload::varints: {
-      if (target.fixed && target.elements == 1) {
-        if (!wire::is_varint_before(behind, size)) return nullptr;
-        *row_of<int64_t>(feature) = static_cast<int64_t>(wire::varint_before(behind, size));
-        break;
-      }
-      if (shape.kind == Payload::varint && !wire::is_varint_before(behind, size)) return nullptr;
-      const uint64_t count = wire::count_varints(p, behind);
-      if (target.fixed) {
-        if (count != target.elements || !wire::decode_varints(p, behind, row_of<int64_t>(feature))) return nullptr;
-      } else {
-        if (count > target.max_values || count % target.elements != 0) return nullptr;
-        int64_t* values = arena.take<int64_t>(count);
-        if (!wire::decode_varints(p, behind, values)) {
-          arena.trim(values);
-          return nullptr;
-        }
-        *row_of<ValuesRef>(feature) = {values, count};
-      }
-      break;
-    }
-    case Payload::value:
-      break;
+  if (shape.kind == Payload::nothing) {
+    clear_good(feature);
+    flaws[feature].row = ~uint32_t{0};
+    return true;
   }
+  const uint8_t* end = p + size;
+  uint64_t value;
+  if (shape.kind == Payload::varint && !wire::read_varint_before(end, size, value)) return false;
+  if (target.kind == ListKind::bytes && target.length != any && size != target.length) return false;
+  if (target.kind == ListKind::float32 && size % sizeof(float) != 0) return false;
+  const uint64_t count = target.kind == ListKind::bytes     ? 1
+                         : target.kind == ListKind::float32 ? size / sizeof(float)
+                                                            : wire::count_varints(p, end);
+  if (target.fixed ? count != target.elements : count > target.max_values || count % target.elements != 0) return false;
+  void* values = target.fixed ? row_of<void>(feature) : reserve(target.kind, count);
+  if (target.kind == ListKind::bytes) {
+    *static_cast<BytesRef*>(values) = {reinterpret_cast<const std::byte*>(p), size};
+  } else if (target.kind == ListKind::float32) {
+    std::memcpy(values, p, size);
+  } else if (!wire::decode_varints(p, end, static_cast<int64_t*>(values))) {
+    if (!target.fixed) arena.trim(values);
+    return false;
+  }
+  if (!target.fixed) *row_of<ValuesRef>(feature) = {values, count};
   set_good(feature);
-  return behind;
+  return true;
 }
 
 bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash,
@@ -579,21 +585,17 @@ Sink ExampleParser::Session::State::open(size_t feature, uint64_t payload) {
     sink.capacity = target.elements;
     return sink;
   }
-  switch (target.kind) {
-    case ListKind::bytes:
-      sink.capacity = payload / 2;
-      sink.values = arena.take<BytesRef>(sink.capacity);
-      break;
-    case ListKind::float32:
-      sink.capacity = payload / sizeof(float);
-      sink.values = arena.take<float>(sink.capacity);
-      break;
-    default:
-      sink.capacity = payload;
-      sink.values = arena.take<int64_t>(sink.capacity);
-      break;
-  }
+  sink.capacity = target.kind == ListKind::bytes     ? payload / 2
+                  : target.kind == ListKind::float32 ? payload / 4
+                                                     : payload;
+  sink.values = reserve(target.kind, sink.capacity);
   return sink;
+}
+
+void* ExampleParser::Session::State::reserve(ListKind kind, uint64_t count) {
+  return kind == ListKind::bytes     ? static_cast<void*>(arena.take<BytesRef>(count))
+         : kind == ListKind::float32 ? static_cast<void*>(arena.take<float>(count))
+                                     : static_cast<void*>(arena.take<int64_t>(count));
 }
 
 void ExampleParser::Session::State::settle(size_t feature, const Sink& sink) {
@@ -614,6 +616,12 @@ void ExampleParser::Session::State::settle(size_t feature, const Sink& sink) {
   clear_good(feature);
   flaws[feature] = {sink.found == ListKind::unset ? ~uint32_t{0} : row, sink.found, sink.count,
                     right_length ? any : sink.other_length};
+}
+
+inline bool ExampleParser::Session::State::complete(std::vector<RowError>& errors) {
+  if (good.size() == 1 && good[0] == ~(~uint64_t{0} << impl.targets.size())) [[likely]]
+    return true;
+  return fill_in(errors);
 }
 
 /// Defaults for the features that the record does not have. False, with an error, if one must not be missing or is not

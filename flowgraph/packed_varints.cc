@@ -30,9 +30,9 @@ bool decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {
       const uint8_t* behind = p + std::countr_zero(ends) + 1;
-      const size_t width = static_cast<size_t>(behind - start);
-      if (width > 10) return false;
-      *out++ = static_cast<int64_t>(varint_before(behind, width));
+      uint64_t value;
+      if (!read_varint_before(behind, static_cast<size_t>(behind - start), value)) return false;
+      *out++ = static_cast<int64_t>(value);
       start = behind;
     }
     p += size;

@@ -1,6 +1,7 @@
 // Varints that lie side by side, several at a time and without a branch for each width.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,27 +24,35 @@ inline uint64_t squeeze(uint64_t x) noexcept {
   return (x & 0x000000000fffffff) | (x & 0x0fffffff00000000) >> 4;
 }
 
-/// The varint of `size` bytes (1 to 10) that ends before `end`, whose continuation bits are as they should be.
-/// Precondition: 10 bytes before `end` may be read. No branch: widths of real data are hard to foresee (a negative
-/// number takes 10 bytes).
-inline uint64_t varint_before(const uint8_t* end, size_t size) noexcept {
-  const size_t low = size < 8 ? size : 8;  // bytes of it in the first word
-  const size_t back = size < 8 ? 8 : size;
-  const uint64_t value = squeeze(load<uint64_t>(end - back) >> (64 - 8 * low));
-  const uint64_t tail = load<uint16_t>(end - 2) >> 8 * (10 - back);  // its bytes 8 and 9, as far as it has them
-  return value | (tail & 0x7f) << 56 | tail >> 8 << 63;
-}
-
-/// Whether the `size` bytes before `end` are one varint.
-/// Precondition: as varint_before.
-inline bool is_varint_before(const uint8_t* end, size_t size) noexcept {
-  if (size - 1 > 9) return false;
+/// What a varint of each width looks like, for reading it without a branch.
+struct VarintWidth {
+  uint64_t continued;      // continuation bits of its first 8 bytes
+  uint16_t continued_far;  // and of the bytes behind them
+  uint8_t back;            // where its first byte, or the 8 bytes that end with it, lie before its end
+  uint8_t shift, shift_far;
+};
+inline constexpr std::array<VarintWidth, 11> varint_widths = [] {
+  std::array<VarintWidth, 11> widths{};
   constexpr uint64_t msb = 0x8080808080808080;
-  const size_t low = size < 8 ? size : 8;
-  const uint64_t last = load<uint64_t>(end - 8) >> (64 - 8 * low);
-  const bool front = (load<uint16_t>(end - 10) & 0x8080) == 0x8080;
-  const bool ninth = (end[-9] & 0x80) != 0;
-  return (last & msb) == msb >> 8 >> (64 - 8 * low) && (size <= 8 || (size == 9 ? ninth : front));
+  for (int size = 1; size <= 10; size++) {
+    const int low = size < 8 ? size : 8;
+    widths[static_cast<size_t>(size)] = {size > 8 ? msb : msb >> 8 >> (64 - 8 * low),
+                                         static_cast<uint16_t>(size == 10 ? 0x80 : 0),
+                                         static_cast<uint8_t>(size < 8 ? 8 : size), static_cast<uint8_t>(64 - 8 * low),
+                                         static_cast<uint8_t>(size < 8 ? 16 : 8 * (10 - size))};
+  }
+  return widths;
+}();
+
+/// Whether the `size` bytes before `end` are one varint, and its value. Precondition: 10 bytes before `end` may be
+/// read. Widths of real data are hard to foresee (a negative number takes 10 bytes), so none has a branch.
+inline bool read_varint_before(const uint8_t* end, size_t size, uint64_t& value) noexcept {
+  if (size - 1 > 9) return false;
+  const VarintWidth& width = varint_widths[size];
+  const uint64_t near = load<uint64_t>(end - width.back) >> width.shift;
+  const uint32_t far = uint32_t{load<uint16_t>(end - 2)} >> width.shift_far;
+  value = squeeze(near) | uint64_t{far & 0x7f} << 56 | uint64_t{far >> 8} << 63;
+  return (((near & 0x8080808080808080) ^ width.continued) | ((far & 0x8080) ^ width.continued_far)) == 0;
 }
 
 }  // namespace feedline::flow::wire

@@ -1,5 +1,6 @@
 #include "flowgraph/record_layout.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace feedline::flow {
@@ -12,6 +13,48 @@ class HeaderReader {
  public:
   HeaderReader(const uint8_t* p, const uint8_t* end) : begin_(p), p_(p), end_(end) {}
 
+  bool read(ListKind wanted, Payload& kind) {
+    if (!tag(0x0a) || !length() || !key() || !tag(0x12) || !length()) return false;
+    if (wanted == ListKind::unset) {
+      kind = Payload::value;
+      return true;
+    }
+    if (p_ == end_) {
+      kind = Payload::nothing;
+      return true;
+    }
+    if (!tag(static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(wanted), wire::delimited))) || !length())
+      return false;
+    if (tag(0x0a)) {
+      kind = wanted == ListKind::bytes     ? Payload::bytes
+             : wanted == ListKind::float32 ? Payload::floats
+                                           : Payload::varints;
+      return length();
+    }
+    kind = wanted == ListKind::float32 ? Payload::one_float : Payload::varint;
+    return (wanted == ListKind::float32 && tag(0x0d) && end_ - p_ == 4) || (wanted == ListKind::int64 && tag(0x08));
+  }
+
+  uint32_t header() const { return static_cast<uint32_t>(p_ - begin_); }
+  uint32_t payload() const { return static_cast<uint32_t>(end_ - p_); }
+  /// All lengths have one byte.
+  bool narrow() const {
+    return std::all_of(lengths.begin(), lengths.begin() + count,
+                       [](const Length& length) { return length.width == 1; });
+  }
+  bool too_wide() const {
+    return std::any_of(lengths.begin(), lengths.begin() + count, [](const Length& length) { return length.width > 4; });
+  }
+
+  struct Length {
+    uint32_t at;
+    uint32_t width;
+    uint32_t value;
+  };
+  std::array<Length, 4> lengths{};
+  size_t count = 0;
+
+ private:
   bool tag(uint8_t tag) {
     if (p_ == end_ || *p_ != tag) return false;
     p_++;
@@ -23,9 +66,7 @@ class HeaderReader {
     uint32_t size;
     p_ = wire::read_size(p_, end_, size);
     if (!p_ || p_ + size != end_) return false;
-    shifts_ = shifts_ && p_ == at + 1;
-    if (lengths_ == at_.size()) return false;
-    at_[lengths_++] = static_cast<uint32_t>(at - begin_);
+    lengths[count++] = {static_cast<uint32_t>(at - begin_), static_cast<uint32_t>(p_ - at), size};
     return true;
   }
   bool key() {
@@ -34,114 +75,123 @@ class HeaderReader {
     p_ += size;
     return true;
   }
-  bool at_end() const { return p_ == end_; }
-  uint8_t peek() const { return p_ == end_ ? 0 : *p_; }
 
-  uint32_t header() const { return static_cast<uint32_t>(p_ - begin_); }
-  uint32_t payload() const { return static_cast<uint32_t>(end_ - p_); }
-  /// The payload has this size, always.
-  void exact() { shifts_ = false; }
-  /// All lengths have one byte, and may be others.
-  bool shifts() const { return shifts_; }
-  uint64_t word(uint32_t at) const { return wire::load<uint64_t>(begin_ + at); }
-  uint64_t shift_word(uint32_t at) const {
-    uint64_t word = 0;
-    for (size_t i = 0; shifts_ && i < lengths_; i++) {
-      if (at_[i] - at < 8) word |= uint64_t{1} << 8 * (at_[i] - at);
-    }
-    return word;
-  }
-
- private:
   const uint8_t* begin_;
   const uint8_t* p_;
   const uint8_t* end_;
-  bool shifts_ = true;
-  size_t lengths_ = 0;
-  std::array<uint32_t, 4> at_{};
 };
 
-/// wanted: unset for a feature nobody asked for.
-bool read_header(HeaderReader& reader, ListKind wanted, Payload& kind) {
-  if (!reader.tag(0x0a) || !reader.length() || !reader.key() || !reader.tag(0x12) || !reader.length()) return false;
-  if (wanted == ListKind::unset) {
-    kind = Payload::value;
-    return true;
+enum class Form { exact, shifted, by_length };
+
+/// Fills in what match() compares.
+void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, Form form) {
+  shape.header = reader.header();
+  shape.payload = reader.payload();
+  shape.max_payload = form == Form::shifted ? shape.payload + 127 - p[1] : shape.payload;
+  shape.length = p[1];
+  const auto mask_of = [&](uint32_t word) {
+    uint64_t mask = form == Form::by_length ? ~uint64_t{0} : 0;
+    for (size_t i = 0; form != Form::exact && i < reader.count; i++) {
+      for (uint32_t byte = reader.lengths[i].at; byte < reader.lengths[i].at + reader.lengths[i].width; byte++) {
+        if (byte - word >= 8) continue;
+        mask = form == Form::shifted ? mask | uint64_t{1} << 8 * (byte - word)
+                                     : mask & ~(uint64_t{0xff} << 8 * (byte - word));
+      }
+    }
+    return mask;
+  };
+  shape.first = wire::load<uint64_t>(p);
+  shape.first_mask = mask_of(0);
+  shape.last = wire::load<uint64_t>(p + shape.header - 8);
+  shape.last_mask = mask_of(shape.header - 8);
+  for (uint32_t i = 0; 8 * i + 16 < shape.header; i++) {
+    shape.middle[i] = wire::load<uint64_t>(p + 8 * i + 8);
+    shape.middle_mask[i] = mask_of(8 * i + 8);
   }
-  if (reader.at_end()) {
-    reader.exact();
-    kind = Payload::nothing;
-    return true;
-  }
-  const uint8_t list = static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(wanted), wire::delimited));
-  if (!reader.tag(list) || !reader.length()) return false;
-  const uint8_t run = reader.peek();
-  if (!reader.tag(run)) return false;
-  switch (list << 8 | run) {
-    case 0x0a0a:
-      kind = Payload::bytes;
-      return reader.length();
-    case 0x120a:
-      kind = Payload::floats;
-      return reader.length();
-    case 0x120d:
-      reader.exact();
-      kind = Payload::floats;
-      return reader.payload() == 4;
-    case 0x1a0a:
-      kind = Payload::varints;
-      return reader.length();
-    case 0x1a08:
-      kind = Payload::varint;
-      return true;
-    default:
-      return false;
+  if (form != Form::by_length) return;
+  shape.lengths = static_cast<uint8_t>(reader.count);
+  for (size_t i = 0; i < reader.count; i++) {
+    const HeaderReader::Length& length = reader.lengths[i];
+    shape.length_at[i] = {static_cast<uint8_t>(length.at + length.width), static_cast<uint8_t>(length.width),
+                          static_cast<uint16_t>(reader.lengths[0].value - length.value)};
   }
 }
 
 }  // namespace
 
-RecordLayout::RecordLayout(size_t keys) : victim_(std::bit_ceil(2 * keys + 32)) {
-  if (victim_.size() > 4096) victim_.resize(4096);
-  shapes_.resize(2 + 2 * victim_.size());
-  shapes_[start].next = {1, 1};
+const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept {
+  const auto differs = [&](uint32_t at, uint64_t learned, uint64_t mask) {
+    return ((wire::load<uint64_t>(p + at) ^ learned) & mask) != 0;
+  };
+  if (differs(0, first, first_mask) || differs(header - 8, last, last_mask)) return nullptr;
+  for (uint32_t i = 0; 8 * i + 16 < header; i++) {
+    if (differs(8 * i + 8, middle[i], middle_mask[i])) return nullptr;
+  }
+  uint32_t whole = 0;
+  for (uint32_t i = 0; i < lengths; i++) {
+    const Length& here = length_at[i];
+    const uint32_t shift = 32 - 8u * here.width;
+    const uint32_t bytes = wire::load<uint32_t>(p + here.end - 4) >> shift;
+    if ((bytes & 0x80808080) != 0x00808080u >> shift) return nullptr;
+    const uint32_t value = (bytes & 0x7f) | (bytes & 0x7f00) >> 1 | (bytes & 0x7f0000) >> 2 | (bytes & 0x7f000000) >> 3;
+    if (i == 0) whole = value;
+    if (value != whole - here.less) return nullptr;
+  }
+  const uint8_t* begin = p + header;
+  const uint8_t* behind = p + length_at[0].end + whole;
+  if (whole > static_cast<uint64_t>(end - p - length_at[0].end) || behind < begin) return nullptr;
+  size = static_cast<uint32_t>(behind - begin);
+  return begin;
 }
 
-uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key,
-                             ListKind wanted) noexcept {
-  const size_t pair = key_hash & (victim_.size() - 1);
-  const uint16_t first = static_cast<uint16_t>(2 + 2 * pair);
+RecordLayout::RecordLayout(std::vector<RequestedKey> keys)
+    : keys_(std::move(keys)), of_hash_(std::bit_ceil(std::min<size_t>(2 * keys_.size() + 32, 4096))) {
+  shapes_.reserve(2 + 2 * keys_.size());
+  shapes_.resize(2);
+  shapes_[start].next = {nothing, nothing};
+}
+
+uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key) {
+  std::array<uint16_t, 2>& known = of_hash_[key_hash & (of_hash_.size() - 1)];
   uint16_t number = 0;
+  bool by_length = false;  // this key had longer lengths, and others, already
   uint32_t ignored;
-  for (uint16_t candidate : {first, static_cast<uint16_t>(first + 1)}) {
-    if (shapes_[candidate].match(p, end, ignored)) number = candidate;
+  for (uint16_t candidate : known) {
+    if (candidate == 0) continue;
+    const EntryShape& shape = shapes_[candidate];
+    if (shape.match(p, end, ignored)) number = candidate;
+    const bool shifted = shape.lengths == 0 && shape.first_mask != 0;
+    by_length = by_length || (shape.key_hash == key_hash && shape.header != EntryShape::never && !shifted);
   }
   if (number == 0) {
-    number = static_cast<uint16_t>(first + victim_[pair]);
-    victim_[pair] ^= 1;
+    number = known[1];
+    if (number == 0) {
+      number = static_cast<uint16_t>(shapes_.size());
+      shapes_.emplace_back();
+    }
+    known = {number, known[0]};
     EntryShape& shape = shapes_[number];
     // What followed this key with other lengths probably follows it now.
-    const std::array<uint16_t, 2> next = shape.key_hash == key_hash ? shape.next : std::array<uint16_t, 2>{1, 1};
+    const EntryShape& like = shapes_[known[1]];
+    const std::array<uint16_t, 2> next =
+        known[1] != 0 && like.key_hash == key_hash ? like.next : std::array<uint16_t, 2>{nothing, nothing};
     shape = EntryShape{};
     shape.next = next;
     shape.key_hash = key_hash;
+    shape.key = key;
+    const RequestedKey requested = key < 0 ? RequestedKey{} : keys_[static_cast<size_t>(key)];
     HeaderReader reader(p, end);
-    Payload kind;
-    if ((key < 0 || wanted != ListKind::unset) && read_header(reader, wanted, kind) && reader.header() >= 8 &&
-        reader.header() <= EntryShape::max_header) {
-      shape.header = reader.header();
-      shape.payload = reader.payload();
-      shape.max_payload = reader.shifts() ? shape.payload + 127 - p[1] : shape.payload;
-      shape.length = p[1];
-      shape.kind = kind;
-      shape.key = key;
-      shape.first = reader.word(0);
-      shape.first_shift = reader.shift_word(0);
-      shape.last = reader.word(shape.header - 8);
-      shape.last_shift = reader.shift_word(shape.header - 8);
-      for (uint32_t i = 0; 8 * i + 16 < shape.header; i++) {
-        shape.middle[i] = reader.word(8 * i + 8);
-        shape.middle_shift[i] = reader.shift_word(8 * i + 8);
+    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, shape.kind) &&
+        reader.header() >= 8 && reader.header() <= EntryShape::max_header) {
+      const bool sized = requested.payload != RequestedKey::any_size &&
+                         (shape.kind == Payload::bytes || shape.kind == Payload::floats);
+      const bool exact = sized || shape.kind == Payload::nothing || shape.kind == Payload::one_float;
+      if (!sized || reader.payload() == requested.payload) {
+        describe(shape, reader, p,
+                 exact                             ? Form::exact
+                 : reader.narrow()                 ? Form::shifted
+                 : by_length && !reader.too_wide() ? Form::by_length
+                                                   : Form::exact);
       }
     }
   }

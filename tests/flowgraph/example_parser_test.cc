@@ -243,11 +243,9 @@ TEST_CASE("varints side by side are decoded as one by one") {
     std::vector<int64_t> decoded(values.size());
     REQUIRE(flow::wire::decode_varints(p, end, decoded.data()));
     REQUIRE(decoded == values);
-    if (values.size() == 1) {
-      REQUIRE(flow::wire::is_varint_before(end, static_cast<size_t>(end - p)));
-    } else if (p != end) {
-      REQUIRE_FALSE(flow::wire::is_varint_before(end, static_cast<size_t>(end - p)));
-    }
+    uint64_t single = 0;
+    REQUIRE(flow::wire::read_varint_before(end, static_cast<size_t>(end - p), single) == (values.size() == 1));
+    if (values.size() == 1) REQUIRE(static_cast<int64_t>(single) == values[0]);
   }
 }
 
@@ -259,7 +257,8 @@ TEST_CASE("a varint is at most 10 bytes long and has an end") {
       const auto* end = reinterpret_cast<const uint8_t*>(bytes.data()) + bytes.size();
       int64_t value = 0;
       CHECK(flow::wire::decode_varints(end - width, end, &value) == (ended && width <= 10));
-      CHECK(flow::wire::is_varint_before(end, width) == (ended && width <= 10));
+      uint64_t single = 0;
+      CHECK(flow::wire::read_varint_before(end, width, single) == (ended && width <= 10));
     }
   }
 }
