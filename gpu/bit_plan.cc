@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "gpu/dispatch.h"
@@ -13,24 +14,23 @@ namespace feedline::gpu {
 namespace {
 
 // Keeps equal tables once: neighbouring blocks mostly share theirs.
-template <typename T>
 class Pool {
  public:
-  explicit Pool(std::vector<T>& all) : all_(all) {}
-  uint32_t add(const std::vector<T>& one) {
-    const std::string key(reinterpret_cast<const char*>(one.data()), one.size() * sizeof(T));
-    const auto [at, is_new] = seen_.try_emplace(key, static_cast<uint32_t>(seen_.size()));
-    if (is_new) all_.insert(all_.end(), one.begin(), one.end());
+  /// Its offset among all.
+  size_t add(const std::string& table) {
+    const auto [at, is_new] = seen_.try_emplace(table, all_.size());
+    if (is_new) all_ += table;
     return at->second;
   }
+  const std::string& all() const { return all_; }
 
  private:
-  std::vector<T>& all_;
-  std::unordered_map<std::string, uint32_t> seen_;
+  std::string all_;
+  std::unordered_map<std::string, size_t> seen_;
 };
 
 // What a bit becomes, in channel c.
-void compute(const UnpackSpec& spec, int64_t channel, uint32_t bit, std::byte* to) {
+void compute(const UnpackSpec& spec, int64_t channel, uint32_t bit, char* to) {
   with_type(spec.out, [&](auto type) {
     using Out = typename decltype(type)::t;
     const Steps steps = steps_of(spec, channel);
@@ -43,31 +43,35 @@ void compute(const UnpackSpec& spec, int64_t channel, uint32_t bit, std::byte* t
 
 BitPlan::BitPlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels)
     : kernel_(kernels.bits[std::countr_zero(size_of(spec.out))]) {
-  const size_t lanes = kernels.lanes, window = kernels.window, size = size_of(spec.out);
+  build(spec, layout, kernels.lanes, kernels.small_window);
+  if (!layout_.one_window && kernels.window != kernels.small_window) build(spec, layout, kernels.lanes, kernels.window);
+}
+
+void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, size_t window) {
+  const size_t size = size_of(spec.out);
   const auto elements = static_cast<size_t>(spec.shape.elements());
   const uint64_t row_bytes = spec.row_bytes();
   const uint64_t last_window = row_bytes > window ? row_bytes - window : 0;
 
   const int64_t channels = spec.channel_axis < 0 ? 1 : spec.shape[spec.channel_axis];
-  std::vector<std::byte> values(2 * channels * size);
+  std::string values(2 * channels * size, '\0');  // for 0 and for 1, of each channel
   for (int64_t c = 0; c < channels; c++)
     for (uint32_t bit : {0, 1}) compute(spec, c, bit, values.data() + (2 * c + bit) * size);
 
-  Pool pick_pool(picks_), bit_pool(bits_);
-  std::vector<std::byte> both;  // low and high of all kinds of blocks
-  Pool value_pool(both);
+  Pool recipes, picks;
+  std::vector<size_t> recipe_of_block, picks_of_window;  // offsets
+  blocks_.clear();
+  windows_.clear();
+  const size_t high = 2 * lanes, low = high + lanes * size;
+  std::string recipe(low + lanes * size, '\0'), pick(lanes, '\0');
   std::vector<uint64_t> bytes(lanes);
-  std::vector<uint8_t> pick(lanes), bit_of_lane(lanes);
-  std::vector<std::byte> low_high(2 * lanes * size);
+  bool low_is_zero = true;
 
   std::vector<int64_t> index(layout.axes.size());
   for (size_t first = 0; first < elements; first += lanes) {
     for (size_t lane = 0; lane < lanes; lane++) {
       if (first + lane >= elements) {  // filled up
         bytes[lane] = bytes[0];
-        bit_of_lane[lane] = bit_of_lane[0];
-        std::copy_n(low_high.begin(), size, low_high.begin() + lane * size);
-        std::copy_n(low_high.begin() + lanes * size, size, low_high.begin() + (lanes + lane) * size);
         continue;
       }
       int64_t bit = layout.base, channel = 0;
@@ -78,44 +82,54 @@ BitPlan::BitPlan(const UnpackSpec& spec, const Layout& layout, const Kernels& ke
         if (!layout.channel_offset.empty()) bit += layout.channel_offset[channel];
       }
       bytes[lane] = static_cast<uint64_t>(bit / 8);
-      bit_of_lane[lane] = static_cast<uint8_t>(1 << (spec.lsb_first ? bit % 8 : 7 - bit % 8));
-      const std::byte* value = values.data() + 2 * channel * size;
-      std::copy_n(value, size, low_high.begin() + lane * size);
-      std::copy_n(value + size, size, low_high.begin() + (lanes + lane) * size);
+      recipe[lanes + lane] = static_cast<char>(1 << (spec.lsb_first ? bit % 8 : 7 - bit % 8));
+      const std::string_view value(values.data() + 2 * channel * size, 2 * size);
+      value.copy(recipe.data() + low + lane * size, size);
+      value.copy(recipe.data() + high + lane * size, size, size);
+      low_is_zero = low_is_zero && value.substr(0, size).find_first_not_of('\0') == std::string::npos;
       for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == layout.axes[axis].length;) index[axis] = 0;
     }
 
-    BitLayout::Block block{static_cast<uint32_t>(windows_.size()), 0, bit_pool.add(bit_of_lane),
-                           value_pool.add(low_high)};
+    // The windows, each from the first byte that none has yet.
+    BitLayout::Block block{0, nullptr, static_cast<uint32_t>(windows_.size()), 0};
     std::vector<uint64_t> missing(bytes);
     std::sort(missing.begin(), missing.end());
-    while (!missing.empty()) {
-      const uint64_t begin = std::min(missing.front(), last_window);
+    for (bool is_first = true; !missing.empty(); is_first = false) {
+      const uint64_t begin = std::min(missing.front(), last_window), end = begin + window;
       for (size_t lane = 0; lane < lanes; lane++) {
-        const bool inside = bytes[lane] >= missing.front() && bytes[lane] < begin + window;
-        pick[lane] = inside ? static_cast<uint8_t>(bytes[lane] - begin) : 0x80;
+        const bool inside = bytes[lane] >= missing.front() && bytes[lane] < end;
+        pick[lane] = static_cast<char>(inside ? bytes[lane] - begin : 128);
       }
-      windows_.push_back({begin, pick_pool.add(pick)});
-      block.windows++;
-      missing.erase(missing.begin(), std::lower_bound(missing.begin(), missing.end(), begin + window));
+      if (is_first) {
+        block.byte = begin;
+        pick.copy(recipe.data(), lanes);
+      } else {
+        windows_.push_back({begin, nullptr});
+        picks_of_window.push_back(picks.add(pick));
+        block.more_windows++;
+      }
+      missing.erase(missing.begin(), std::lower_bound(missing.begin(), missing.end(), end));
     }
     blocks_.push_back(block);
+    recipe_of_block.push_back(recipes.add(recipe));
   }
 
-  const size_t half = lanes * size;
-  for (size_t at = 0; at < both.size(); at += 2 * half) {
-    low_.insert(low_.end(), both.begin() + at, both.begin() + at + half);
-    high_.insert(high_.end(), both.begin() + at + half, both.begin() + at + 2 * half);
-  }
+  const auto keep = [](const std::string& tables, std::vector<Line>& lines) {
+    lines.resize((tables.size() + sizeof(Line) - 1) / sizeof(Line));
+    std::memcpy(lines.data(), tables.data(), tables.size());
+    return reinterpret_cast<const std::byte*>(lines.data());
+  };
+  const std::byte* all = keep(recipes.all(), recipes_);
+  for (size_t i = 0; i < blocks_.size(); i++) blocks_[i].recipe = all + recipe_of_block[i];
+  all = keep(picks.all(), picks_);
+  for (size_t i = 0; i < windows_.size(); i++) windows_[i].picks = all + picks_of_window[i];
   layout_ = {.elements = elements,
              .row_bytes = row_bytes,
+             .window = window,
              .blocks = blocks_.data(),
              .windows = windows_.data(),
-             .picks = picks_.data(),
-             .bits = bits_.data(),
-             .low = low_.data(),
-             .high = high_.data(),
-             .low_is_zero = std::all_of(low_.begin(), low_.end(), [](std::byte b) { return b == std::byte{0}; })};
+             .one_window = windows_.empty(),
+             .low_is_zero = low_is_zero};
 }
 
 void BitPlan::run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {

@@ -17,11 +17,15 @@ class BitPlan {
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
  private:
+  void build(const UnpackSpec& spec, const Layout& layout, size_t lanes, size_t window);
+
   Kernels::Bits kernel_;
   std::vector<BitLayout::Block> blocks_;
   std::vector<BitLayout::Window> windows_;
-  std::vector<uint8_t> picks_, bits_;
-  std::vector<std::byte> low_, high_;
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> recipes_, picks_;  // aligned: a vector is loaded from one cache line
   BitLayout layout_;
 };
 

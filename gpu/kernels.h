@@ -32,28 +32,30 @@ struct FieldLayout {
 };
 
 /// Single bits that choose between two values each. Elements come in blocks of `lanes`, the last one filled up with
-/// elements that are computed but not stored. A block's source bytes are picked from windows of the row: a window is
-/// `window` bytes, not beyond the end of the row unless the row is shorter; `pick` says which byte of it goes into
-/// which lane (high bit set: none).
+/// elements that are computed but not stored. A block's source bytes are picked from windows of the row: `window` bytes
+/// that begin at `byte` and end inside the row, unless the row is shorter.
+///
+/// A block's recipe is four tables, one after another, with an entry for each lane: which byte of the first window goes
+/// there (128: none); a byte with the one bit set that is looked at; the values for 1; the values for 0. A table of
+/// picks for a further window is like the first. Blocks share recipes. Recipes and picks are aligned to 32 and, where
+/// lanes are 64, to 64 bytes.
 struct BitLayout {
   struct Block {
-    uint32_t first_window, windows;  // indices into windows
-    uint32_t bit;                    // index into bits, in blocks
-    uint32_t value;                  // index into low and high, in blocks
+    uint64_t byte;
+    const std::byte* recipe;
+    uint32_t more, more_windows;  // the windows after the first: where they begin in `windows`, and how many
   };
   struct Window {
-    uint64_t byte;  // of the row
-    uint32_t pick;  // index into picks, in blocks
+    uint64_t byte;
+    const std::byte* picks;
   };
   size_t elements = 0;
   uint64_t row_bytes = 0;
+  size_t window = 0;
   const Block* blocks = nullptr;
   const Window* windows = nullptr;
-  const uint8_t* picks = nullptr;
-  const uint8_t* bits = nullptr;    // a byte for each lane with one bit set
-  const std::byte* low = nullptr;   // values for bit 0
-  const std::byte* high = nullptr;  // for bit 1
-  bool low_is_zero = false;         // in all its bytes
+  bool one_window = false;   // each block has no more
+  bool low_is_zero = false;  // all values for 0, in all their bytes
 };
 
 struct Kernels {
@@ -85,8 +87,9 @@ struct Kernels {
 
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
-  /// Elements of a block and bytes of a window of BitLayout.
-  size_t lanes, window;
+  /// For BitLayout: elements of a block; bytes of a window, and of a smaller one for layouts where one is enough for
+  /// each block (else the same).
+  size_t lanes, window, small_window;
   using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,
                         size_t out_stride);
   Bits bits[4];

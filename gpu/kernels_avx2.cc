@@ -1,4 +1,6 @@
-// Kernels for avx2.
+// Kernels for AVX2, BMI2 and F16C.
+#include <immintrin.h>
+
 #include "gpu/cast.h"
 #include "gpu/kernels.h"
 
@@ -7,21 +9,82 @@ namespace avx2 {
 
 #include "gpu/kernels_common.h"
 
-// Windows of one byte, blocks of one lane.
+// --- single bits
+// ------------------------------------------------------------------------------------------------------ 32 source
+// bytes are spread over 32 lanes, and each is compared with its bit; the 32 answers are widened to elements and choose
+// between two vectors.
+
+inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// All ones in the bytes of the lanes whose bit is set.
+inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) {
+  const auto spread = [row](uint64_t byte, const std::byte* picks) {  // lanes without a pick become 0
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + byte));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), load(picks));
+  };
+  __m256i bytes = spread(block.byte, block.recipe);
+  for (uint32_t i = 0; i < block.more_windows; i++) {
+    const BitLayout::Window& window = layout.windows[block.more + i];
+    bytes = _mm256_or_si256(bytes, spread(window.byte, window.picks));
+  }
+  const __m256i bit = load(block.recipe + 32);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
+
+// A byte of 16 for each byte of a vector of T: the first, or the `part`-th run of them.
+template <typename T>
+__m256i repeats(size_t part) {
+  alignas(32) uint8_t from[32];
+  for (size_t i = 0; i < 32; i++) from[i] = static_cast<uint8_t>(part * (32 / sizeof(T)) + i / sizeof(T));
+  return load(from);
+}
+
+template <typename T, bool low_is_zero>
+void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
+  constexpr size_t block_bytes = 32 * sizeof(T), parts = sizeof(T) > 1 ? sizeof(T) / 2 : 1;
+  __m256i repeat[parts];
+  for (size_t part = 0; part < parts; part++) repeat[part] = repeats<T>(part);
+  const BitLayout::Block* const last = layout.blocks + layout.elements / 32;
+  const size_t rest = layout.elements % 32 * sizeof(T);
+  for (size_t i = 0; i < n; i++, out += out_stride) {
+    const std::byte* row = rows[i];
+    std::byte padded[16] = {};
+    if (layout.row_bytes < sizeof(padded)) {
+      for (size_t byte = 0; byte < layout.row_bytes; byte++) padded[byte] = row[byte];
+      row = padded;
+    }
+    const auto run = [&](const BitLayout::Block& block, std::byte* to) {
+      const __m256i ones = chosen(layout, block, row);
+      const __m256i halves[2] = {_mm256_permute4x64_epi64(ones, 0x44), _mm256_permute4x64_epi64(ones, 0xee)};
+      const std::byte *high = block.recipe + 64, *low = high + block_bytes;
+      for (size_t v = 0; v < sizeof(T); v++) {
+        const __m256i mask = sizeof(T) == 1 ? ones : _mm256_shuffle_epi8(halves[v / parts], repeat[v % parts]);
+        const __m256i value = low_is_zero ? _mm256_and_si256(mask, load(high + 32 * v))
+                                          : _mm256_blendv_epi8(load(low + 32 * v), load(high + 32 * v), mask);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32 * v), value);
+      }
+    };
+    std::byte* to = out;
+    for (const BitLayout::Block* block = layout.blocks; block < last; block++, to += block_bytes) run(*block, to);
+    if (rest == 0) continue;
+    std::byte end[block_bytes];
+    run(*last, end);
+    __builtin_memcpy(to, end, rest);
+  }
+}
+
 template <typename T>
 void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
-  for (size_t row = 0; row < n; row++, out += out_stride) {
-    for (size_t i = 0; i < layout.elements; i++) {
-      const BitLayout::Block& block = layout.blocks[i];
-      const uint8_t byte = static_cast<uint8_t>(rows[row][layout.windows[block.first_window].byte]);
-      const std::byte* values = byte & layout.bits[block.bit] ? layout.high : layout.low;
-      at<T>(out)[i] = at<T>(values)[block.value];
-    }
-  }
+  if (layout.low_is_zero)
+    bits_of<T, true>(layout, rows, n, out, out_stride);
+  else
+    bits_of<T, false>(layout, rows, n, out, out_stride);
 }
 
 constexpr Kernels table() {
   Kernels kernels = common("avx2");
+  kernels.lanes = 32;
+  kernels.window = kernels.small_window = 16;
   kernels.bits[0] = bits<uint8_t>;
   kernels.bits[1] = bits<uint16_t>;
   kernels.bits[2] = bits<uint32_t>;

@@ -1,4 +1,10 @@
-// Kernels for avx512.
+// Kernels for AVX-512 F, BW, DQ, VL and VBMI.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12's own headers (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
 #include "gpu/cast.h"
 #include "gpu/kernels.h"
 
@@ -7,21 +13,82 @@ namespace avx512 {
 
 #include "gpu/kernels_common.h"
 
-// Windows of one byte, blocks of one lane.
+inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
+
+// --- single bits
+// ------------------------------------------------------------------------------------------------------ 64 source
+// bytes are spread over 64 lanes, each is tested for its bit, and the 64 answers choose between two vectors. Where 16
+// bytes hold all that a block needs they are loaded into each quarter: cheaper to load and to shuffle. What is left
+// then is the stores, as long as few tables are loaded between them: hence no table of zeros.
+
+inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
+
+template <bool small>
+uint64_t chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row, __mmask64 readable) {
+  const __m512i pick = load(block.recipe), bit = load(block.recipe + 64);
+  if constexpr (small) {
+    const __m128i window = _mm_maskz_loadu_epi8(static_cast<__mmask16>(readable), row + block.byte);
+    return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(window), pick), bit);
+  } else {
+    __m512i bytes = _mm512_permutexvar_epi8(pick, _mm512_maskz_loadu_epi8(readable, row + block.byte));
+    for (uint32_t i = 0; i < block.more_windows; i++) {
+      const BitLayout::Window& window = layout.windows[block.more + i];
+      const __m512i more = load(window.picks);
+      const __mmask64 mine = _knot_mask64(_mm512_movepi8_mask(more));
+      bytes = _mm512_mask_permutexvar_epi8(bytes, mine, more, _mm512_maskz_loadu_epi8(readable, row + window.byte));
+    }
+    return _mm512_test_epi8_mask(bytes, bit);
+  }
+}
+
+// Vector i of a block: from the high values where `ones` has a bit.
+template <typename T, bool low_is_zero>
+__m512i choose(uint64_t ones, const BitLayout::Block& block, size_t i) {
+  const std::byte* high_values = block.recipe + 128;
+  const __m512i high = load(high_values + 64 * i);
+  const __m512i low = low_is_zero ? _mm512_setzero_si512() : load(high_values + 64 * sizeof(T) + 64 * i);
+  ones >>= i * (64 / sizeof(T));
+  if constexpr (sizeof(T) == 1) return _mm512_mask_mov_epi8(low, ones, high);
+  if constexpr (sizeof(T) == 2) return _mm512_mask_mov_epi16(low, static_cast<__mmask32>(ones), high);
+  if constexpr (sizeof(T) == 4) return _mm512_mask_mov_epi32(low, static_cast<__mmask16>(ones), high);
+  if constexpr (sizeof(T) == 8) return _mm512_mask_mov_epi64(low, static_cast<__mmask8>(ones), high);
+}
+
+template <typename T, bool small, bool low_is_zero>
+void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
+  const __mmask64 readable = first_lanes(layout.row_bytes);
+  const size_t rest = layout.elements % 64 * sizeof(T);
+  const BitLayout::Block* const last = layout.blocks + layout.elements / 64;
+  for (size_t i = 0; i < n; i++, out += out_stride) {
+    const std::byte* row = rows[i];
+    std::byte* to = out;
+    for (const BitLayout::Block* block = layout.blocks; block < last; block++, to += 64 * sizeof(T)) {
+      const uint64_t ones = chosen<small>(layout, *block, row, readable);
+      for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, choose<T, low_is_zero>(ones, *block, v));
+    }
+    if (rest == 0) continue;
+    const uint64_t ones = chosen<small>(layout, *last, row, readable);
+    for (size_t v = 0; 64 * v < rest; v++)
+      _mm512_mask_storeu_epi8(to + 64 * v, first_lanes(rest - 64 * v), choose<T, low_is_zero>(ones, *last, v));
+  }
+}
+
 template <typename T>
 void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
-  for (size_t row = 0; row < n; row++, out += out_stride) {
-    for (size_t i = 0; i < layout.elements; i++) {
-      const BitLayout::Block& block = layout.blocks[i];
-      const uint8_t byte = static_cast<uint8_t>(rows[row][layout.windows[block.first_window].byte]);
-      const std::byte* values = byte & layout.bits[block.bit] ? layout.high : layout.low;
-      at<T>(out)[i] = at<T>(values)[block.value];
-    }
-  }
+  const bool small = layout.window == 16, zero = layout.low_is_zero;
+  if (small && zero)
+    bits_of<T, true, true>(layout, rows, n, out, out_stride);
+  else if (small)
+    bits_of<T, true, false>(layout, rows, n, out, out_stride);
+  else if (zero)
+    bits_of<T, false, true>(layout, rows, n, out, out_stride);
+  else
+    bits_of<T, false, false>(layout, rows, n, out, out_stride);
 }
 
 constexpr Kernels table() {
   Kernels kernels = common("avx512");
+  kernels.small_window = 16;
   kernels.bits[0] = bits<uint8_t>;
   kernels.bits[1] = bits<uint16_t>;
   kernels.bits[2] = bits<uint32_t>;

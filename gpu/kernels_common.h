@@ -143,8 +143,9 @@ constexpr Kernels common(const char* level) {
       .from_rows = FEEDLINE_SIZES(from_rows),
       .swap = FEEDLINE_SIZES(swap_all),
       .fields = fields,
-      .lanes = 1,
-      .window = 1,
+      .lanes = 64,
+      .window = 64,
+      .small_window = 64,
       .bits = {},
   };
 }
