@@ -24,18 +24,18 @@ inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 
 template <bool small>
-uint64_t chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row, __mmask64 readable) {
+uint64_t chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) {
   const __m512i pick = load(block.recipe), bit = load(block.recipe + 64);
   if constexpr (small) {
-    const __m128i window = _mm_maskz_loadu_epi8(static_cast<__mmask16>(readable), row + block.byte);
+    const __m128i window = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + block.byte));
     return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(window), pick), bit);
   } else {
-    __m512i bytes = _mm512_permutexvar_epi8(pick, _mm512_maskz_loadu_epi8(readable, row + block.byte));
+    __m512i bytes = _mm512_permutexvar_epi8(pick, load(row + block.byte));
     for (uint32_t i = 0; i < block.more_windows; i++) {
       const BitLayout::Window& window = layout.windows[block.more + i];
       const __m512i more = load(window.picks);
       const __mmask64 mine = _knot_mask64(_mm512_movepi8_mask(more));
-      bytes = _mm512_mask_permutexvar_epi8(bytes, mine, more, _mm512_maskz_loadu_epi8(readable, row + window.byte));
+      bytes = _mm512_mask_permutexvar_epi8(bytes, mine, more, load(row + window.byte));
     }
     return _mm512_test_epi8_mask(bytes, bit);
   }
@@ -56,18 +56,22 @@ __m512i choose(uint64_t ones, const BitLayout::Block& block, size_t i) {
 
 template <typename T, bool small, bool low_is_zero>
 void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
-  const __mmask64 readable = first_lanes(layout.row_bytes);
   const size_t rest = layout.elements % 64 * sizeof(T);
   const BitLayout::Block* const last = layout.blocks + layout.elements / 64;
   for (size_t i = 0; i < n; i++, out += out_stride) {
     const std::byte* row = rows[i];
+    alignas(64) std::byte padded[64];
+    if (layout.row_bytes < layout.window) {
+      _mm512_store_si512(padded, _mm512_maskz_loadu_epi8(first_lanes(layout.row_bytes), row));
+      row = padded;
+    }
     std::byte* to = out;
     for (const BitLayout::Block* block = layout.blocks; block < last; block++, to += 64 * sizeof(T)) {
-      const uint64_t ones = chosen<small>(layout, *block, row, readable);
+      const uint64_t ones = chosen<small>(layout, *block, row);
       for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, choose<T, low_is_zero>(ones, *block, v));
     }
     if (rest == 0) continue;
-    const uint64_t ones = chosen<small>(layout, *last, row, readable);
+    const uint64_t ones = chosen<small>(layout, *last, row);
     for (size_t v = 0; 64 * v < rest; v++)
       _mm512_mask_storeu_epi8(to + 64 * v, first_lanes(rest - 64 * v), choose<T, low_is_zero>(ones, *last, v));
   }
