@@ -7,7 +7,56 @@
 namespace feedline::gpu {
 namespace avx2 {
 
+// Which of 16 bytes go into 16 others; 128: none.
+struct Pick {
+  alignas(16) uint8_t index[16];
+};
+inline __m128i picked(__m128i from, const Pick& pick) {
+  return _mm_shuffle_epi8(from, _mm_load_si128(reinterpret_cast<const __m128i*>(pick.index)));
+}
+inline __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm_or_si128(a, b), c); }
+
+// Byte 3 i of three vectors, as far as it lies in the one with the number `vector`.
+constexpr Pick thirds_pick(size_t vector) {
+  Pick pick{};
+  for (size_t i = 0; i < 16; i++) pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i % 16 : 128);
+  return pick;
+}
+constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
+// Part `part` of 48 bytes of which every third comes from `channel`.
+constexpr Pick triples_pick(size_t part, size_t channel) {
+  Pick pick{};
+  for (size_t i = 0; i < 16; i++)
+    pick.index[i] = static_cast<uint8_t>((16 * part + i) % 3 == channel ? (16 * part + i) / 3 : 128);
+  return pick;
+}
+constexpr Pick triples_picks[3][3] = {{triples_pick(0, 0), triples_pick(0, 1), triples_pick(0, 2)},
+                                      {triples_pick(1, 0), triples_pick(1, 1), triples_pick(1, 2)},
+                                      {triples_pick(2, 0), triples_pick(2, 1), triples_pick(2, 2)}};
+
+inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
+  size_t i = 0;
+  for (; i + 16 < n; i += 16, in += 48)  // less: two bytes behind the last element would be read
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     either(picked(load16(in), thirds_picks[0]), picked(load16(in + 16), thirds_picks[1]),
+                            picked(load16(in + 32), thirds_picks[2])));
+  return i;
+}
+inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_t n) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16, in += 16, out += 48) {
+    const __m128i a = load16(in), b = load16(in + stride), c = load16(in + 2 * stride);
+    for (size_t part = 0; part < 3; part++)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 * part),
+                       either(picked(a, triples_picks[part][0]), picked(b, triples_picks[part][1]),
+                              picked(c, triples_picks[part][2])));
+  }
+  return i;
+}
+
 #include "gpu/kernels_common.h"
+#include "gpu/kernels_x86.h"
 
 // --- single bits
 // ------------------------------------------------------------------------------------------------------ 32 source
@@ -83,6 +132,7 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
 
 constexpr Kernels table() {
   Kernels kernels = common("avx2");
+  use_x86(kernels);
   kernels.lanes = 32;
   kernels.window = kernels.small_window = 16;
   kernels.bits[0] = bits<uint8_t>;

@@ -11,9 +11,51 @@
 namespace feedline::gpu {
 namespace avx512 {
 
-#include "gpu/kernels_common.h"
-
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
+
+// Which of 192 bytes, three vectors, go into a vector; from the third come the lanes of `last`.
+struct PickOf192 {
+  alignas(64) uint8_t index[64] = {};
+  uint64_t last = 0;
+  constexpr void set(size_t lane, size_t from) {
+    index[lane] = static_cast<uint8_t>(from % 128);
+    if (from >= 128) last |= uint64_t{1} << lane;
+  }
+};
+inline __m512i pick_of_192(const PickOf192& pick, __m512i a, __m512i b, __m512i c) {
+  const __m512i index = load(pick.index);
+  return _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(a, index, b), pick.last, index, c);
+}
+constexpr PickOf192 thirds_pick = [] {
+  PickOf192 pick;
+  for (size_t i = 0; i < 64; i++) pick.set(i, 3 * i);
+  return pick;
+}();
+constexpr PickOf192 triples_pick(size_t part) {
+  PickOf192 pick;
+  for (size_t i = 0; i < 64; i++) pick.set(i, (64 * part + i) % 3 * 64 + (64 * part + i) / 3);
+  return pick;
+}
+constexpr PickOf192 triples_picks[3] = {triples_pick(0), triples_pick(1), triples_pick(2)};
+
+inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
+  size_t i = 0;
+  for (; i + 64 < n; i += 64, in += 192)  // less: two bytes behind the last element would be read
+    _mm512_storeu_si512(out + i, pick_of_192(thirds_pick, load(in), load(in + 64), load(in + 128)));
+  return i;
+}
+inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_t n) {
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64, in += 64, out += 192) {
+    const __m512i a = load(in), b = load(in + stride), c = load(in + 2 * stride);
+    for (size_t part = 0; part < 3; part++)
+      _mm512_storeu_si512(out + 64 * part, pick_of_192(triples_picks[part], a, b, c));
+  }
+  return i;
+}
+
+#include "gpu/kernels_common.h"
+#include "gpu/kernels_x86.h"
 
 // --- single bits
 // ------------------------------------------------------------------------------------------------------ 64 source
@@ -92,6 +134,7 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
 
 constexpr Kernels table() {
   Kernels kernels = common("avx512");
+  use_x86(kernels);
   kernels.small_window = 16;
   kernels.bits[0] = bits<uint8_t>;
   kernels.bits[1] = bits<uint16_t>;

@@ -1,6 +1,9 @@
 // What the levels share, each in its own namespace and compiled for its own instruction set: loops that compilers
 // vectorise. Include inside the namespace of the level, once, with gpu/kernels.h and gpu/cast.h included before it.
-// No #pragma once and no #include: see gpu/kernels.h.
+// No #pragma once and no #include: see gpu/kernels.h. The level first defines what it does with bytes of three
+// channels; both answer how many elements they did, so that the rest is done one by one:
+//   size_t thirds(in, out, n)            out[i] = in[3 * i], touching nothing behind in[3 * n - 3]
+//   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]
 
 template <typename T>
 struct [[gnu::packed, gnu::may_alias]] Unaligned {
@@ -50,10 +53,9 @@ void normalize_bytes(const std::byte* __restrict in, std::byte* __restrict out, 
 
 template <typename T>
 void strided(const std::byte* __restrict in, int64_t stride, std::byte* __restrict out, size_t n) {
-  if (stride == 3 * int64_t{sizeof(T)})  // a constant: vectorised
-    for (size_t i = 0; i < n; i++) at<T>(out)[i] = at<T>(in)[3 * i];
-  else
-    for (size_t i = 0; i < n; i++) at<T>(out)[i] = *at<T>(in + static_cast<int64_t>(i) * stride);
+  size_t i = 0;
+  if (stride == 3 && sizeof(T) == 1) i = thirds(in, out, n);
+  for (; i < n; i++) at<T>(out)[i] = *at<T>(in + static_cast<int64_t>(i) * stride);
 }
 
 template <typename T>
@@ -61,7 +63,7 @@ void interleave(const std::byte* __restrict in, int64_t stride, size_t channels,
   const size_t each = n / channels;
   if (channels == 3) {
     const auto *a = at<T>(in), *b = at<T>(in + stride), *c = at<T>(in + 2 * stride);
-    for (size_t i = 0; i < each; i++) {
+    for (size_t i = sizeof(T) == 1 ? triples(in, stride, out, each) : 0; i < each; i++) {
       at<T>(out)[3 * i] = a[i];
       at<T>(out)[3 * i + 1] = b[i];
       at<T>(out)[3 * i + 2] = c[i];

@@ -5,6 +5,9 @@
 namespace feedline::gpu {
 namespace portable {
 
+inline size_t thirds(const std::byte*, std::byte*, size_t) { return 0; }
+inline size_t triples(const std::byte*, int64_t, std::byte*, size_t) { return 0; }
+
 #include "gpu/kernels_common.h"
 
 // The bytes of a block are picked one by one; then compilers vectorise the choice.

@@ -1,0 +1,98 @@
+// What AVX2 and AVX-512 share: 16-bit floats by F16C and by integer rounding, bytes of three channels by shuffles.
+// Included like gpu/kernels_common.h, behind it.
+
+// Values of x that are not a number become the canonical NaN.
+inline __m256 canonical_nan(__m256 x) {
+  return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(float_nan))),
+                          _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+inline void store(const float* in, Half* out, size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    // F16C keeps the payload of a NaN, but not of one that has only the bit that makes it quiet.
+    const __m128i half =
+        _mm256_cvtps_ph(canonical_nan(_mm256_loadu_ps(in + i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), half);
+  }
+  for (; i < n; i++) out[i] = cast<Half>(in[i]);
+}
+
+inline __m256i rounded_to_bfloat(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(canonical_nan(x));
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+}
+inline void store(const float* in, BFloat* out, size_t n) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i a = rounded_to_bfloat(_mm256_loadu_ps(in + i)), b = rounded_to_bfloat(_mm256_loadu_ps(in + i + 8));
+    const __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), both);
+  }
+  for (; i < n; i++) out[i] = cast<BFloat>(in[i]);
+}
+
+// By way of float32, which holds all that matters of From: as cast() does.
+template <typename From, typename To>
+void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
+  alignas(64) float values[tile_elements];
+  for (size_t count; n > 0; n -= count, in += count * sizeof(From), out += count * sizeof(To)) {
+    count = n < tile_elements ? n : tile_elements;
+    cast_all<From, float>(in, reinterpret_cast<std::byte*>(values), count);
+    store(values, reinterpret_cast<To*>(out), count);
+  }
+}
+template <typename To>
+void cast_from_half(const std::byte* in, std::byte* out, size_t n) {
+  alignas(64) float values[tile_elements];
+  for (size_t count; n > 0; n -= count, in += count * sizeof(Half), out += count * sizeof(To)) {
+    count = n < tile_elements ? n : tile_elements;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+      const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * sizeof(Half)));
+      _mm256_store_ps(values + i, canonical_nan(_mm256_cvtph_ps(half)));
+    }
+    for (; i < count; i++) values[i] = cast<float>(at<Half>(in)[i].value);
+    cast_all<float, To>(reinterpret_cast<const std::byte*>(values), out, count);
+  }
+}
+template <typename To>
+void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps) {
+  alignas(64) float values[tile_elements];
+  normalize_bytes<float>(in, reinterpret_cast<std::byte*>(values), n, steps);
+  store(values, reinterpret_cast<To*>(out), n);
+}
+
+constexpr void use_x86(Kernels& kernels) {
+  constexpr int half = static_cast<int>(DType::float16), bfloat = static_cast<int>(DType::bfloat16);
+  auto& cast = kernels.cast;
+  cast[static_cast<int>(DType::boolean)][half] = cast_to_short<Bool, Half>;
+  cast[static_cast<int>(DType::uint8)][half] = cast_to_short<uint8_t, Half>;
+  cast[static_cast<int>(DType::int8)][half] = cast_to_short<int8_t, Half>;
+  cast[static_cast<int>(DType::uint16)][half] = cast_to_short<uint16_t, Half>;
+  cast[static_cast<int>(DType::int16)][half] = cast_to_short<int16_t, Half>;
+  cast[static_cast<int>(DType::uint32)][half] = cast_to_short<uint32_t, Half>;
+  cast[static_cast<int>(DType::int32)][half] = cast_to_short<int32_t, Half>;
+  cast[static_cast<int>(DType::int64)][half] = cast_to_short<int64_t, Half>;
+  cast[static_cast<int>(DType::float32)][half] = cast_to_short<float, Half>;
+  cast[static_cast<int>(DType::bfloat16)][half] = cast_to_short<BFloat, Half>;
+  cast[static_cast<int>(DType::boolean)][bfloat] = cast_to_short<Bool, BFloat>;
+  cast[static_cast<int>(DType::uint8)][bfloat] = cast_to_short<uint8_t, BFloat>;
+  cast[static_cast<int>(DType::int8)][bfloat] = cast_to_short<int8_t, BFloat>;
+  cast[static_cast<int>(DType::uint16)][bfloat] = cast_to_short<uint16_t, BFloat>;
+  cast[static_cast<int>(DType::int16)][bfloat] = cast_to_short<int16_t, BFloat>;
+  cast[static_cast<int>(DType::float32)][bfloat] = cast_to_short<float, BFloat>;
+  cast[half][static_cast<int>(DType::boolean)] = cast_from_half<Bool>;
+  cast[half][static_cast<int>(DType::uint8)] = cast_from_half<uint8_t>;
+  cast[half][static_cast<int>(DType::int8)] = cast_from_half<int8_t>;
+  cast[half][static_cast<int>(DType::uint16)] = cast_from_half<uint16_t>;
+  cast[half][static_cast<int>(DType::int16)] = cast_from_half<int16_t>;
+  cast[half][static_cast<int>(DType::uint32)] = cast_from_half<uint32_t>;
+  cast[half][static_cast<int>(DType::int32)] = cast_from_half<int32_t>;
+  cast[half][static_cast<int>(DType::int64)] = cast_from_half<int64_t>;
+  cast[half][static_cast<int>(DType::float32)] = cast_from_half<float>;
+  cast[half][static_cast<int>(DType::float64)] = cast_from_half<double>;
+  kernels.normalize_bytes[half] = normalize_to_short<Half>;
+  kernels.normalize_bytes[bfloat] = normalize_to_short<BFloat>;
+}
