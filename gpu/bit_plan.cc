@@ -114,15 +114,13 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
     recipe_of_block.push_back(recipes.add(recipe));
   }
 
-  const auto keep = [](const std::string& tables, std::vector<Line>& lines) {
-    lines.resize((tables.size() + sizeof(Line) - 1) / sizeof(Line));
-    std::memcpy(lines.data(), tables.data(), tables.size());
-    return reinterpret_cast<const std::byte*>(lines.data());
+  recipes_.assign(recipes.all().begin(), recipes.all().end());
+  picks_.assign(picks.all().begin(), picks.all().end());
+  const auto at = [](const aligned_vector<char>& tables, size_t offset) {
+    return reinterpret_cast<const std::byte*>(tables.data() + offset);
   };
-  const std::byte* all = keep(recipes.all(), recipes_);
-  for (size_t i = 0; i < blocks_.size(); i++) blocks_[i].recipe = all + recipe_of_block[i];
-  all = keep(picks.all(), picks_);
-  for (size_t i = 0; i < windows_.size(); i++) windows_[i].picks = all + picks_of_window[i];
+  for (size_t i = 0; i < blocks_.size(); i++) blocks_[i].recipe = at(recipes_, recipe_of_block[i]);
+  for (size_t i = 0; i < windows_.size(); i++) windows_[i].picks = at(picks_, picks_of_window[i]);
   layout_ = {.elements = elements,
              .row_bytes = row_bytes,
              .window = window,

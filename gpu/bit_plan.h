@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "gpu/aligned.h"
 #include "gpu/kernels.h"
 #include "gpu/unpack_layout.h"
 
@@ -22,10 +23,7 @@ class BitPlan {
   Kernels::Bits kernel_;
   std::vector<BitLayout::Block> blocks_;
   std::vector<BitLayout::Window> windows_;
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> recipes_, picks_;  // aligned: a vector is loaded from one cache line
+  aligned_vector<char> recipes_, picks_;
   BitLayout layout_;
 };
 

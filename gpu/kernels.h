@@ -73,6 +73,11 @@ struct Kernels {
   using NormalizeBytes = void (*)(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps);
   NormalizeBytes normalize_bytes[dtype_count];
 
+  /// out[i] = the entry number in[i] of a table of 256. The table lies in planes: the first bytes of all entries, then
+  /// the second ones, ... Null where computing is faster. Indexed by the logarithm of the entry's size.
+  using Lookup = void (*)(const std::byte* in, std::byte* out, size_t n, const std::byte* table);
+  Lookup lookup[4];
+
   // Gather into consecutive elements. Indexed by the logarithm of the element's size.
   /// out[i] = the element at in + i * stride.
   void (*strided[4])(const std::byte* in, int64_t stride, std::byte* out, size_t n);

@@ -19,8 +19,9 @@ inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm
 
 // Byte 3 i of three vectors, as far as it lies in the one with the number `vector`.
 constexpr Pick thirds_pick(size_t vector) {
+  constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
   Pick pick{};
-  for (size_t i = 0; i < 16; i++) pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i % 16 : 128);
+  for (size_t i = 0; i < 16; i++) pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i - begin[vector] : 128);
   return pick;
 }
 constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
@@ -37,10 +38,10 @@ constexpr Pick triples_picks[3][3] = {{triples_pick(0, 0), triples_pick(0, 1), t
 
 inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
   size_t i = 0;
-  for (; i + 16 < n; i += 16, in += 48)  // less: two bytes behind the last element would be read
+  for (; i + 16 <= n; i += 16, in += 48)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
                      either(picked(load16(in), thirds_picks[0]), picked(load16(in + 16), thirds_picks[1]),
-                            picked(load16(in + 32), thirds_picks[2])));
+                            picked(load16(in + 30), thirds_picks[2])));
   return i;
 }
 inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_t n) {

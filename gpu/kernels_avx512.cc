@@ -40,8 +40,10 @@ constexpr PickOf192 triples_picks[3] = {triples_pick(0), triples_pick(1), triple
 
 inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
   size_t i = 0;
-  for (; i + 64 < n; i += 64, in += 192)  // less: two bytes behind the last element would be read
-    _mm512_storeu_si512(out + i, pick_of_192(thirds_pick, load(in), load(in + 64), load(in + 128)));
+  for (; i + 64 <= n; i += 64, in += 192) {
+    const __m512i c = _mm512_maskz_loadu_epi8(~__mmask64{0} >> 2, in + 128);  // up to the last element, not behind it
+    _mm512_storeu_si512(out + i, pick_of_192(thirds_pick, load(in), load(in + 64), c));
+  }
   return i;
 }
 inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_t n) {
@@ -132,10 +134,69 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
     bits_of<T, false, false>(layout, rows, n, out, out_stride);
 }
 
+// --- bytes by tables
+// --------------------------------------------------------------------------------------------------
+
+// Makes unpacking of bytes, and then of pairs of them, inside 16-byte parts give consecutive elements of T.
+template <typename T>
+struct LookupOrder {
+  alignas(64) uint8_t index[64];
+  constexpr LookupOrder() : index() {
+    constexpr size_t vectors = sizeof(T), in_part = 16 / vectors, in_vector = 64 / vectors;
+    for (size_t part = 0; part < 4; part++)
+      for (size_t vector = 0; vector < vectors; vector++)
+        for (size_t k = 0; k < in_part; k++)
+          index[16 * part + in_part * vector + k] = static_cast<uint8_t>(in_vector * vector + in_part * part + k);
+  }
+};
+template <typename T>
+constexpr LookupOrder<T> lookup_order;
+
+inline __m512i looked_up(__m512i bytes, __mmask64 upper, const __m512i* plane) {
+  return _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(plane[0], bytes, plane[1]),
+                                _mm512_permutex2var_epi8(plane[2], bytes, plane[3]));
+}
+
+template <typename T>
+void lookup(const std::byte* in, std::byte* out, size_t n, const std::byte* table) {
+  __m512i planes[sizeof(T)][4];
+  for (size_t i = 0; i < sizeof(T); i++)
+    for (size_t k = 0; k < 4; k++) planes[i][k] = load(table + 256 * i + 64 * k);
+  const __m512i order = load(lookup_order<T>.index);
+  for (size_t i = 0; i < n; i += 64, in += 64, out += 64 * sizeof(T)) {
+    const size_t left = (n - i) * sizeof(T);
+    const __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_maskz_loadu_epi8(first_lanes(n - i), in));
+    const __mmask64 upper = _mm512_movepi8_mask(bytes);
+    __m512i entries[sizeof(T)], plane[sizeof(T)];
+    for (size_t p = 0; p < sizeof(T); p++) plane[p] = looked_up(bytes, upper, planes[p]);
+    if constexpr (sizeof(T) == 1) {
+      entries[0] = plane[0];
+    } else if constexpr (sizeof(T) == 2) {
+      entries[0] = _mm512_unpacklo_epi8(plane[0], plane[1]);
+      entries[1] = _mm512_unpackhi_epi8(plane[0], plane[1]);
+    } else {
+      const __m512i a = _mm512_unpacklo_epi8(plane[0], plane[1]), b = _mm512_unpacklo_epi8(plane[2], plane[3]);
+      const __m512i c = _mm512_unpackhi_epi8(plane[0], plane[1]), d = _mm512_unpackhi_epi8(plane[2], plane[3]);
+      entries[0] = _mm512_unpacklo_epi16(a, b);
+      entries[1] = _mm512_unpackhi_epi16(a, b);
+      entries[2] = _mm512_unpacklo_epi16(c, d);
+      entries[3] = _mm512_unpackhi_epi16(c, d);
+    }
+    if (n - i >= 64)
+      for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(out + 64 * v, entries[v]);
+    else
+      for (size_t v = 0; 64 * v < left; v++)
+        _mm512_mask_storeu_epi8(out + 64 * v, first_lanes(left - 64 * v), entries[v]);
+  }
+}
+
 constexpr Kernels table() {
   Kernels kernels = common("avx512");
   use_x86(kernels);
   kernels.small_window = 16;
+  kernels.lookup[0] = lookup<uint8_t>;
+  kernels.lookup[1] = lookup<uint16_t>;
+  kernels.lookup[2] = lookup<uint32_t>;
   kernels.bits[0] = bits<uint8_t>;
   kernels.bits[1] = bits<uint16_t>;
   kernels.bits[2] = bits<uint32_t>;

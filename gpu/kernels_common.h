@@ -2,7 +2,7 @@
 // vectorise. Include inside the namespace of the level, once, with gpu/kernels.h and gpu/cast.h included before it.
 // No #pragma once and no #include: see gpu/kernels.h. The level first defines what it does with bytes of three
 // channels; both answer how many elements they did, so that the rest is done one by one:
-//   size_t thirds(in, out, n)            out[i] = in[3 * i], touching nothing behind in[3 * n - 3]
+//   size_t thirds(in, out, n)            out[i] = in[3 * i], touching nothing behind the last of them
 //   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]
 
 template <typename T>
@@ -20,7 +20,10 @@ Unaligned<T>* at(std::byte* p) {
 
 template <typename From, typename To>
 void cast_all(const std::byte* __restrict in, std::byte* __restrict out, size_t n) {
-  for (size_t i = 0; i < n; i++) at<To>(out)[i].value = cast<To>(at<From>(in)[i].value);
+  if constexpr (detail::same<From, To> && !detail::same<From, Bool>)
+    __builtin_memcpy(out, in, n * sizeof(To));
+  else
+    for (size_t i = 0; i < n; i++) at<To>(out)[i].value = cast<To>(at<From>(in)[i].value);
 }
 
 inline void affine_all(float* __restrict x, size_t n, const StepArrays& steps) {
@@ -139,6 +142,7 @@ constexpr Kernels common(const char* level) {
       .normalize = normalize_all,
       .normalize_bytes = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                           normalize_bytes<Half>, normalize_bytes<BFloat>, normalize_bytes<float>, nullptr},
+      .lookup = {},
       .strided = FEEDLINE_SIZES(strided),
       .interleave = FEEDLINE_SIZES(interleave),
       .scattered = FEEDLINE_SIZES(scattered),

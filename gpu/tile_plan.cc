@@ -4,13 +4,15 @@
 #include <bit>
 #include <cstring>
 
+#include "gpu/dispatch.h"
 #include "gpu/unpack_steps.h"
 
 namespace feedline::gpu {
 namespace {
 
-constexpr int64_t small_row = 64;    // elements: several such rows share a tile
-constexpr int64_t long_enough = 64;  // elements of one channel that are worth a tile
+constexpr int64_t small_row = 64;      // elements: several such rows share a tile
+constexpr int64_t whole_vectors = 64;  // elements: a cut at a multiple of them leaves kernels no rest
+constexpr int64_t long_enough = 64;    // elements of one channel that are worth a tile
 
 }  // namespace
 
@@ -30,6 +32,7 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   normalize_ = steps.normalize;
   if (stored == DType::uint8 && normalize_ && !affine_)
     normalize_bytes_ = kernels.normalize_bytes[static_cast<int>(spec.out)];
+  copies_ = !is_field && stored == spec.out && stored != DType::boolean && !affine_ && !normalize_;
   fields_ = {spec.width, spec.sign_extend, spec.lsb_first, std::max<uint64_t>(row_bytes_, 8), nullptr};
 
   // The body, as many axes as fit; then the cut.
@@ -50,6 +53,7 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
     if (has_cut) {
       cut_ = axes[--outer];
       step_ = std::min(cut_.length, static_cast<int64_t>(tile_elements / body_));
+      if (step_ < cut_.length && step_ > whole_vectors) step_ -= step_ % whole_vectors;
     }
   }
   outer_.assign(axes.begin(), axes.begin() + outer);
@@ -107,6 +111,31 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   }
 
   choose_gather(is_field, as_it_lies, inside);
+  if (stored_size_ == 1 && uniform_ && !copies_) make_lookup_tables(spec, kernels, stored);
+}
+
+void TilePlan::make_lookup_tables(const UnpackSpec& spec, const Kernels& kernels, DType stored) {
+  lookup_ = kernels.lookup[std::countr_zero(out_size_)];
+  if (!lookup_) return;
+  const int64_t channels = outer_steps_ ? spec.shape[spec.channel_axis] : 1;
+  lookup_tables_.resize(static_cast<size_t>(channels) * 256 * out_size_);
+  std::byte* plane = lookup_tables_.data();
+  for (int64_t c = 0; c < channels; c++, plane += 256 * out_size_) {
+    for (int stored_byte = 0; stored_byte < 256; stored_byte++) {
+      with_type(spec.out, [&](auto to) {
+        with_type(stored, [&](auto from) {
+          using From = typename decltype(from)::t;
+          if constexpr (sizeof(From) == 1) {
+            const auto entry = apply<typename decltype(to)::t>(
+                steps_of(spec, c), __builtin_bit_cast(From, static_cast<uint8_t>(stored_byte)));
+            std::byte bytes[sizeof(entry)];
+            std::memcpy(bytes, &entry, sizeof(entry));
+            for (size_t i = 0; i < sizeof(entry); i++) plane[256 * i + static_cast<size_t>(stored_byte)] = bytes[i];
+          }
+        });
+      });
+    }
+  }
 }
 
 void TilePlan::choose_gather(bool is_field, bool as_it_lies, const std::vector<Axis>& inside) {
@@ -170,6 +199,7 @@ const std::byte* TilePlan::gather(const std::byte* row, int64_t base, size_t fir
 }
 
 void TilePlan::convert(const std::byte* in, std::byte* out, size_t n, size_t first) const noexcept {
+  if (lookup_) return lookup_(in, out, n, lookup_tables_.data() + 256 * out_size_ * first);
   if (!affine_ && !normalize_) return cast_(in, out, n);
   if (normalize_bytes_) return normalize_bytes_(in, out, n, normalize_arrays_.from(first, uniform_));
   alignas(64) float values[tile_elements];
@@ -210,9 +240,9 @@ void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
     for (int64_t start = 0; start < cut_.length; start += step_) {
       const size_t n = static_cast<size_t>(std::min(step_, cut_.length - start)) * body_;
       const size_t entry = static_cast<size_t>(start) * body_;
-      const std::byte* in =
-          gather(row, table_has_cut_ ? base : base + start * cut_.stride, table_has_cut_ ? entry : 0, scratch, n);
-      convert(in, out, n, arrays_have_cut_ ? entry : first);
+      const std::byte* in = gather(row, table_has_cut_ ? base : base + start * cut_.stride, table_has_cut_ ? entry : 0,
+                                   copies_ ? out : scratch, n);
+      if (in != out) convert(in, out, n, arrays_have_cut_ ? entry : first);
       out += n * out_size_;
     }
     size_t axis = outer_.size();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "gpu/aligned.h"
 #include "gpu/kernels.h"
 #include "gpu/unpack_layout.h"
 
@@ -25,13 +26,15 @@ class TilePlan {
  private:
   enum class Gather : uint8_t { none, strided, interleave, scattered, fields };
   struct Arrays {
-    std::vector<float> scale, bias_or_mean, std;
+    aligned_vector<float> scale, bias_or_mean, std;
     StepArrays from(size_t first, bool uniform) const noexcept {
       return {scale.data() + first, bias_or_mean.data() + first, std.data() + first, uniform};
     }
   };
 
   void choose_gather(bool is_field, bool as_it_lies, const std::vector<Axis>& inside);
+
+  void make_lookup_tables(const UnpackSpec& spec, const Kernels& kernels, DType stored);
 
   void run_row(const std::byte* row, std::byte* out) const noexcept;
   void run_small_rows(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
@@ -45,9 +48,12 @@ class TilePlan {
   Kernels::Cast widen_;  // stored -> float32
   Kernels::Cast round_;  // float32 -> out
   Kernels::NormalizeBytes normalize_bytes_ = nullptr;
+  Kernels::Lookup lookup_ = nullptr;
+  aligned_vector<std::byte> lookup_tables_;  // for each channel; instead of steps and cast
   size_t stored_size_, out_size_;
   int log_size_;  // of stored
   bool swap_;
+  bool copies_;  // a gathered element is the output's
 
   // Tiles.
   int64_t base_;  // bits
