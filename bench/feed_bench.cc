@@ -87,7 +87,8 @@ void make_images(const std::string& file, uint64_t records, size_t bytes) {
     pixels[i % bytes] = static_cast<char>(i);
     const std::string entry = field(1, "image") + field(2, field(1, field(1, pixels)));
     const std::string label = field(1, "label") + field(2, field(3, field(1, varint(i % 10))));
-    writer.write(std::as_bytes(std::span(field(1, field(1, entry) + field(1, label)))));
+    const std::string record = field(1, field(1, entry) + field(1, label));
+    writer.write(std::as_bytes(std::span(record)));
   }
   writer.close();
 }
@@ -95,7 +96,7 @@ void make_images(const std::string& file, uint64_t records, size_t bytes) {
 // Records/s of one epoch in the steady state: from the end of one epoch to the end of the next.
 class Fed {
  public:
-  Fed(const std::string& text, const std::string& folder) : feeder_(parse_pipeline(text, folder), {.threads = 1}) {
+  Fed(const std::string& text, const std::string& folder) : feeder_(parse_pipeline(text, folder), one_thread()) {
     pass();
   }
   uint64_t pass() {
@@ -105,6 +106,11 @@ class Fed {
   }
 
  private:
+  static Options one_thread() {
+    Options options;
+    options.threads = 1;
+    return options;
+  }
   Feeder feeder_;
 };
 

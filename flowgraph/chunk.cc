@@ -33,6 +33,18 @@ void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
   }
 }
 
+// RAW records: the one feature is the record as it lies.
+void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
+              const Column& column, std::vector<RowError>& errors) {
+  for (size_t i = 0; i < records.size(); i++) {
+    const auto row = first_row + static_cast<uint32_t>(i);
+    column.as<BytesRef>()[row] = {records[i].data, records[i].size};
+    if (feature.length >= 0 && static_cast<uint64_t>(feature.length) != records[i].size)
+      errors.push_back({row, Category::wrong_length, 0,
+                        fmt::format("the record has {} bytes, feature.length is {}", records[i].size, feature.length)});
+  }
+}
+
 }  // namespace
 
 uint64_t Chunk::offset_of(uint32_t row) const noexcept {
@@ -68,9 +80,17 @@ void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, 
   const DataFile& file = plan.data.files[ticket.file];
   const uint64_t limit = plan.spec.sources[file.source].record_limit;
   const bool raise = plan.spec.on_error == OnError::raise;
+  const bool raw = plan.spec.sources[file.source].record_type == RecordType::raw;
   ExampleParser::Session session(plan.parser, ticket.rows, arena);
   std::vector<RowError> refused;
   uint32_t row = 0;
+  const auto parse_rows = [&](size_t count) {
+    const auto rows = records.subspan(row, count);
+    if (raw)
+      take_raw(plan.spec.features.front(), rows, row, session.columns().front(), refused);
+    else
+      session.parse(rows, refused);
+  };
 
   const auto bad_row = [&](Category category, uint64_t offset, std::string message, std::string feature = {}) {
     bad.push_back({row, Error(category, std::move(message),
@@ -80,7 +100,7 @@ void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, 
   // A row without a record: the parser keeps step by an empty one.
   const auto skip_row = [&] {
     records[row] = {extents.front(), 0, 0};
-    session.parse(records.subspan(row, 1), refused);
+    parse_rows(1);
     refused.clear();
     row++;
   };
@@ -92,7 +112,7 @@ void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, 
     while (row < end) {
       size_t count = 0;
       const auto stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
-      session.parse(records.subspan(row, count), refused);
+      parse_rows(count);
       const uint32_t first = row;
       for (RowError& error : refused) {
         row = error.row;

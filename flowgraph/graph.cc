@@ -143,6 +143,7 @@ struct Graph::Impl {
   std::optional<Pinning> pinning;
   struct Nodes {
     explicit Nodes(Impl& impl);
+    ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
     tf::graph graph;
     tf::async_node<Kick, ChunkRef> read;
     tf::function_node<InflateLane*> inflate;

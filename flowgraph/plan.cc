@@ -149,6 +149,7 @@ void Plan::plan_outputs() {
   };
   using Part = BatchTensor::Part;
   add("@valid", Part::valid, -1, DType::boolean, {}, rows);
+  if (!spec.valid_mask.empty()) add(spec.valid_mask, Part::valid, -1, DType::boolean, {}, rows);
   for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
     const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
     if (output.internal) continue;
@@ -212,7 +213,8 @@ void Plan::fit_memory() {
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = buffers * buffer_bytes / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + lanes * InflateLane::memory_bytes;
+  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + lanes * InflateLane::memory_bytes +
+                                   buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
@@ -254,10 +256,9 @@ std::string Plan::text() const {
   fmt::format_to(out, "\nbatch    {} rows: {} replicas x {}, last batch: {}\n", global_batch, replicas, replica_batch,
                  policies[static_cast<int>(spec.last_batch_policy)]);
   for (const BatchTensor& tensor : tensors) {
-    if (tensor.part == BatchTensor::Part::valid) continue;
-    const char* rows = tensor.part == BatchTensor::Part::dense    ? "[rows"
-                       : tensor.part == BatchTensor::Part::padded ? "[rows, longest"
-                                                                  : "[any";
+    if (tensor.name == "@valid") continue;
+    const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
+    const char* rows = dense ? "[rows" : tensor.part == BatchTensor::Part::padded ? "[rows, longest" : "[any";
     std::string axes;
     for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
     fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);

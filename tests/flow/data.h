@@ -13,7 +13,8 @@
 
 namespace feedline::test {
 
-/// Record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings.
+/// Record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings; "p" as
+/// "v" and "raw" as "b".
 inline std::string sample(int64_t id) {
   const auto f = static_cast<float>(id);
   std::vector<int64_t> v;
@@ -26,7 +27,8 @@ inline std::string sample(int64_t id) {
   return wire::example(wire::entry("id", wire::int64_feature({id})) +
                        wire::entry("x", wire::float_feature({f, f / 2, -f})) +
                        wire::entry("b", wire::bytes_feature({b})) + wire::entry("v", wire::int64_feature(v)) +
-                       wire::entry("t", wire::bytes_feature(t)));
+                       wire::entry("t", wire::bytes_feature(t)) + wire::entry("p", wire::int64_feature(v, false)) +
+                       wire::entry("raw", wire::bytes_feature({b})));
 }
 
 inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }

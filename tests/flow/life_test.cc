@@ -36,12 +36,16 @@ TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
     options.io.backend = i % 5 == 0 ? BackendKind::pread : BackendKind::automatic;
     std::vector<Batch> held;
     Feeder feeder(data.pipeline("batch { global_batch_size: 60 } parallelism { host_prefetch: 4 }"), options);
-    for (auto steps = random() % 40; steps > 0; steps--)
-      for (int r = 0; r < feeder.replicas(); r++) {
-        Batch batch;
-        feeder.next(r, std::chrono::microseconds(random() % 200), batch);
-        if (batch && held.size() < 2) held.push_back(std::move(batch));
-      }
+    try {
+      for (auto steps = random() % 40; steps > 0; steps--)
+        for (int r = 0; r < feeder.replicas(); r++) {
+          Batch batch;
+          feeder.next(r, std::chrono::microseconds(random() % 200), batch);
+          if (batch && held.size() < 2) held.push_back(std::move(batch));
+        }
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::stalled);  // one replica's time-out let another run ahead
+    }
     if (random() % 2) feeder.stop();
   };
   cycle(0);

@@ -185,8 +185,8 @@ TEST_CASE("numbers, bytes and variable values arrive as they were written") {
       data.pipeline(
           "feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'b' dtype: BYTES length: 5 }"
           "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE }"
-          "feature { name: 'p' key: 'v' dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: -1 } }"
-          "feature { name: 'raw' key: 'b' dtype: BYTES }"
+          "feature { name: 'p' dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: -1 } }"
+          "feature { name: 'raw' dtype: BYTES }"
           "batch { global_batch_size: 64 last_batch_policy: PARTIAL }"),
       replicas(2));
   int64_t id = 0;
@@ -231,10 +231,11 @@ TEST_CASE("stacks, formulas and casts") {
   const Data data({100});
   Feeder feeder(
       data.pipeline("feature { name: 'b' dtype: BYTES length: 5 }"
+                    "feature { name: 'none' dtype: INT64 default_value { int64_value: -3 } }"
                     "output { name: 'low' dtype: UINT8 feature: 'id' }"
                     "output { name: 'half' dtype: FLOAT16 expression { formula: 'id / 2 + out.low * c' constants { "
                     "key: 'c' value: 0.25 } } }"
-                    "output { name: 'twice' dtype: INT32 stack { features: 'id' features: 'id' } }"
+                    "output { name: 'stack' dtype: INT32 stack { features: 'id' features: 'none' } }"
                     "output { name: 'bit' feature: 'b' dtype: FLOAT32 internal: true unpack_bits { bit_offset: 7 } }"
                     "output { name: 'odd' dtype: INT64 expression { formula: 'out.bit' } }"
                     "batch { global_batch_size: 100 }"));
@@ -242,7 +243,8 @@ TEST_CASE("stacks, formulas and casts") {
   REQUIRE(batch);
   for (size_t i = 0; i < 100; i++) {
     CHECK(batch.at("low").as<uint8_t>()[i] == i);
-    CHECK(batch.at("twice").as<int32_t>()[2 * i + 1] == static_cast<int32_t>(i));
+    CHECK(batch.at("stack").as<int32_t>()[2 * i] == static_cast<int32_t>(i));
+    CHECK(batch.at("stack").as<int32_t>()[2 * i + 1] == -3);
     CHECK(batch.at("odd").as<int64_t>()[i] == static_cast<int64_t>(i % 2));
   }
   CHECK(batch.at("half").as<uint16_t>()[4] == 0x4200);  // 4 / 2 + 4 / 4 = 3
