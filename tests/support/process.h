@@ -4,12 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "base/syscall_hooks.h"
 
@@ -30,6 +32,16 @@ inline int64_t private_memory() {
   for (std::string line; std::getline(status, line);)
     if (line.rfind("RssAnon:", 0) == 0 || line.rfind("RssShmem:", 0) == 0) sum += std::stoll(line.substr(9)) * 1024;
   return sum;
+}
+
+/// Whether there are `count` threads, in the end: one that has been joined may show for a moment longer.
+inline bool threads_settle_at(size_t count) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (threads() != count) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 /// A hook by its name; null when the program has none of that name.
