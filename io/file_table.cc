@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -114,6 +115,7 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
   while (slot_of_file_[file] != no_slot && slots_[slot_of_file_[file]].opening) opened_.wait(lock);
   const bool found = slot_of_file_[file] != no_slot;
   const uint32_t index = found ? slot_of_file_[file] : idle_slot();
+  assert(index != no_slot);
   Slot& slot = slots_[index];
   slot.users++;
   if (!found) {

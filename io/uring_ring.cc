@@ -101,7 +101,11 @@ UringRing::UringRing(unsigned entries, std::span<std::byte> memory) {
   }
 }
 
-UringRing::~UringRing() { io_uring_queue_exit(&ring_); }
+UringRing::~UringRing() {
+  // The kernel takes a ring apart later; the next one may need what this one locked of RLIMIT_MEMLOCK.
+  if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
+  io_uring_queue_exit(&ring_);
+}
 
 void UringRing::check_features() {
   // A child of fork() must not write into this ring.

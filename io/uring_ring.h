@@ -1,7 +1,7 @@
 // io_uring as this library uses it: set up, reads, a wake-up from other threads, cancellation. Mechanism only.
 //
 // SINGLE_ISSUER binds submission, registration and cancellation to one thread: everything here is for the thread
-// that made the ring, but for Wake::ring().
+// that makes the ring, but for Wake::ring().
 #pragma once
 
 #include <liburing.h>

@@ -105,7 +105,7 @@ TEST_CASE("a file that may not be read is EACCES") {
 TEST_CASE("many files are read through few descriptors") {
   const Mode mode = any_mode();
   INFO(mode);
-  constexpr uint32_t count = 2000;
+  constexpr uint32_t count = 400;
   const TempDir dir;
   const auto files = write_files(dir, std::vector<uint64_t>(count, 100));
   const size_t before = feedline::test::open_descriptors();
