@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ bool length_holds(const std::byte* header) noexcept {
 // The file, seen through a buffer that moves forward.
 class Resync::Window {
  public:
-  Window(const ReadAt& read, uint64_t file_size) : read_(read), size_(file_size) {}
+  Window(ReadAt read, uint64_t file_size) : read_(std::move(read)), size_(file_size) {}
 
   /// Bytes from `offset` on: at least `least` of them (at most window_bytes, and inside the file), up to a window.
   std::span<const std::byte> at(uint64_t offset, size_t least) {
@@ -52,7 +53,7 @@ class Resync::Window {
   uint64_t loaded() const noexcept { return loaded_; }
 
  private:
-  const ReadAt& read_;
+  const ReadAt read_;
   const uint64_t size_;
   uint64_t loaded_ = 0;
   uint64_t begin_ = 0;
@@ -61,11 +62,10 @@ class Resync::Window {
 };
 
 Resync::Resync(ReadAt read, uint64_t file_size, uint64_t record_limit)
-    : read_(std::move(read)),
-      size_(file_size),
+    : size_(file_size),
       limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
-      search_(std::make_unique<Window>(read_, file_size)),
-      chains_(std::make_unique<Window>(read_, file_size)) {}
+      search_(std::make_unique<Window>(read, file_size)),
+      chains_(std::make_unique<Window>(std::move(read), file_size)) {}
 
 Resync::~Resync() = default;
 
@@ -80,8 +80,8 @@ bool Resync::fits(uint64_t at, uint64_t length) const {
   return length <= limit_ && size_ - at >= frame_bytes && size_ - at - frame_bytes >= length;
 }
 
-// Precondition: it fits.
-bool Resync::payload_holds(uint64_t at, uint64_t length) {
+// Of a record that fits.
+uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
   work_ += frame_bytes + length;
   uint32_t crc = 0;
   uint64_t offset = at + header_bytes;
@@ -91,13 +91,42 @@ bool Resync::payload_holds(uint64_t at, uint64_t length) {
     crc = crc32c_extend(crc, bytes.first(size));
     offset += size;
   }
-  return mask_crc(crc) == load_as<uint32_t>(chains_->at(offset, footer_bytes).data());
+  return crc;
+}
+
+// Masked.
+uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
+  return load_as<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
+}
+
+// Rule 1 for a payload. CRCs are linear: the wrong and the right one differ by what the flipped bit alone leaves in the
+// register after the bytes behind it. So bytes of zero are taken back from that difference, until one bit is left.
+bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
+  constexpr uint64_t most = 1 << 20;  // 8 million bits fit by chance once in 500 times
+  const uint32_t stored = stored_crc(at, length);
+  if (std::has_single_bit(mask_crc(crc) ^ stored)) return true;
+  if (length > most) return false;
+  const auto& table = crc32c_slices[0];
+  // The register after a byte of zero is (r >> 8) ^ table[r & 255], and the top byte of table[b] tells b.
+  static constexpr auto byte_of_top = [] {
+    std::array<uint8_t, 256> bytes{};
+    for (unsigned b = 0; b < 256; b++) bytes[crc32c_slices[0][b] >> 24] = static_cast<uint8_t>(b);
+    return bytes;
+  }();
+  uint32_t difference = crc ^ unmask_crc(stored);
+  for (uint64_t behind = 0; behind < length; behind++) {
+    const uint8_t byte = byte_of_top[difference >> 24];
+    if (difference == table[byte] && std::has_single_bit(byte)) return true;
+    difference = (difference ^ table[byte]) << 8 | byte;
+  }
+  return false;
 }
 
 // The end of the valid record there, if there is one.
 std::optional<uint64_t> Resync::valid_end(Window& window, uint64_t at) {
   const auto h = header(window, at);
-  if (!h || !h->good || !fits(at, h->length) || !payload_holds(at, h->length)) return std::nullopt;
+  if (!h || !h->good || !fits(at, h->length)) return std::nullopt;
+  if (mask_crc(payload_crc(at, h->length)) != stored_crc(at, h->length)) return std::nullopt;
   return at + frame_bytes + h->length;
 }
 
@@ -165,11 +194,13 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
 std::optional<uint64_t> Resync::step(uint64_t at) {
   const auto h = header(*chains_, at);
   if (!h) return std::nullopt;
-  if (!h->good) return corrected_end(at, h->length, true);
+  if (!h->good) return chain_.strict ? std::nullopt : corrected_end(at, h->length, true);
   if (!fits(at, h->length)) return std::nullopt;
   const uint64_t end = at + frame_bytes + h->length;
-  if (payload_holds(at, h->length) || !crossed(at, end)) return end;
-  return std::nullopt;
+  const uint32_t crc = payload_crc(at, h->length);
+  if (mask_crc(crc) == stored_crc(at, h->length)) return end;
+  if (chain_.strict || (!one_bit_off(at, h->length, crc) && crossed(at, end))) return std::nullopt;
+  return end;
 }
 
 // Rule 2.
@@ -193,46 +224,8 @@ bool Resync::proven(uint64_t place) {
   return false;
 }
 
-// Rule 4. Whether the record at `at` can have ended at `end` before bytes were put into its payload. Says yes, to be
-// safe, where finding out costs too much.
-bool Resync::insertion_explains(uint64_t at, uint64_t stated, uint64_t end) {
-  constexpr uint64_t most = 16 << 20;
-  if (stated > most) return true;
-  const uint64_t begin = at + header_bytes;
-  const uint64_t inserted = end - (at + frame_bytes + stated);
-  const uint32_t wanted = unmask_crc(load_as<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data()));
-
-  // The payload less the bytes [p, p + inserted), for p from the end to the front: from one to the next, the byte at
-  // p is exchanged. CRCs are linear: a change of bit i in the byte before j others changes the CRC by effect[i], the
-  // register that the bit leaves after j more bytes.
-  constexpr size_t block = 64 << 10;
-  std::vector<std::byte> here(block), there(block);
-  uint32_t crc = 0;
-  for (uint64_t p = 0; p < stated; p += block) {
-    const size_t size = std::min<uint64_t>(block, stated - p);
-    read_(begin + p, std::span(here).first(size));
-    crc = crc32c_extend(crc, std::span(here).first(size));
-  }
-  std::array<uint32_t, 8> effect;
-  for (size_t i = 0; i < 8; i++) effect[i] = crc32c_slices[0][size_t{1} << i];
-  for (uint64_t p = stated; crc != wanted && p > 0;) {
-    const size_t size = std::min<uint64_t>(block, p);
-    read_(begin + p - size, std::span(here).first(size));
-    read_(begin + p - size + inserted, std::span(there).first(size));
-    p -= size;
-    for (size_t k = size; crc != wanted && k-- > 0;) {
-      const auto change = std::to_integer<uint32_t>(here[k] ^ there[k]);
-      for (size_t i = 0; i < 8; i++) {
-        crc ^= (change >> i & 1) ? effect[i] : 0;
-        effect[i] = (effect[i] >> 8) ^ crc32c_slices[0][effect[i] & 255];
-      }
-    }
-  }
-  return crc == wanted;
-}
-
-// The first place from `from` on that rule 2 accepts.
-uint64_t Resync::search(uint64_t from) {
+// The first place from `from` on that rule 2 accepts; before `inside_until` only one whose chain has no damage.
+uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
   if (searched_from_ == from) return found_;
   searched_from_ = from;
   failed_.clear();
@@ -243,7 +236,7 @@ uint64_t Resync::search(uint64_t from) {
     const uint64_t work = work_ + chains_->loaded() - loaded;
     if (failed_.count(place) || work > allowance + work_per_byte * (place - from)) continue;
     if (!valid_end(*chains_, place)) continue;
-    chain_ = {place, place, false};
+    chain_ = {place, place, false, place < inside_until};
     if (proven(place)) return found_ = place;
   }
   return found_ = size_;
@@ -254,34 +247,24 @@ std::optional<uint64_t> Resync::end_of_record(uint64_t damage) {
   return h && !h->good ? corrected_end(damage, h->length, false) : std::nullopt;
 }
 
-// Then everything up to the end of the file lies inside that record.
-bool Resync::runs_past_end(uint64_t at, const Header& h) const {
-  return h.good && (h.length > size_ - at || size_ - at - h.length < frame_bytes);
-}
-
-// Rules 1 and 2, whatever a good header there says.
-uint64_t Resync::behind(uint64_t damage) {
-  const auto h = header(*chains_, damage);
-  if (!h || runs_past_end(damage, *h)) return size_;
-  if (const auto end = end_of_record(damage)) return *end;
-  return search(damage + 1);
-}
-
 uint64_t Resync::after(uint64_t damage) {
   const auto h = header(*chains_, damage);
-  if (!h || !h->good || runs_past_end(damage, *h)) return behind(damage);
-  const uint64_t end = damage + frame_bytes + h->length;
-  // The chain that was walked when a place before was accepted goes on behind this record.
-  if (!(chain_.from <= damage && damage < chain_.at && end <= chain_.at)) chain_ = {end, end, false};
-  failed_.clear();
-  if (proven(end)) return end;
-  if (chain_.at > end) {
-    const Chain walked = chain_;
-    const uint64_t resumed = behind(walked.at);
-    chain_ = walked;
-    if (!insertion_explains(damage, h->length, resumed)) return end;
+  if (!h) return size_;
+  if (!h->good) {
+    if (const auto end = corrected_end(damage, h->length, false)) return *end;
+    return search(damage + 1, 0);
   }
-  return search(h->length > limit_ ? end : damage + 1);
+  // Up to the end of the file, or of the record, everything lies inside it.
+  if (h->length > size_ - damage || size_ - damage - h->length < frame_bytes) return size_;
+  const uint64_t end = damage + frame_bytes + h->length;
+  const bool too_large = h->length > limit_;
+  if (!too_large && one_bit_off(damage, h->length, payload_crc(damage, h->length))) return end;
+  // The chain that was walked when a place before was accepted goes on behind this record.
+  if (!(!chain_.strict && chain_.from <= damage && damage < chain_.at && end <= chain_.at))
+    chain_ = {end, end, false, false};
+  failed_.clear();
+  if (proven(end) && (too_large || !crossed(damage, end))) return end;
+  return search(too_large ? end : damage + 1, end);
 }
 
 }  // namespace feedline::io

@@ -3,21 +3,19 @@
 // A record may contain TFRecords: a valid record found behind damage need not belong to the file. What is accepted
 // is proven, up to accidents of a 32-bit checksum:
 //
-// 1. A header whose checksum is wrong: the length it states, then each of its 64 one-bit corrections, is tried against
-//    the payload's checksum. One that fits says where the record ends.
+// 1. One wrong bit: a header whose checksum is wrong is tried with the length it states, then with each of its 64
+//    one-bit corrections, against the payload's checksum; a payload whose checksum is wrong, up to 1 MiB, with each
+//    one-bit correction of it and of the checksum. What fits says where the record ends.
 // 2. Else a place is accepted when the chain of records that begins there reaches the end of the file, or passes
 //    place + record_limit + 16: a record that enclosed the place would have to end before, and the chain of records
 //    inside a record ends with its payload, 4 bytes before the end of the record.
 //    First tried is the place that a good header's length says, then every later one at which a valid record begins.
 // 3. A chain goes on over a damaged record if rule 1 finds its end, or if its length's checksum holds and no chain of
-//    valid records that begins inside it reaches or crosses its end (such a chain would say that the length lies).
-// 4. The place that a good header's length says is accepted although its chain breaks at further damage, unless one run
-//    of inserted bytes explains both: then the record ends at the next accepted place, and there is a run of bytes
-//    without which its payload's checksum holds. (Bytes changed in place do not move a record's end; bytes taken out
-//    move the stated end into records behind, which rule 3 finds.)
+//    valid records that begins inside it reaches or crosses its end (such a chain would say that the length lies). Not
+//    so a chain that begins inside a record with a good header: there it is probably one of records inside a record.
 //
-// So between two damaged stretches that hide the next record (zeroed headers, say) and lie closer together than
-// record_limit, nothing can be told from records inside a record, and nothing is accepted.
+// So between two damages of more than a bit that lie closer together than record_limit, nothing can be told from
+// records inside a record, and nothing is accepted. A record that by its header ends behind the file ends the file.
 #pragma once
 
 #include <cstddef>
@@ -59,23 +57,22 @@ class Resync {
   struct Chain {
     uint64_t from = 0, at = 0;  // walked so far
     bool broken = true;
+    bool strict = false;  // rule 3 does not apply
   };
 
   std::optional<Header> header(Window& window, uint64_t at);
   bool fits(uint64_t at, uint64_t length) const;
-  bool payload_holds(uint64_t at, uint64_t length);
+  uint32_t payload_crc(uint64_t at, uint64_t length);
+  uint32_t stored_crc(uint64_t at, uint64_t length);
   std::optional<uint64_t> valid_end(Window& window, uint64_t at);
+  bool one_bit_off(uint64_t at, uint64_t length, uint32_t crc);
   std::optional<uint64_t> corrected_end(uint64_t at, uint64_t stated, bool header_must_follow);
   bool crossed(uint64_t begin, uint64_t end);
   std::optional<uint64_t> step(uint64_t at);
   uint64_t find_header(uint64_t from, uint64_t to);
   bool proven(uint64_t place);
-  bool insertion_explains(uint64_t at, uint64_t stated, uint64_t end);
-  uint64_t search(uint64_t from);
-  bool runs_past_end(uint64_t at, const Header& h) const;
-  uint64_t behind(uint64_t damage);
+  uint64_t search(uint64_t from, uint64_t inside_until);
 
-  const ReadAt read_;
   const uint64_t size_, limit_;
   const std::unique_ptr<Window> search_, chains_;
   Chain chain_;                          // the one accepted last, or being tried
