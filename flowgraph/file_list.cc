@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <glob.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <unordered_set>
 
@@ -28,7 +24,7 @@ struct ListOp {
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// So that glob takes it literally.
+// So that fnmatch takes it literally.
 std::string escaped(std::string_view text) {
   std::string result;
   for (char c : text) {
@@ -39,12 +35,31 @@ std::string escaped(std::string_view text) {
 }
 
 // Without "." and doubled slashes; ".." goes, too, where that names the same folder (it need not behind a link).
-std::string tidy(const fs::path& path) {
+fs::path tidy(const fs::path& path) {
   const fs::path plain = path.lexically_normal();
   const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
   std::error_code error;
-  if (!climbs || fs::equivalent(path.parent_path(), plain.parent_path(), error)) return plain.string();
-  return path.string();
+  return !climbs || fs::equivalent(path.parent_path(), plain.parent_path(), error) ? plain : path;
+}
+
+// A pattern in two parts: what has no wildcards is taken as it is, whatever letters are in it.
+struct Split {
+  fs::path folder;  // absolute
+  fs::path rest;    // from the first component with a wildcard on; or the file's name
+};
+
+Split split(const fs::path& folder, const fs::path& pattern) {
+  Split parts{pattern.is_absolute() ? fs::path("/") : folder, {}};
+  const fs::path relative = pattern.relative_path();
+  for (auto it = relative.begin(); it != relative.end(); ++it) {
+    const bool last = std::next(it) == relative.end();
+    if (parts.rest.empty() && !last && !has_magic(it->string()))
+      parts.folder /= *it;
+    else if (*it != ".")
+      parts.rest /= *it;
+  }
+  parts.folder = tidy(parts.folder / "x").parent_path();
+  return parts;
 }
 
 [[noreturn]] void cannot_list(const FilePatterns& patterns, const std::string& what, int error) {
@@ -53,15 +68,15 @@ std::string tidy(const fs::path& path) {
 }
 
 // What the user may have meant: the part of the path that is there, and names like the wanted one in it.
-std::string what_is_there(const std::string& pattern) {
-  fs::path folder = fs::path(pattern).parent_path();
-  std::string wanted = fs::path(pattern).filename().string();
+std::string what_is_there(const fs::path& pattern) {
+  fs::path folder = pattern.parent_path();
+  std::string wanted = pattern.filename().string();
   std::error_code error;
   while (folder.has_relative_path() && !has_magic(folder.string()) && !fs::is_directory(folder, error)) {
     wanted = folder.filename().string();
     folder = folder.parent_path();
   }
-  const bool missing = folder != fs::path(pattern).parent_path();
+  const bool missing = folder != pattern.parent_path();
   std::string text = missing ? fmt::format("; there is no folder '{}'", (folder / wanted).string()) : "";
   if (has_magic(folder.string())) return text;
   std::vector<std::string> names;
@@ -75,37 +90,35 @@ std::string what_is_there(const std::string& pattern) {
   return text;
 }
 
-struct Glob {
-  glob_t found{};
-  ~Glob() { globfree(&found); }
-};
-
-thread_local int glob_error;  // of the folder that glob could not read; it hands on no context
-thread_local std::string glob_folder;
-
-// The regular files and such that match, sorted by byte.
-std::vector<std::string> expand(const FilePatterns& patterns, const std::string& pattern) {
-  Glob matches;
-  glob_error = injected<ListOp>();
-  glob_folder.clear();
-  const auto note = [](const char* folder, int error) {
-    // What is not there or no folder does not match, which is no failure.
-    if (error == ENOENT || error == ENOTDIR) return 0;
-    glob_error = error;
-    glob_folder = folder;
-    return 1;
-  };
-  const int result = glob_error ? GLOB_ABORTED : glob(pattern.c_str(), GLOB_NOSORT | GLOB_MARK, note, &matches.found);
-  if (result == GLOB_NOSPACE) throw std::bad_alloc();
-  if (result == GLOB_ABORTED) cannot_list(patterns, glob_folder.empty() ? pattern : glob_folder, glob_error);
-  std::vector<std::string> files;
-  files.reserve(matches.found.gl_pathc);
-  for (size_t i = 0; i < matches.found.gl_pathc; i++) {
-    const std::string_view match = matches.found.gl_pathv[i];
-    if (!match.ends_with('/')) files.emplace_back(match);
+// Adds the files under `folder` that match the components from `at` on.
+void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::const_iterator at,
+            const fs::path::const_iterator& end, std::vector<std::string>& files) {
+  const std::string component = at->string();
+  const bool last = std::next(at) == end;
+  std::error_code error;
+  if (!has_magic(component)) {
+    const fs::path path = folder / component;
+    if (!last) return expand(patterns, path, std::next(at), end, files);
+    if (fs::exists(path, error) && !fs::is_directory(path, error)) files.push_back(path.string());
+    return;
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  const auto refuse = [&] { cannot_list(patterns, folder.string(), error.value()); };
+  if (const int failure = injected<ListOp>()) error.assign(failure, std::generic_category());
+  fs::directory_iterator entry;
+  if (!error) entry = fs::directory_iterator(folder, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return;
+  if (error) refuse();
+  while (entry != fs::directory_iterator()) {
+    // Whether it is a folder is known without another system call, but for links.
+    if (fnmatch(component.c_str(), entry->path().filename().c_str(), FNM_PERIOD) == 0) {
+      std::error_code unknown;
+      const bool is_folder = entry->is_directory(unknown);
+      if (last && !is_folder) files.push_back(entry->path().string());
+      if (!last && is_folder) expand(patterns, entry->path(), std::next(at), end, files);
+    }
+    entry.increment(error);
+    if (error) refuse();
+  }
 }
 
 }  // namespace
@@ -115,32 +128,38 @@ FileList list_files(const FilePatterns& patterns) {
   FileList list;
   std::unordered_set<std::string> seen;
   for (const std::string& pattern : patterns.files) {
-    if (pattern.empty()) throw Error(Category::bad_pipeline, fmt::format("{}.files: an empty name", patterns.field));
-    const std::string path = tidy(folder / pattern);
+    if (pattern.empty() || pattern.find('\0') != std::string::npos)
+      throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is no name of a file", patterns.field, pattern));
+    const Split parts = split(folder, pattern);
+    const fs::path path = parts.folder / parts.rest;
     std::vector<std::string> files;
-    struct stat status {};
-    if (stat(path.c_str(), &status) == 0) {
-      if (S_ISDIR(status.st_mode))
-        throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is a folder; name the files in it: '{}'",
-                                                        patterns.field, path, (fs::path(path) / "*").string()));
-      files.push_back(path);
-    } else if (has_magic(pattern)) {
-      files = expand(patterns, tidy(fs::path(escaped(folder.string())) / pattern));
-    }
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::is_directory(status))
+      throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is a folder; name the files in it: '{}'",
+                                                      patterns.field, path.string(), (path / "*").string()));
+    if (fs::exists(status))
+      files.push_back(path.string());
+    else if (has_magic(parts.rest.string()))
+      expand(patterns, parts.folder, parts.rest.begin(), parts.rest.end(), files);
+    else if (status.type() == fs::file_type::none)
+      cannot_list(patterns, path.string(), error.value());
     if (files.empty())
       throw Error(Category::bad_pipeline,
-                  fmt::format("{}.files: no file matches '{}'{}", patterns.field, path, what_is_there(path)));
+                  fmt::format("{}.files: no file matches '{}'{}", patterns.field, path.string(), what_is_there(path)));
+    std::sort(files.begin(), files.end());
     for (std::string& file : files)
       if (seen.insert(file).second) list.files.push_back(std::move(file));
   }
   for (const std::string& pattern : patterns.exclude) {
     const bool whole = pattern.find('/') != std::string::npos;
-    const std::string path = whole ? tidy(fs::path(escaped(folder.string())) / pattern) : pattern;
+    const Split parts = split(folder, pattern);
+    const std::string wanted = whole ? (fs::path(escaped(parts.folder.string())) / parts.rest).string() : pattern;
     const auto excluded = [&](const std::string& file) {
-      return fnmatch(path.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME) == 0;
+      return fnmatch(wanted.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME) == 0;
     };
     if (std::erase_if(list.files, excluded) == 0)
-      list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, path));
+      list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, pattern));
   }
   if (list.files.empty())
     throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it leaves no file", patterns.field));

@@ -130,6 +130,9 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
       text += fmt::format(": {}", value);
     const std::unique_ptr<pb::Message> read(message->New());
     if (const auto error = flow::read_text(text, *read)) bad_path(path, error->message);
+    std::vector<const pb::FieldDescriptor*> fields;
+    read->GetReflection()->ListFields(*read, &fields);
+    if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field)) bad_path(path, "one value is wanted");
     message->GetReflection()->ClearField(message, field);
     message->MergeFrom(*read);
     return;

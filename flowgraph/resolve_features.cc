@@ -12,6 +12,7 @@ namespace {
 
 static_assert(static_cast<int>(DType::bytes) == config::BYTES && static_cast<int>(DType::float64) == config::FLOAT64);
 
+constexpr int64_t longest_value = int64_t{1} << 31;
 constexpr int64_t most_default_values = int64_t{1} << 22;  // for each record without the feature they are copied
 
 [[noreturn]] void refuse(const FeatureSpec& feature, const std::string& why) {
@@ -110,6 +111,8 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   if (config.length() < 0) refuse(feature, fmt::format("length: {} is negative", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature, "length: only BYTES have one; the number of values is `shape`");
+  if (config.length() > longest_value)
+    refuse(feature, fmt::format("length: {}; a message, and so a record, ends at 2 GiB", config.length()));
   if (config.length() > 0) feature.length = config.length();
 
   if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));

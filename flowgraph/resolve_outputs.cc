@@ -4,8 +4,8 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "feedline/error.h"
@@ -120,10 +120,11 @@ class OutputResolver {
                        feature.shape.rank() > 0 ? " " + to_string(feature.shape) : "");
   }
 
-  // Numbers for a channel each: none, one for all, or one for each of `channels`, which are the axis `channel_axis` of
-  // the output (-1: there is none that is known).
-  std::vector<float> channel_values(std::string_view field, const auto& values, const gpu::UnpackSpec& unpack,
-                                    int channel_axis) const {
+  // Numbers for a channel each: none, one for all, or one for each channel. The channels are the axis `channel_axis`;
+  // where that is not known (-1), several go along the last axis, as NumPy broadcasts, unless they could mean the
+  // first.
+  std::vector<float> channel_values(std::string_view field, const auto& values, const Shape& shape,
+                                    int& channel_axis) const {
     std::vector<float> result;
     for (const auto value : values) {
       const auto rounded = static_cast<float>(value);
@@ -131,13 +132,21 @@ class OutputResolver {
       result.push_back(rounded);
     }
     if (result.size() <= 1) return result;
-    if (channel_axis < 0)
-      refuse(field,
-             fmt::format("{} values, but which axis of {} has the channels is not known; give one value, or the layout",
-                         result.size(), to_string(unpack.shape)));
-    const int64_t channels = unpack.shape[static_cast<size_t>(channel_axis)];
-    if (static_cast<int64_t>(result.size()) != channels)
-      refuse(field, fmt::format("{} values, shape {} wants 1 or {}", result.size(), to_string(unpack.shape), channels));
+    const size_t rank = shape.rank();
+    const auto count = static_cast<int64_t>(result.size());
+    if (rank == 0) refuse(field, fmt::format("{} values, but a scalar has no channels; give one", count));
+    if (channel_axis < 0) {
+      if (shape[rank - 1] != count)
+        refuse(field, fmt::format("{} values, but the last axis of {} is {}; give one value, or as many", count,
+                                  to_string(shape), shape[rank - 1]));
+      if (rank == 3 && shape[0] == count)
+        refuse(field,
+               fmt::format("{} values, which could be for the first or the last axis of {}; its layout is not known",
+                           count, to_string(shape)));
+      channel_axis = static_cast<int>(rank) - 1;
+    }
+    if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
+      refuse(field, fmt::format("{} values, shape {} wants 1 or {}", count, to_string(shape), channels));
     return result;
   }
 
@@ -164,28 +173,15 @@ class OutputResolver {
     return (wanted == Layout::unknown ? stored : wanted) == Layout::chw ? 0 : 2;
   }
 
-  // Without a layout several means go along the last axis, as NumPy broadcasts; unless they could mean the first.
-  int channel_axis_of(const gpu::UnpackSpec& unpack, int known) const {
-    const size_t several =
-        static_cast<size_t>(std::max(config_.normalize().mean_size(), config_.normalize().std_size()));
-    const size_t rank = unpack.shape.rank();
-    if (known >= 0 || several <= 1 || rank == 0) return known;
-    const auto count = static_cast<int64_t>(several);
-    if (unpack.shape[rank - 1] != count || (rank == 3 && unpack.shape[0] == count)) return -1;
-    return static_cast<int>(rank) - 1;
-  }
-
   // normalize, and the dtype: what was asked for, else what is natural.
   void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
     if (config_.has_normalize()) {
       const config::Normalize& given = config_.normalize();
-      channel_axis = channel_axis_of(unpack, channel_axis);
       gpu::Normalize normalize;
       if (given.has_scale())
-        normalize.scale =
-            channel_values("normalize.scale", std::vector<double>{given.scale()}, unpack, channel_axis)[0];
-      normalize.mean = channel_values("normalize.mean", given.mean(), unpack, channel_axis);
-      normalize.std = channel_values("normalize.std", given.std(), unpack, channel_axis);
+        normalize.scale = channel_values("normalize.scale", std::array{given.scale()}, unpack.shape, channel_axis)[0];
+      normalize.mean = channel_values("normalize.mean", given.mean(), unpack.shape, channel_axis);
+      normalize.std = channel_values("normalize.std", given.std(), unpack.shape, channel_axis);
       for (float std : normalize.std)
         if (!(std > 0)) refuse("normalize.std", fmt::format("{}; it must be above 0", std));
       unpack.normalize = std::move(normalize);
@@ -271,28 +267,26 @@ class OutputResolver {
     unpack.bit_offset = bits.bit_offset();
     unpack.shape = resolve_shape(bits.shape(), path_ + ": unpack_bits.shape", 1);
     unpack.stride_bits = row_major(unpack.shape, unpack.width);
-    if (from.length < 0)
-      refuse(
-          "unpack_bits",
-          fmt::format(
-              "the length of feature '{}' must be known; write it there: length: {}, or more where bytes follow",
-              from.name, (std::max<int64_t>(unpack.bit_offset, 0) + unpack.shape.elements() * unpack.width + 7) / 8));
-    const int64_t available =
-        from.length > std::numeric_limits<int64_t>::max() / 8 ? std::numeric_limits<int64_t>::max() : from.length * 8;
     const int64_t wanted = unpack.shape.elements() * unpack.width;
-    if (unpack.bit_offset < 0 || unpack.bit_offset > available || wanted > available - unpack.bit_offset)
+    if (unpack.bit_offset < 0) refuse("unpack_bits.bit_offset", fmt::format("{} is negative", unpack.bit_offset));
+    if (from.length < 0)
       refuse("unpack_bits",
-             fmt::format("bits {} to {} are wanted, but feature '{}' has {} ({} bytes)", unpack.bit_offset,
-                         static_cast<double>(unpack.bit_offset) + static_cast<double>(wanted), from.name, available,
-                         from.length));
+             fmt::format(
+                 "the length of feature '{}' must be known; write it there: length: {}, or more where bytes follow",
+                 from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
+    const int64_t available = from.length * 8;
+    if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
+      refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes)", wanted,
+                                        unpack.bit_offset, from.name, available, from.length));
 
     const size_t rank = unpack.shape.rank();
     if (bits.channel_order_size() > 0) order_channels(bits, unpack);
     // c is the last axis; of three axes that is what HWC says.
-    unpack.scale = channel_values("unpack_bits.scale", bits.scale(), unpack, static_cast<int>(rank) - 1);
-    unpack.bias = channel_values("unpack_bits.bias", bits.bias(), unpack, static_cast<int>(rank) - 1);
-    const int channel_axis =
-        rank == 3 ? turn(unpack, Layout::hwc) : std::max(turn(unpack, Layout::unknown), static_cast<int>(rank) - 1);
+    int channel_axis = static_cast<int>(rank) - 1;
+    unpack.scale = channel_values("unpack_bits.scale", bits.scale(), unpack.shape, channel_axis);
+    unpack.bias = channel_values("unpack_bits.bias", bits.bias(), unpack.shape, channel_axis);
+    const int turned = turn(unpack, rank == 3 ? Layout::hwc : Layout::unknown);
+    if (rank == 3) channel_axis = turned;
     finish(
         unpack, channel_axis,
         unpack.scale.empty() && unpack.bias.empty() ? integer_for(unpack.width, unpack.sign_extend) : DType::float32);

@@ -1,51 +1,186 @@
+// Pipelines as text: reading, laying over, changing one field, writing.
 #include "feedline/pipeline.h"
 
+#include "base/syscall_hooks.h"
 #include "feedline/error.h"
-#include "flowgraph/spec.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/example_pipelines.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
-using namespace feedline::flow;
 
 namespace {
 
-const char* const chess = R"text(
-source   { files: "data/chess-*.tfrecord" }
-feature  { name: "d" dtype: BYTES length: 194 }            # exactly 194 bytes in every record
-feature  { name: "s" dtype: INT64 }
-batch    { global_batch_size: 512 last_batch_policy: DROP }
-output   { name: "board" dtype: FLOAT32 feature: "d"
-           unpack_bits { shape: [8, 8, 24] channel_order: [0,4,8,12,16,20,1,5,9,13,17,21,2,6,10,14,18,22,3,7,11,15,19,23]
-                         scale: [1,1,1,1,1,1,-1,-1,-1,-1,-1,-1,1,1,1,1,1,1,-1,-1,-1,-1,-1,-1] } }
-output   { name: "flags" dtype: FLOAT32 feature: "d" unpack_bits { bit_offset: 1536 shape: [10] } }
-output   { name: "mate"  dtype: FLOAT32 feature: "d" unpack_bits { bit_offset: 1546 } internal: true }
-output   { name: "score" dtype: FLOAT64 expression { formula: "(1-out.mate)*A*tanh(s/K) + out.mate*sign(s)*(A+(1-A)/(B-1)*max(0,B-abs(s)))"
-           constants { key: "A" value: 0.95 } constants { key: "K" value: 600 } constants { key: "B" value: 60 } } }
-)text";
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    return error.message();
+  }
+  return "no error";
+}
+
+void fail(const char* operation) {
+  for (SyscallHook* hook : SyscallHook::all())
+    if (std::string(hook->name()) == operation) return hook->fail_nth_call(1);
+  FAIL("no such hook");
+}
 
 }  // namespace
 
-TEST_CASE("the chess pipeline, resolved") {
-  const PipelineSpec spec = validate(parse_pipeline(chess, "/base"), [](const FilePatterns& patterns) {
-    CHECK(patterns.folder == "/base");
-    CHECK(patterns.files == std::vector<std::string>{"data/chess-*.tfrecord"});
-    return FileList{{"/base/data/chess-0.tfrecord"}, {}};
-  });
-  REQUIRE(spec.outputs.size() == 4);
-  const OutputSpec& board = spec.outputs[0];
-  CHECK(board.shape == Shape({8, 8, 24}));
-  REQUIRE(board.unpack);
-  CHECK(board.unpack->stride_bits == std::vector<int64_t>{192, 24, 0});
-  CHECK(board.unpack->channel_axis == 2);
-  CHECK(board.unpack->channel_bits[1] == 4);
-  CHECK(board.unpack->out == DType::float32);
-  CHECK(spec.outputs[1].unpack->channel_axis == -1);
-  CHECK(spec.outputs[2].internal);
-  CHECK(std::get<FromExpression>(spec.outputs[3].from).expression == 0);
-  REQUIRE(spec.expressions.size() == 1);
-  REQUIRE(spec.expressions[0].inputs.size() == 2);
-  CHECK(spec.expressions[0].inputs[0].unpack->bit_offset == 1546);
-  CHECK(spec.expressions[0].inputs[1].feature == 1);
-  CHECK(spec.warnings.empty());
+TEST_CASE("what is written is read back") {
+  for (const char* text : {test::chess_pipeline, test::image_pipeline, test::table_pipeline, ""}) {
+    const Pipeline pipeline = parse_pipeline(text);
+    CHECK(parse_pipeline(pipeline.text()).text() == pipeline.text());
+  }
+  CHECK(parse_pipeline("batch { global_batch_size: 8 }\nseed: 3 # three").text() ==
+        "batch {\n  global_batch_size: 8\n}\nseed: 3\n");
+}
+
+TEST_CASE("an error of the text says where it is and what else could stand there") {
+  const auto [text, message] = GENERATE(table<const char*, const char*>({
+      {"suffle { mode: NONE }",
+       "p:1:1: Pipeline has no field 'suffle'; did you mean 'shuffle'? It has: source feature filter interleave window "
+       "mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
+      {"batch {\n  globl_batch_size: 5\n}",
+       "p:2:3: Batch has no field 'globl_batch_size'; did you mean 'global_batch_size'? It "
+       "has: global_batch_size batch_size_per_replica last_batch_policy valid_mask"},
+      {"batch { wobble: 5 }",
+       "p:1:9: Batch has no field 'wobble'. It has: global_batch_size batch_size_per_replica "
+       "last_batch_policy valid_mask"},
+      {"# a comment {\nbatch { last_batch_policy: PADD\n}\nseed: 1",
+       "p:2:28: last_batch_policy: there is no 'PADD'; did you mean 'PAD'? It is one of: DROP PARTIAL PAD"},
+      {"feature { name: \"{\" dtype: FLOAT }",
+       "p:1:28: dtype: there is no 'FLOAT'; did you mean 'FLOAT16'? It is one of: DTYPE_UNSET BYTES BOOL UINT8 INT8 "
+       "UINT16 "
+       "INT16 UINT32 INT32 INT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64"},
+      {"shuffle { mode: RANDOM }", "p:1:17: mode: there is no 'RANDOM'. It is one of: BLOCK NONE BUFFER GLOBAL"},
+      {"output { name: \"o\" unpack_bits < shape: [2, 3] scael: 1 > }",
+       "p:1:48: UnpackBits has no field 'scael'; did you mean 'scale'? It has: bit_offset width sign_extend bit_order "
+       "shape "
+       "channel_order scale bias"},
+      {"output [{ name: \"o\" }, { nam: \"o\" }]",
+       "p:1:26: Output has no field 'nam'; did you mean 'name'? It has: name dtype feature unpack_bits decode_raw "
+       "decode_image expression lookup stack custom crop resize flip normalize layout internal"},
+      {"seed: -1", "p:1:7: Expected integer, got: -"},
+      {"seed: 1 seed: 2", "p:1:13: Non-repeated field \"seed\" is specified multiple times."},
+      {"batch { global_batch_size: 1 batch_size_per_replica: 2 }",
+       "p:1:52: Field \"batch_size_per_replica\" is specified along with field \"global_batch_size\", another member "
+       "of oneof "
+       "\"size\"."},
+      {"batch { global_batch_size: 99999999999999999999 }", "p:1:28: Integer out of range (99999999999999999999)"},
+      {"source { files: \"a }", "p:1:21: Unexpected end of string."},
+      {"batch {", "p:1:8: Expected identifier, got: "},
+      {"}", "p:1:1: Expected identifier, got: }"},
+      {"\x80", "p:1:1: Interpreting non ascii codepoint 128."},
+  }));
+  CAPTURE(text);
+  CHECK(error_of([&, t = text] { parse_pipeline(t, "", "p"); }) == message);
+}
+
+TEST_CASE("a second text laid over the first") {
+  const Pipeline base = parse_pipeline(R"(
+    source { files: "a" compression: GZIP } source { files: "b" }
+    feature { name: "x" dtype: INT64 } feature { name: "y" dtype: FLOAT32 shape: [2] }
+    batch { global_batch_size: 8 last_batch_policy: PAD valid_mask: "m" }
+    output { name: "x" feature: "x" dtype: INT32 } output { name: "y" feature: "y" }
+    errors { on_error: SKIP_RECORD max_failures: 3 }
+    parallelism { threads: 4 }
+    seed: 7)",
+                                       "/here");
+  SECTION("source whole, feature and output by name, new ones behind, other messages field by field") {
+    const Pipeline laid = base.overlaid(R"(
+      source { files: ["c", "d"] }
+      feature { name: "y" dtype: BYTES } feature { name: "z" dtype: INT64 }
+      output { name: "z" feature: "z" } output { name: "x" feature: "x" }
+      batch { global_batch_size: 16 }
+      memory { limit: "1GiB" })");
+    CHECK(laid.text() == parse_pipeline(R"(
+      source { files: ["c", "d"] }
+      feature { name: "x" dtype: INT64 } feature { name: "y" dtype: BYTES } feature { name: "z" dtype: INT64 }
+      batch { global_batch_size: 16 last_batch_policy: PAD valid_mask: "m" }
+      output { name: "x" feature: "x" } output { name: "y" feature: "y" } output { name: "z" feature: "z" }
+      errors { on_error: SKIP_RECORD max_failures: 3 }
+      memory { limit: "1GiB" } parallelism { threads: 4 } seed: 7)")
+                             .text());
+    CHECK(laid.folder() == "/here");
+  }
+  SECTION("a value that is the default replaces, too") {
+    const Pipeline laid =
+        base.overlaid("batch { last_batch_policy: DROP valid_mask: \"\" } errors { on_error: RAISE } seed: 0");
+    CHECK(laid.message().batch().last_batch_policy() == config::Batch::DROP);
+    CHECK(laid.message().batch().valid_mask().empty());
+    CHECK(laid.message().batch().global_batch_size() == 8);
+    CHECK(laid.message().errors().on_error() == config::Errors::RAISE);
+    CHECK(laid.message().errors().max_failures() == 3);
+    CHECK(laid.message().seed() == 0);
+  }
+  SECTION("one member of a oneof goes when another comes") {
+    const Pipeline laid = base.overlaid("batch { batch_size_per_replica: 2 }");
+    CHECK(laid.message().batch().size_case() == config::Batch::kBatchSizePerReplica);
+  }
+  SECTION("nothing changes nothing, and the base stays") {
+    CHECK(base.overlaid("").text() == base.text());
+    CHECK(base.overlaid("batch {}").text() == base.text());
+  }
+  SECTION("a bad one has its name and place") {
+    CHECK(error_of([&] { base.overlaid("\n batch: 5", "over.textproto"); }).starts_with("over.textproto:2:"));
+  }
+}
+
+TEST_CASE("one field by its path") {
+  const Pipeline base = parse_pipeline(test::chess_pipeline);
+  CHECK(base.with("batch.last_batch_policy", "PAD").message().batch().last_batch_policy() == config::Batch::PAD);
+  CHECK(base.with("batch.last_batch_policy", "DROP").message().batch().last_batch_policy() == config::Batch::DROP);
+  CHECK(base.with("batch.batch_size_per_replica", "4").message().batch().batch_size_per_replica() == 4);
+  CHECK(base.with("seed", "0").message().seed() == 0);
+  CHECK(base.with("memory.limit", "2GiB").message().memory().limit() == "2GiB");
+  CHECK(base.with("memory.limit", "\"2GiB\"").message().memory().limit() == "2GiB");
+  CHECK(base.with("source.files", "my \"data\"\\*").message().source(0).files(0) == "my \"data\"\\*");
+  CHECK(base.with("source", "files: \"a\" compression: ZLIB").message().source_size() == 1);
+  CHECK(base.with("output.board.dtype", "FLOAT16").message().output(0).dtype() == config::FLOAT16);
+  CHECK(base.with("output.board.unpack_bits.shape", "[64, 24]").message().output(0).unpack_bits().shape_size() == 2);
+  CHECK(base.with("feature.d.length", "200").message().feature(0).length() == 200);
+  const Pipeline dotted = parse_pipeline("feature { name: \"a\" } feature { name: \"a.b\" }");
+  CHECK(dotted.with("feature.a.b.length", "3").message().feature(1).length() == 3);
+
+  CHECK(error_of([&] { base.with("batch.last_batch_polcy", "PAD"); })
+            .starts_with(
+                "batch.last_batch_polcy: Batch has no field 'last_batch_polcy'; did you mean 'last_batch_policy'?"));
+  CHECK(error_of([&] { base.with("batch.last_batch_policy", "PADD"); }) ==
+        "batch.last_batch_policy: last_batch_policy: there is no 'PADD'; did you mean 'PAD'? It is one of: DROP "
+        "PARTIAL PAD");
+  CHECK(error_of([&] { base.with("output.bord.dtype", "INT8"); }) ==
+        "output.bord.dtype: there is no output 'bord'; did you mean 'board'?");
+  CHECK(error_of([&] { base.with("seed.x", "1"); }) == "seed.x: 'seed' has no fields of its own");
+  CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
+  CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) == "seed: one value is wanted");
+}
+
+TEST_CASE("a pipeline from a file knows its folder") {
+  const test::TempDir folder;
+  const std::string file = folder.write("p.textproto", test::chess_pipeline);
+  CHECK(load_pipeline(file).folder() == folder.path());
+  CHECK(load_pipeline(file).text() == parse_pipeline(test::chess_pipeline).text());
+  folder.write("bad.textproto", "batch: 1");
+  CHECK(
+      error_of([&] { load_pipeline(folder.file("bad.textproto")); }).starts_with(folder.file("bad.textproto") + ":1:"));
+
+  const auto io_error_of = [](const std::string& path) {
+    try {
+      load_pipeline(path);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::io_error);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(io_error_of("/nowhere/p") == "/nowhere/p: cannot open the pipeline: No such file or directory [io_error]");
+  CHECK(io_error_of(folder.path()) == folder.path() + ": cannot read the pipeline: Is a directory [io_error]");
+  fail("open_pipeline");
+  CHECK(io_error_of(file) == file + ": cannot open the pipeline: Too many open files [io_error]");
+  fail("read_pipeline");
+  CHECK(io_error_of(file) == file + ": cannot read the pipeline: Input/output error [io_error]");
 }
