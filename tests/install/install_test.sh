@@ -34,7 +34,7 @@ cp -R source superproject/subprojects/feedline
 quietly meson setup build-superproject superproject
 grep -q 'Dependency feedline found: YES .*(overridden)' log
 
-quietly meson setup build-library source --prefix "$work/prefix" --buildtype debug -Ddebug=false -Doptimization=1 \
+quietly meson setup build-library source --prefix "$work/prefix" --buildtype plain \
   -Dtests=false -Dbench=false
 quietly meson install -C build-library
 rm -rf build-library superproject build-superproject

@@ -15,7 +15,8 @@ int main(int, char** argv) try {
   for (feedline::Record record; reader.next(record) == feedline::ReadResult::record;) read++;
 
   const auto pipeline = feedline::parse_pipeline("source { files: '" + file +
-                                                 "' record_type: RAW }"
+                                                 "' }"
+                                                 "feature { name: 'label' dtype: INT64 }"
                                                  "batch { global_batch_size: 64 last_batch_policy: PARTIAL }");
   feedline::Feeder feeder(pipeline, {.devices = {feedline::host(0), feedline::host(1)}});
   long long fed = 0;

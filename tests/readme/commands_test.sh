@@ -1,0 +1,12 @@
+#!/bin/sh
+# commands_test.sh TOOL SOURCE README: runs the blocks of a README marked `sh run`, as a reader would paste them.
+set -eu
+
+commands=$("$2/tests/readme/blocks.py" "sh run" "$2/$3")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/build"
+ln -s "$1" "$folder/build/feedline"
+ln -s "$2/examples" "$2/tests" "$folder"
+cd "$folder"
+sh -eux -c "$commands"
