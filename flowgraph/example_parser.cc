@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "flowgraph/packed_varints.h"
 #include "flowgraph/record_layout.h"
@@ -176,14 +178,6 @@ uint64_t ExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const
 }
 
 struct ExampleParser::Session::State {
-  /// Where entries of a key go that need no thought: one value in each row, or floats of one size.
-  struct Destination {
-    std::byte* column = nullptr;
-    uint32_t row_size = 0;
-    uint32_t feature = 0;
-    bool direct = false;
-  };
-
   /// What was wrong with a feature, seen last.
   struct Flaw {
     uint32_t row = ~uint32_t{0};
@@ -193,24 +187,28 @@ struct ExampleParser::Session::State {
   };
 
   State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
-      : impl(parser), arena(memory), layout(parser.requested), flaws(parser.targets.size()) {
-    good.resize(parser.targets.size() / 64 + 1);
+      : impl(parser), arena(memory), good(parser.targets.size() / 64 + 1), flaws(parser.targets.size()) {
     for (const Target& target : parser.targets) {
       const uint64_t words = (uint64_t{rows} * target.row_size + 7) / 8;
       columns.push_back({memory.take<uint64_t>(words)});
       column_data.push_back(columns.back().as<std::byte>());
     }
-    for (int32_t number : parser.feature_of_key) {
-      const size_t feature = static_cast<size_t>(number);
+    std::vector<RequestedKey> keys = parser.requested;
+    for (size_t key = 0; key < keys.size(); key++) {
+      const size_t feature = static_cast<size_t>(parser.feature_of_key[key]);
       const Target& target = parser.targets[feature];
-      destinations.push_back(
-          {column_data[feature], target.row_size, static_cast<uint32_t>(feature),
-           feature < 64 && target.fixed && (target.elements == 1 || target.kind == ListKind::float32)});
+      if (feature < 64 && target.fixed && (target.elements == 1 || target.kind == ListKind::float32)) {
+        keys[key].column = column_data[feature];
+        keys[key].row_size = target.row_size;
+        keys[key].bit = uint64_t{1} << feature;
+      }
     }
+    layout.emplace(std::move(keys));
   }
 
   bool parse_example(const io::RecordView& record);
   const uint8_t* parse_features(const uint8_t* p, const uint8_t* end);
+  const uint8_t* parse_features_field(const uint8_t* p, const uint8_t* end, EntryShape*& before);
   bool take(const EntryShape& shape, const uint8_t* p, uint32_t size);
   void* reserve(ListKind kind, uint64_t count);
   bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
@@ -239,10 +237,9 @@ struct ExampleParser::Session::State {
 
   const Impl& impl;
   Arena& arena;
-  RecordLayout layout;
   std::vector<std::byte*> column_data;
-  std::vector<Destination> destinations;  // by number of the key
-  std::vector<uint64_t> good;             // bits: features that this record has, as they should be
+  std::optional<RecordLayout> layout;
+  std::vector<uint64_t> good;  // bits: features that this record has, as they should be
   std::vector<Flaw> flaws;
   uint32_t row = 0;
   bool foreseen = true;
@@ -299,64 +296,79 @@ bool ExampleParser::Session::State::parse_example(const io::RecordView& record) 
 }
 
 const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, const uint8_t* end) {
-  using Payload = EntryShape::Payload;
-  uint16_t before = RecordLayout::start;
+  using Action = EntryShape::Action;
+  EntryShape* before = layout->start();
+  uint64_t stored = 0;
   while (p != end) {
-    const std::array<uint16_t, 2> next = layout[before].next;
-    const EntryShape& shape = layout[next[0]];
+    EntryShape* shape = before->next[0];
     uint32_t size;
-    if (const uint8_t* payload = shape.match(p, end, size)) [[likely]] {
-      bool done = true;
-      if (shape.kind != Payload::value) {
-        const Destination& to = destinations[static_cast<size_t>(shape.key)];
-        std::byte* out = to.column + uint64_t{row} * to.row_size;
-        const uint64_t bit = uint64_t{1} << to.feature % 64;
-        if (to.direct && shape.kind == Payload::bytes) {
-          good[0] |= bit;
+    const uint8_t* payload = shape->match(p, end, size);
+    bool done = payload != nullptr;
+    if (done) [[likely]] {
+      std::byte* out = shape->column + uint64_t{row} * shape->row_size;
+      switch (shape->action) {
+        case Action::skip:
+          break;
+        case Action::store_bytes:
           *reinterpret_cast<BytesRef*>(out) = {reinterpret_cast<const std::byte*>(payload), size};
-        } else if (to.direct && shape.kind >= Payload::varints) {
+          break;
+        case Action::store_floats:
+          std::memcpy(out, payload, size);
+          break;
+        case Action::store_int: {
           uint64_t value;
           done = wire::read_varint_before(payload + size, size, value);
-          if (done) {
-            *reinterpret_cast<int64_t*>(out) = static_cast<int64_t>(value);
-            good[0] |= bit;
-          }
-        } else if (to.direct && shape.kind == Payload::floats) {
-          good[0] |= bit;
-          std::memcpy(out, payload, size);
-        } else {
-          done = take(shape, payload, size);
+          if (done) *reinterpret_cast<int64_t*>(out) = static_cast<int64_t>(value);
+          break;
         }
+        case Action::think:
+          good[0] |= std::exchange(stored, 0);  // take() may clear what was stored
+          done = take(*shape, payload, size);
+          break;
       }
-      if (done) [[likely]] {
-        before = next[0];
-        p = payload + size;
-        continue;
-      }
-    } else if ((payload = layout[next[1]].match(p, end, size)) && take(layout[next[1]], payload, size)) {
-      before = next[1];
-      p = payload + size;
-      continue;
     }
-    foreseen = false;
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return fail(field), nullptr;
-    if (tag == wire::tag(1, wire::delimited)) {
-      p = wire::read_size(p, end, size);
-      if (!p) return fail(field), nullptr;
-      uint64_t key_hash;
-      int32_t key;
-      if (!parse_entry(p, p + size, key_hash, key)) return nullptr;
-      p += size;
-      before = layout.learn(before, field, p, key_hash, key);
+    if (done) [[likely]] {
+      stored |= shape->bit;
+      p = payload + size;
+      before = shape;
     } else {
-      p = wire::skip_field(tag, p, end, depth_in_features);
-      if (!p) return fail(field), nullptr;
+      good[0] |= std::exchange(stored, 0);
+      p = parse_features_field(p, end, before);
+      if (!p) return nullptr;
     }
   }
+  good[0] |= stored;
   return p;
+}
+
+/// What was not as foreseen at first.
+const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t* p, const uint8_t* end,
+                                                                   EntryShape*& before) {
+  uint32_t size;
+  for (EntryShape* shape : before->next) {
+    const uint8_t* payload = shape->match(p, end, size);
+    if (!payload) payload = shape->match_long(p, end, size);
+    if (payload && take(*shape, payload, size)) {
+      before = shape;
+      return payload + size;
+    }
+  }
+  foreseen = false;
+  const uint8_t* field = p;
+  uint32_t tag;
+  p = wire::read_tag(p, end, tag);
+  if (!p) return fail(field), nullptr;
+  if (tag != wire::tag(1, wire::delimited)) {
+    p = wire::skip_field(tag, p, end, depth_in_features);
+    return p ? p : (fail(field), nullptr);
+  }
+  p = wire::read_size(p, end, size);
+  if (!p) return fail(field), nullptr;
+  uint64_t key_hash;
+  int32_t key;
+  if (!parse_entry(p, p + size, key_hash, key)) return nullptr;
+  before = layout->learn(before, field, p + size, key_hash, key);
+  return p + size;
 }
 
 /// The payload of an entry of this shape, whatever its key wants. False if it is not as wanted: then nothing has
@@ -364,30 +376,40 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
 bool ExampleParser::Session::State::take(const EntryShape& shape, const uint8_t* p, uint32_t size) {
   using Payload = EntryShape::Payload;
   if (shape.kind == Payload::value) return true;
-  const size_t feature = destinations[static_cast<size_t>(shape.key)].feature;
+  const size_t feature = static_cast<size_t>(impl.feature_of_key[static_cast<size_t>(shape.key)]);
   const Target& target = impl.targets[feature];
   if (shape.kind == Payload::nothing) {
     clear_good(feature);
     flaws[feature].row = ~uint32_t{0};
     return true;
   }
-  const uint8_t* end = p + size;
+  uint64_t count = 1;
   uint64_t value;
-  if (shape.kind == Payload::varint && !wire::read_varint_before(end, size, value)) return false;
-  if (target.kind == ListKind::bytes && target.length != any && size != target.length) return false;
-  if (target.kind == ListKind::float32 && size % sizeof(float) != 0) return false;
-  const uint64_t count = target.kind == ListKind::bytes     ? 1
-                         : target.kind == ListKind::float32 ? size / sizeof(float)
-                                                            : wire::count_varints(p, end);
-  if (target.fixed ? count != target.elements : count > target.max_values || count % target.elements != 0) return false;
+  switch (target.kind) {
+    case ListKind::bytes:
+      if (target.length != any && size != target.length) return false;
+      break;
+    case ListKind::float32:
+      if (size % sizeof(float) != 0) return false;
+      count = size / sizeof(float);
+      break;
+    default:
+      if (shape.kind == Payload::varint && !wire::read_varint_before(p + size, size, value)) return false;
+      count = size;  // at most
+      break;
+  }
   void* values = target.fixed ? row_of<void>(feature) : reserve(target.kind, count);
+  if (target.kind == ListKind::int64) {
+    count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), target.fixed ? target.elements : count);
+  }
+  const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
+                                                          : count <= target.max_values && count % target.elements == 0);
+  if (!target.fixed) arena.trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));
+  if (!fits) return false;
   if (target.kind == ListKind::bytes) {
     *static_cast<BytesRef*>(values) = {reinterpret_cast<const std::byte*>(p), size};
   } else if (target.kind == ListKind::float32) {
     std::memcpy(values, p, size);
-  } else if (!wire::decode_varints(p, end, static_cast<int64_t*>(values))) {
-    if (!target.fixed) arena.trim(values);
-    return false;
   }
   if (!target.fixed) *row_of<ValuesRef>(feature) = {values, count};
   set_good(feature);
@@ -548,12 +570,11 @@ bool ExampleParser::Session::State::parse_ints(const uint8_t* p, const uint8_t* 
       p = wire::read_size(p, end, size);
       if (!p) return fail(field);
       const uint8_t* behind = p + size;
-      const uint64_t count = wire::count_varints(p, behind);
-      if (sink.count + count <= capacity) {
-        if (!wire::decode_varints(p, behind, static_cast<int64_t*>(sink.values) + sink.count)) return fail(field);
-      } else {
+      const uint64_t left = capacity - std::min(capacity, sink.count);
+      uint64_t count = wire::decode_varints(p, behind, static_cast<int64_t*>(sink.values) + sink.count, left);
+      if (count == wire::unfit) {  // values that nobody wants are read all the same
         uint64_t ignored;
-        while (p != behind) {
+        for (count = 0; p != behind; count++) {
           p = wire::read_varint(p, behind, ignored);
           if (!p) return fail(field);
         }

@@ -18,26 +18,29 @@ uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
 
 }  // namespace
 
-uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept {
-  uint64_t count = 0;
-  for (; p != end; p++) count += *p < 0x80;
-  return count;
-}
-
-bool decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept {
+uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint64_t capacity) noexcept {
+  const int64_t* const first = out;
+  const int64_t* const limit = out + capacity;
   const uint8_t* start = p;  // of the varint that is not ended yet
   while (p != end) {
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {
+      if (out == limit) return unfit;
       const uint8_t* behind = p + std::countr_zero(ends) + 1;
-      uint64_t value;
-      if (!read_varint_before(behind, static_cast<size_t>(behind - start), value)) return false;
-      *out++ = static_cast<int64_t>(value);
+      const size_t width = static_cast<size_t>(behind - start);
       start = behind;
+      // What lies between two ends has the continuation bits it should have.
+      uint64_t value;
+      if (width <= 8) [[likely]] {
+        value = squeeze(load<uint64_t>(behind - 8) >> (64 - 8 * width));
+      } else if (!read_varint_before(behind, width, value)) {
+        return unfit;
+      }
+      *out++ = static_cast<int64_t>(value);
     }
     p += size;
   }
-  return start == end;
+  return start == end ? static_cast<uint64_t>(out - first) : unfit;
 }
 
 }  // namespace feedline::flow::wire

@@ -9,13 +9,12 @@
 
 namespace feedline::flow::wire {
 
-/// How many varints end in [p, end).
-uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept;
+inline constexpr uint64_t unfit = ~uint64_t{0};
 
-/// Decodes them all into `out` (count_varints of them). False where protobuf would refuse: one longer than 10 bytes, or
-/// the last one not ended. Precondition: 10 bytes before `p` may be read; a run of an Example has as many in front of
-/// it.
-bool decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept;
+/// Decodes the varints in [p, end) and returns how many they are; or `unfit` where they are more than `capacity`, or
+/// protobuf would refuse them: one longer than 10 bytes, or the last one not ended. `out` then has any values.
+/// Precondition: 10 bytes before `p` may be read; a run of an Example has as many in front of it.
+uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint64_t capacity) noexcept;
 
 /// 8 groups of 7 bits, pushed together.
 inline uint64_t squeeze(uint64_t x) noexcept {

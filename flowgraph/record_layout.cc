@@ -83,9 +83,10 @@ class HeaderReader {
 
 enum class Form { exact, shifted, by_length };
 
-/// Fills in what match() compares.
+/// Fills in what match() or match_long() compares.
 void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, Form form) {
-  shape.header = reader.header();
+  const uint32_t header = reader.header();
+  (form == Form::by_length ? shape.long_header : shape.header) = header;
   shape.payload = reader.payload();
   shape.max_payload = form == Form::shifted ? shape.payload + 127 - p[1] : shape.payload;
   shape.length = p[1];
@@ -102,18 +103,34 @@ void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, F
   };
   shape.first = wire::load<uint64_t>(p);
   shape.first_mask = mask_of(0);
-  shape.last = wire::load<uint64_t>(p + shape.header - 8);
-  shape.last_mask = mask_of(shape.header - 8);
-  for (uint32_t i = 0; 8 * i + 16 < shape.header; i++) {
+  shape.last = wire::load<uint64_t>(p + header - 8);
+  shape.last_mask = mask_of(header - 8);
+  for (uint32_t i = 0; 8 * i + 16 < header; i++) {
     shape.middle[i] = wire::load<uint64_t>(p + 8 * i + 8);
     shape.middle_mask[i] = mask_of(8 * i + 8);
   }
   if (form != Form::by_length) return;
-  shape.lengths = static_cast<uint8_t>(reader.count);
+  shape.lengths = static_cast<uint32_t>(reader.count);
   for (size_t i = 0; i < reader.count; i++) {
     const HeaderReader::Length& length = reader.lengths[i];
     shape.length_at[i] = {static_cast<uint8_t>(length.at + length.width), static_cast<uint8_t>(length.width),
                           static_cast<uint16_t>(reader.lengths[0].value - length.value)};
+  }
+}
+
+EntryShape::Action action_of(Payload kind, bool direct) {
+  if (kind == Payload::value) return EntryShape::Action::skip;
+  if (!direct) return EntryShape::Action::think;
+  switch (kind) {
+    case Payload::bytes:
+      return EntryShape::Action::store_bytes;
+    case Payload::floats:
+      return EntryShape::Action::store_floats;
+    case Payload::varints:
+    case Payload::varint:
+      return EntryShape::Action::store_int;
+    default:
+      return EntryShape::Action::think;
   }
 }
 
@@ -123,8 +140,9 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
   const auto differs = [&](uint32_t at, uint64_t learned, uint64_t mask) {
     return ((wire::load<uint64_t>(p + at) ^ learned) & mask) != 0;
   };
-  if (differs(0, first, first_mask) || differs(header - 8, last, last_mask)) return nullptr;
-  for (uint32_t i = 0; 8 * i + 16 < header; i++) {
+  if (static_cast<uint64_t>(end - p) < long_header) return nullptr;
+  if (differs(0, first, first_mask) || differs(long_header - 8, last, last_mask)) return nullptr;
+  for (uint32_t i = 0; 8 * i + 16 < long_header; i++) {
     if (differs(8 * i + 8, middle[i], middle_mask[i])) return nullptr;
   }
   uint32_t whole = 0;
@@ -137,7 +155,7 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
     if (i == 0) whole = value;
     if (value != whole - here.less) return nullptr;
   }
-  const uint8_t* begin = p + header;
+  const uint8_t* begin = p + long_header;
   const uint8_t* behind = p + length_at[0].end + whole;
   if (whole > static_cast<uint64_t>(end - p - length_at[0].end) || behind < begin) return nullptr;
   size = static_cast<uint32_t>(behind - begin);
@@ -145,59 +163,54 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
 }
 
 RecordLayout::RecordLayout(std::vector<RequestedKey> keys)
-    : keys_(std::move(keys)), of_hash_(std::bit_ceil(std::min<size_t>(2 * keys_.size() + 32, 4096))) {
-  shapes_.reserve(2 + 2 * keys_.size());
-  shapes_.resize(2);
-  shapes_[start].next = {nothing, nothing};
+    : keys_(std::move(keys)), shapes_(2), of_hash_(std::bit_ceil(std::min<size_t>(2 * keys_.size() + 32, 4096))) {
+  start()->next = nothing()->next = {nothing(), nothing()};
 }
 
-uint16_t RecordLayout::learn(uint16_t before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key) {
-  std::array<uint16_t, 2>& known = of_hash_[key_hash & (of_hash_.size() - 1)];
-  uint16_t number = 0;
-  bool by_length = false;  // this key had longer lengths, and others, already
+EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint8_t* end, uint64_t key_hash,
+                                int32_t key) {
+  std::array<EntryShape*, 2>& known = of_hash_[key_hash & (of_hash_.size() - 1)];
+  EntryShape* shape = nullptr;
+  bool by_length = false;  // this key had wide lengths, and others, already
   uint32_t ignored;
-  for (uint16_t candidate : known) {
-    if (candidate == 0) continue;
-    const EntryShape& shape = shapes_[candidate];
-    if (shape.match(p, end, ignored)) number = candidate;
-    const bool shifted = shape.lengths == 0 && shape.first_mask != 0;
-    by_length = by_length || (shape.key_hash == key_hash && shape.header != EntryShape::never && !shifted);
+  for (EntryShape* candidate : known) {
+    if (!candidate) continue;
+    if (candidate->match(p, end, ignored) || candidate->match_long(p, end, ignored)) shape = candidate;
+    const bool exact = candidate->header != EntryShape::never && candidate->first_mask == 0;
+    by_length = by_length || (candidate->key_hash == key_hash && (exact || candidate->lengths != 0));
   }
-  if (number == 0) {
-    number = known[1];
-    if (number == 0) {
-      number = static_cast<uint16_t>(shapes_.size());
-      shapes_.emplace_back();
-    }
-    known = {number, known[0]};
-    EntryShape& shape = shapes_[number];
+  if (!shape) {
+    shape = known[1] ? known[1] : &shapes_.emplace_back();
     // What followed this key with other lengths probably follows it now.
-    const EntryShape& like = shapes_[known[1]];
-    const std::array<uint16_t, 2> next =
-        known[1] != 0 && like.key_hash == key_hash ? like.next : std::array<uint16_t, 2>{nothing, nothing};
-    shape = EntryShape{};
-    shape.next = next;
-    shape.key_hash = key_hash;
-    shape.key = key;
+    const EntryShape* like = known[0] && known[0]->key_hash == key_hash ? known[0] : nothing();
+    known = {shape, known[0]};
+    *shape = EntryShape{};
+    shape->next = like->next;
+    shape->key_hash = key_hash;
+    shape->key = key;
     const RequestedKey requested = key < 0 ? RequestedKey{} : keys_[static_cast<size_t>(key)];
     HeaderReader reader(p, end);
-    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, shape.kind) &&
+    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, shape->kind) &&
         reader.header() >= 8 && reader.header() <= EntryShape::max_header) {
       const bool sized = requested.payload != RequestedKey::any_size &&
-                         (shape.kind == Payload::bytes || shape.kind == Payload::floats);
-      const bool exact = sized || shape.kind == Payload::nothing || shape.kind == Payload::one_float;
+                         (shape->kind == Payload::bytes || shape->kind == Payload::floats);
+      const bool exact = sized || shape->kind == Payload::nothing || shape->kind == Payload::one_float;
       if (!sized || reader.payload() == requested.payload) {
-        describe(shape, reader, p,
+        describe(*shape, reader, p,
                  exact                             ? Form::exact
                  : reader.narrow()                 ? Form::shifted
                  : by_length && !reader.too_wide() ? Form::by_length
                                                    : Form::exact);
+        shape->action = action_of(shape->kind, requested.column != nullptr);
+        shape->column = requested.column;
+        shape->row_size = requested.row_size;
+        shape->bit = shape->action == EntryShape::Action::think ? 0 : requested.bit;
       }
     }
   }
-  std::array<uint16_t, 2>& next = shapes_[before].next;
-  if (next[0] != number) next = {number, next[0]};
-  return number;
+  std::array<EntryShape*, 2>& next = before->next;
+  if (next[0] != shape) next = {shape, next[0]};
+  return shape;
 }
 
 }  // namespace feedline::flow

@@ -239,10 +239,12 @@ TEST_CASE("varints side by side are decoded as one by one") {
     }
     const auto* p = reinterpret_cast<const uint8_t*>(bytes.data()) + 10;
     const auto* end = reinterpret_cast<const uint8_t*>(bytes.data()) + bytes.size();
-    REQUIRE(flow::wire::count_varints(p, end) == values.size());
     std::vector<int64_t> decoded(values.size());
-    REQUIRE(flow::wire::decode_varints(p, end, decoded.data()));
+    REQUIRE(flow::wire::decode_varints(p, end, decoded.data(), values.size()) == values.size());
     REQUIRE(decoded == values);
+    if (!values.empty()) {
+      REQUIRE(flow::wire::decode_varints(p, end, decoded.data(), values.size() - 1) == flow::wire::unfit);
+    }
     uint64_t single = 0;
     REQUIRE(flow::wire::read_varint_before(end, static_cast<size_t>(end - p), single) == (values.size() == 1));
     if (values.size() == 1) REQUIRE(static_cast<int64_t>(single) == values[0]);
@@ -256,7 +258,7 @@ TEST_CASE("a varint is at most 10 bytes long and has an end") {
       if (ended) bytes.back() = '\x01';
       const auto* end = reinterpret_cast<const uint8_t*>(bytes.data()) + bytes.size();
       int64_t value = 0;
-      CHECK(flow::wire::decode_varints(end - width, end, &value) == (ended && width <= 10));
+      CHECK(flow::wire::decode_varints(end - width, end, &value, 1) == (ended && width <= 10 ? 1 : flow::wire::unfit));
       uint64_t single = 0;
       CHECK(flow::wire::read_varint_before(end, width, single) == (ended && width <= 10));
     }
@@ -367,6 +369,21 @@ TEST_CASE("lengths that outgrow a byte, or shrink to nothing, are not taken for 
                                              feature("f", DType::float32, FeatureKind::variable),
                                              feature("b", DType::bytes)};
   REQUIRE(compare_with_protobuf(features, records) == "");
+}
+
+TEST_CASE("a repeated key that is learned takes the place of the one before it") {
+  const std::string some = wire::entry("x", wire::int64_feature({7})),
+                    other = wire::entry("x", wire::int64_feature({8})), none = wire::entry("x", ""),
+                    wrong = wire::entry("x", wire::float_feature({1})),
+                    long_list = wire::entry("x", wire::int64_feature({1, 2, 3}));
+  for (const FeatureSpec& x : {feature("x", DType::int64), with_default(feature("x", DType::int64)),
+                               feature("x", DType::int64, FeatureKind::variable)}) {
+    for (const std::string& entries :
+         {some + other, some + none, none + some, some + wrong, wrong + some, wrong + none, some + long_list,
+          long_list + some, long_list + none, some + none + other, some + wrong + none}) {
+      CHECK(compare_with_protobuf({x}, std::vector<std::string>(4, wire::example(entries))) == "");
+    }
+  }
 }
 
 TEST_CASE("every byte of a learned header counts") {
