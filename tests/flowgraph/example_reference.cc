@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/logging.h>
 
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -137,6 +138,7 @@ Row row_of(const FeatureSpec& spec, const flow::Column& column, size_t row) {
 
 std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std::span<const std::string> records,
                                   uint64_t* hits) {
+  const google::protobuf::LogSilencer silencer;  // it remarks on keys that are not UTF-8
   const flow::ExampleParser parser(features);
   std::vector<io::RecordView> views;
   uint64_t payload = 0;
