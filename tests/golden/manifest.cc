@@ -138,6 +138,14 @@ const GoldenCase& golden_case(const std::string& name) {
   fail("no case " + name);
 }
 
+NpyArray load_npy(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("cannot read " + path);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const auto bytes = std::as_bytes(std::span(text));
+  return parse_npy({bytes.begin(), bytes.end()}, path);
+}
+
 std::map<std::string, NpyArray> load_npz(const std::string& path) {
   int error = 0;
   const std::unique_ptr<zip_t, decltype(&zip_discard)> archive(zip_open(path.c_str(), ZIP_RDONLY, &error), zip_discard);

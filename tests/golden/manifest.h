@@ -77,6 +77,8 @@ const std::vector<GoldenCase>& golden_cases();
 /// By name; throws std::runtime_error.
 const GoldenCase& golden_case(const std::string& name);
 
+/// An .npy file. Throws std::runtime_error.
+NpyArray load_npy(const std::string& path);
 /// All members of an .npz file (stored or deflated), by name without ".npy". Throws std::runtime_error.
 std::map<std::string, NpyArray> load_npz(const std::string& path);
 

@@ -1,0 +1,29 @@
+// The subcommands of `feedline`, one file each.
+//
+// add_X() adds its subcommand to `app`. When people choose it, `run` becomes what it does; that returns the exit code:
+// 0 done, 1 the data or the run failed. It throws UsageError for wrong usage and Error for all that stops it; main()
+// turns them into one line on standard error and exit codes 2 and 1.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <stdexcept>
+
+namespace feedline::cli {
+
+using Run = std::function<int()>;
+
+/// What CLI11 could not see by itself: flags that do not go together, values this version does not have.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void add_demo(CLI::App& app, Run& run);
+void add_run(CLI::App& app, Run& run);
+void add_dump(CLI::App& app, Run& run);
+void add_check(CLI::App& app, Run& run);
+void add_inspect(CLI::App& app, Run& run);
+void add_verify(CLI::App& app, Run& run);
+void add_cat(CLI::App& app, Run& run);
+
+}  // namespace feedline::cli

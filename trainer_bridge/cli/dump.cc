@@ -1,0 +1,179 @@
+// feedline dump: an epoch as .npy files, and report.json about it.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "flowgraph/spec.h"
+#include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/json.h"
+#include "trainer_bridge/cli/output_files.h"
+#include "trainer_bridge/cli/pipeline_args.h"
+#include "trainer_bridge/cli/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Args {
+  PipelineArgs pipeline;
+  std::string out;
+  uint64_t epoch = 0;
+};
+
+[[noreturn]] void cannot(const char* what, const fs::path& path, const std::string& why) {
+  Place place;
+  place.file = path.string();
+  throw Error(Category::io_error, fmt::format("cannot {} it: {}", what, why), std::move(place));
+}
+
+std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
+  std::vector<std::unique_ptr<OutputFiles>> outputs;
+  std::set<std::string> names;
+  if (!spec.valid_mask.empty()) names.insert(file_name(spec.valid_mask) + ".npy");
+  for (const flow::OutputSpec& output : spec.outputs) {
+    if (output.internal) continue;
+    outputs.push_back(std::make_unique<OutputFiles>(folder, spec, output));
+    for (const std::string& name : outputs.back()->names()) {
+      if (!names.insert(name).second) {
+        throw Error(Category::bad_pipeline,
+                    fmt::format("two outputs would be written to {}; rename output '{}'", name, output.name));
+      }
+    }
+  }
+  return outputs;
+}
+
+struct Result {
+  Report report;
+  std::vector<std::string> files;
+  int64_t samples = 0;
+  std::optional<Error> error;
+};
+
+/// False: the end of the epoch, or of the feed by result.error.
+bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
+  try {
+    for (;;) {
+      const Next next = feeder.next(replica, std::chrono::milliseconds(100), batch);
+      if (next != Next::not_ready) return next == Next::batch;
+      if (Interrupt::happened()) return false;
+    }
+  } catch (const Error& error) {
+    if (!result.error) result.error = error;
+    return false;
+  }
+}
+
+/// Takes the epoch to its end, or as far as it goes. The rows of a step lie in the order of the replicas.
+void take_epoch(Feeder& feeder, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
+  LiveLine line;
+  auto shown = std::chrono::steady_clock::now();
+  for (bool more = true; more;) {
+    more = false;
+    for (int replica = 0; replica < feeder.replicas(); replica++) {
+      Batch batch;
+      if (!take_batch(feeder, replica, batch, result)) continue;
+      more = true;
+      for (const auto& output : outputs) output->append(batch);
+      result.samples += batch->valid_count();
+    }
+    Interrupt::check();
+    const auto now = std::chrono::steady_clock::now();
+    if (line.on() && now - shown > std::chrono::milliseconds(200)) {
+      const int64_t total = feeder.samples_per_epoch();
+      line.show(
+          fmt::format("{} of {} samples, {:.0f} %", format_count(static_cast<uint64_t>(result.samples)),
+                      format_count(static_cast<uint64_t>(total)),
+                      100.0 * static_cast<double>(result.samples) / static_cast<double>(std::max<int64_t>(total, 1))));
+      shown = now;
+    }
+  }
+}
+
+void dump_epoch(const Args& args, Result& result) {
+  const Pipeline pipeline = load(args.pipeline);
+  const flow::PipelineSpec spec = flow::validate(pipeline);
+  if (spec.repeat < 0) {
+    throw Error(Category::bad_pipeline,
+                "epoch.repeat: -1 never ends, so it cannot be dumped; try --set epoch.repeat=1");
+  }
+  Options options = feeder_options(args.pipeline);
+  options.epoch = args.epoch;
+  options.deliver_before_error = true;
+  Feeder feeder(pipeline, std::move(options));
+  result.files = feeder.files();
+  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+
+  auto outputs = open_outputs(args.out, spec);
+  take_epoch(feeder, outputs, result);
+  result.report = feeder.report();
+  for (const auto& output : outputs) output->close();
+  if (!spec.valid_mask.empty()) write_valid_mask(args.out, spec.valid_mask, result.samples);
+}
+
+void write_report(const fs::path& folder, const Result& result) {
+  Json errors = Json::array();
+  for (const Error& error : result.report.errors) errors.push_back(to_json(error));
+  const auto told = [&](const Error& error) {
+    return result.error && std::string_view(error.what()) == result.error->what();
+  };
+  if (result.error && std::none_of(result.report.errors.begin(), result.report.errors.end(), told)) {
+    errors.push_back(to_json(*result.error));
+  }
+  const Json json = {{"records", result.report.records}, {"steps", result.report.steps},
+                     {"samples", result.samples},        {"dropped", result.report.dropped},
+                     {"filler", result.report.filler},   {"errors", std::move(errors)},
+                     {"audit", result.report.audit},     {"files", result.files}};
+  const fs::path path = folder / "report.json", temporary = folder / ".report.json.partial";
+  std::ofstream out(temporary, std::ios::binary);
+  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  out.close();
+  std::error_code error;
+  if (!out) cannot("write", path, std::strerror(errno));
+  fs::rename(temporary, path, error);
+  if (error) cannot("write", path, error.message());
+}
+
+int dump(const Args& args) {
+  const Interrupt interrupt;
+  std::error_code error;
+  fs::create_directories(args.out, error);
+  if (error) cannot("make", args.out, error.message());
+  Result result;
+  try {
+    dump_epoch(args, result);
+  } catch (const Error& thrown) {
+    result.error = thrown;
+  }
+  write_report(args.out, result);
+  if (result.error) throw *result.error;
+  fmt::print("{} samples in {} steps, to {}\n", format_count(static_cast<uint64_t>(result.samples)),
+             format_count(result.report.steps), args.out);
+  return 0;
+}
+
+}  // namespace
+
+void add_dump(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("dump", "write each output of an epoch as a .npy file, and report.json");
+  add_pipeline_args(*command, args->pipeline);
+  add_rank_args(*command, args->pipeline);
+  command->add_option("--out", args->out, "folder to write to; made where it is missing")
+      ->required()
+      ->option_text("DIR");
+  command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->option_text("E");
+  command->callback([args, &run] { run = [args] { return dump(*args); }; });
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,213 @@
+#include "trainer_bridge/cli/feed.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// RssAnon + RssShmem (proc_pid_status(5)): memory of our own, mapped files left out.
+uint64_t own_memory() {
+  std::ifstream status("/proc/self/status");
+  uint64_t bytes = 0;
+  for (std::string key, rest; status >> key && std::getline(status, rest);) {
+    if (key == "RssAnon:" || key == "RssShmem:") bytes += std::stoull(rest) * 1024;  // "  1234 kB"
+  }
+  return bytes;
+}
+
+class Feed {
+ public:
+  Feed(const Pipeline& pipeline, Options options, const FeedOptions& how)
+      : idle_memory_(own_memory()), how_(how), feeder_(pipeline, std::move(options)) {}
+
+  FeedResult run(const std::string& title) {
+    std::vector<std::thread> replicas;
+    running_ = feeder_.replicas();
+    result_.steps = UINT64_MAX;
+    for (int i = 0; i < feeder_.replicas(); i++) replicas.emplace_back([this, i] { serve(i); });
+    watch(title);
+    for (std::thread& replica : replicas) replica.join();
+    sample_memory();
+    result_.interrupted = Interrupt::happened();
+    result_.report = feeder_.report();
+    result_.records = records_;
+    if (started_) {
+      result_.wall_s = std::max(std::chrono::duration<double>(ended_ - *started_).count(), 1e-9);
+      result_.cpu_s = cpu_seconds() - cpu_at_start_;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // A replica's thread.
+  void serve(int replica) {
+    std::optional<Error> error;
+    uint64_t steps = 0;
+    try {
+      how_.replay ? replay(replica, steps) : take_all(replica, steps);
+    } catch (const Error& thrown) {
+      error = thrown;
+    } catch (const std::exception& thrown) {
+      error = Error(Category::io_error, thrown.what());
+    }
+    const std::lock_guard lock(mutex_);
+    result_.steps = std::min(result_.steps, steps);
+    ended_ = Clock::now();
+    if (error && !stopping_) {
+      stopping_ = true;
+      result_.error = std::move(error);
+      feeder_.stop();  // wakes the others
+    }
+    running_--;
+    changed_.notify_all();
+  }
+
+  void take_all(int replica, uint64_t& steps) {
+    for (uint64_t epoch = 0; epoch < how_.epochs; epoch++) {
+      while (how_.steps == 0 || steps < how_.steps) {
+        const Batch batch = feeder_.next(replica);
+        if (!batch) break;
+        start_clock();
+        if (!train(batch->valid_count(), steps)) return;
+      }
+    }
+  }
+
+  // Nobody looks at the batches, so that repeating one needs no more of it than its number of records.
+  void replay(int replica, uint64_t& steps) {
+    std::vector<int64_t> batches;
+    while (batches.size() < how_.replay) {
+      const Batch batch = feeder_.next(replica);
+      if (!batch) break;
+      batches.push_back(batch->valid_count());
+    }
+    start_clock();
+    const uint64_t wanted = steps_wanted().value_or(UINT64_MAX);
+    while (!batches.empty() && steps < wanted && train(batches[steps % batches.size()], steps)) continue;
+  }
+
+  /// Of each replica; none: without end.
+  std::optional<uint64_t> steps_wanted() const {
+    if (how_.steps) return how_.steps;
+    if (feeder_.steps_per_epoch() < 0) return std::nullopt;
+    return static_cast<uint64_t>(feeder_.steps_per_epoch()) * how_.epochs;
+  }
+
+  void start_clock() {
+    if (started_flag_.exchange(true)) return;
+    const std::lock_guard lock(mutex_);
+    started_ = Clock::now();
+    cpu_at_start_ = cpu_seconds();
+  }
+
+  /// The trainer's step. False: stop.
+  bool train(int64_t records, uint64_t& steps) {
+    records_ += static_cast<uint64_t>(records);
+    steps++;
+    if (how_.step_ms > 0) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::duration<double, std::milli>(how_.step_ms),
+                        [&] { return stopping_.load(); });
+    }
+    return !stopping_;
+  }
+
+  // The main thread: the line, the memory, the signals.
+  void watch(const std::string& title) {
+    LiveLine line;
+    Clock::time_point shown = Clock::now();
+    uint64_t records = 0, bytes = 0;
+    double rate = 0, bytes_rate = 0;
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, 20ms, [&] { return running_ == 0; })) {
+      if (Interrupt::happened() && !stopping_.exchange(true)) {
+        feeder_.stop();
+        changed_.notify_all();
+      }
+      lock.unlock();
+      sample_memory();
+      const double elapsed = seconds_since(shown);
+      if (line.on() && elapsed >= 0.2) {
+        const Report report = feeder_.report();
+        const auto smooth = [&](double& value, uint64_t& before, uint64_t now) {
+          const double current = static_cast<double>(now - before) / elapsed;
+          value = value == 0 ? current : 0.7 * value + 0.3 * current;
+          before = now;
+        };
+        smooth(rate, records, records_);
+        smooth(bytes_rate, bytes, report.bytes_read);
+        line.show(title + live_text(report, rate, bytes_rate));
+        shown = Clock::now();
+      }
+      lock.lock();
+    }
+  }
+
+  std::string live_text(const Report& now, double rate, double bytes_rate) const {
+    std::string text = fmt::format("step {}", format_count(now.steps));
+    const uint64_t steps = steps_wanted().value_or(0);
+    if (steps) text += fmt::format("/{}", format_count(steps));
+    text += fmt::format("  {} records/s  {}B/s  ready {:.0f} %", format_rate(rate), format_rate(bytes_rate),
+                        100 * now.data_readiness);
+    if (!now.waited_for.empty()) text += fmt::format("  waits for {}", now.waited_for);
+    if (steps > now.steps && now.steps > 0) {
+      const double step_s = now.wall_s / static_cast<double>(now.steps);
+      text += fmt::format("  {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
+    }
+    return text;
+  }
+
+  void sample_memory() {
+    const uint64_t now = own_memory();
+    result_.rss_peak_bytes = std::max(result_.rss_peak_bytes, now - std::min(now, idle_memory_));
+  }
+
+  const uint64_t idle_memory_;
+  const FeedOptions how_;
+  Feeder feeder_;
+
+  std::atomic<bool> stopping_ = false, started_flag_ = false;
+  std::atomic<uint64_t> records_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_ = 0;
+  FeedResult result_;  // rss_peak_bytes: of the main thread alone
+  std::optional<Clock::time_point> started_;
+  Clock::time_point ended_;
+  double cpu_at_start_ = 0;
+};
+
+}  // namespace
+
+FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {
+  const Interrupt interrupt;
+  return Feed(pipeline, std::move(options), how).run(title);
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,36 @@
+// A trainer that only takes: the heart of `feedline run` and `demo`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "feedline/feeder.h"
+
+namespace feedline::cli {
+
+struct FeedOptions {
+  uint64_t epochs = 1;
+  uint64_t steps = 0;  // of each replica, in all; 0: those of the epochs
+  double step_ms = 0;  // how long the trainer keeps a batch
+  uint64_t replay =
+      0;  // after so many steps, the same batches again and again: what the trainer could do if data were free
+};
+
+struct FeedResult {
+  Report report;
+  std::optional<Error> error;  // what ended it early
+  bool interrupted = false;
+  // Since the first batch; of a replay, since the first repeated one.
+  uint64_t records = 0;
+  uint64_t steps = 0;  // of every replica
+  double wall_s = 0;
+  double cpu_s = 0;
+  uint64_t rss_peak_bytes = 0;  // RssAnon + RssShmem over what the process had before, sampled every 20 ms
+};
+
+/// Feeds one thread for each device, which look at nothing, with a live line that begins with `title` on a terminal.
+/// Throws Error where the feeder cannot even be made. SIGINT and SIGTERM end it.
+FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
+
+}  // namespace feedline::cli

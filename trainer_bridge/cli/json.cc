@@ -1,0 +1,71 @@
+#include "trainer_bridge/cli/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace feedline::cli {
+namespace {
+
+Json known(int64_t number) { return number < 0 ? Json() : Json(number); }
+Json known(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+}  // namespace
+
+Json to_json(const Error& error) {
+  const Place& place = error.place();
+  return {{"category", name(error.category())}, {"file", known(place.file)},       {"offset", known(place.offset)},
+          {"record", known(place.record)},      {"feature", known(place.feature)}, {"message", error.message()}};
+}
+
+// RFC 3629, section 4.
+bool is_utf8(std::string_view bytes) {
+  const auto at = [&](size_t i) { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u; };
+  for (size_t i = 0; i < bytes.size();) {
+    const unsigned lead = at(i);
+    const size_t tail = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : (lead & 0xf0) == 0xe0 ? 2 : 3;
+    if (lead >= 0x80 && (lead < 0xc2 || lead > 0xf4)) return false;
+    for (size_t k = 1; k <= tail; k++)
+      if ((at(i + k) & 0xc0) != 0x80) return false;
+    const unsigned second = at(i + 1);
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0)) return false;  // overlong; surrogates
+    if ((lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) return false;  // overlong; too large
+    i += tail + 1;
+  }
+  return true;
+}
+
+bool is_printable(std::string_view bytes) {
+  const auto control = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
+  };
+  return std::none_of(bytes.begin(), bytes.end(), control) && is_utf8(bytes);
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+// RFC 4648, section 4.
+std::string to_base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; k++)
+      bits = bits << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    for (size_t k = 0; k < 4; k++) text += i + k <= bytes.size() ? digits[bits >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+void print_json(const Json& json, int indent) {
+  const std::string text = json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,62 @@
+// The outputs of an epoch, batch after batch, as .npy files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "feedline/batch.h"
+#include "flowgraph/spec.h"
+#include "trainer_bridge/cli/npy_writer.h"
+
+namespace feedline::cli {
+
+/// A name as a file name: '/', '%', control characters, and a leading '.' become %XX.
+std::string file_name(std::string_view output);
+
+/// One output: NAME.npy; NAME.values.npy and NAME.row_splits.npy; or NAME.bytes.npy and NAME.offsets.npy, with
+/// NAME.row_splits.npy where a record may have several. Filler rows are left out. Throws Error io_error.
+class OutputFiles {
+ public:
+  OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output);
+
+  void append(const Batch& batch);
+  /// Puts the files in place.
+  void close();
+  /// Of the files, without their folder.
+  std::vector<std::string> names() const;
+
+ private:
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  struct Piece {
+    int64_t rows = 0, steps = 0;
+  };
+
+  NpyWriter& open(const std::string& suffix, DType dtype, const Shape& row_shape);
+  static std::vector<Range> valid_rows(const Batch& batch);
+  void append_rows(const TensorView& tensor, Range rows);
+  Range append_splits(std::span<const int64_t> splits, Range rows);
+  void append_bytes(const Batch& batch, Range values);
+  void pad_to_longest();
+
+  const std::string folder_, name_;
+  std::vector<std::unique_ptr<NpyWriter>> files_;  // dense, values or bytes; then offsets; then row_splits
+  bool has_offsets_ = false, has_splits_ = false;
+  int64_t values_of_row_ = 1;       // of bytes without row_splits
+  int64_t values_ = 0, bytes_ = 0;  // so far
+
+  // A padded output, [samples, steps, shape...], has in each batch as many steps as that needs. So its file is one of
+  // pieces first, and written again, padded, in the end.
+  bool padded_ = false;
+  Shape step_shape_;
+  std::vector<std::byte> padding_;  // of one step
+  std::vector<Piece> pieces_;
+};
+
+/// The bool output that `valid_mask` names: without filler all rows are valid.
+void write_valid_mask(const std::string& folder, const std::string& name, int64_t rows);
+
+}  // namespace feedline::cli

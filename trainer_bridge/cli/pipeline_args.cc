@@ -1,0 +1,83 @@
+#include "trainer_bridge/cli/pipeline_args.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in) {
+    Place place;
+    place.file = file;
+    throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), std::move(place));
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
+  command.add_option("PIPELINE", args.texts, "pipeline text; each further one is laid over those before it")
+      ->required()
+      ->option_text("PIPELINE...");
+  command.add_option("--set", args.set, "set one field, as in batch.last_batch_policy=PAD; several times if need be")
+      ->option_text("PATH=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--replicas", args.replicas, "virtual replicas that share each batch (default: 1)")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->option_text("N");
+}
+
+void add_rank_args(CLI::App& command, PipelineArgs& args) {
+  command.add_option("--rank", args.rank, "of this process (default: 0)")->option_text("R");
+  command.add_option("--world-size", args.world_size, "processes that share the data (default: 1)")->option_text("W");
+}
+
+Pipeline load(const PipelineArgs& args) {
+  if (args.world_size < 1 || args.rank < 0 || args.rank >= args.world_size) {
+    throw UsageError(
+        fmt::format("--rank {} --world-size {}: ranks are 0 to world size - 1", args.rank, args.world_size));
+  }
+  if (args.world_size > 1) {
+    throw UsageError(
+        fmt::format("--world-size {}: this version feeds one process; leave it out, or write 1", args.world_size));
+  }
+  Pipeline pipeline = load_pipeline(args.texts.front());
+  for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
+  for (const std::string& assignment : args.set) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) throw UsageError(fmt::format("--set {}: write PATH=VALUE", assignment));
+    try {
+      pipeline = pipeline.with(assignment.substr(0, equals), assignment.substr(equals + 1));
+    } catch (const Error& error) {
+      throw UsageError(fmt::format("--set {}: {}", assignment, error.message()));
+    }
+  }
+  return pipeline;
+}
+
+Options feeder_options(const PipelineArgs& args) {
+  Options options;
+  options.devices.clear();
+  for (int i = 0; i < args.replicas; i++) options.devices.push_back(host(i));
+  options.on_progress = [progress = std::make_shared<Progress>("counting", 0)](uint64_t done, uint64_t total) {
+    Interrupt::check();
+    done < total ? progress->set(done, total) : progress->done();
+  };
+  return options;
+}
+
+}  // namespace feedline::cli

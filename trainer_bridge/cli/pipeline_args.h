@@ -1,0 +1,31 @@
+// The pipeline that a command works on, and how it is split, from the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "feedline/pipeline.h"
+
+namespace feedline::cli {
+
+struct PipelineArgs {
+  std::vector<std::string> texts;  // the second and later ones are laid over the first
+  std::vector<std::string> set;    // PATH=VALUE
+  int replicas = 1;
+  int rank = 0, world_size = 1;
+};
+
+/// PIPELINE..., --set and --replicas.
+void add_pipeline_args(CLI::App& command, PipelineArgs& args);
+/// --rank and --world-size.
+void add_rank_args(CLI::App& command, PipelineArgs& args);
+
+/// Throws UsageError for a --set, rank or world size that makes no sense, Error for a text that does not.
+Pipeline load(const PipelineArgs& args);
+
+/// As many virtual replicas as asked for; progress of the counting pass on a terminal, which an interrupt ends.
+Options feeder_options(const PipelineArgs& args);
+
+}  // namespace feedline::cli

@@ -1,0 +1,137 @@
+// feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include "base/byte_size.h"
+#include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/feed.h"
+#include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/json.h"
+#include "trainer_bridge/cli/pipeline_args.h"
+#include "trainer_bridge/cli/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  PipelineArgs pipeline;
+  FeedOptions how;
+  IoOptions io;
+  bool json = false;
+};
+
+double per_second(uint64_t amount, double seconds) { return seconds > 0 ? static_cast<double>(amount) / seconds : 0; }
+
+Json to_json(const FeedResult& result) {
+  const Report& report = result.report;
+  Json json = {{"records", result.records},
+               {"steps", result.steps},
+               {"wall_s", result.wall_s},
+               {"records_per_s", per_second(result.records, result.wall_s)},
+               {"bytes_per_s", per_second(report.bytes_read, result.wall_s)},
+               {"bytes_read", report.bytes_read},
+               {"cpu_s", result.cpu_s},
+               {"rss_peak_bytes", result.rss_peak_bytes},
+               {"count_s", report.count_s},
+               {"first_batch_s", report.first_batch_s},
+               {"next_us", {{"p50", report.next_us.p50}, {"p99", report.next_us.p99}, {"max", report.next_us.max}}},
+               {"data_readiness", report.data_readiness},
+               {"waited_for", report.waited_for},
+               {"dropped", report.dropped},
+               {"filler", report.filler},
+               {"audit", report.audit},
+               {"backend", report.backend},
+               {"interrupted", result.interrupted}};
+  json["stages"] = Json::array();
+  for (const StageReport& stage : report.stages) {
+    json["stages"].push_back({{"name", stage.name},
+                              {"busy_s", stage.busy_s},
+                              {"wait_s", stage.wait_s},
+                              {"queue", stage.queue},
+                              {"messages", stage.messages}});
+  }
+  json["errors"] = Json::array();
+  for (const Error& error : report.errors) json["errors"].push_back(cli::to_json(error));
+  if (result.error) json["errors"].push_back(cli::to_json(*result.error));
+  return json;
+}
+
+void print_for_people(const FeedResult& result) {
+  const Report& report = result.report;
+  fmt::print("{} records in {} steps, {}{}: {} records/s, {}B/s of files\n", format_count(result.records),
+             format_count(result.steps), format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
+             format_rate(per_second(result.records, result.wall_s)),
+             format_rate(per_second(report.bytes_read, result.wall_s)));
+  fmt::print("next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us; ready in {:.1f} % of calls{}\n", report.next_us.p50,
+             report.next_us.p99, report.next_us.max, 100 * report.data_readiness,
+             report.waited_for.empty() ? "" : fmt::format("; waited most for: {}", report.waited_for));
+  fmt::print("process  {} of CPU, {} of memory at most, first batch after {}, counting {}\n",
+             format_seconds(result.cpu_s), format_byte_size(result.rss_peak_bytes),
+             format_seconds(report.first_batch_s), format_seconds(report.count_s));
+  fmt::print("data     {} dropped, {} filler, {} bad records, audit {:016x}\n", format_count(report.dropped),
+             format_count(report.filler), format_count(report.errors_total), report.audit);
+  fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
+  for (const StageReport& stage : report.stages) {
+    fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
+               format_count(stage.messages));
+  }
+}
+
+int run_pipeline(const Args& args) {
+  const Pipeline pipeline = load(args.pipeline);
+  Options options = feeder_options(args.pipeline);
+  options.io = args.io;
+  FeedResult result;
+  try {
+    result = feed(pipeline, std::move(options), args.how, "");
+  } catch (const Error& error) {
+    result.interrupted = Interrupt::happened();
+    if (!result.interrupted) result.error = error;
+  }
+  if (args.json) {
+    print_json(to_json(result));
+  } else if (result.steps > 0 || !result.error) {
+    print_for_people(result);
+  }
+  if (result.error) fmt::print(stderr, "feedline: {}\n", result.error->what());
+  return result.error ? 1 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("run", "feed a sink as fast as it goes, or a trainer, and report");
+  add_pipeline_args(*command, args->pipeline);
+  add_rank_args(*command, args->pipeline);
+  command->add_option("--epochs", args->how.epochs, "epochs to feed (default: 1)")
+      ->check(CLI::PositiveNumber.description(""))
+      ->option_text("N");
+  command->add_option("--steps", args->how.steps, "stop after so many steps (default: all of the epochs)")
+      ->check(CLI::PositiveNumber.description(""))
+      ->option_text("N");
+  command->add_option("--step-ms", args->how.step_ms, "milliseconds that the trainer keeps each batch (default: 0)")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->option_text("T");
+  command
+      ->add_option("--replay", args->how.replay,
+                   "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
+      ->check(CLI::PositiveNumber.description(""))
+      ->option_text("N");
+  static const std::map<std::string, BackendKind> backends = {
+      {"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}};
+  command->add_option("--io", args->io.backend, "auto, uring or pread: how files are read (default: auto)")
+      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->option_text("HOW");
+  static const std::map<std::string, Toggle> toggles = {
+      {"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}};
+  command->add_option("--direct", args->io.direct, "auto, on or off: O_DIRECT, past the page cache (default: auto)")
+      ->transform(CLI::CheckedTransformer(toggles).description(""))
+      ->option_text("HOW");
+  command->add_flag("--json", args->json, "the report as JSON on standard output");
+  command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
+}
+
+}  // namespace feedline::cli
