@@ -60,9 +60,6 @@ struct CqeOp {
 
 [[noreturn]] void refuse(int error, const char* what) { throw std::system_error(error, std::generic_category(), what); }
 
-// io_uring_register_buffers takes at most this at a time (io_uring_registered_buffers(7)).
-constexpr size_t piece_bytes = size_t{1} << 30;
-
 int set_up(unsigned entries, io_uring& ring) noexcept {
   if (int error = injected<RingSetupOp>()) return error;
   // One thread submits, and completions are handled when it asks for them: no interrupts of other work (Linux 6.1).
@@ -90,7 +87,7 @@ void Wake::ring() noexcept {
   while (injected<WakeOp>() || (write(fd_, &one, sizeof one) < 0 && errno == EINTR)) continue;
 }
 
-UringRing::UringRing(unsigned entries, std::span<std::byte> memory) {
+UringRing::UringRing(unsigned entries, std::span<std::byte> memory, size_t piece_bytes) : piece_bytes_(piece_bytes) {
   if (int error = set_up(entries, ring_)) refuse(error, "io_uring_setup");
   try {
     check_features();
@@ -124,8 +121,8 @@ void UringRing::check_features() {
 void UringRing::register_memory(std::span<std::byte> memory) {
   if (memory.empty()) return;
   std::vector<iovec> pieces;
-  for (size_t at = 0; at < memory.size(); at += piece_bytes)
-    pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
+  for (size_t at = 0; at < memory.size(); at += piece_bytes_)
+    pieces.push_back({memory.data() + at, std::min(piece_bytes_, memory.size() - at)});
   int error = injected<RegisterBuffersOp>();
   if (!error) error = -io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
   if (error)
@@ -141,8 +138,8 @@ bool UringRing::prepare_read(int fd, const ReadCall& call, uint64_t token) noexc
   const bool fixed = !registered_.empty() && up_to(registered_.data(), call.buffer) &&
                      up_to(call.buffer + call.length, registered_.data() + registered_.size());
   const size_t at = fixed ? static_cast<size_t>(call.buffer - registered_.data()) : 0;
-  if (fixed && at / piece_bytes == (at + call.length - 1) / piece_bytes)
-    io_uring_prep_read_fixed(sqe, fd, call.buffer, call.length, call.offset, static_cast<int>(at / piece_bytes));
+  if (fixed && at / piece_bytes_ == (at + call.length - 1) / piece_bytes_)
+    io_uring_prep_read_fixed(sqe, fd, call.buffer, call.length, call.offset, static_cast<int>(at / piece_bytes_));
   else
     io_uring_prep_read(sqe, fd, call.buffer, call.length, call.offset);
   io_uring_sqe_set_data64(sqe, token);

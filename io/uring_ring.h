@@ -35,7 +35,8 @@ class UringRing {
  public:
   /// Room for `entries` operations and as many cancellations in flight. Registers `memory` where that is allowed.
   /// Throws std::system_error, with what was tried, when the kernel has no io_uring for us.
-  UringRing(unsigned entries, std::span<std::byte> memory);
+  /// piece_bytes: io_uring_register_buffers takes at most 1 GiB in one piece (io_uring_registered_buffers(7)).
+  UringRing(unsigned entries, std::span<std::byte> memory, size_t piece_bytes = size_t{1} << 30);
   ~UringRing();
   UringRing(const UringRing&) = delete;
   UringRing& operator=(const UringRing&) = delete;
@@ -79,6 +80,7 @@ class UringRing {
   void register_memory(std::span<std::byte> memory);
 
   io_uring ring_{};
+  const size_t piece_bytes_;
   std::span<std::byte> registered_;
   std::string registration_refusal_;
 };
