@@ -62,6 +62,7 @@ bool drop_lock_capability() {
 
 TEST_CASE("io_uring refused: automatic reads with pread and says why, once; by name it is an error with advice") {
   const int refusal = GENERATE(EPERM, ENOSYS);
+  if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused anyway");
   const TempDir dir;
   const auto files = write_files(dir, {100'000});
   check_child([&] {

@@ -171,8 +171,8 @@ TEST_CASE("a completion submits the next read, and wakes nobody for it") {
   rig.on_done = [&](size_t number, int error) {
     if (error || !is_exact(ranges[number], rig.memory[number % at_once])) wrong++;
     if (number == 0) {
-      begun.wait(false);       // the wake-up of the first submit is over
-      wake->fail_nth_call(1);  // would be used up by another one
+      begun.wait(false);                 // the wake-up of the first submit is over
+      if (wake) wake->fail_nth_call(1);  // would be used up by another one
       for (size_t i = 1; i <= at_once; i++) submit(i);
     } else if (number + at_once < total) {
       submit(number + at_once);
@@ -184,6 +184,7 @@ TEST_CASE("a completion submits the next read, and wakes nobody for it") {
   begun.notify_one();
   outcomes.wait_for(total);
   CHECK(wrong == 0);
+  if (!wake) return;  // built without io_uring
   CHECK(wake->pending());
   wake->fail_nth_call(0);
 }
