@@ -21,7 +21,8 @@ inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm
 constexpr Pick thirds_pick(size_t vector) {
   constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
   Pick pick{};
-  for (size_t i = 0; i < 16; i++) pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i - begin[vector] : 128);
+  for (size_t i = 0; i < 16; i++)
+    pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i - begin[vector] : 128);
   return pick;
 }
 constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
@@ -103,7 +104,7 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
       for (size_t byte = 0; byte < layout.row_bytes; byte++) padded[byte] = row[byte];
       row = padded;
     }
-    const auto run = [&](const BitLayout::Block& block, std::byte* to) {
+    const auto run = [&](const BitLayout::Block block, std::byte* to) {  // a copy: no store can change it
       const __m256i ones = chosen(layout, block, row);
       const __m256i halves[2] = {_mm256_permute4x64_epi64(ones, 0x44), _mm256_permute4x64_epi64(ones, 0xee)};
       const std::byte *high = block.recipe + 64, *low = high + block_bytes;
@@ -131,9 +132,39 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
     bits_of<T, false>(layout, rows, n, out, out_stride);
 }
 
+// --- fields of several bits
+// ------------------------------------------------------------------------------------------- As fields() of
+// kernels_common.h, four at a time. Unsigned: AVX2 has no shift to the right for 64 signed bits.
+
+inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
+  const __m256i last = _mm256_set1_epi64x(static_cast<int64_t>(layout.row_bytes) - 8);
+  const __m256i down = _mm256_set1_epi64x(64 - layout.width), first = _mm256_set1_epi64x(base);
+  const __m256i reverse =
+      _mm256_broadcastsi128_si256(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  const __m256i low_halves = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  size_t i = 0;
+  if (!layout.sign_extend) {
+    for (; i + 4 <= n; i += 4) {
+      const __m256i bit = _mm256_add_epi64(first, load(layout.offset + i)), at_bit = _mm256_srli_epi64(bit, 3);
+      const __m256i byte = _mm256_blendv_epi8(at_bit, last, _mm256_cmpgt_epi64(at_bit, last));
+      const __m256i skipped = _mm256_sub_epi64(bit, _mm256_slli_epi64(byte, 3));
+      const __m256i eight = _mm256_i64gather_epi64(reinterpret_cast<const long long*>(row), byte, 1);
+      const __m256i top = layout.lsb_first ? _mm256_sllv_epi64(eight, _mm256_sub_epi64(down, skipped))
+                                           : _mm256_sllv_epi64(_mm256_shuffle_epi8(eight, reverse), skipped);
+      const __m256i value = _mm256_permutevar8x32_epi32(_mm256_srlv_epi64(top, down), low_halves);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), _mm256_castsi256_si128(value));
+    }
+  }
+  if (i == n) return;
+  FieldLayout rest = layout;
+  rest.offset += i;
+  fields(rest, row, base, out + i, n - i);
+}
+
 constexpr Kernels table() {
   Kernels kernels = common("avx2");
   use_x86(kernels);
+  kernels.fields = gather_fields;
   kernels.lanes = 32;
   kernels.window = kernels.small_window = 16;
   kernels.bits[0] = bits<uint8_t>;

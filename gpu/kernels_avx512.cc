@@ -110,9 +110,10 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
       row = padded;
     }
     std::byte* to = out;
-    for (const BitLayout::Block* block = layout.blocks; block < last; block++, to += 64 * sizeof(T)) {
-      const uint64_t ones = chosen<small>(layout, *block, row);
-      for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, choose<T, low_is_zero>(ones, *block, v));
+    for (const BitLayout::Block* next = layout.blocks; next < last; next++, to += 64 * sizeof(T)) {
+      const BitLayout::Block block = *next;  // a copy, as of the layout: no store through `to` can change it
+      const uint64_t ones = chosen<small>(layout, block, row);
+      for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, choose<T, low_is_zero>(ones, block, v));
     }
     if (rest == 0) continue;
     const uint64_t ones = chosen<small>(layout, *last, row);
@@ -190,10 +191,36 @@ void lookup(const std::byte* in, std::byte* out, size_t n, const std::byte* tabl
   }
 }
 
+// --- fields of several bits
+// ------------------------------------------------------------------------------------------- As fields() of
+// kernels_common.h, eight at a time.
+
+inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
+  const __m512i last = _mm512_set1_epi64(static_cast<int64_t>(layout.row_bytes) - 8);
+  const __m512i down = _mm512_set1_epi64(64 - layout.width), first = _mm512_set1_epi64(base);
+  const __m512i reverse = _mm512_broadcast_i32x4(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m512i bit = _mm512_add_epi64(first, load(layout.offset + i));
+    const __m512i byte = _mm512_min_epi64(_mm512_srli_epi64(bit, 3), last);
+    const __m512i skipped = _mm512_sub_epi64(bit, _mm512_slli_epi64(byte, 3));
+    const __m512i eight = _mm512_i64gather_epi64(byte, row, 1);
+    const __m512i top = layout.lsb_first ? _mm512_sllv_epi64(eight, _mm512_sub_epi64(down, skipped))
+                                         : _mm512_sllv_epi64(_mm512_shuffle_epi8(eight, reverse), skipped);
+    const __m512i value = layout.sign_extend ? _mm512_srav_epi64(top, down) : _mm512_srlv_epi64(top, down);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm512_cvtepi64_epi32(value));
+  }
+  if (i == n) return;
+  FieldLayout rest = layout;
+  rest.offset += i;
+  fields(rest, row, base, out + i, n - i);
+}
+
 constexpr Kernels table() {
   Kernels kernels = common("avx512");
   use_x86(kernels);
   kernels.small_window = 16;
+  kernels.fields = gather_fields;
   kernels.lookup[0] = lookup<uint8_t>;
   kernels.lookup[1] = lookup<uint16_t>;
   kernels.lookup[2] = lookup<uint32_t>;

@@ -1,21 +1,25 @@
 // What AVX2 and AVX-512 share: 16-bit floats by F16C and by integer rounding, bytes of three channels by shuffles.
 // Included like gpu/kernels_common.h, behind it.
 
+inline __m256 load_floats(const std::byte* in, size_t i) {
+  return _mm256_loadu_ps(reinterpret_cast<const float*>(in) + i);
+}
+
 // Values of x that are not a number become the canonical NaN.
 inline __m256 canonical_nan(__m256 x) {
   return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(float_nan))),
                           _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-inline void store(const float* in, Half* out, size_t n) {
+inline void store(const std::byte* in, std::byte* out, size_t n, Half) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     // F16C keeps the payload of a NaN, but not of one that has only the bit that makes it quiet.
     const __m128i half =
-        _mm256_cvtps_ph(canonical_nan(_mm256_loadu_ps(in + i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), half);
+        _mm256_cvtps_ph(canonical_nan(load_floats(in, i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * sizeof(Half)), half);
   }
-  for (; i < n; i++) out[i] = cast<Half>(in[i]);
+  for (; i < n; i++) at<Half>(out)[i].value = cast<Half>(at<float>(in)[i].value);
 }
 
 inline __m256i rounded_to_bfloat(__m256 x) {
@@ -23,24 +27,25 @@ inline __m256i rounded_to_bfloat(__m256 x) {
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
 }
-inline void store(const float* in, BFloat* out, size_t n) {
+inline void store(const std::byte* in, std::byte* out, size_t n, BFloat) {
   size_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    const __m256i a = rounded_to_bfloat(_mm256_loadu_ps(in + i)), b = rounded_to_bfloat(_mm256_loadu_ps(in + i + 8));
+    const __m256i a = rounded_to_bfloat(load_floats(in, i)), b = rounded_to_bfloat(load_floats(in, i + 8));
     const __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), both);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * sizeof(BFloat)), both);
   }
-  for (; i < n; i++) out[i] = cast<BFloat>(in[i]);
+  for (; i < n; i++) at<BFloat>(out)[i].value = cast<BFloat>(at<float>(in)[i].value);
 }
 
 // By way of float32, which holds all that matters of From: as cast() does.
 template <typename From, typename To>
 void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
-  alignas(64) float values[tile_elements];
+  if constexpr (detail::same<From, float>) return store(in, out, n, To{});
+  alignas(64) std::byte values[tile_elements * sizeof(float)];
   for (size_t count; n > 0; n -= count, in += count * sizeof(From), out += count * sizeof(To)) {
     count = n < tile_elements ? n : tile_elements;
-    cast_all<From, float>(in, reinterpret_cast<std::byte*>(values), count);
-    store(values, reinterpret_cast<To*>(out), count);
+    cast_all<From, float>(in, values, count);
+    store(values, out, count, To{});
   }
 }
 template <typename To>
@@ -59,9 +64,9 @@ void cast_from_half(const std::byte* in, std::byte* out, size_t n) {
 }
 template <typename To>
 void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps) {
-  alignas(64) float values[tile_elements];
-  normalize_bytes<float>(in, reinterpret_cast<std::byte*>(values), n, steps);
-  store(values, reinterpret_cast<To*>(out), n);
+  alignas(64) std::byte values[tile_elements * sizeof(float)];
+  normalize_bytes<float>(in, values, n, steps);
+  store(values, out, n, To{});
 }
 
 constexpr void use_x86(Kernels& kernels) {

@@ -111,7 +111,8 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   }
 
   choose_gather(is_field, as_it_lies, inside);
-  if (stored_size_ == 1 && uniform_ && !copies_) make_lookup_tables(spec, kernels, stored);
+  const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
+  if (stored_size_ == 1 && uniform_ && computes) make_lookup_tables(spec, kernels, stored);
 }
 
 void TilePlan::make_lookup_tables(const UnpackSpec& spec, const Kernels& kernels, DType stored) {
