@@ -35,12 +35,29 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   copies_ = !is_field && stored == spec.out && stored != DType::boolean && !affine_ && !normalize_;
   fields_ = {spec.width, spec.sign_extend, spec.lsb_first, std::max<uint64_t>(row_bytes_, 8), nullptr};
 
-  // The body, as many axes as fit; then the cut.
   row_elements_ = static_cast<size_t>(spec.shape.elements());
+  const Axis& last = layout.axes.back();
+  const bool as_it_lies = !is_field && !swap_ && !affine_ && !normalize_ && !last.channel &&
+                          last.stride == static_cast<int64_t>(8 * stored_size_) && last.length >= long_enough;
+  const std::vector<Axis> inside = cut_rows(layout, as_it_lies);
+  std::vector<int64_t> channels;
+  if (!as_it_lies) channels = list_elements(layout, inside, is_field ? 1 : 8);
+  if (uniform_) {
+    channels.assign(1, 0);
+    for (int64_t c = 1; outer_steps_ && c < spec.shape[spec.channel_axis]; c++) channels.push_back(c);
+  }
+  fill_arrays(spec, channels);
+
+  gather_ = as_it_lies ? Gather::none : is_field ? Gather::fields : Gather::scattered;
+  if (gather_ == Gather::scattered && !table_has_cut_) find_pattern(inside.back().length);
+  const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
+  lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
+  if (lookup_) make_lookup_tables(spec, stored, channels.size());
+}
+
+// The body, as many axes as fit; then the cut. Answers the axes inside of a tile, the cut first.
+std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   const std::vector<Axis>& axes = layout.axes;
-  const auto element_bits = static_cast<int64_t>(8 * stored_size_);
-  const bool as_it_lies = !is_field && !swap_ && !affine_ && !normalize_ && axes.back().stride == element_bits &&
-                          !axes.back().channel && axes.back().length >= long_enough;
   size_t outer = axes.size();
   bool has_cut = true;
   if (as_it_lies) {  // nothing is gathered or kept between, so no tile bounds it
@@ -68,85 +85,49 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   if (outer_.empty() && !has_cut && static_cast<int64_t>(row_elements_) <= small_row)
     rows_in_tile_ = tile_elements / row_elements_;
 
-  // Where the elements of a tile lie, and of which channel they are: the cut, then the axes of the body.
   std::vector<Axis> inside(axes.begin() + body_axes, axes.end());
-  const bool whole_cut = table_has_cut_ || arrays_have_cut_;
-  inside.insert(inside.begin(), {whole_cut ? cut_.length : step_, cut_.stride, cut_.channel});
-  std::vector<int64_t> channel_of;
-  if (!as_it_lies) {
-    std::vector<int64_t> index(inside.size());
-    const size_t entries = static_cast<size_t>(inside[0].length) * body_;
-    for (size_t i = 0; i < entries; i++) {
-      int64_t offset = 0, channel = 0;
-      for (size_t axis = 0; axis < inside.size(); axis++) {
-        offset += index[axis] * inside[axis].stride;
-        if (!inside[axis].channel) continue;
-        channel = index[axis];
-        if (!layout.channel_offset.empty()) offset += layout.channel_offset[channel];
-      }
-      table_.push_back(is_field ? offset : offset / 8);
-      channel_of.push_back(channel);
-      for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == inside[axis].length;) index[axis] = 0;
+  inside.insert(inside.begin(), {table_has_cut_ || arrays_have_cut_ ? cut_.length : step_, cut_.stride, cut_.channel});
+  return inside;
+}
+
+// Fills the table with where the elements of a tile lie. Answers of which channels they are.
+std::vector<int64_t> TilePlan::list_elements(const Layout& layout, const std::vector<Axis>& inside, int64_t unit_bits) {
+  std::vector<int64_t> channels, index(inside.size());
+  const size_t entries = static_cast<size_t>(inside[0].length) * body_;
+  for (size_t i = 0; i < entries; i++) {
+    int64_t offset = 0, channel = 0;
+    for (size_t axis = 0; axis < inside.size(); axis++) {
+      offset += index[axis] * inside[axis].stride;
+      if (!inside[axis].channel) continue;
+      channel = index[axis];
+      if (!layout.channel_offset.empty()) offset += layout.channel_offset[channel];
     }
-    if (!uniform_)
-      for (size_t row = 1; row < rows_in_tile_; row++)
-        for (size_t i = 0; i < row_elements_; i++) channel_of.push_back(channel_of[i]);
+    table_.push_back(offset / unit_bits);
+    channels.push_back(channel);
+    for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == inside[axis].length;) index[axis] = 0;
   }
-  if (uniform_) {
-    channel_of.assign(1, 0);
-    if (layout.channel_steps)
-      for (int64_t c = 1; c < spec.shape[spec.channel_axis]; c++) channel_of.push_back(c);
-  }
-  for (int64_t channel : channel_of) {
-    const Steps channel_steps = steps_of(spec, channel);
+  for (size_t row = 1; row < rows_in_tile_; row++)
+    for (size_t i = 0; i < row_elements_; i++) channels.push_back(channels[i]);
+  return channels;
+}
+
+void TilePlan::fill_arrays(const UnpackSpec& spec, const std::vector<int64_t>& channels) {
+  for (int64_t channel : channels) {
+    const Steps steps = steps_of(spec, channel);
     if (affine_) {
-      affine_arrays_.scale.push_back(channel_steps.scale);
-      affine_arrays_.bias_or_mean.push_back(channel_steps.bias);
+      affine_arrays_.scale.push_back(steps.scale);
+      affine_arrays_.bias_or_mean.push_back(steps.bias);
     }
     if (normalize_) {
-      normalize_arrays_.scale.push_back(channel_steps.normalize_scale);
-      normalize_arrays_.bias_or_mean.push_back(channel_steps.mean);
-      normalize_arrays_.std.push_back(channel_steps.std);
-    }
-  }
-
-  choose_gather(is_field, as_it_lies, inside);
-  const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
-  if (stored_size_ == 1 && uniform_ && computes) make_lookup_tables(spec, kernels, stored);
-}
-
-void TilePlan::make_lookup_tables(const UnpackSpec& spec, const Kernels& kernels, DType stored) {
-  lookup_ = kernels.lookup[std::countr_zero(out_size_)];
-  if (!lookup_) return;
-  const int64_t channels = outer_steps_ ? spec.shape[spec.channel_axis] : 1;
-  lookup_tables_.resize(static_cast<size_t>(channels) * 256 * out_size_);
-  std::byte* plane = lookup_tables_.data();
-  for (int64_t c = 0; c < channels; c++, plane += 256 * out_size_) {
-    for (int stored_byte = 0; stored_byte < 256; stored_byte++) {
-      with_type(spec.out, [&](auto to) {
-        with_type(stored, [&](auto from) {
-          using From = typename decltype(from)::t;
-          if constexpr (sizeof(From) == 1) {
-            const auto entry = apply<typename decltype(to)::t>(
-                steps_of(spec, c), __builtin_bit_cast(From, static_cast<uint8_t>(stored_byte)));
-            std::byte bytes[sizeof(entry)];
-            std::memcpy(bytes, &entry, sizeof(entry));
-            for (size_t i = 0; i < sizeof(entry); i++) plane[256 * i + static_cast<size_t>(stored_byte)] = bytes[i];
-          }
-        });
-      });
+      normalize_arrays_.scale.push_back(steps.normalize_scale);
+      normalize_arrays_.bias_or_mean.push_back(steps.mean);
+      normalize_arrays_.std.push_back(steps.std);
     }
   }
 }
 
-void TilePlan::choose_gather(bool is_field, bool as_it_lies, const std::vector<Axis>& inside) {
-  if (is_field) {
-    gather_ = Gather::fields;
-    return;
-  }
-  if (as_it_lies) return;
-  gather_ = Gather::scattered;
-  if (table_has_cut_) return;
+// What the table says in fewer words.
+void TilePlan::find_pattern(int64_t channels) {
   const auto is = [this](auto&& offset) {
     for (size_t i = 0; i < table_.size(); i++)
       if (table_[i] != offset(static_cast<int64_t>(i))) return false;
@@ -157,28 +138,40 @@ void TilePlan::choose_gather(bool is_field, bool as_it_lies, const std::vector<A
   if (is([&](int64_t i) { return i * second; })) {
     gather_ = second == size ? Gather::none : Gather::strided;
     gather_stride_ = second;
-  } else if (const int64_t channels = inside.back().length;
-             is([&](int64_t i) { return i / channels * size + i % channels * second; })) {
+  } else if (is([&](int64_t i) { return i / channels * size + i % channels * second; })) {
     gather_ = Gather::interleave;
     gather_stride_ = second;
     channels_ = static_cast<size_t>(channels);
   }
 }
 
-const char* TilePlan::name() const noexcept {
-  switch (gather_) {
-    case Gather::none:
-      return normalize_bytes_ ? "normalize_bytes" : "contiguous";
-    case Gather::strided:
-      return "strided";
-    case Gather::interleave:
-      return "interleave";
-    case Gather::scattered:
-      return "scattered";
-    case Gather::fields:
-      return "fields";
+void TilePlan::make_lookup_tables(const UnpackSpec& spec, DType stored, size_t channels) {
+  lookup_tables_.resize(channels * 256 * out_size_);
+  std::byte* table = lookup_tables_.data();
+  for (size_t c = 0; c < channels; c++, table += 256 * out_size_) {
+    const Steps steps = steps_of(spec, static_cast<int64_t>(c));
+    for (size_t byte = 0; byte < 256; byte++) {
+      with_type(stored, [&](auto from) {
+        with_type(spec.out, [&](auto to) {
+          using From = typename decltype(from)::t;
+          if constexpr (sizeof(From) == 1) {
+            const auto entry =
+                apply<typename decltype(to)::t>(steps, __builtin_bit_cast(From, static_cast<uint8_t>(byte)));
+            std::byte bytes[sizeof(entry)];
+            std::memcpy(bytes, &entry, sizeof(entry));
+            for (size_t plane = 0; plane < sizeof(entry); plane++) table[256 * plane + byte] = bytes[plane];
+          }
+        });
+      });
+    }
   }
-  return "";
+}
+
+std::string TilePlan::name() const {
+  constexpr const char* gathers[] = {"contiguous", "strided", "interleave", "scattered", "fields"};
+  const std::string gather = gathers[static_cast<size_t>(gather_)];
+  if (copies_) return gather;
+  return gather + (lookup_ ? " lookup" : normalize_bytes_ ? " normalize" : affine_ || normalize_ ? " steps" : " cast");
 }
 
 const std::byte* TilePlan::gather(const std::byte* row, int64_t base, size_t first, std::byte* scratch,

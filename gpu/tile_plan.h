@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "gpu/aligned.h"
@@ -20,8 +22,8 @@ class TilePlan {
 
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
-  /// How the elements of a tile are gathered.
-  const char* name() const noexcept;
+  /// How the elements of a tile are gathered, and what is done with them.
+  std::string name() const;
 
  private:
   enum class Gather : uint8_t { none, strided, interleave, scattered, fields };
@@ -32,9 +34,11 @@ class TilePlan {
     }
   };
 
-  void choose_gather(bool is_field, bool as_it_lies, const std::vector<Axis>& inside);
-
-  void make_lookup_tables(const UnpackSpec& spec, const Kernels& kernels, DType stored);
+  std::vector<Axis> cut_rows(const Layout& layout, bool as_it_lies);
+  std::vector<int64_t> list_elements(const Layout& layout, const std::vector<Axis>& inside, int64_t unit_bits);
+  void fill_arrays(const UnpackSpec& spec, const std::vector<int64_t>& channels);
+  void find_pattern(int64_t channels);
+  void make_lookup_tables(const UnpackSpec& spec, DType stored, size_t channels);
 
   void run_row(const std::byte* row, std::byte* out) const noexcept;
   void run_small_rows(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
@@ -44,12 +48,12 @@ class TilePlan {
 
   // Types.
   const Kernels* kernels_;
-  Kernels::Cast cast_;   // stored -> out
-  Kernels::Cast widen_;  // stored -> float32
-  Kernels::Cast round_;  // float32 -> out
-  Kernels::NormalizeBytes normalize_bytes_ = nullptr;
-  Kernels::Lookup lookup_ = nullptr;
-  aligned_vector<std::byte> lookup_tables_;  // for each channel; instead of steps and cast
+  Kernels::Cast cast_;                                 // stored -> out
+  Kernels::Cast widen_;                                // stored -> float32
+  Kernels::Cast round_;                                // float32 -> out
+  Kernels::NormalizeBytes normalize_bytes_ = nullptr;  // all three, where there is one
+  Kernels::Lookup lookup_ = nullptr;                   // all three by table
+  aligned_vector<std::byte> lookup_tables_;            // of each channel that a tile may have
   size_t stored_size_, out_size_;
   int log_size_;  // of stored
   bool swap_;
