@@ -156,10 +156,17 @@ void Plan::plan_outputs() {
     const auto* from = std::get_if<FromFeature>(&output.from);
     const FeatureSpec* feature = from ? &spec.features[static_cast<size_t>(from->feature)] : nullptr;
     if (output.padded) {
-      const auto most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
-                                                 : most_values(feature->dtype, largest_record(data));
-      add(output.name, Part::padded, o, output.dtype, output.shape,
-          rows * std::max<uint64_t>(1, most / static_cast<uint64_t>(std::max<int64_t>(1, output.shape.elements()))));
+      const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
+      const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
+                                                     : most_values(feature->dtype, largest_record(data));
+      const uint64_t steps = rows * std::max<uint64_t>(1, most / step);
+      if (feature->dtype == DType::bytes) {
+        const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + steps * step * padding);
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, steps * step + 1);
+      } else {
+        add(output.name, Part::padded, o, output.dtype, output.shape, steps);
+      }
     } else if (output.variable) {
       uint64_t values = most_values(feature->dtype, payload);
       if (feature->max_values >= 0) values = std::min(values, rows * static_cast<uint64_t>(feature->max_values));
