@@ -65,7 +65,7 @@ Fed feed(const GoldenCase& golden, const std::string& more) {
   options.deliver_before_error = true;
   Feeder feeder(parse_pipeline(source_text(golden) + more +
                                fmt::format("batch {{ global_batch_size: {} last_batch_policy: PARTIAL }}",
-                                           std::max<uint64_t>(4096, golden.records))),
+                                           golden.parse == "records" ? 4096 : std::max<uint64_t>(1, golden.records))),
                 options);
   Fed fed;
   try {
