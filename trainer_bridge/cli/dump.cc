@@ -120,14 +120,14 @@ void dump_epoch(const Args& args, Result& result) {
 }
 
 void write_report(const fs::path& folder, const Result& result) {
+  // A bad record may be found again for the next epoch, which is read ahead.
   Json errors = Json::array();
-  for (const Error& error : result.report.errors) errors.push_back(to_json(error));
-  const auto told = [&](const Error& error) {
-    return result.error && std::string_view(error.what()) == result.error->what();
+  std::set<std::string> told;
+  const auto tell = [&](const Error& error) {
+    if (told.insert(error.what()).second) errors.push_back(to_json(error));
   };
-  if (result.error && std::none_of(result.report.errors.begin(), result.report.errors.end(), told)) {
-    errors.push_back(to_json(*result.error));
-  }
+  for (const Error& error : result.report.errors) tell(error);
+  if (result.error) tell(*result.error);
   const Json json = {{"records", result.report.records}, {"steps", result.report.steps},
                      {"samples", result.samples},        {"dropped", result.report.dropped},
                      {"filler", result.report.filler},   {"errors", std::move(errors)},

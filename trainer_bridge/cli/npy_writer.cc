@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -42,6 +43,8 @@ constexpr size_t buffer_bytes = size_t{1} << 20;
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
+std::atomic<unsigned> serial = 0;  // two writers of this process may have the same path
+
 const char* descr(DType dtype) {
   constexpr std::array<const char*, dtype_count> names = {"",    "",    "|b1", "|u1", "|i1", "<u2", "<i2",
                                                           "<u4", "<i4", "<i8", "<f2", "<u2", "<f4", "<f8"};
@@ -64,7 +67,7 @@ std::string header(DType dtype, const Shape& shape) {
 
 NpyWriter::NpyWriter(std::string path, DType dtype, Shape row_shape)
     : path_(std::move(path)),
-      temporary_(fmt::format("{}.{}.partial", path_, getpid())),
+      temporary_(fmt::format("{}.{}.{}.partial", path_, getpid(), serial++)),
       dtype_(dtype),
       row_shape_(row_shape) {
   if (const int error = injected<OpenOp>()) fail("create", error);

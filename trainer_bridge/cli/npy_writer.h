@@ -25,6 +25,8 @@ class NpyWriter {
 
   /// Whole rows, row-major.
   void append(int64_t rows, std::span<const std::byte> elements);
+  /// For who learns it only from the data.
+  void set_row_shape(const Shape& row_shape) { row_shape_ = row_shape; }
   /// Bytes of elements again, from `begin` on.
   void read_back(uint64_t begin, std::span<std::byte> out);
   void close();
@@ -40,7 +42,7 @@ class NpyWriter {
 
   const std::string path_, temporary_;
   const DType dtype_;
-  const Shape row_shape_;
+  Shape row_shape_;
   int file_ = -1;
   int64_t rows_ = 0;
   uint64_t written_ = 0;           // bytes of elements in the file

@@ -10,16 +10,20 @@
 namespace feedline::cli {
 namespace {
 
-/// What fills the place of a step that a record does not have: the feature's padding value, as this output delivers it.
+/// What stands where a record has no value: the feature's padding value, as this output delivers it.
 std::vector<std::byte> padding_of(const flow::FeatureSpec& feature, const flow::OutputSpec& output) {
+  if (feature.dtype == DType::bytes) {
+    if (feature.default_bytes.empty()) return {};
+    const auto value = std::as_bytes(std::span(feature.default_bytes.front()));
+    return {value.begin(), value.end()};
+  }
   const int64_t pad_int = feature.default_ints.empty() ? 0 : feature.default_ints.front();
   const float pad_float = feature.default_floats.empty() ? 0.0f : feature.default_floats.front();
   const auto* value = feature.dtype == DType::int64 ? reinterpret_cast<const std::byte*>(&pad_int)
                                                     : reinterpret_cast<const std::byte*>(&pad_float);
-  const std::vector<const std::byte*> values(static_cast<size_t>(output.shape.elements()), value);
-  std::vector<std::byte> step(values.size() * size_of(output.dtype));
-  gpu::Unpacker (*output.unpack_value)(values, step.data());
-  return step;
+  std::vector<std::byte> padding(size_of(output.dtype));
+  gpu::Unpacker (*output.unpack_value)(std::span(&value, 1), padding.data());
+  return padding;
 }
 
 std::span<const std::byte> bytes_of(const TensorView& tensor) {
@@ -40,14 +44,13 @@ std::string file_name(std::string_view output) {
 
 OutputFiles::OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output)
     : folder_(folder), name_(output.name), padded_(output.padded), step_shape_(output.shape) {
+  if (padded_)
+    padding_ = padding_of(spec.features[static_cast<size_t>(std::get<flow::FromFeature>(output.from).feature)], output);
   if (output.dtype == DType::bytes) {
     open(".bytes", DType::uint8, {});
     open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
     has_offsets_ = true;
     values_of_row_ = output.shape.elements();
-  } else if (output.padded) {
-    padding_ = padding_of(spec.features[static_cast<size_t>(std::get<flow::FromFeature>(output.from).feature)], output);
-    open("", output.dtype, output.shape.with_rows(0));
   } else {
     open(output.variable ? ".values" : "", output.dtype, output.shape);
   }
@@ -80,11 +83,17 @@ std::vector<OutputFiles::Range> OutputFiles::valid_rows(const Batch& batch) {
   return ranges;
 }
 
+int64_t OutputFiles::values_in(const Batch& batch) const {
+  return has_offsets_ ? batch.at(name_ + ".offsets").shape[0] - 1 : batch.at(name_).shape.elements();
+}
+
 void OutputFiles::append(const Batch& batch) {
   const std::string main = name_ + (has_offsets_ ? ".bytes" : has_splits_ ? ".values" : "");
   const auto splits = has_splits_ ? batch.at(name_ + ".row_splits").as<const int64_t>() : std::span<const int64_t>();
   for (const Range& rows : valid_rows(batch)) {
-    Range values{rows.begin * values_of_row_, rows.end * values_of_row_};
+    const int64_t width = padded_ ? values_in(batch) / batch.rows() : values_of_row_;
+    if (padded_) pieces_.push_back({rows.end - rows.begin, width});
+    Range values{rows.begin * width, rows.end * width};
     if (has_splits_) values = append_splits(splits, rows);
     if (has_offsets_) {
       append_bytes(batch, values);
@@ -97,7 +106,6 @@ void OutputFiles::append(const Batch& batch) {
 void OutputFiles::append_rows(const TensorView& tensor, Range rows) {
   const int64_t count = rows.end - rows.begin;
   const size_t row_bytes = tensor.shape[0] ? tensor.size_bytes() / static_cast<size_t>(tensor.shape[0]) : 0;
-  if (padded_) pieces_.push_back({count, tensor.shape[1]});
   files_[0]->append(count, bytes_of(tensor).subspan(static_cast<size_t>(rows.begin) * row_bytes,
                                                     static_cast<size_t>(count) * row_bytes));
 }
@@ -127,17 +135,15 @@ void OutputFiles::append_bytes(const Batch& batch, Range values) {
   files_[1]->append(values.end - values.begin, std::as_bytes(std::span(ends)));
 }
 
-void OutputFiles::pad_to_longest() {
-  int64_t longest = 0;
-  for (const Piece& piece : pieces_) longest = std::max(longest, piece.steps);
-  const std::unique_ptr<NpyWriter> pieces = std::move(files_[0]);
+void OutputFiles::pad_to(int64_t width) {
+  const std::unique_ptr<NpyWriter> pieces = std::move(files_.front());
   files_.clear();
-  NpyWriter& whole = open("", pieces->dtype(), step_shape_.with_rows(longest));
-  std::vector<std::byte> row(static_cast<size_t>(longest) * padding_.size());
+  NpyWriter& whole = open("", pieces->dtype(), {});
+  std::vector<std::byte> row(static_cast<size_t>(width) * padding_.size());
   uint64_t from = 0;
   for (const Piece& piece : pieces_) {
-    const auto filled = static_cast<size_t>(piece.steps) * padding_.size();
-    for (size_t i = filled; i < row.size(); i++) row[i] = padding_[(i - filled) % padding_.size()];
+    const auto filled = static_cast<size_t>(piece.width) * padding_.size();
+    for (size_t i = filled; i < row.size(); i++) row[i] = padding_[i % padding_.size()];
     for (int64_t i = 0; i < piece.rows; i++, from += filled) {
       pieces->read_back(from, std::span(row).first(filled));
       whole.append(1, row);
@@ -145,8 +151,44 @@ void OutputFiles::pad_to_longest() {
   }
 }
 
+void OutputFiles::pad_bytes_to(int64_t width) {
+  const auto bytes = std::move(files_[0]), offsets = std::move(files_[1]);
+  files_.clear();
+  open(".bytes", DType::uint8, {});
+  bytes_ = 0;
+  open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
+  std::vector<std::byte> row;
+  uint64_t from = 0;  // in the pieces' offsets
+  for (const Piece& piece : pieces_) {
+    std::vector<int64_t> ends(static_cast<size_t>(piece.width) + 1);
+    for (int64_t i = 0; i < piece.rows; i++, from += static_cast<uint64_t>(piece.width) * sizeof(int64_t)) {
+      offsets->read_back(from, std::as_writable_bytes(std::span(ends)));
+      const int64_t begin = ends.front();
+      row.resize(static_cast<size_t>(ends.back() - begin));
+      bytes->read_back(static_cast<uint64_t>(begin), row);
+      std::vector<int64_t> padded;
+      for (size_t value = 1; value < ends.size(); value++) padded.push_back(bytes_ + ends[value] - begin);
+      for (int64_t value = piece.width; value < width; value++) {
+        row.insert(row.end(), padding_.begin(), padding_.end());
+        padded.push_back(bytes_ + static_cast<int64_t>(row.size()));
+      }
+      bytes_ += static_cast<int64_t>(row.size());
+      files_[0]->append(static_cast<int64_t>(row.size()), row);
+      files_[1]->append(width, std::as_bytes(std::span(padded)));
+    }
+  }
+}
+
 void OutputFiles::close() {
-  if (padded_) pad_to_longest();
+  if (padded_) {
+    int64_t longest = 0;
+    for (const Piece& piece : pieces_) longest = std::max(longest, piece.width);
+    const auto shorter = [&](const Piece& piece) { return piece.width < longest; };
+    const bool differ = std::any_of(pieces_.begin(), pieces_.end(), shorter);
+    if (differ) has_offsets_ ? pad_bytes_to(longest) : pad_to(longest);
+    if (!has_offsets_)
+      files_[0]->set_row_shape(step_shape_.with_rows(longest / std::max<int64_t>(1, step_shape_.elements())));
+  }
   for (const auto& file : files_) file->close();
 }
 

@@ -32,15 +32,17 @@ class OutputFiles {
     int64_t begin = 0, end = 0;
   };
   struct Piece {
-    int64_t rows = 0, steps = 0;
+    int64_t rows = 0, width = 0;  // width: values of a row
   };
 
   NpyWriter& open(const std::string& suffix, DType dtype, const Shape& row_shape);
   static std::vector<Range> valid_rows(const Batch& batch);
+  int64_t values_in(const Batch& batch) const;
   void append_rows(const TensorView& tensor, Range rows);
   Range append_splits(std::span<const int64_t> splits, Range rows);
   void append_bytes(const Batch& batch, Range values);
-  void pad_to_longest();
+  void pad_to(int64_t width);
+  void pad_bytes_to(int64_t width);
 
   const std::string folder_, name_;
   std::vector<std::unique_ptr<NpyWriter>> files_;  // dense, values or bytes; then offsets; then row_splits
@@ -48,11 +50,11 @@ class OutputFiles {
   int64_t values_of_row_ = 1;       // of bytes without row_splits
   int64_t values_ = 0, bytes_ = 0;  // so far
 
-  // A padded output, [samples, steps, shape...], has in each batch as many steps as that needs. So its file is one of
-  // pieces first, and written again, padded, in the end.
+  // A padded output, [samples, steps, shape...], is as wide in each batch as that needs. So what is written are pieces,
+  // which are written again where they turn out to differ.
   bool padded_ = false;
   Shape step_shape_;
-  std::vector<std::byte> padding_;  // of one step
+  std::vector<std::byte> padding_;  // of numbers: one; else a value
   std::vector<Piece> pieces_;
 };
 

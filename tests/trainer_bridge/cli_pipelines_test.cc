@@ -1,0 +1,458 @@
+// dump, check, run, demo, and the pipelines that inspect infers.
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "feedline/records.h"
+#include "golden/manifest.h"
+#include "support/catch.h"
+#include "support/skip.h"
+#include "tool.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string golden(const std::string& name) { return std::string(FEEDLINE_GOLDEN) + "/" + name; }
+
+std::string octal(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    char escaped[5];
+    std::snprintf(escaped, sizeof escaped, "\\%03o", static_cast<unsigned char>(c));
+    text += escaped;
+  }
+  return "\"" + text + "\"";
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+/// The features of a golden case as f0, f1, ..., every one delivered as it is.
+std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
+  std::string text = "source { compression: " + c.compression;
+  for (const std::string& file : c.files) text += " files: \"" + file + "\"";
+  text += " }\n";
+  for (size_t i = 0; i < c.features.size(); i++) {
+    const GoldenFeature& f = c.features[i];
+    text += "feature { name: \"f" + std::to_string(i) + "\" key: " + octal(f.name);
+    text += f.dtype == "bytes" ? " dtype: BYTES" : f.dtype == "float32" ? " dtype: FLOAT32" : " dtype: INT64";
+    text += f.kind == "var"      ? " kind: VARIABLE"
+            : f.kind == "ragged" ? " kind: RAGGED"
+            : f.kind == "fixed"  ? " kind: FIXED"
+                                 : " kind: FIXED_SEQUENCE";
+    for (const int64_t axis : f.shape) text += " shape: " + std::to_string(axis);
+    for (const json& value : f.default_value.is_array() ? f.default_value : json::array()) {
+      text += f.dtype == "bytes"     ? " default_value { bytes_value: " + octal(from_hex(value)) + " }"
+              : f.dtype == "float32" ? " default_value { float32_value: " + value.dump() + " }"
+                                     : " default_value { int64_value: " + value.dump() + " }";
+    }
+    text += " }\n";
+  }
+  return text + "batch { " + batch + " }\n";
+}
+
+struct Dump {
+  Dump(const std::string& text, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"dump", dir.write("pipeline.textproto", text), "--out", dir.file("out")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    result = run_tool(arguments);
+  }
+  NpyArray array(const std::string& name) const { return load_npy(dir.file("out/" + name + ".npy")); }
+  bool has(const std::string& name) const { return fs::exists(dir.file("out/" + name + ".npy")); }
+  json report() const { return json::parse(read_file(dir.file("out/report.json"))); }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dir.file("out"))) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+  TempDir dir;
+  ToolResult result;
+};
+
+bool same(const NpyArray& a, const NpyArray& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+}
+
+/// A stored array of a case, where there is one.
+std::optional<NpyArray> expected(const std::map<std::string, NpyArray>& stored, const std::string& name) {
+  if (const auto found = stored.find(name); found != stored.end()) return found->second;
+  return std::nullopt;
+}
+
+/// Whether what was dumped of feature i is what TensorFlow reads.
+bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, NpyArray>& stored, size_t i) {
+  const std::string f = "f" + std::to_string(i);
+  const auto part = [&](const std::string& golden_part, const std::string& file) {
+    const auto want = expected(stored, f + "." + golden_part);
+    return !want || same(*want, dump.array(f + file));
+  };
+  const auto dense = expected(stored, f + ".dense");
+  if (c.features[i].dtype == "bytes" && dense) {  // all of one length: numpy needs no offsets
+    const auto offsets = dump.array(f + ".offsets");
+    const NpyArray bytes = dump.array(f + ".bytes");
+    return bytes.bytes == dense->bytes && offsets.shape[0] == dense->shape[0] + 1;
+  }
+  return part("dense", "") && part("values", ".values") && part("bytes", ".bytes") && part("offsets", ".offsets") &&
+         part("row_splits", ".row_splits");
+}
+
+std::string chess_pipeline(const std::string& batch) {
+  return "source { files: \"" + golden("chess/main-*.tfrecord") + "\" }" + R"text(
+feature { name: "d" dtype: BYTES length: 194 }
+feature { name: "s" dtype: INT64 }
+output  { name: "board" dtype: INT8 feature: "d"
+          unpack_bits { shape: [8, 8, 24] channel_order: [0,4,8,12,16,20,1,5,9,13,17,21,2,6,10,14,18,22,3,7,11,15,19,23]
+                        scale: [1,1,1,1,1,1,-1,-1,-1,-1,-1,-1,1,1,1,1,1,1,-1,-1,-1,-1,-1,-1] } }
+output  { name: "flags" dtype: INT8 feature: "d" unpack_bits { bit_offset: 1536 shape: [10] } }
+output  { name: "mate"  dtype: FLOAT32 feature: "d" unpack_bits { bit_offset: 1546 } internal: true }
+output  { name: "score" dtype: FLOAT64 expression {
+          formula: "(1-out.mate)*A*tanh(s/K) + out.mate*sign(s)*(A+(1-A)/(B-1)*max(0,B-abs(s)))"
+          constants { key: "A" value: 0.85 } constants { key: "K" value: 410 } constants { key: "B" value: 30 } } }
+output  { name: "raw" feature: "d" }
+batch   { )text" +
+         batch + " }";
+}
+
+/// Distance in units in the last place.
+int64_t ulps(double a, double b) {
+  int64_t x = 0, y = 0;
+  std::memcpy(&x, &a, 8);
+  std::memcpy(&y, &b, 8);
+  if (x < 0) x = INT64_MIN - x;
+  if (y < 0) y = INT64_MIN - y;
+  return std::abs(x - y);
+}
+
+}  // namespace
+
+TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and replicas") {
+  const auto want = load_npz(golden("chess/main.npz"));
+  for (const auto& [batch, replicas] : std::vector<std::pair<std::string, std::string>>{
+           {"global_batch_size: 512 last_batch_policy: PARTIAL", "1"},
+           {"global_batch_size: 96 last_batch_policy: PARTIAL", "3"},
+           {"global_batch_size: 1024 last_batch_policy: PAD valid_mask: \"valid\"", "2"}}) {
+    INFO(batch);
+    const Dump dump(chess_pipeline(batch),
+                    {"--replicas", replicas, "--epoch", "1", "--rank", "0", "--world-size", "1"});
+    INFO(dump.result.err);
+    REQUIRE(dump.result.code == 0);
+    CHECK(same(dump.array("board"), want.at("out.board")));
+    CHECK(same(dump.array("flags"), want.at("out.flags")));
+    CHECK(same(dump.array("raw"), want.at("f0.dense")));
+    const NpyArray score = dump.array("score");
+    CHECK(score.dtype == "<f8");
+    REQUIRE(score.shape == std::vector<int64_t>{3000});
+    int64_t most = 0;
+    for (size_t i = 0; i < 3000; i++)
+      most = std::max(most, ulps(score.as<double>()[i], want.at("out.score").as<double>()[i]));
+    CHECK(most <= 8);
+    const json report = dump.report();
+    CHECK(report.at("samples") == 3000);
+    CHECK(report.at("records") == 3000);
+    CHECK(report.at("dropped") == 0);
+    CHECK(report.at("errors").empty());
+    CHECK(report.at("files").size() == 3);
+    if (dump.has("valid")) {
+      CHECK(report.at("filler") == 72);
+      const NpyArray valid = dump.array("valid");
+      CHECK(valid.dtype == "|b1");
+      CHECK(valid.bytes == std::vector<std::byte>(3000, std::byte{1}));
+    }
+    CHECK(!dump.has("mate"));
+  }
+  const Dump dropped(chess_pipeline("global_batch_size: 1024 last_batch_policy: DROP"));
+  CHECK(dropped.array("flags").shape == std::vector<int64_t>{2048, 10});
+  CHECK(dropped.report().at("samples") == 2048);
+  CHECK(dropped.report().at("steps") == 2);
+  CHECK(dropped.report().at("dropped") == 3000 - 2048);
+}
+
+TEST_CASE("dump of every golden Example is what TensorFlow parses") {
+  size_t good = 0, bad = 0;
+  for (const GoldenCase& c : golden_cases()) {
+    if (c.parse != "example" || c.features.empty() || (c.oddity.is_object() && !c.oddity.empty())) continue;
+    for (const std::string batch : {"global_batch_size: 1024", "global_batch_size: 2"}) {
+      if (batch.back() == '2' && c.records > 300) continue;
+      INFO(c.name << " " << batch);
+      const Dump dump(pipeline_of(c, batch + " last_batch_policy: PARTIAL"));
+      INFO(dump.result.err);
+      const json report = dump.report();
+      if (c.error.category.empty()) {
+        REQUIRE(dump.result.code == 0);
+        CHECK(report.at("samples") == c.records);
+        CHECK(report.at("errors").empty());
+        const auto stored = c.npz.empty() ? std::map<std::string, NpyArray>() : load_npz(c.npz);
+        for (size_t i = 0; i < c.features.size(); i++) {
+          INFO("feature " << i << " " << c.features[i].kind << " " << c.features[i].dtype);
+          CHECK(matches(dump, c, stored, i));
+        }
+        good++;
+      } else if (c.error.stage != "post") {
+        CHECK(dump.result.code == 1);
+        REQUIRE(report.at("errors").size() == 1);
+        std::set<std::string> acceptable(c.error.also_acceptable.begin(), c.error.also_acceptable.end());
+        acceptable.insert(c.error.category);
+        CHECK(acceptable.count(report.at("errors")[0].at("category").get<std::string>()) == 1);
+        // The good rows before it, also those of a batch that could not be finished.
+        if (!c.error.failing_records.empty()) CHECK(report.at("samples") == c.error.failing_records[0]);
+        if (c.error.stage == "read" && c.error.records_exact) CHECK(report.at("samples") == c.records);
+        bad++;
+      }
+    }
+  }
+  std::printf("dump: %zu good and %zu bad runs of golden cases\n", good, bad);
+  CHECK(good > 100);
+  CHECK(bad > 100);
+}
+
+TEST_CASE("dump leaves out filler in the middle of a batch") {
+  const TempDir dir;
+  const auto damaged = golden("framing/flip_data_first_record2.tfrecord");
+  const Dump skipped("source { files: \"" + damaged +
+                     "\" record_type: RAW }\nbatch { global_batch_size: 4 last_batch_policy: PAD }\n"
+                     "errors { on_error: SKIP_RECORD }\noutput { name: \"record\" feature: \"record\" }\n"
+                     "output { name: \"n\" feature: \"@record\" }\noutput { name: \"at\" feature: \"@offset\" }\n");
+  INFO(skipped.result.err);
+  REQUIRE(skipped.result.code == 0);
+  CHECK(skipped.report().at("samples") == 4);
+  CHECK(skipped.report().at("errors").size() == 1);
+  const NpyArray offsets = skipped.array("record.offsets");
+  CHECK(std::vector<int64_t>(offsets.as<int64_t>().begin(), offsets.as<int64_t>().end()) ==
+        std::vector<int64_t>{0, 30, 77, 130, 189});
+
+  // A record that turns out bad only when it is parsed.
+  const Dump parsed("source { files: \"" + golden("chess/short_record.tfrecord") +
+                    "\" }\n"
+                    "feature { name: \"d\" dtype: BYTES length: 194 }\nfeature { name: \"s\" dtype: INT64 }\n"
+                    "batch { global_batch_size: 8 last_batch_policy: PARTIAL }\nerrors { on_error: SKIP_RECORD }\n"
+                    "output { name: \"n\" feature: \"@record\" }\noutput { name: \"d\" feature: \"d\" }\n");
+  INFO(parsed.result.err);
+  REQUIRE(parsed.result.code == 0);
+  const json report = parsed.report();
+  REQUIRE(report.at("errors").size() == 1);
+  CHECK(report.at("errors")[0].at("category") == "wrong_length");
+  CHECK(report.at("errors")[0].at("feature") == "d");
+  const auto bad = report.at("errors")[0].at("record").get<int64_t>();
+  const NpyArray numbers = parsed.array("n");
+  CHECK(report.at("samples") == numbers.shape[0]);
+  CHECK(parsed.array("d").shape[0] == numbers.shape[0]);
+  int64_t next = 0;
+  for (const int64_t number : numbers.as<int64_t>()) {
+    if (next == bad) next++;
+    CHECK(number == next++);
+  }
+}
+
+TEST_CASE("dump raises an error where the order reaches it") {
+  for (const std::string replicas : {"1", "2"}) {
+    const Dump dump("source { files: \"" + golden("shards/fourth_damaged-*.tfrecord") +
+                        "\" record_type: RAW }\n"
+                        "batch { global_batch_size: 16 last_batch_policy: DROP }\n"
+                        "output { name: \"file\" feature: \"@file\" }\noutput { name: \"n\" feature: \"@record\" }\n",
+                    {"--replicas", replicas});
+    CHECK(dump.result.code == 1);
+    const GoldenCase& c = golden_case("shards/fourth_damaged");
+    const json report = dump.report();
+    REQUIRE(report.at("errors").size() == 1);
+    CHECK(report.at("errors")[0].at("category") == "bad_length_crc");
+    CHECK(report.at("errors")[0].at("file") == c.files[3]);
+    CHECK(report.at("samples") == c.records);
+    const NpyArray numbers = dump.array("n");
+    REQUIRE(numbers.shape[0] == static_cast<int64_t>(c.records));
+    for (int64_t i = 0; i < numbers.shape[0]; i++) CHECK(numbers.as<int64_t>()[static_cast<size_t>(i)] == i);
+    CHECK(report.at("files")[static_cast<size_t>(dump.array("file").as<int64_t>().back())] == c.files[3]);
+  }
+}
+
+TEST_CASE("dump names and types files as promised") {
+  const Dump dump(
+      "source { files: \"" + golden("chess/one.tfrecord") +
+      "\" }\nfeature { name: \"s\" dtype: INT64 }\n"
+      "batch { global_batch_size: 1 }\n"
+      "output { name: \"a/b%c\" dtype: FLOAT32 feature: \"s\" }\n"
+      "output { name: \"b16\" dtype: BFLOAT16 feature: \"s\" }\noutput { name: \"f16\" dtype: FLOAT16 feature: \"s\" "
+      "}\n"
+      "output { name: \"u8\" dtype: UINT8 feature: \"s\" }\noutput { name: \"yes\" dtype: BOOL feature: \"s\" }\n");
+  INFO(dump.result.err);
+  REQUIRE(dump.result.code == 0);
+  CHECK(dump.files() ==
+        std::set<std::string>{"a%2Fb%25c.npy", "b16.bf16.npy", "f16.npy", "u8.npy", "yes.npy", "report.json"});
+  CHECK(dump.array("b16.bf16").dtype == "<u2");
+  CHECK(dump.array("f16").dtype == "<f2");
+  CHECK(dump.array("u8").dtype == "|u1");
+  CHECK(dump.array("yes").dtype == "|b1");
+  for (const char* field : {"records", "steps", "samples", "dropped", "filler", "errors", "audit", "files"})
+    CHECK(dump.report().contains(field));
+}
+
+TEST_CASE("dump says why it cannot") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 8"));
+  const std::string file = dir.write("file", "");
+  CHECK(run_tool({"dump", pipeline, "--out", file}).code == 1);
+  CHECK(run_tool({"dump", dir.file("missing.textproto"), "--out", dir.file("out")}).code == 1);
+  const ToolResult endless = run_tool({"dump", pipeline, "--out", dir.file("out"), "--set", "epoch.repeat=-1"});
+  CHECK(endless.code == 1);
+  CHECK(endless.err.find("epoch.repeat") != std::string::npos);
+  CHECK(json::parse(read_file(dir.file("out/report.json"))).at("errors")[0].at("category") == "bad_pipeline");
+}
+
+TEST_CASE("check prints the plan, or what is wrong with it") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 512"));
+  const ToolResult good = run_tool({"check", pipeline, "--replicas", "2"});
+  INFO(good.err);
+  CHECK(good.code == 0);
+  CHECK(good.out.find("3000 samples") != std::string::npos);
+  CHECK(good.out.find("memory") != std::string::npos);
+
+  const ToolResult uneven = run_tool({"check", pipeline, "--replicas", "3"});
+  CHECK(uneven.code == 1);
+  CHECK(uneven.err.find("510") != std::string::npos);  // the nearest sizes that 3 replicas divide
+  CHECK(run_tool({"check", pipeline, "--set", "memory.limit=1KiB"}).code == 1);
+  CHECK(run_tool({"check", pipeline, "--set", "batch.nonsense=1"}).code == 2);
+  CHECK(run_tool({"check", pipeline, "--set", "batch"}).code == 2);
+  CHECK(run_tool({"check", dir.write("bad.textproto", "source { fils: \"x\" }")}).code == 1);
+
+  // A second text is laid over the first.
+  const std::string overlay = dir.write("more.textproto", "batch { global_batch_size: 300 }");
+  CHECK(run_tool({"check", pipeline, overlay, "--replicas", "3"}).code == 0);
+}
+
+TEST_CASE("run reports what the design fixes") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
+  const ToolResult result =
+      run_tool({"run", pipeline, "--json", "--epochs", "2", "--replicas", "2", "--io", "pread", "--direct", "off"});
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  const json report = result.json();
+  for (const char* field : {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s",
+                            "rss_peak_bytes", "first_batch_s", "data_readiness"}) {
+    INFO(field);
+    CHECK(report.at(field).is_number());
+  }
+  for (const char* field : {"p50", "p99", "max"}) CHECK(report.at("next_us").at(field).is_number());
+  CHECK(report.at("records") == 6000);
+  CHECK(report.at("steps") == 24);
+  CHECK(report.at("bytes_read") >= 2 * 686848);
+  CHECK(!report.at("stages").empty());
+  for (const json& stage : report.at("stages")) {
+    for (const char* field : {"busy_s", "wait_s", "queue"}) CHECK(stage.at(field).is_number());
+  }
+
+  // The audit does not depend on batches and replicas, and adds up over epochs.
+  const json one = run_tool({"run", pipeline, "--json", "--set", "batch.global_batch_size=100"}).json();
+  CHECK(report.at("audit").get<uint64_t>() == 2 * one.at("audit").get<uint64_t>());
+
+  const json few = run_tool({"run", pipeline, "--json", "--steps", "3", "--step-ms", "2"}).json();
+  CHECK(few.at("records") == 3 * 256);
+  CHECK(few.at("steps") == 3);
+  CHECK(few.at("wall_s") >= 0.004);
+
+  const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
+  CHECK(replayed.at("records") == 1000 * 256);
+  CHECK(run_tool({"run", pipeline}).out.find("records/s") != std::string::npos);
+}
+
+TEST_CASE("run fails with the place of the error, in JSON, too") {
+  const TempDir dir;
+  const std::string pipeline = dir.write(
+      "p.textproto", "source { files: \"" + golden("chess/short_record.tfrecord") +
+                         "\" }\n"
+                         "feature { name: \"d\" dtype: BYTES length: 194 }\nbatch { global_batch_size: 8 }\n");
+  const ToolResult failed = run_tool({"run", pipeline, "--json"});
+  CHECK(failed.code == 1);
+  CHECK(failed.json().at("errors").back().at("category") == "wrong_length");
+  CHECK(failed.err.find("wrong_length") != std::string::npos);
+  const ToolResult missing = run_tool(
+      {"run", dir.write("q.textproto", "source { files: \"nothing-*\" }\nbatch { global_batch_size: 8 }"), "--json"});
+  CHECK(missing.code == 1);
+  CHECK(missing.err.find(dir.file("nothing-*")) != std::string::npos);
+}
+
+TEST_CASE("SIGINT and SIGTERM end a run with its report") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  for (const int number : {SIGINT, SIGTERM}) {
+    Tool tool({"run", pipeline, "--json", "--set", "epoch.repeat=-1", "--step-ms", "1"});
+    // The handler is there before the process has threads, which it has when it feeds.
+    const auto threads = "/proc/" + std::to_string(tool.pid()) + "/task";
+    while (std::distance(fs::directory_iterator(threads), fs::directory_iterator()) < 3) std::this_thread::yield();
+    tool.signal(number);
+    const ToolResult result = tool.wait();
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(result.json().at("interrupted") == true);
+  }
+}
+
+TEST_CASE("every inferred pipeline passes check and feeds all records") {
+  std::vector<std::string> files;
+  for (const char* name :
+       {"chess/main-00000-of-00003.tfrecord", "images/photos_jpeg.tfrecord", "images/digits_png.tfrecord",
+        "images/cifar_like.tfrecord", "proto/mixed_batch.tfrecord", "proto/keys_not_utf8.tfrecord",
+        "proto/keys.tfrecord", "sequence/basic.tfrecord", "framing/good.tfrecord", "compression/gzip_examples.tfrecord",
+        "tabular/taxi.tfrecord.gz", "framing/empty_file.tfrecord"}) {
+    files.push_back(golden(name));
+  }
+  if (fs::exists(FEEDLINE_SHARED_REAL)) {
+    for (const auto& entry : fs::directory_iterator(FEEDLINE_SHARED_REAL)) {
+      if (entry.path().string().find("tfrecord") != std::string::npos) files.push_back(entry.path().string());
+    }
+  }
+  for (const std::string& file : files) {
+    INFO(file);
+    const TempDir dir;
+    const ToolResult inferred = run_tool({"inspect", "--pipeline", file});
+    CHECK(inferred.code == 0);
+    INFO(inferred.out);
+    const std::string pipeline = dir.write("inferred.textproto", inferred.out);
+    const ToolResult check = run_tool({"check", pipeline});
+    INFO(check.err);
+    CHECK(check.code == 0);
+    const ToolResult fed = run_tool({"run", pipeline, "--json", "--set", "batch.last_batch_policy=PARTIAL"});
+    INFO(fed.err);
+    CHECK(fed.code == 0);
+    CHECK(fed.json().at("records") == run_tool({"verify", "--json", file}).json().at("files")[0].at("records"));
+  }
+}
+
+TEST_CASE("a damaged file's inferred pipeline skips the damage") {
+  const TempDir dir;
+  const ToolResult inferred = run_tool({"inspect", "--pipeline", golden("framing/flip_data_first_record2.tfrecord")});
+  CHECK(inferred.code == 1);
+  const std::string pipeline = dir.write("inferred.textproto", inferred.out);
+  CHECK(run_tool({"run", pipeline, "--json", "--set", "batch.last_batch_policy=PARTIAL"}).json().at("records") == 4);
+}
+
+TEST_CASE("demo makes its data, feeds it, and says what to do next") {
+  const TempDir dir;
+  const std::string folder = dir.file("demo");
+  const ToolResult result = run_tool({"demo", "--dir", folder, "--megabytes", "2"});
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  for (const std::string set : {"chess", "photos", "planar", "digits", "taxi"}) {
+    CHECK(result.out.find(set) != std::string::npos);
+    CHECK(run_tool({"check", folder + "/" + set + ".textproto"}).code == 0);
+  }
+  CHECK(result.out.find("inspect --pipeline") != std::string::npos);
+  CHECK(run_tool({"verify", folder + "/chess-00000-of-00004.tfrecord"}).code == 0);
+  CHECK(run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")}).code == 1);
+}
