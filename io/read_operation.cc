@@ -40,10 +40,7 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
   if (result == -EINTR || result == -EAGAIN) return std::nullopt;
   if (result == -EINVAL && lease_.alignment > 1) {
     error = files_->refuse_direct(lease_);
-    if (error == 0) {
-      progress_.set_alignment(1);
-      return std::nullopt;
-    }
+    if (error == 0) return std::nullopt;  // its calls stay aligned, which does no harm
   } else if (result < 0) {
     error = static_cast<int>(-result);
   } else {

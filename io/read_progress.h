@@ -51,9 +51,6 @@ class ReadProgress {
     return Step::again;
   }
 
-  /// From the next call on.
-  void set_alignment(uint32_t alignment) noexcept { alignment_ = alignment; }
-
  private:
   static constexpr uint64_t down(uint64_t value, uint64_t multiple) noexcept { return value & ~(multiple - 1); }
 

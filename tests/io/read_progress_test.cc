@@ -69,15 +69,3 @@ TEST_CASE("huge ranges are read in pieces") {
   while (progress.advance(progress.next().length) == Step::again);
   CHECK(calls == 5);
 }
-
-TEST_CASE("a read goes on buffered where O_DIRECT is refused half way") {
-  auto buffer = buffer_for(100, 9000);
-  ReadProgress progress({0, 100, 9000, buffer.data(), nullptr}, 4096);
-  CHECK(progress.next().offset == 0);
-  CHECK(progress.advance(4096) == Step::again);
-  progress.set_alignment(1);
-  const ReadCall call = progress.next();
-  CHECK(call.offset == 4096);
-  CHECK(call.length == 9100 - 4096);
-  CHECK(progress.advance(call.length) == Step::done);
-}
