@@ -51,38 +51,28 @@ void FileOrder::ticket(uint64_t number, Ticket& ticket) const {
     ticket.extents.push_back({at.offset, end.offset - at.offset, static_cast<uint32_t>(end.record - at.record)});
 }
 
-const FileOrder::Cut& FileOrder::cut_of_sample(uint64_t sample) const {
-  return *std::prev(std::upper_bound(cuts_.begin(), cuts_.end(), sample,
-                                     [](uint64_t wanted, const Cut& cut) { return wanted < cut.sample; }));
+uint64_t FileOrder::bytes(const Cut& cut) const {
+  const auto& entries = data_->files[cut.file].index.entries;
+  return entries[cut.end].offset - entries[cut.begin].offset;
 }
 
-uint64_t FileOrder::tickets_of_samples(uint64_t first, uint64_t count) const {
-  if (count == 0) return 0;
-  return static_cast<uint64_t>(&cut_of_sample(first + count - 1) - &cut_of_sample(first)) + 1;
-}
-
-uint64_t FileOrder::bytes_of_samples(uint64_t first, uint64_t count) const {
-  if (count == 0) return 0;
-  const auto offset = [&](const Cut& cut, uint64_t record, bool behind) {
-    const auto& entries = data_->files[cut.file].index.entries;
-    const auto by_record = [](uint64_t wanted, const io::IndexEntry& entry) { return wanted < entry.record; };
-    const auto above = std::upper_bound(entries.begin() + cut.begin, entries.begin() + cut.end + 1, record, by_record);
-    return behind ? above->offset : std::prev(above)->offset;
-  };
-  const uint64_t last = first + count - 1;
-  const Cut* cut = &cut_of_sample(first);
-  const Cut* last_cut = &cut_of_sample(last);
-  const auto record = [&](const Cut& of, uint64_t sample) {
-    return data_->files[of.file].index.entries[of.begin].record + (sample - of.sample);
-  };
-  uint64_t bytes = 0;
-  for (; cut <= last_cut; cut++) {
-    const auto& entries = data_->files[cut->file].index.entries;
-    const uint64_t from = cut->sample <= first ? offset(*cut, record(*cut, first), false) : entries[cut->begin].offset;
-    const uint64_t to = cut == last_cut ? offset(*cut, record(*cut, last), true) : entries[cut->end].offset;
-    bytes += to - from;
+FileOrder::Window FileOrder::largest_window(uint64_t count, bool within_one_pass) const {
+  if (cuts_.empty()) return {};
+  // Tickets are numbered on through the passes. A window that touches the most begins at the last sample of its first
+  // ticket; `end` is the first ticket behind it.
+  const uint64_t tickets = cuts_.size(), samples = data_->records;
+  const auto first_sample = [&](uint64_t t) { return cuts_[t % tickets].sample + t / tickets * samples; };
+  Window largest;
+  uint64_t end = 0, in_window = 0;
+  for (uint64_t begin = 0; begin < tickets; begin++) {
+    const uint64_t behind = first_sample(begin + 1) - 1 + count;
+    for (; first_sample(end) < behind && (end < tickets || !within_one_pass); end++)
+      in_window += bytes(cuts_[end % tickets]);
+    largest.tickets = std::max(largest.tickets, end - begin);
+    largest.bytes = std::max(largest.bytes, in_window);
+    in_window -= bytes(cuts_[begin]);
   }
-  return bytes;
+  return largest;
 }
 
 }  // namespace feedline::flow

@@ -44,12 +44,12 @@ class FileOrder {
   /// Ticket number `number` of a pass; reuses `ticket`'s memory.
   void ticket(uint64_t number, Ticket& ticket) const;
 
-  /// Bytes of (inflated) file from the first to the last record that holds one of the samples [first, first + count),
-  /// rounded outwards to index strides. O(log files + log strides).
-  uint64_t bytes_of_samples(uint64_t first, uint64_t count) const;
-
-  /// Tickets that hold the samples [first, first + count). O(log tickets).
-  uint64_t tickets_of_samples(uint64_t first, uint64_t count) const;
+  /// The most that any run of `count` consecutive samples touches, wherever it begins: tickets, and their bytes. In an
+  /// endless sequence of passes, or within one. O(tickets).
+  struct Window {
+    uint64_t tickets = 0, bytes = 0;
+  };
+  Window largest_window(uint64_t count, bool within_one_pass) const;
 
   uint64_t memory_bytes() const noexcept { return cuts_.capacity() * sizeof(Cut); }
 
@@ -59,7 +59,7 @@ class FileOrder {
     uint32_t begin, end;
     uint64_t sample;  // its first
   };
-  const Cut& cut_of_sample(uint64_t sample) const;
+  uint64_t bytes(const Cut& cut) const;
 
   const DataSet* data_;
   std::vector<Cut> cuts_;

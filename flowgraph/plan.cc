@@ -117,30 +117,12 @@ void Plan::plan_slots() {
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
 
-uint64_t Plan::largest_batch_bytes() const {
-  const uint64_t samples = order.samples();
-  const auto rows = static_cast<uint64_t>(replica_batch);
-  uint64_t largest = 0, before = 0, first_window = 0;
-  // A batch that does not begin at a multiple of its size (after a pass that did not end there) lies in two windows.
-  const bool aligned = spec.repeat == 1 || samples % rows == 0;
-  for (uint64_t first = 0; first < samples; first += rows) {
-    const uint64_t bytes = order.bytes_of_samples(first, std::min(rows, samples - first));
-    largest = std::max(largest, aligned ? bytes : bytes + before);
-    if (first == 0) first_window = bytes;
-    before = bytes;
-  }
-  if (!aligned) largest = std::max(largest, before + first_window);
-  // An epoch, or a pass, shorter than a batch: its samples come several times.
-  if (samples > 0 && spec.repeat != 1 && samples < rows) largest *= rows / samples + 2;
-  return largest;
-}
-
 void Plan::plan_outputs() {
   const auto rows = static_cast<uint64_t>(replica_batch);
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = any_variable ? largest_batch_bytes() : 0;
+  const uint64_t payload = any_variable ? order.largest_window(rows, spec.repeat == 1).bytes : 0;
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = elements * static_cast<uint64_t>(shape.elements()) * size_of(dtype);
@@ -192,15 +174,9 @@ void Plan::plan_outputs() {
 }
 
 void Plan::fit_memory() {
-  // A step needs all its chunks at once, and one more must be on its way.
-  uint64_t chunks_of_step = 1;
-  const uint64_t samples = order.samples();
-  const auto step = static_cast<uint64_t>(global_batch);
-  for (uint64_t first = 0; first < samples; first += step)
-    chunks_of_step = std::max(chunks_of_step, order.tickets_of_samples(first, std::min(step, samples - first)));
-  if (samples > 0 && samples < step && spec.repeat != 1)  // one step takes several passes
-    chunks_of_step = (step / samples + 2) * order.tickets();
-  const uint64_t fewest_slots = chunks_of_step + 3;  // steps of a repeated pass are cut elsewhere: one chunk more
+  // A step needs all its chunks at once; one more is on its way, and one is being emptied.
+  const uint64_t chunks_of_step = order.largest_window(static_cast<uint64_t>(global_batch), spec.repeat == 1).tickets;
+  const uint64_t fewest_slots = chunks_of_step + 2;
   const uint64_t wanted_slots = 2 * chunks_of_step + static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = order.memory_bytes();

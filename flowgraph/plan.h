@@ -73,7 +73,6 @@ struct Plan {
   void plan_slots();
   void plan_outputs();
   void fit_memory();
-  uint64_t largest_batch_bytes() const;  // bytes of file behind the rows of one replica's batch, at most
 };
 
 /// How the n valid samples of a step (n = global_batch but for the last) fall to one replica.

@@ -265,6 +265,38 @@ TEST_CASE("the shares of a batch") {
   CHECK(padded.valid == 1);
 }
 
+TEST_CASE("the largest window of samples, by trying them all") {
+  const Data data({3, 0, 5000, 1, 400});
+  flow::DataSet counted = flow::count_data(flow::validate(data.pipeline("batch { global_batch_size: 1 }")), 1, {});
+  const flow::FileOrder order(counted, {.bytes = 40000, .rows = 64});
+  std::vector<uint64_t> ticket_of, bytes_of;
+  flow::Ticket ticket;
+  for (uint64_t t = 0; t < order.tickets(); t++) {
+    order.ticket(t, ticket);
+    bytes_of.push_back(ticket.bytes());
+    ticket_of.insert(ticket_of.end(), ticket.rows, t);
+  }
+  REQUIRE(ticket_of.size() == 5404);
+  CHECK(order.tickets() > 20);
+  const uint64_t samples = ticket_of.size(), tickets = order.tickets();
+  for (const bool one_pass : {true, false})
+    for (const uint64_t count : {1, 2, 63, 64, 1000, 5404, 12000}) {
+      flow::FileOrder::Window wanted;
+      for (uint64_t first = 0; first < samples; first++) {
+        const uint64_t last = one_pass ? std::min(samples - 1, first + count - 1) : first + count - 1;
+        const uint64_t from = ticket_of[first], to = ticket_of[last % samples] + last / samples * tickets;
+        uint64_t bytes = 0;
+        for (uint64_t t = from; t <= to; t++) bytes += bytes_of[t % tickets];
+        wanted.tickets = std::max(wanted.tickets, to - from + 1);
+        wanted.bytes = std::max(wanted.bytes, bytes);
+      }
+      const auto got = order.largest_window(count, one_pass);
+      INFO(count << " samples, one pass: " << one_pass);
+      CHECK(got.tickets == wanted.tickets);
+      CHECK(got.bytes == wanted.bytes);
+    }
+}
+
 TEST_CASE("raw records are one bytes feature") {
   const TempDir dir;
   write_records(dir.file("a"), {"one", "", "three"});
