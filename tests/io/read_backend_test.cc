@@ -201,7 +201,6 @@ TEST_CASE("stop at any moment: all reads complete once, nothing is touched after
     constexpr size_t count = 24;
     const Slots memory(count, 28 << 10);
     Outcomes outcomes(count + 1);
-    std::atomic<bool> stopped{false};
     BackendOptions options;
     options.depth = 1 + static_cast<unsigned>(random() % 20);
     if (mode.registered) options.memory = memory.all();
