@@ -226,7 +226,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   std::memset(want, canary, all);
   std::vector<std::byte> reference(row_count * row_out);
   unpack_reference(spec, rows, reference.data());
-  for (size_t i = 0; i < row_count; i++) std::memcpy(want + i * stride, reference.data() + i * row_out, row_out);
+  for (size_t i = 0; i < row_count; i++) std::copy_n(reference.data() + i * row_out, row_out, want + i * stride);
 
   for (SimdLevel level : levels()) {
     const Unpacker unpack(spec, level);
