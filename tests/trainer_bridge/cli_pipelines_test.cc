@@ -409,7 +409,7 @@ TEST_CASE("every inferred pipeline passes check and feeds all records") {
        {"chess/main-00000-of-00003.tfrecord", "images/photos_jpeg.tfrecord", "images/digits_png.tfrecord",
         "images/cifar_like.tfrecord", "proto/mixed_batch.tfrecord", "proto/keys_not_utf8.tfrecord",
         "proto/keys.tfrecord", "sequence/basic.tfrecord", "framing/good.tfrecord", "compression/gzip_examples.tfrecord",
-        "tabular/taxi.tfrecord.gz", "framing/empty_file.tfrecord"}) {
+        "tabular/penguins.tfrecord", "framing/empty_file.tfrecord"}) {
     files.push_back(golden(name));
   }
   if (fs::exists(FEEDLINE_SHARED_REAL)) {
@@ -448,7 +448,7 @@ TEST_CASE("demo makes its data, feeds it, and says what to do next") {
   const ToolResult result = run_tool({"demo", "--dir", folder, "--megabytes", "2"});
   INFO(result.err);
   REQUIRE(result.code == 0);
-  for (const std::string set : {"chess", "photos", "planar", "digits", "taxi"}) {
+  for (const std::string set : {"chess", "photos", "planar", "digits", "penguins"}) {
     CHECK(result.out.find(set) != std::string::npos);
     CHECK(run_tool({"check", folder + "/" + set + ".textproto"}).code == 0);
   }

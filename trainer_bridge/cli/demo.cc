@@ -86,28 +86,26 @@ output  { name: "image" dtype: FLOAT32 feature: "image" decode_raw { stored: UIN
           normalize { scale: 0.00392156862745098 mean: [0.5] std: [0.25] } }
 output  { name: "label" feature: "label" }
 )text"},
-    {"taxi",
-     "taxi trips with missing features into one row of float32",
-     {"tabular/taxi.tfrecord.gz"},
-     R"text(# Taxi trips: features that some records lack have defaults; numbers stand side by side in one row.
-source  { files: "taxi-*.tfrecord" }
-feature { name: "company" dtype: BYTES default_value { bytes_value: "" } }
-feature { name: "fare" dtype: FLOAT32 }
-feature { name: "tips" dtype: FLOAT32 }
-feature { name: "trip_miles" dtype: FLOAT32 }
-feature { name: "pickup_latitude" dtype: FLOAT32 }
-feature { name: "pickup_longitude" dtype: FLOAT32 }
-feature { name: "dropoff_latitude" dtype: FLOAT32 default_value { float32_value: 0 } }
-feature { name: "dropoff_longitude" dtype: FLOAT32 default_value { float32_value: 0 } }
-feature { name: "trip_seconds" dtype: INT64 }
-feature { name: "trip_start_hour" dtype: INT64 }
+    {"penguins",
+     "measurements, some of them missing, into one row of float32",
+     {"tabular/penguins.tfrecord"},
+     R"text(# Penguins: features that some records lack have defaults; numbers stand side by side in one row.
+source  { files: "penguins-*.tfrecord" }
+feature { name: "species" dtype: BYTES }
+feature { name: "bill_length_mm" dtype: FLOAT32 default_value { float32_value: nan } }
+feature { name: "bill_depth_mm" dtype: FLOAT32 default_value { float32_value: nan } }
+feature { name: "flipper_length_mm" dtype: FLOAT32 default_value { float32_value: nan } }
+feature { name: "body_mass_g" dtype: FLOAT32 default_value { float32_value: nan } }
+feature { name: "sex" dtype: BYTES kind: VARIABLE max_values: 1 }
+feature { name: "year" dtype: INT64 }
 batch   { global_batch_size: 1024 last_batch_policy: DROP }
-output  { name: "trip" dtype: FLOAT32
-          stack { features: ["fare", "trip_miles", "pickup_latitude", "pickup_longitude", "dropoff_latitude", "dropoff_longitude"] } }
-output  { name: "hour" dtype: FLOAT32 feature: "trip_start_hour" }
-output  { name: "speed" dtype: FLOAT32 expression { formula: "if(trip_seconds > 0, 3600 * trip_miles / trip_seconds, 0)" } }
-output  { name: "tipped" dtype: BOOL expression { formula: "tips > 0.2 * fare" } }
-output  { name: "company" feature: "company" }
+output  { name: "measured" dtype: FLOAT32
+          stack { features: ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"] } }
+output  { name: "complete" dtype: BOOL expression { formula: "body_mass_g == body_mass_g" } }  # nan is not equal to itself
+output  { name: "kg" dtype: FLOAT16 expression { formula: "if(body_mass_g == body_mass_g, body_mass_g / 1000, 0)" } }
+output  { name: "year" dtype: INT32 feature: "year" }
+output  { name: "species" feature: "species" }
+output  { name: "sex" feature: "sex" }
 )text"},
 };
 constexpr size_t set_count = std::size(sets);
@@ -176,16 +174,16 @@ int demo(const Args& args) {
     pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
   }
   fmt::print("Feeding {} epochs of each to {} virtual replicas.\n\n", epochs, args.replicas);
-  fmt::print("{:8} {:>12} {:>12} {:>10} {:>8} {:>12}\n", "", "records", "records/s", "MB/s", "ready", "first batch");
+  fmt::print("{:9} {:>12} {:>12} {:>10} {:>8} {:>12}\n", "", "records", "records/s", "MB/s", "ready", "first batch");
   std::fflush(stdout);
   for (size_t i = 0; i < set_count; i++) {
     PipelineArgs input;
     input.texts = {pipelines[i]};
     input.replicas = args.replicas;
     const FeedResult result =
-        feed(load(input), feeder_options(input), {.epochs = epochs}, fmt::format("{:8} ", sets[i].name));
+        feed(load(input), feeder_options(input), {.epochs = epochs}, fmt::format("{:9} ", sets[i].name));
     if (result.error) throw *result.error;
-    fmt::print("{:8} {:>12} {:>12} {:>10.0f} {:>6.0f} % {:>12}   {}\n", sets[i].name, format_count(result.records),
+    fmt::print("{:9} {:>12} {:>12} {:>10.0f} {:>6.0f} % {:>12}   {}\n", sets[i].name, format_count(result.records),
                format_rate(static_cast<double>(result.records) / result.wall_s),
                static_cast<double>(result.report.bytes_read) / result.wall_s / 1e6, 100 * result.report.data_readiness,
                format_seconds(result.report.first_batch_s), sets[i].what);
@@ -196,8 +194,8 @@ int demo(const Args& args) {
   const std::string tool = program();
   fmt::print(
       "\nLook at what was fed:\n"
-      "  {0} inspect {1}/taxi-*.tfrecord\n"
-      "  {0} cat --limit 2 {1}/taxi-00000-of-00004.tfrecord\n"
+      "  {0} inspect {1}/penguins-*.tfrecord\n"
+      "  {0} cat --limit 2 {1}/penguins-00000-of-00004.tfrecord\n"
       "  {0} run {1}/chess.textproto --replicas 2 --step-ms 5\n"
       "\nNow your own files:\n"
       "  {0} inspect FILE...                                # what is in them\n"
