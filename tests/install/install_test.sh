@@ -55,6 +55,6 @@ export LD_LIBRARY_PATH
 runs pkg-config ./by-pkg-config
 unset LD_LIBRARY_PATH
 
-quietly cmake -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"
+quietly cmake -G Ninja -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"
 quietly cmake --build build-cmake
 runs CMake build-cmake/consumer
