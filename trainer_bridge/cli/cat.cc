@@ -9,6 +9,7 @@
 #include "feedline/records.h"
 #include "trainer_bridge/cli/commands.h"
 #include "trainer_bridge/cli/files.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/json.h"
 #include "trainer_bridge/cli/message.h"
 #include "trainer_bridge/cli/terminal.h"
@@ -134,12 +135,12 @@ int cat(const Args& args) {
 void add_cat(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
   CLI::App* command = app.add_subcommand("cat", "records as JSON, one a line; long values shortened");
-  command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text("FILE");
+  command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text(" ");
   CLI::Option* record = command->add_option("--record", args->record, "this record alone; the first is 0")
-                            ->check(CLI::NonNegativeNumber.description(""))
+                            ->check(whole_number(0))
                             ->option_text("N");
   command->add_option("--limit", args->limit, "the first N records (default: all)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1))
       ->option_text("N")
       ->excludes(record);
   add_compression(*command, args->compression);

@@ -10,6 +10,7 @@
 #include "feedline/records.h"
 #include "trainer_bridge/cli/commands.h"
 #include "trainer_bridge/cli/feed.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/pipeline_args.h"
 #include "trainer_bridge/cli/terminal.h"
 
@@ -214,10 +215,10 @@ void add_demo(CLI::App& app, Run& run) {
       app.add_subcommand("demo", "make sample data out of real records and feed it to virtual replicas");
   command->add_option("--dir", args->folder, "folder for the sample data (default: feedline-demo)")->option_text("DIR");
   command->add_option("--replicas", args->replicas, "virtual replicas (default: 2)")
-      ->check(CLI::Range(1, 64).description(""))
+      ->check(whole_number(1, 64))
       ->option_text("N");
   command->add_option("--megabytes", args->megabytes, "sample data in all, in MB (default: 100)")
-      ->check(CLI::Range(1, 1000000).description(""))
+      ->check(whole_number(1, 1000000))
       ->option_text("N");
   command->add_option("--golden", args->golden, "the records to repeat (default: tests/golden of the source tree)")
       ->option_text("DIR");

@@ -11,6 +11,7 @@
 
 #include "flowgraph/spec.h"
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/json.h"
 #include "trainer_bridge/cli/output_files.h"
@@ -171,7 +172,7 @@ void add_dump(CLI::App& app, Run& run) {
       ->required()
       ->option_text("DIR");
   command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(whole_number(0))
       ->option_text("E");
   command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }

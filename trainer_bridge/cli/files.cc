@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
 
 #include "base/byte_size.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
@@ -55,18 +55,17 @@ FileSummary scan_file(const std::string& file, Compression compression, Progress
 }  // namespace
 
 void add_compression(CLI::App& command, Compression& compression) {
-  static const std::map<std::string, Compression> values = {{"auto", Compression::automatic},
-                                                            {"none", Compression::none},
-                                                            {"gzip", Compression::gzip},
-                                                            {"zlib", Compression::zlib}};
-  command
-      .add_option("--compression", compression, "auto, none, gzip or zlib; auto looks at the content (default: auto)")
-      ->transform(CLI::CheckedTransformer(values, CLI::ignore_case).description(""))
+  add_choice<Compression>(command, "--compression", compression,
+                          {{"auto", Compression::automatic},
+                           {"none", Compression::none},
+                           {"gzip", Compression::gzip},
+                           {"zlib", Compression::zlib}},
+                          "auto, none, gzip or zlib; auto looks at the content (default: auto)")
       ->option_text("C");
 }
 
 void add_file_args(CLI::App& command, FileArgs& args) {
-  command.add_option("FILE", args.files, "TFRecord files")->required()->option_text("FILE...");
+  command.add_option("FILE", args.files, "TFRecord files")->required()->option_text("...");
   add_compression(command, args.compression);
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/terminal.h"
 
@@ -31,19 +32,23 @@ std::string read_text(const std::string& file) {
 void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("PIPELINE", args.texts, "pipeline text; each further one is laid over those before it")
       ->required()
-      ->option_text("PIPELINE...");
+      ->option_text("...");
   command.add_option("--set", args.set, "set one field, as in batch.last_batch_policy=PAD; several times if need be")
       ->option_text("PATH=VALUE")
       ->take_all()
       ->allow_extra_args(false);
   command.add_option("--replicas", args.replicas, "virtual replicas that share each batch (default: 1)")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->option_text("N");
 }
 
 void add_rank_args(CLI::App& command, PipelineArgs& args) {
-  command.add_option("--rank", args.rank, "of this process (default: 0)")->option_text("R");
-  command.add_option("--world-size", args.world_size, "processes that share the data (default: 1)")->option_text("W");
+  command.add_option("--rank", args.rank, "of this process (default: 0)")
+      ->check(whole_number(0, INT32_MAX))
+      ->option_text("R");
+  command.add_option("--world-size", args.world_size, "processes that share the data (default: 1)")
+      ->check(whole_number(1, INT32_MAX))
+      ->option_text("W");
 }
 
 Pipeline load(const PipelineArgs& args) {

@@ -1,12 +1,12 @@
 // feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 
 #include "base/byte_size.h"
 #include "trainer_bridge/cli/commands.h"
 #include "trainer_bridge/cli/feed.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/json.h"
 #include "trainer_bridge/cli/pipeline_args.h"
@@ -107,28 +107,27 @@ void add_run(CLI::App& app, Run& run) {
   add_pipeline_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
   command->add_option("--epochs", args->how.epochs, "epochs to feed (default: 1)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1))
       ->option_text("N");
   command->add_option("--steps", args->how.steps, "stop after so many steps (default: all of the epochs)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1))
       ->option_text("N");
   command->add_option("--step-ms", args->how.step_ms, "milliseconds that the trainer keeps each batch (default: 0)")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(milliseconds())
       ->option_text("T");
   command
       ->add_option("--replay", args->how.replay,
                    "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1))
       ->option_text("N");
-  static const std::map<std::string, BackendKind> backends = {
-      {"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}};
-  command->add_option("--io", args->io.backend, "auto, uring or pread: how files are read (default: auto)")
-      ->transform(CLI::CheckedTransformer(backends).description(""))
+  add_choice<BackendKind>(
+      *command, "--io", args->io.backend,
+      {{"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}},
+      "auto, uring or pread: how files are read (default: auto)")
       ->option_text("HOW");
-  static const std::map<std::string, Toggle> toggles = {
-      {"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}};
-  command->add_option("--direct", args->io.direct, "auto, on or off: O_DIRECT, past the page cache (default: auto)")
-      ->transform(CLI::CheckedTransformer(toggles).description(""))
+  add_choice<Toggle>(*command, "--direct", args->io.direct,
+                     {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
+                     "auto, on or off: O_DIRECT, past the page cache (default: auto)")
       ->option_text("HOW");
   command->add_flag("--json", args->json, "the report as JSON on standard output");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
