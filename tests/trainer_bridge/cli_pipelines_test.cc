@@ -12,6 +12,7 @@
 #include "feedline/records.h"
 #include "golden/manifest.h"
 #include "support/catch.h"
+#include "support/process.h"
 #include "support/skip.h"
 #include "tool.h"
 
@@ -387,20 +388,44 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   CHECK(missing.err.find(dir.file("nothing-*")) != std::string::npos);
 }
 
+namespace {
+
+/// Ends it by a signal once it has threads: the handler is there before it starts any.
+ToolResult signalled(Tool& tool, int number) {
+  const std::string tasks = "/proc/" + std::to_string(tool.pid()) + "/task";
+  while (std::distance(fs::directory_iterator(tasks), fs::directory_iterator()) < 3) std::this_thread::yield();
+  tool.signal(number);
+  return tool.wait();
+}
+
+}  // namespace
+
 TEST_CASE("SIGINT and SIGTERM end a run with its report") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
   for (const int number : {SIGINT, SIGTERM}) {
     Tool tool({"run", pipeline, "--json", "--set", "epoch.repeat=-1", "--step-ms", "1"});
-    // The handler is there before the process has threads, which it has when it feeds.
-    const auto threads = "/proc/" + std::to_string(tool.pid()) + "/task";
-    while (std::distance(fs::directory_iterator(threads), fs::directory_iterator()) < 3) std::this_thread::yield();
-    tool.signal(number);
-    const ToolResult result = tool.wait();
+    const ToolResult result = signalled(tool, number);
     INFO(result.err);
     CHECK(result.code == 0);
     CHECK(result.json().at("interrupted") == true);
   }
+}
+
+TEST_CASE("an interrupted dump leaves no arrays") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", "source { files: \"" + golden("chess/main-*.tfrecord") +
+                                   "\" record_type: RAW }\n"
+                                   "batch { global_batch_size: 8 }\nepoch { repeat: 1000000 }\n"
+                                   "output { name: \"n\" feature: \"@record\" }\n");
+  Tool tool({"dump", pipeline, "--out", dir.file("out")});
+  const ToolResult result = signalled(tool, SIGINT);
+  INFO(result.err);
+  CHECK(result.code == 1);
+  CHECK(result.err.find("interrupted") != std::string::npos);
+  CHECK(entries(dir.file("out").c_str()) == 1);
+  CHECK(fs::exists(dir.file("out/report.json")));
 }
 
 TEST_CASE("every inferred pipeline passes check and feeds all records") {
@@ -438,6 +463,9 @@ TEST_CASE("a damaged file's inferred pipeline skips the damage") {
   const TempDir dir;
   const ToolResult inferred = run_tool({"inspect", "--pipeline", golden("framing/flip_data_first_record2.tfrecord")});
   CHECK(inferred.code == 1);
+  const ToolResult nothing = run_tool({"inspect", "--pipeline", dir.file("missing")});
+  CHECK(nothing.code == 1);
+  CHECK(nothing.out.empty());
   const std::string pipeline = dir.write("inferred.textproto", inferred.out);
   CHECK(run_tool({"run", pipeline, "--json", "--set", "batch.last_batch_policy=PARTIAL"}).json().at("records") == 4);
 }

@@ -78,9 +78,8 @@ Json to_json(const FileSummary& summary) {
     entry["skipped_bytes"] = skipped_bytes;
     errors.push_back(std::move(entry));
   }
-  const bool opened = summary.compression != Compression::automatic;
   return {{"file", summary.file},
-          {"compression", opened ? Json(name(summary.compression)) : Json()},
+          {"compression", summary.opened() ? Json(name(summary.compression)) : Json()},
           {"records", summary.records},
           {"payload_bytes", summary.payload_bytes},
           {"errors", std::move(errors)}};
@@ -104,12 +103,14 @@ std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& wha
 }
 
 std::string describe(const FileSummary& summary) {
+  if (!summary.opened()) return fmt::format("{}: cannot be read", summary.file);
   std::string text = fmt::format("{}: {} records, {}", summary.file, format_count(summary.records),
                                  format_byte_size(summary.payload_bytes));
-  if (summary.compression == Compression::gzip || summary.compression == Compression::zlib) {
+  if (summary.compression != Compression::none) {
     text += fmt::format(" in {} of {}", format_byte_size(summary.size), name(summary.compression));
   }
-  return text;
+  if (summary.records) text += fmt::format(", {} bytes each", format_range(summary.record_min, summary.record_max));
+  return text + (summary.damage.empty() ? "" : ", damaged");
 }
 
 size_t print_damage(const std::vector<FileSummary>& summaries) {

@@ -35,6 +35,8 @@ struct FileSummary {
   uint64_t records = 0;                              // good ones, and of these:
   uint64_t payload_bytes = 0, record_min = 0, record_max = 0;
   std::vector<Damage> damage;
+
+  bool opened() const noexcept { return compression != Compression::automatic; }
 };
 
 /// file, compression, records, payload_bytes, errors: category, offset, record, skipped_bytes, message.
@@ -45,7 +47,7 @@ Json to_json(const FileSummary& summary);
 std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
                                     const std::function<void(size_t file, const Record& record)>& on_record);
 
-/// "a.tfrecord: 3,000 records, 604.7 KiB" for people, without a line end.
+/// "a.tfrecord: 3,000 records, 604.7 KiB, damaged" for people, without a line end.
 std::string describe(const FileSummary& summary);
 /// One line on standard error for each damage of each file. Returns how many files are damaged.
 size_t print_damage(const std::vector<FileSummary>& summaries);

@@ -31,10 +31,6 @@ std::string literal(std::string_view bytes) {
   return text + '"';
 }
 
-std::string range(uint64_t min, uint64_t max) {
-  return min == max ? format_count(min) : fmt::format("{} to {}", format_count(min), format_count(max));
-}
-
 struct Line {
   std::string text;
   bool usable = true;  // else a comment says why not
@@ -68,7 +64,7 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   const auto remark = [&](const std::string& text) { remarks += (remarks.empty() ? "" : "; ") + text; };
   if (!fixed) {
     line += " kind: VARIABLE";
-    remark(fmt::format("{} values", range(values.count_min, values.count_max)));
+    remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
   } else if (values.count_min > 1) {
     line += fmt::format(" shape: [{}]", values.count_min);
   }
@@ -76,7 +72,7 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
     if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && missing)) {
       line += fmt::format(" length: {}", values.length_min);
     } else {
-      remark(fmt::format("{} bytes", range(values.length_min, values.length_max)));
+      remark(fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
     }
     if (values.jpeg == values.total) remark("JPEG files, delivered as they are");
     if (values.png == values.total) remark("PNG files, delivered as they are");
@@ -111,8 +107,9 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   }
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {} records ({}) in {} files.\n",
-                 format_count(stats.records()), format_byte_size(payload_bytes), files.size());
+  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {} records, {}, in {} file{}.\n",
+                 format_count(stats.records()), format_byte_size(payload_bytes), files.size(),
+                 files.size() == 1 ? "" : "s");
 
   std::string lines;
   bool raw = true;
@@ -125,8 +122,10 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     }
   }
   fmt::format_to(out, "source {{\n");
-  for (const FileSummary& file : files)
+  for (const FileSummary& file : files) {
+    if (!file.opened()) continue;
     fmt::format_to(out, "  files: {}\n", literal(std::filesystem::absolute(file.file).lexically_normal().string()));
+  }
   if (raw) {
     fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
                    stats.type() == MessageType::example ? "no feature has values"

@@ -1,6 +1,7 @@
 // feedline inspect: what is in the files, and a pipeline for it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/byte_size.h"
@@ -59,16 +60,8 @@ Json to_json(const Row& row) {
   return json;
 }
 
-std::string range(uint64_t min, uint64_t max) {
-  return min == max ? format_count(min) : fmt::format("{}-{}", format_count(min), format_count(max));
-}
-
 void print_for_people(const DataStats& data, const std::vector<FileSummary>& files) {
-  for (const FileSummary& file : files) {
-    fmt::print("{}{}{}\n", describe(file),
-               file.records ? fmt::format(", {} bytes each", range(file.record_min, file.record_max)) : "",
-               file.damage.empty() ? "" : ", damaged");
-  }
+  for (const FileSummary& file : files) fmt::print("{}\n", describe(file));
   fmt::print("\nmessage: {}, {} records", name(data.type()), format_count(data.records()));
   if (data.type() != MessageType::other && data.unparsed()) {
     fmt::print(", {} of another type", format_count(data.unparsed()));
@@ -81,11 +74,11 @@ void print_for_people(const DataStats& data, const std::vector<FileSummary>& fil
   fmt::print("\n{:{}}  {:10}  {:>12}  {:>12}  {}\n", "feature", width, "kind", "records", "values", "bytes a value");
   for (const Row& row : rows) {
     const std::string shown = is_printable(row.name) ? row.name : "hex " + to_hex(row.name);
-    std::string bytes = row.is_bytes && row.stats.total ? range(row.stats.length_min, row.stats.length_max) : "";
+    std::string bytes = row.is_bytes && row.stats.total ? format_range(row.stats.length_min, row.stats.length_max) : "";
     if (row.stats.total && row.stats.jpeg == row.stats.total) bytes += " (JPEG)";
     if (row.stats.total && row.stats.png == row.stats.total) bytes += " (PNG)";
     fmt::print("{:{}}  {:10}  {:>12}  {:>12}  {}\n", shown, width, row.kind, format_count(row.stats.records),
-               range(row.stats.count_min, row.stats.count_max), bytes);
+               format_range(row.stats.count_min, row.stats.count_max), bytes);
   }
 }
 
@@ -98,6 +91,7 @@ int inspect(const Args& args) {
 
   const size_t damaged = print_damage(files);
   if (args.pipeline) {
+    if (std::none_of(files.begin(), files.end(), [](const FileSummary& file) { return file.opened(); })) return 1;
     fmt::print("{}", infer_pipeline(data, files));
   } else if (args.json) {
     Json result = {{"files", Json::array()}, {"message", name(data.type())}, {"features", Json::array()}};

@@ -18,6 +18,10 @@ std::string format_count(uint64_t number) {
   return text;
 }
 
+std::string format_range(uint64_t least, uint64_t most) {
+  return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
+}
+
 std::string format_rate(double per_second) {
   constexpr std::array units = {"", " k", " M", " G", " T"};
   size_t unit = 0;

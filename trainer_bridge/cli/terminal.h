@@ -11,6 +11,8 @@ namespace feedline::cli {
 
 /// "1,234,567".
 std::string format_count(uint64_t number);
+/// "7" or "7 to 1,024".
+std::string format_range(uint64_t least, uint64_t most);
 /// Three digits: "1.25 M", "830 k", "12".
 std::string format_rate(double per_second);
 /// "830 ms", "12 s", "1:05", "2:01:05".

@@ -27,7 +27,7 @@ int verify(const Args& args) {
   }
   uint64_t records = 0, bytes = 0;
   for (const FileSummary& summary : summaries) {
-    fmt::print("{}{}\n", describe(summary), summary.damage.empty() ? "" : ", damaged");
+    fmt::print("{}\n", describe(summary));
     records += summary.records;
     bytes += summary.payload_bytes;
   }
