@@ -39,6 +39,8 @@ class Assembler {
   /// more comes.
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
+  bool failed() const noexcept { return failed_; }
+
  private:
   void emit(int64_t samples, std::vector<std::vector<BatchRows>>& out);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error,

@@ -107,6 +107,8 @@ struct Graph::Impl {
   const GraphOptions options;
   const BatchWriter writer;
   std::atomic<bool> stopping{false};
+  std::atomic<bool> ended{
+      false};  // by an error on its way to next(): reading on would keep a lone thread from delivering it
 
   // Memory, and who may use it.
   gpu::Memory slot_memory, lane_memory;
@@ -319,7 +321,7 @@ bool Graph::Impl::issue_next() {
   const uint64_t tickets = plan.order.tickets();
   const uint64_t of_pass = std::max<uint64_t>(1, tickets);
   const bool raised = !plan.data.raised.empty();
-  if (stopping || (raised && next_sequence == of_pass)) return false;  // the data ends with its error
+  if (stopping || ended || (raised && next_sequence == of_pass)) return false;  // the data ends with its error
   if (!ticket_ready) {
     next_ticket = {};
     if (tickets > 0) plan.order.ticket(next_sequence % of_pass, next_ticket);
@@ -426,6 +428,7 @@ void Graph::Impl::parse(Chunk& chunk) {
 void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->errors.empty()) note_errors(*chunk);
   assembler.add(chunk, completed_batches);
+  if (assembler.failed()) ended = true;
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];
     if (batches.empty()) continue;
