@@ -81,17 +81,18 @@ std::string error_of(const std::string& formula) {
 
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined, or else g++ 12 sees a free() of what operator new gave, and warns.
+[[gnu::noinline]] void* operator new(size_t size) {
   allocations++;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void* operator new(size_t size, const std::nothrow_t&) noexcept {
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
   allocations++;
   return std::malloc(size);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 TEST_CASE("what formulas mean") {
   struct Case {

@@ -26,11 +26,11 @@ struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
   int threads = 0;                            // before parallelism.threads; 0: that
   uint64_t epoch = 0;                         // to begin with
-  IoOptions io;
+  IoOptions io = {};
   /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
   bool deliver_before_error = false;
   /// Told while the data is being counted: bytes done, bytes in all. From any thread, one at a time; throwing stops.
-  std::function<void(uint64_t done, uint64_t total)> on_progress;
+  std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
 /// Since the feeder was made. Thread-safe to take; counters are exact when no next() is running.
