@@ -6,7 +6,7 @@ commands=$("$2/tests/readme/blocks.py" "sh run" "$2/$3")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/build"
-ln -s "$1" "$folder/build/feedline"
+ln -s "$(realpath "$1")" "$folder/build/feedline"
 ln -s "$2/examples" "$2/tests" "$folder"
 cd "$folder"
 sh -eux -c "$commands"
