@@ -5,9 +5,9 @@
 //
 // int64 operands stay int64 for + - * abs min max mod, comparisons and the branches of if, and overflow there is an
 // error of that row; everything else is float64, as std:: of <cmath> computes it. Numbers written without . and e are
-// int64; constants are float64. Comparisons and logic give int64 0 or 1; whatever is not 0 is true, also NaN. mod has the
-// divisor's sign, as Python's %; by 0 it is an error of that row for int64, NaN for float64. min and max are NaN where
-// one side is. and, or and if look at the operands that decide only: an error in another one does not count, so
+// int64; constants are float64. Comparisons and logic give int64 0 or 1; whatever is not 0 is true, also NaN. mod has
+// the divisor's sign, as Python's %; by 0 it is an error of that row for int64, NaN for float64. min and max are NaN
+// where one side is. and, or and if look at the operands that decide only: an error in another one does not count, so
 // if(n == 0, 0, mod(s, n)) is safe.
 //
 // Every operation is one of formula_ops.h on each row by itself: results depend neither on the number of rows nor on

@@ -1,4 +1,5 @@
-// A pipeline after validation: plain values, defaults filled in, nothing left to refuse but what only the data can tell.
+// A pipeline after validation: plain values, defaults filled in, nothing left to refuse but what only the data can
+// tell.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,13 @@ namespace feedline::flow {
 enum class FeatureKind : uint8_t { fixed, variable, fixed_sequence, ragged };
 
 struct FeatureSpec {
-  std::string name;  // what outputs and formulas call it
-  std::string key;   // in the record: bytes
+  std::string name;            // what outputs and formulas call it
+  std::string key;             // in the record: bytes
   DType dtype = DType::unset;  // bytes, float32 or int64
   FeatureKind kind = FeatureKind::fixed;
-  Shape shape;             // fixed: of the values; fixed_sequence: of one step
-  int64_t length = -1;     // bytes: of every value; -1: any
-  int64_t max_values = -1; // variable, ragged, fixed_sequence: more in a record are wrong_count; -1: any number
+  Shape shape;              // fixed: of the values; fixed_sequence: of one step
+  int64_t length = -1;      // bytes: of every value; -1: any
+  int64_t max_values = -1;  // variable, ragged, fixed_sequence: more in a record are wrong_count; -1: any number
 
   // fixed: for a record without it: as many as shape has elements, or none: then it must be there.
   // fixed_sequence: one padding value (0 or empty where the pipeline names none).
@@ -48,12 +49,18 @@ struct SourceSpec {
 enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64
 
 /// What an output is made from, resolved to numbers of `features` and `expressions`.
-struct FromFeature { int feature = -1; };        // passed through: fixed, variable, fixed_sequence or ragged
-struct FromReserved { Reserved what; };
-struct FromExpression { int expression = -1; };  // a scalar in float64
-struct FromStack {                               // scalars side by side: a row is `features.size()` values of the dtype
+struct FromFeature {
+  int feature = -1;
+};  // passed through: fixed, variable, fixed_sequence or ragged
+struct FromReserved {
+  Reserved what;
+};
+struct FromExpression {
+  int expression = -1;
+};                  // a scalar in float64
+struct FromStack {  // scalars side by side: a row is `features.size()` values of the dtype
   std::vector<int> features;
-  std::vector<gpu::UnpackSpec> unpack;           // of each; OutputSpec::unpack is empty
+  std::vector<gpu::UnpackSpec> unpack;  // of each; OutputSpec::unpack is empty
 };
 struct OutputSpec {
   std::string name;
@@ -76,8 +83,8 @@ struct ExpressionSpec {
   std::string output;
   Program program;
   struct Input {
-    // A scalar int64 feature (an int64 column), or float32 feature (widened to float64); or what another output delivers,
-    // as float64: unpacked by `unpack` from a feature, or an expression's value rounded to `dtype`.
+    // A scalar int64 feature (an int64 column), or float32 feature (widened to float64); or what another output
+    // delivers, as float64: unpacked by `unpack` from a feature, or an expression's value rounded to `dtype`.
     int feature = -1;
     int expression = -1;
     std::optional<gpu::UnpackSpec> unpack;  // its `out` is `dtype`
@@ -91,28 +98,28 @@ enum class OnError : uint8_t { raise, skip_record, skip_file };
 
 struct PipelineSpec {
   std::vector<SourceSpec> sources;
-  std::vector<FeatureSpec> features;        // the raw record type has one: `record`
+  std::vector<FeatureSpec> features;  // the raw record type has one: `record`
   std::vector<ExpressionSpec> expressions;
-  std::vector<OutputSpec> outputs;          // in the pipeline's order, internal ones included
-  int64_t repeat = 1;                       // passes over the data in an epoch; -1 without end
-  int64_t global_batch_size = 0;            // this, or
+  std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
+  int64_t repeat = 1;               // passes over the data in an epoch; -1 without end
+  int64_t global_batch_size = 0;    // this, or
   int64_t batch_size_per_replica = 0;
   LastBatchPolicy last_batch_policy = LastBatchPolicy::drop;
-  std::string valid_mask;                   // an output's name, or empty
+  std::string valid_mask;  // an output's name, or empty
   OnError on_error = OnError::raise;
-  int64_t max_failures = -1;                // -1: any number
+  int64_t max_failures = -1;  // -1: any number
   double max_failure_rate = 1.0;
-  uint64_t memory_limit = 0;                // bytes
-  int threads = 0;                          // 0: the CPUs this process may use, shared with the ranks of this machine
-  std::vector<int> cpu_set;                 // empty: any
+  uint64_t memory_limit = 0;  // bytes
+  int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
+  std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
   uint64_t seed = 0;
 
-  std::vector<std::string> warnings;        // features that no output names, ...
+  std::vector<std::string> warnings;  // features that no output names, ...
 };
 
-/// Checks everything that can be told from the pipeline and the list of files. Throws Error bad_pipeline, naming the field
-/// and what to write instead; fields that this version does not have are refused by name.
+/// Checks everything that can be told from the pipeline and the list of files. Throws Error bad_pipeline, naming the
+/// field and what to write instead; fields that this version does not have are refused by name.
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list = list_files);
 
 }  // namespace feedline::flow

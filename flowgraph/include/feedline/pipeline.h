@@ -23,9 +23,9 @@ class FEEDLINE_PUBLIC Pipeline {
   /// ones appended; other messages field by field. Throws Error bad_pipeline as parse_pipeline does.
   Pipeline overlaid(std::string_view text, std::string_view text_name = "overlay") const;
 
-  /// This pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype", "FLOAT16"),
-  /// with("source.files", "data/*.tfrecord"). Elements of `feature`, `output` and `source` go by their names, which an
-  /// only one does not need; strings need no quotes. Throws Error bad_pipeline naming the path.
+  /// This pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
+  /// "FLOAT16"), with("source.files", "data/*.tfrecord"). Elements of `feature`, `output` and `source` go by their
+  /// names, which an only one does not need; strings need no quotes. Throws Error bad_pipeline naming the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
   /// As text that parse_pipeline reads.
@@ -40,9 +40,10 @@ class FEEDLINE_PUBLIC Pipeline {
   std::string folder_;
 };
 
-/// `folder`: what relative file patterns are relative to; empty: the working directory. Throws Error bad_pipeline naming
-/// `text_name`, line and column, and for an unknown field the ones there are.
-FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {}, std::string_view text_name = "pipeline");
+/// `folder`: what relative file patterns are relative to; empty: the working directory. Throws Error bad_pipeline
+/// naming `text_name`, line and column, and for an unknown field the ones there are.
+FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
+                                        std::string_view text_name = "pipeline");
 
 /// A text file; relative patterns are relative to its folder. Throws also Error io_error.
 FEEDLINE_PUBLIC Pipeline load_pipeline(const std::string& file);

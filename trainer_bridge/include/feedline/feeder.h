@@ -1,7 +1,8 @@
 // Feeds training: opens the data of a pipeline and hands each replica its batches.
 //
-//   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0), feedline::host(1)}});
-//   while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread for all in turn
+//   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0),
+//   feedline::host(1)}}); while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread
+//   for all in turn
 //     train(batch->at("board"), batch->at("score"));
 //   }                                                  // the memory goes back when `batch` dies
 #pragma once
@@ -44,18 +45,18 @@ struct Report {
   /// Sum mod 2^64 over the delivered samples of mix64(mix64(mix64(source) ^ record number) ^ stored CRC), mix64 being
   /// SplitMix64's finaliser. Adds up over replicas and ranks; for an epoch it does not depend on the order.
   uint64_t audit = 0;
-  uint64_t bytes_read = 0;       // from files, for the feed (the counting pass left out)
-  uint64_t layout_hits = 0;      // records that had the byte layout of the one before them
-  double count_s = 0;            // the counting pass
-  double first_batch_s = 0;      // construction to the first batch
-  double wall_s = 0;             // since the first batch
+  uint64_t bytes_read = 0;   // from files, for the feed (the counting pass left out)
+  uint64_t layout_hits = 0;  // records that had the byte layout of the one before them
+  double count_s = 0;        // the counting pass
+  double first_batch_s = 0;  // construction to the first batch
+  double wall_s = 0;         // since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
-  } next_us;                     // how long next() took, first batch of each replica left out
-  double data_readiness = 1;     // share of next() calls that found their batch ready
-  double next_wait_s = 0;        // inside next(), all replicas
-  std::string waited_for;        // the stage that next() waited for most
-  std::string backend;           // what reads the files, and why
+  } next_us;                  // how long next() took, first batch of each replica left out
+  double data_readiness = 1;  // share of next() calls that found their batch ready
+  double next_wait_s = 0;     // inside next(), all replicas
+  std::string waited_for;     // the stage that next() waited for most
+  std::string backend;        // what reads the files, and why
   std::vector<StageReport> stages;
 };
 
@@ -71,8 +72,9 @@ class FEEDLINE_PUBLIC Feeder {
 
   /// The replica's next batch; waits for it. Empty: the end of the epoch, once; then the next epoch begins.
   /// Throws the run's first Error, in the order of the data: batches before the bad record come first. Throws Error
-  /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica served
-  /// by this very thread is more than host_prefetch steps behind), and after stop(). One thread at a time per replica.
+  /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica
+  /// served by this very thread is more than host_prefetch steps behind), and after stop(). One thread at a time per
+  /// replica.
   Batch next(int replica = 0);
   /// The same with a limit; `batch` is set for Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
