@@ -163,9 +163,9 @@ struct Graph::Impl {
 Graph::Impl::Nodes::Nodes(Impl& impl)
     : read(graph, tf::serial, [&impl](const Kick&, auto&) { impl.guarded(impl.read_counters, [&] { impl.read(); }); }),
       inflate(graph, tf::unlimited,
-              [&impl](InflateLane* lane) {
+              [&impl](InflateLane* busy) {
                 impl.inflate_counters.waiting--;
-                impl.guarded(impl.inflate_counters, [&] { lane->run(); });
+                impl.guarded(impl.inflate_counters, [&] { busy->run(); });
               }),
       parse(graph, tf::unlimited,
             [&impl](const ChunkRef& chunk) {
