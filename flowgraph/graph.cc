@@ -11,12 +11,12 @@
 #include <system_error>
 
 #include "base/float_environment.h"
+#include "base/thread.h"
 #include "flowgraph/assemble.h"
 #include "flowgraph/batch_writer.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/stage_counters.h"
 #include "io/read_backend.h"
-#include "io/thread.h"
 
 namespace feedline::flow {
 namespace {
@@ -47,10 +47,7 @@ class Pinning : public tbb::task_scheduler_observer {
 };
 
 Error read_failed(const DataFile& file, const Ticket& ticket, int error) {
-  const std::string why = error == ENODATA  ? "the file is shorter than when it was counted"
-                          : error == ESTALE ? "the file has changed since it was counted"
-                                            : std::generic_category().message(error);
-  return Error(Category::io_error, fmt::format("cannot be read: {}", why),
+  return Error(Category::io_error, io::read_error_message(error),
                {file.id.uri,
                 static_cast<int64_t>(ticket.extents.front().offset),
                 static_cast<int64_t>(ticket.first_record),
@@ -107,8 +104,8 @@ struct Graph::Impl {
   const GraphOptions options;
   const BatchWriter writer;
   std::atomic<bool> stopping{false};
-  std::atomic<bool> ended{
-      false};  // by an error on its way to next(): reading on would keep a lone thread from delivering it
+  // By an error that is on its way to next(). Reading on could keep a lone thread from ever delivering it.
+  std::atomic<bool> ended{false};
 
   // Memory, and who may use it.
   gpu::Memory slot_memory, lane_memory;
@@ -274,7 +271,7 @@ void Graph::Impl::make_nodes() {
 
   nodes->graph.reserve_wait();  // for life: completions and releases come when nothing else runs
   try {
-    owner = io::start_thread("feedline", [this] {
+    owner = start_thread("feedline", [this] {
       try {
         arena.execute([&] { nodes->graph.wait_for_all(); });
       } catch (...) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "flowgraph/plan.h"
+#include "io/read_backend.h"
 
 namespace feedline::flow {
 
@@ -141,8 +141,7 @@ bool InflateLane::fill(Chunk& chunk) {
 std::optional<Error> InflateLane::damage() {
   const std::lock_guard lock(mutex_);
   if (read_error_ == 0) return std::nullopt;
-  return Error(Category::io_error, fmt::format("cannot be read: {}", std::generic_category().message(read_error_)),
-               {plan_.data.files[file_].id.uri, -1, -1, {}});
+  return Error(Category::io_error, io::read_error_message(read_error_), {plan_.data.files[file_].id.uri, -1, -1, {}});
 }
 
 }  // namespace feedline::flow

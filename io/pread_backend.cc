@@ -17,7 +17,7 @@
 #include "io/backends.h"
 #include "io/read_operation.h"
 #include "io/syscall_ops.h"
-#include "io/thread.h"
+#include "base/thread.h"
 
 namespace feedline::io {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "io/backends.h"
 #include "io/read_operation.h"
-#include "io/thread.h"
+#include "base/thread.h"
 #include "io/uring_ring.h"
 
 namespace feedline::io {

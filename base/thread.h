@@ -4,10 +4,10 @@
 #include <functional>
 #include <thread>
 
-namespace feedline::io {
+namespace feedline {
 
 /// All signals are blocked in it but those that a fault of its own raises (SIGSEGV, ...), so that crash reporters still
 /// work. `name`: at most 15 characters. Throws std::system_error when the system has no thread left.
 std::thread start_thread(const char* name, std::function<void()> body);
 
-}  // namespace feedline::io
+}  // namespace feedline

@@ -1,4 +1,4 @@
-#include "io/thread.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 #include "base/syscall_hooks.h"
 
-namespace feedline::io {
+namespace feedline {
 namespace {
 
 struct ThreadOp {
@@ -45,4 +45,4 @@ std::thread start_thread(const char* name, std::function<void()> body) {
   });
 }
 
-}  // namespace feedline::io
+}  // namespace feedline
