@@ -107,13 +107,13 @@ struct Graph::Impl {
   // By an error that is on its way to next(). Reading on could keep a lone thread from ever delivering it.
   std::atomic<bool> ended{false};
 
-  // Memory, and who may use it.
+  // Memory, and who may use it. What holds chunks comes behind the pool that they go back to.
   gpu::Memory slot_memory, lane_memory;
-  std::deque<Chunk> chunks;      // one for each slot
-  std::deque<InFlight> flights;  // by slot, then two for each lane
-  std::deque<InflateLane> lanes;
+  std::deque<Chunk> chunks;  // one for each slot
   std::optional<Pool<Chunk*>> slots;
   std::optional<Pool<InflateLane*>> idle_lanes;
+  std::deque<InFlight> flights;  // by slot, then two for each lane
+  std::deque<InflateLane> lanes;
   std::vector<std::shared_ptr<BatchRing>> rings;
   std::unique_ptr<Delivery> delivery;
 
