@@ -382,6 +382,9 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   CHECK(failed.code == 1);
   CHECK(failed.json().at("errors").back().at("category") == "wrong_length");
   CHECK(failed.err.find("wrong_length") != std::string::npos);
+  const json skipped =
+      run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();
+  CHECK(skipped.at("errors").size() == 1);
   const ToolResult missing = run_tool(
       {"run", dir.write("q.textproto", "source { files: \"nothing-*\" }\nbatch { global_batch_size: 8 }"), "--json"});
   CHECK(missing.code == 1);

@@ -121,17 +121,9 @@ void dump_epoch(const Args& args, Result& result) {
 }
 
 void write_report(const fs::path& folder, const Result& result) {
-  // A bad record may be found again for the next epoch, which is read ahead.
-  Json errors = Json::array();
-  std::set<std::string> told;
-  const auto tell = [&](const Error& error) {
-    if (told.insert(error.what()).second) errors.push_back(to_json(error));
-  };
-  for (const Error& error : result.report.errors) tell(error);
-  if (result.error) tell(*result.error);
   const Json json = {{"records", result.report.records}, {"steps", result.report.steps},
                      {"samples", result.samples},        {"dropped", result.report.dropped},
-                     {"filler", result.report.filler},   {"errors", std::move(errors)},
+                     {"filler", result.report.filler},   {"errors", to_json(result.report.errors, result.error)},
                      {"audit", result.report.audit},     {"files", result.files}};
   const fs::path path = folder / "report.json", temporary = folder / ".report.json.partial";
   std::ofstream out(temporary, std::ios::binary);

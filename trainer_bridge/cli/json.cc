@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 namespace feedline::cli {
 namespace {
@@ -17,6 +18,17 @@ Json to_json(const Error& error) {
   const Place& place = error.place();
   return {{"category", name(error.category())}, {"file", known(place.file)},       {"offset", known(place.offset)},
           {"record", known(place.record)},      {"feature", known(place.feature)}, {"message", error.message()}};
+}
+
+Json to_json(const std::vector<Error>& errors, const std::optional<Error>& last) {
+  Json list = Json::array();
+  std::set<std::string_view> told;
+  const auto tell = [&](const Error& error) {
+    if (told.insert(error.what()).second) list.push_back(to_json(error));
+  };
+  for (const Error& error : errors) tell(error);
+  if (last) tell(*last);
+  return list;
 }
 
 // RFC 3629, section 4.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "feedline/error.h"
 
@@ -13,6 +15,9 @@ using Json = nlohmann::ordered_json;  // fields in the order of writing
 
 /// category, file, offset, record, feature, message; null where something does not apply.
 Json to_json(const Error& error);
+
+/// A feed's errors, then the one that ended it: each once, as a bad record is found again in every epoch.
+Json to_json(const std::vector<Error>& errors, const std::optional<Error>& last);
 
 bool is_utf8(std::string_view bytes);
 /// UTF-8 without control characters other than tab and line ends.

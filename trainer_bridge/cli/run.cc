@@ -52,9 +52,7 @@ Json to_json(const FeedResult& result) {
                               {"queue", stage.queue},
                               {"messages", stage.messages}});
   }
-  json["errors"] = Json::array();
-  for (const Error& error : report.errors) json["errors"].push_back(cli::to_json(error));
-  if (result.error) json["errors"].push_back(cli::to_json(*result.error));
+  json["errors"] = cli::to_json(report.errors, result.error);
   return json;
 }
 
