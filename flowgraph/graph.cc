@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "flowgraph/assemble.h"
 #include "flowgraph/batch_writer.h"
+#include "flowgraph/error_log.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/stage_counters.h"
 #include "io/read_backend.h"
@@ -22,8 +23,6 @@ namespace feedline::flow {
 namespace {
 
 namespace tf = oneapi::tbb::flow;
-
-constexpr size_t errors_kept = 100;
 
 struct Kick {};
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
@@ -133,9 +132,7 @@ struct Graph::Impl {
   StageCounters read_counters, inflate_counters, parse_counters, assemble_counters;
   std::deque<StageCounters> unpack_counters;
   std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
-  mutable std::mutex errors_mutex;
-  std::vector<Error> errors;
-  std::atomic<uint64_t> errors_total{0};
+  ErrorLog errors;
 
   // The graph, last: first to go.
   tbb::task_arena arena;
@@ -436,16 +433,14 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
 }
 
 void Graph::Impl::note_errors(const Chunk& chunk) {
-  const std::lock_guard lock(errors_mutex);
-  errors_total += chunk.errors.size();
-  for (const Error& error : chunk.errors)
-    if (errors.size() < errors_kept) errors.push_back(error);
-  const auto failures = static_cast<int64_t>(errors_total + plan.data.skipped.size());
-  if (plan.spec.max_failures >= 0 && failures > plan.spec.max_failures)
-    throw Error(chunk.errors.back().category(),
-                fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
-                            plan.spec.max_failures, chunk.errors.back().message()),
-                chunk.errors.back().place());
+  if (errors.note(chunk.errors) == 0 || plan.spec.max_failures < 0) return;
+  const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped.size());
+  if (failures <= plan.spec.max_failures) return;
+  const Error& last = chunk.errors.back();
+  throw Error(last.category(),
+              fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
+                          plan.spec.max_failures, last.message()),
+              last.place());
 }
 
 void Graph::Impl::unpack(int replica, const Batches& message) {
@@ -489,13 +484,9 @@ GraphReport Graph::report() const {
   GraphReport report{.bytes_read = impl.bytes_read,
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
-                     .errors_total = impl.errors_total,
-                     .errors = {},
+                     .errors_total = impl.errors.total(),
+                     .errors = impl.errors.first(),
                      .stages = {}};
-  {
-    const std::lock_guard lock(impl.errors_mutex);
-    report.errors = impl.errors;
-  }
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {
     report.stages.push_back(
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});

@@ -148,12 +148,14 @@ TEST_CASE("a record that does not parse: an error, or filler that changes no cou
   Feeder feeder(parse_pipeline(text + "errors { on_error: SKIP_RECORD }", dir.path()));
   CHECK(feeder.steps_per_epoch() == 10);
   const Epoch got = read_epoch(feeder).front();
+  read_epoch(feeder);  // meets the same bad records again
   auto wanted = numbers(100);
   for (const int bad : {99, 43, 42}) wanted.erase(wanted.begin() + bad);
   CHECK(got.all() == wanted);
   CHECK(got.rows == std::vector<int64_t>(10, 10));
-  CHECK(feeder.report().filler == 3);
-  CHECK(feeder.report().errors_total >= 3);
+  CHECK(feeder.report().filler == 6);
+  CHECK(feeder.report().errors_total == 3);
+  CHECK(feeder.report().errors.size() == 3);
   CHECK_THROWS_WITH(read_epoch(*std::make_unique<Feeder>(
                         parse_pipeline(text + "errors { on_error: SKIP_RECORD max_failures: 2 }", dir.path()))),
                     Catch::Contains("max_failures allows 2"));

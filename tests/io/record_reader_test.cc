@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -174,9 +173,7 @@ TEST_CASE("what cannot be opened") {
   CHECK_THROWS_AS(RecordReader(dir.file("none")), Error);
   CHECK_THROWS_AS(RecordReader(dir.path()), Error);
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
-  const int other_end = open(dir.file("pipe").c_str(), O_RDWR | O_CLOEXEC);
-  CHECK_THROWS_AS(RecordReader(dir.file("pipe")), Error);
-  close(other_end);
+  CHECK_THROWS_AS(RecordReader(dir.file("pipe")), Error);  // and does not wait for a writer
 }
 
 TEST_CASE("a file that becomes shorter while it is read is an error") {

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;  // fields in the order of writing
 /// category, file, offset, record, feature, message; null where something does not apply.
 Json to_json(const Error& error);
 
-/// A feed's errors, then the one that ended it: each once, as a bad record is found again in every epoch.
+/// A feed's errors, then the one that ended it, unless it is among them.
 Json to_json(const std::vector<Error>& errors, const std::optional<Error>& last);
 
 bool is_utf8(std::string_view bytes);
