@@ -25,7 +25,9 @@ namespace {
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   do {
     const int error = injected<OpenOp>();
-    fd_ = error ? -1 : open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO without a writer would wait for ever
+    fd_ = error
+              ? -1
+              : open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO without a writer would wait for ever
     if (error) errno = error;
   } while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) fail(path_, "cannot be opened", errno);

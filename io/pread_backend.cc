@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/syscall_hooks.h"
+#include "base/thread.h"
 #include "io/backends.h"
 #include "io/read_operation.h"
 #include "io/syscall_ops.h"
-#include "base/thread.h"
 
 namespace feedline::io {
 namespace {

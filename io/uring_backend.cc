@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "io/backends.h"
 #include "io/read_operation.h"
-#include "base/thread.h"
 #include "io/uring_ring.h"
 
 namespace feedline::io {
