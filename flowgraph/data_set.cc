@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <utility>
+
+#include "io/count_records.h"
 
 namespace feedline::flow {
 namespace {
@@ -21,9 +24,7 @@ bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
       return true;
     case OnError::skip_file:
       data.skipped.push_back(index.bad.front().error);
-      index.entries.clear();
-      index.bad.clear();
-      index.records = 0;
+      index = {};
       return true;
     case OnError::raise:
       break;
@@ -33,8 +34,11 @@ bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
   index.bad.clear();
   index.records = first.record;
   index.end = first.offset;
-  std::erase_if(index.entries, [&](const io::IndexEntry& entry) { return entry.record >= first.record; });
-  index.entries.push_back({first.offset, first.record});
+  std::vector<io::IndexEntry> entries;
+  for (const io::IndexEntry& entry : index.entries)
+    if (entry.record < first.record) entries.push_back(entry);
+  entries.push_back({first.offset, first.record});
+  index.entries = std::move(entries);
   return false;
 }
 

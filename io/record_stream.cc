@@ -33,9 +33,18 @@ Compression detect(const InputFile& file) {
 }  // namespace
 
 RecordStream::RecordStream(std::string file, Compression compression, uint64_t record_limit)
+    : RecordStream(std::make_shared<const InputFile>(std::move(file)), compression, record_limit) {}
+
+RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit)
+    : file_(std::move(file)), limit_(std::min<uint64_t>(record_limit, UINT32_MAX)), chain_(true) {
+  reserve(block_bytes);
+}
+
+RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit)
     : file_(std::move(file)),
       limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
-      compression_(compression == Compression::automatic ? detect(file_) : compression) {
+      chain_(false),
+      compression_(compression == Compression::automatic ? detect(*file_) : compression) {
   if (!plain()) {
     inflater_.emplace(compression_);
     input_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
@@ -60,10 +69,12 @@ RecordStream::Found RecordStream::next() {
         return Found::end;
       case RecordScanner::Stop::incomplete: {
         const uint64_t wanted = scanner.wanted();
-        if (!fill(std::max<uint64_t>(wanted, header_bytes))) return report_cut(wanted);
-        break;
+        if (fill(std::max<uint64_t>(wanted, header_bytes))) break;
+        if (chain_) return Found::end;
+        return report_cut(wanted);
       }
       case RecordScanner::Stop::error:
+        if (chain_) return Found::end;
         return report_damage(scanner.damage(), scanner.wanted());
     }
   }
@@ -71,7 +82,7 @@ RecordStream::Found RecordStream::next() {
 
 // Makes [begin_, end_) hold at least `wanted` bytes; false: the stream ends before.
 bool RecordStream::fill(uint64_t wanted) {
-  if (plain() && file_.size() - position_of(begin_) < wanted) return false;
+  if (plain() && file_->size() - position_of(begin_) < wanted) return false;
   const size_t target = wanted >= large_record ? wanted + header_bytes : block_bytes;
   // In a compressed stream a length proves nothing about what follows: memory doubles as bytes arrive.
   while (end_ - begin_ < wanted && !source_ended_) {
@@ -102,21 +113,21 @@ void RecordStream::reserve(size_t capacity) {
 // The next bytes of the stream; fewer than asked for only where it ends.
 size_t RecordStream::read(std::span<std::byte> into) {
   if (plain()) {
-    const size_t size = std::min<uint64_t>(into.size(), file_.size() - file_position_);
-    file_.read_at(file_position_, into.first(size));
+    const size_t size = std::min<uint64_t>(into.size(), file_->size() - file_position_);
+    file_->read_at(file_position_, into.first(size));
     file_position_ += size;
     source_ended_ = size < into.size();
     return size;
   }
   std::span<std::byte> left = into;
   while (!left.empty() && !source_ended_) {
-    const bool last = file_position_ == file_.size();
+    const bool last = file_position_ == file_->size();
     const auto status = inflater_->run(input_left_, left, last);
     inflate_failed_ = status == Inflater::Status::error;
     source_ended_ = status != Inflater::Status::more;
     if (source_ended_ || !input_left_.empty() || last) continue;
-    const size_t size = std::min<uint64_t>(block_bytes, file_.size() - file_position_);
-    file_.read_at(file_position_, {input_.get(), size});
+    const size_t size = std::min<uint64_t>(block_bytes, file_->size() - file_position_);
+    file_->read_at(file_position_, {input_.get(), size});
     file_position_ += size;
     input_left_ = {input_.get(), size};
   }
@@ -134,9 +145,15 @@ uint64_t RecordStream::discard(uint64_t bytes) {
   }
 }
 
+void RecordStream::go_on_at(uint64_t offset, uint64_t number) {
+  go_to(offset);
+  count_ = 0;
+  number_ = number;
+}
+
 // In a plain file.
 void RecordStream::go_to(uint64_t offset) {
-  if (offset <= position_of(end_)) {
+  if (buffer_offset_ <= offset && offset <= position_of(end_)) {
     begin_ = offset - buffer_offset_;
   } else {
     file_position_ = buffer_offset_ = offset;
@@ -146,7 +163,7 @@ void RecordStream::go_to(uint64_t offset) {
 }
 
 RecordStream::Found RecordStream::report(Category category, std::string message, uint64_t length) {
-  const Place place{file_.path(), static_cast<int64_t>(offset_), static_cast<int64_t>(number_), ""};
+  const Place place{file_->path(), static_cast<int64_t>(offset_), static_cast<int64_t>(number_), ""};
   damage_.emplace(BadRegion{offset_, length, number_, Error(category, std::move(message), place)});
   return Found::damage;
 }
@@ -201,8 +218,8 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
   uint64_t length = 0;
   if (plain()) {
     if (!resync_)
-      resync_.emplace([this](uint64_t offset, std::span<std::byte> into) { file_.read_at(offset, into); }, file_.size(),
-                      limit_);
+      resync_.emplace([this](uint64_t offset, std::span<std::byte> into) { file_->read_at(offset, into); },
+                      file_->size(), limit_);
     const uint64_t next = resync_->after(start);
     length = next - start;
     go_to(next);

@@ -32,10 +32,18 @@ class RecordStream {
 
   /// Throws Error io_error, as next() does.
   RecordStream(std::string file, Compression compression, uint64_t record_limit);
+  RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit);
+
+  /// A chain of a plain file: where no good record follows it says end, and offset() is where. Begins at 0.
+  struct Chain {};
+  RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit);
 
   Found next();
 
-  /// They lie one after another in the stream, the first at offset(). Valid until the next call.
+  /// In a plain file: what comes next begins at `offset`, with so many good records before it.
+  void go_on_at(uint64_t offset, uint64_t number);
+
+  /// They lie one after another in the stream, the first at offset(). Valid until the next call or go_on_at().
   std::span<const RecordView> records() const noexcept { return {views_.data(), count_}; }
   uint64_t offset() const noexcept { return offset_; }
   /// Good records before them.
@@ -45,7 +53,7 @@ class RecordStream {
   Compression compression() const noexcept { return compression_; }
   /// Of the file.
   uint64_t position() const noexcept { return file_position_; }
-  uint64_t size() const noexcept { return file_.size(); }
+  uint64_t size() const noexcept { return file_->size(); }
   /// Of the (inflated) stream, once next() said end.
   uint64_t stream_size() const noexcept { return position_of(end_); }
 
@@ -61,8 +69,9 @@ class RecordStream {
   Found report_cut(uint64_t wanted);
   Found report_damage(Category category, uint64_t wanted);
 
-  InputFile file_;
+  const std::shared_ptr<const InputFile> file_;
   const uint64_t limit_;
+  const bool chain_;
   Compression compression_ = Compression::none;
   uint64_t file_position_ = 0;
 

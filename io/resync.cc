@@ -26,7 +26,11 @@ T load_as(const std::byte* p) noexcept {
 }
 
 bool length_holds(const std::byte* header) noexcept {
-  return mask_crc(crc32c({header, 8})) == load_as<uint32_t>(header + 8);
+  static const uint32_t crc_of_zero = mask_crc(crc32c(std::array<std::byte, 8>{}));
+  const auto stored = load_as<uint32_t>(header + 8);
+  // Long runs of zeros are looked through fast.
+  if (load_as<uint64_t>(header) == 0) return stored == crc_of_zero;
+  return mask_crc(crc32c({header, 8})) == stored;
 }
 
 }  // namespace
@@ -163,13 +167,25 @@ uint64_t Resync::find_header(uint64_t from, uint64_t to) {
   while (from < to && size_ - from >= frame_bytes) {
     const auto bytes = search_->at(from, frame_bytes);
     const size_t places = std::min<uint64_t>(bytes.size() - header_bytes + 1, to - from);
-    for (size_t i = 0; i < places; i++) {
+    for (size_t i = 0; i < places;) {
+      // The upper half of a length that fits is zero: no such length has this byte in that half if it is not.
+      if (bytes[i + 7] != std::byte{0}) {
+        i += 4;
+        continue;
+      }
       const auto length = load_as<uint64_t>(bytes.data() + i);
       if (length <= limit_ && length_holds(bytes.data() + i) && fits(from + i, length)) return from + i;
+      i++;
     }
     from += places;
   }
   return to;
+}
+
+std::optional<Resync::Candidate> Resync::candidate(uint64_t from, uint64_t to) {
+  const uint64_t place = find_header(from, to);
+  if (place == to) return std::nullopt;
+  return Candidate{place, frame_bytes + load_as<uint64_t>(search_->at(place, header_bytes).data())};
 }
 
 // Whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. Says yes, to be safe, where

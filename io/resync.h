@@ -45,6 +45,14 @@ class Resync {
   /// the distance searched, and 2 (record_limit + 16) + 16 MiB. Beyond that, candidates are passed over.
   uint64_t after(uint64_t damage);
 
+  /// A place that looks as if a record began there: a good header of one that fits. Whether the payload's checksum
+  /// holds, and whether the place is not inside a record, is for the caller to find out.
+  struct Candidate {
+    uint64_t offset, size;  // of the whole record
+  };
+  /// The first in [from, to).
+  std::optional<Candidate> candidate(uint64_t from, uint64_t to);
+
   /// Rule 1 alone: where the record at `damage` ends, whose header's checksum is wrong, if a length fits.
   std::optional<uint64_t> end_of_record(uint64_t damage);
 

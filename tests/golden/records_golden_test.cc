@@ -8,7 +8,7 @@
 
 #include "feedline/records.h"
 #include "io/crc32c.h"
-#include "io/index.h"
+#include "io/count_records.h"
 #include "manifest.h"
 #include "support/catch.h"
 #include "support/skip.h"

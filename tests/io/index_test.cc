@@ -1,8 +1,7 @@
-#include "io/index.h"
-
 #include <filesystem>
 
 #include "frames.h"
+#include "io/count_records.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 

@@ -8,7 +8,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "frames.h"
-#include "io/index.h"
+#include "io/count_records.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/byte_size.h"
+#include "io/count_records.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/terminal.h"
 
@@ -52,6 +53,36 @@ FileSummary scan_file(const std::string& file, Compression compression, Progress
   return summary;
 }
 
+uint64_t size_of(const std::vector<std::string>& files) {
+  uint64_t total = 0;
+  for (const std::string& file : files) {
+    std::error_code missing;  // told when the file is opened
+    const uint64_t size = std::filesystem::file_size(file, missing);
+    total += missing ? 0 : size;
+  }
+  return total;
+}
+
+FileSummary verify_file(const std::string& file, Compression compression, Progress& progress) {
+  FileSummary summary;
+  summary.file = file;
+  try {
+    summary.size = size_of({file});
+    // Nobody asks for its entries.
+    const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
+                                                  [&](uint64_t bytes) { progress.add(bytes); });
+    summary.compression = index.compression;
+    summary.records = index.records;
+    summary.payload_bytes = index.payload_bytes;
+    summary.record_min = index.smallest_record;
+    summary.record_max = index.largest_record;
+    for (const io::BadRegion& region : index.bad) summary.damage.push_back({region.error, region.length});
+  } catch (const Error& error) {  // the file cannot be opened, or read to its end
+    summary.damage.push_back({error, 0});
+  }
+  return summary;
+}
+
 }  // namespace
 
 void add_compression(CLI::App& command, Compression& compression) {
@@ -87,18 +118,20 @@ Json to_json(const FileSummary& summary) {
 
 std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
                                     const std::function<void(size_t, const Record&)>& on_record) {
-  uint64_t total = 0;
-  for (const std::string& file : args.files) {
-    std::error_code missing;  // told when the file is opened
-    const uint64_t size = std::filesystem::file_size(file, missing);
-    total += missing ? 0 : size;
-  }
-  Progress progress(what, total);
+  Progress progress(what, size_of(args.files));
   std::vector<FileSummary> summaries(args.files.size());
   tbb::parallel_for(size_t{0}, args.files.size(), [&](size_t i) {
     summaries[i] =
         scan_file(args.files[i], args.compression, progress, [&](const Record& record) { on_record(i, record); });
   });
+  return summaries;
+}
+
+std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what) {
+  Progress progress(what, size_of(args.files));
+  std::vector<FileSummary> summaries(args.files.size());
+  tbb::parallel_for(size_t{0}, args.files.size(),
+                    [&](size_t i) { summaries[i] = verify_file(args.files[i], args.compression, progress); });
   return summaries;
 }
 

@@ -47,6 +47,9 @@ Json to_json(const FileSummary& summary);
 std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
                                     const std::function<void(size_t file, const Record& record)>& on_record);
 
+/// The same without a look at the records: on all threads, one large file too.
+std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what);
+
 /// "a.tfrecord: 3,000 records, 604.7 KiB, damaged" for people, without a line end.
 std::string describe(const FileSummary& summary);
 /// One line on standard error for each damage of each file. Returns how many files are damaged.

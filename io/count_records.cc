@@ -1,0 +1,188 @@
+#include "io/count_records.h"
+
+#include <oneapi/tbb/parallel_pipeline.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "io/file.h"
+#include "io/index_builder.h"
+#include "io/record_stream.h"
+#include "io/resync.h"
+
+namespace feedline::io {
+namespace {
+
+// How many of the records begin before `offset`.
+size_t count_before(const RecordStream& stream, uint64_t offset) {
+  const auto records = stream.records();
+  const auto place = [&](const RecordView& record) {
+    return stream.offset() + static_cast<uint64_t>(record.data - records.front().data);
+  };
+  if (place(records.back()) < offset) return records.size();
+  const auto behind =
+      std::partition_point(records.begin(), records.end(), [&](const RecordView& r) { return place(r) < offset; });
+  return static_cast<size_t>(behind - records.begin());
+}
+
+// Tells of a file's bytes in the range [told, end) each once.
+class Teller {
+ public:
+  Teller(const CountProgress& tell, uint64_t begin, uint64_t end) : tell_(tell), told_(begin), end_(end) {}
+  void at(uint64_t position) {
+    position = std::min(position, end_);
+    if (position <= told_) return;
+    const uint64_t more = position - std::exchange(told_, position);
+    if (tell_) tell_(more);
+  }
+
+ private:
+  const CountProgress& tell_;
+  uint64_t told_;
+  const uint64_t end_;
+};
+
+// The records of the file, from its start on.
+class TrueScan {
+ public:
+  TrueScan(std::shared_ptr<const InputFile> file, const CountOptions& options)
+      : stream_(std::move(file), options.compression, options.record_limit), builder_(options.stride) {}
+
+  const RecordStream& stream() const noexcept { return stream_; }
+
+  /// Goes on to the first record that begins at or behind `offset`, or to the end.
+  void advance(uint64_t offset, Teller& teller) {
+    while (at_ < offset && !ended_) {
+      switch (stream_.next()) {
+        case RecordStream::Found::end:
+          ended_ = true;
+          break;
+        case RecordStream::Found::damage:
+          bad_.push_back(stream_.damage());
+          at_ = bad_.back().offset + bad_.back().length;
+          break;
+        case RecordStream::Found::records: {
+          const auto records = stream_.records();
+          const size_t count = count_before(stream_, offset);
+          builder_.add(stream_.offset(), records.first(count));
+          at_ = builder_.end();
+          if (count < records.size()) stream_.go_on_at(at_, builder_.records());
+          break;
+        }
+      }
+      teller.at(stream_.position());
+    }
+  }
+
+  /// Takes over the chain from the first place on at which both have a record, if there is one.
+  void meet(const IndexBuilder& chain, Teller& teller) {
+    if (chain.end() <= at_) return;
+    advance(chain.start(), teller);
+    std::optional<IndexBuilder::Meeting> place = IndexBuilder::Meeting{chain.start(), 0};
+    while (place && place->offset != at_) {
+      place = chain.meeting(at_);
+      if (place) advance(place->offset, teller);
+    }
+    if (!place || ended_) return;
+    builder_.append(chain, *place);
+    at_ = chain.end();
+    stream_.go_on_at(at_, builder_.records());
+  }
+
+  FileIndex finish(Teller& teller) {
+    advance(UINT64_MAX, teller);
+    FileIndex index = builder_.finish(stream_.stream_size());
+    index.compression = stream_.compression();
+    index.bad = std::move(bad_);
+    return index;
+  }
+
+ private:
+  RecordStream stream_;
+  IndexBuilder builder_;
+  std::vector<BadRegion> bad_;
+  uint64_t at_ = 0;  // where the true records have been followed to
+  bool ended_ = false;
+};
+
+struct Range {
+  uint64_t begin, end;
+  std::vector<IndexBuilder> chains;  // ascending, disjoint
+};
+
+// The chains of valid records that begin in the range.
+void scan(Range& range, const std::shared_ptr<const InputFile>& file, const CountOptions& options,
+          const CountProgress& progress) {
+  constexpr size_t most_chains = 64;
+  const uint64_t allowance = 2 * (range.end - range.begin) + (uint64_t{16} << 20);
+  uint64_t in_vain = 0;  // bytes looked at for records that are none
+  RecordStream stream(file, RecordStream::Chain{}, options.record_limit);
+  Resync search([&](uint64_t offset, std::span<std::byte> into) { file->read_at(offset, into); }, file->size(),
+                options.record_limit);
+  Teller teller(progress, range.begin, range.end);
+  for (uint64_t place = range.begin; place < range.end && in_vain <= allowance && range.chains.size() < most_chains;) {
+    const auto candidate = search.candidate(place, range.end);
+    if (!candidate) break;
+    stream.go_on_at(candidate->offset, 0);
+    IndexBuilder chain(options.stride, candidate->offset);
+    while (chain.end() < range.end && stream.next() == RecordStream::Found::records) {
+      chain.add(stream.offset(), stream.records().first(count_before(stream, range.end)));
+      teller.at(chain.end());
+    }
+    place = chain.end() + 1;  // in vain, if the chain ends here: no record begins there
+    if (chain.records() == 0) {
+      in_vain += candidate->size;
+    } else {
+      if (chain.end() < range.end) in_vain += stream.position() - chain.end();
+      range.chains.push_back(std::move(chain));
+    }
+  }
+  teller.at(range.end);
+}
+
+// A few for each thread; so large that what each costs, half a record and a few buffers, does not count.
+uint64_t range_bytes_for(uint64_t size, uint64_t threads) {
+  return std::clamp<uint64_t>(size / (16 * threads), uint64_t{16} << 20, uint64_t{128} << 20);
+}
+
+}  // namespace
+
+FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress) {
+  const auto file = std::make_shared<const InputFile>(path);
+  TrueScan truth(file, options);
+  const auto threads = static_cast<uint64_t>(tbb::this_task_arena::max_concurrency());
+  const uint64_t range_bytes = options.range_bytes ? options.range_bytes : range_bytes_for(file->size(), threads);
+  const bool together = truth.stream().compression() == Compression::none && file->size() >= 2 * range_bytes &&
+                        (threads > 1 || options.range_bytes);
+  if (!together) {
+    Teller teller(progress, 0, file->size());
+    return truth.finish(teller);
+  }
+
+  // In order, so that the threads read side by side and what they found is taken over and freed at once.
+  const CountProgress untold;  // what the stitch reads again has been told
+  Teller silent(untold, 0, 0);
+  uint64_t next = 0;
+  using RangePtr = std::shared_ptr<Range>;
+  tbb::parallel_pipeline(
+      2 * threads,
+      tbb::make_filter<void, RangePtr>(tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> RangePtr {
+        if (next >= file->size()) {
+          control.stop();
+          return nullptr;
+        }
+        const uint64_t begin = std::exchange(next, std::min(next + range_bytes, file->size()));
+        return std::make_shared<Range>(Range{begin, next, {}});
+      }) & tbb::make_filter<RangePtr, RangePtr>(tbb::filter_mode::parallel, [&](RangePtr range) {
+        scan(*range, file, options, progress);
+        return range;
+      }) & tbb::make_filter<RangePtr, void>(tbb::filter_mode::serial_in_order, [&](const RangePtr& range) {
+        for (const IndexBuilder& chain : range->chains) truth.meet(chain, silent);
+      }));
+  return truth.finish(silent);
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,38 @@
+// The counting pass: every byte of a file read and verified, on all threads, and what it tells: the index.
+//
+// A plain file is cut into ranges, which are scanned side by side. Where a range's first record begins is a guess, a
+// place that holds as one: it may lie inside a record that contains TFRecords. So a serial stitch follows the true
+// records from offset 0 on and takes over what a range has found only from a place on at which a true record begins;
+// between, and behind damage, it scans itself. Both checksums of every record taken over have been verified, and the
+// records behind a place depend on nothing before it: so the result is that of one thread, to the last field.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "io/index.h"
+
+namespace feedline::io {
+
+struct CountOptions {
+  Compression compression = Compression::automatic;
+  uint64_t record_limit = default_record_limit;
+  uint64_t stride = default_stride;  // at least 1, at most largest_stride
+  uint64_t range_bytes = 0;          // of the file, in one range; 0: by its size. For tests
+};
+inline constexpr uint64_t largest_stride = uint64_t{1} << 40;
+
+/// Told from time to time how many more bytes of the file were read; from any of the threads, several at once. May
+/// throw, to stop.
+using CountProgress = std::function<void(uint64_t bytes)>;
+
+/// Reads and verifies a whole file; blocking. Runs in the caller's task arena, on all of its threads where the file is
+/// plain and large enough; may be called inside a parallel loop. Damage goes into `bad`, it does not throw; Error
+/// io_error does. Memory, a thread: a few buffers of 256 KiB, or its longest record (a false header inside a record may
+/// claim one of up to record_limit); and the index.
+///
+/// False starts cost a range at most twice its size, 16 MiB and record_limit; what is left then is for the stitch.
+FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {});
+
+}  // namespace feedline::io
