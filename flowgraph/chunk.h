@@ -43,6 +43,11 @@ class Chunk {
   void parse(const Plan& plan);
 
   uint32_t rows() const noexcept { return rows_; }
+  /// Takes away the rows from `row` on: `error` says why.
+  void end_before(uint32_t row, Error error) {
+    rows_ = row;
+    first_error = std::move(error);
+  }
   std::span<const io::RecordView> records() const noexcept { return records_; }
   /// By number of feature.
   std::span<const Column> features() const noexcept { return features_; }

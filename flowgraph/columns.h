@@ -5,10 +5,10 @@
 // rows can be picked in any order without moving what they point at.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "feedline/tensor.h"
@@ -37,18 +37,20 @@ struct Column {
   }
 };
 
-/// Bump allocator over memory taken beforehand. Its bound is computed by the plan: running out is a bug.
+/// Bump allocator over memory taken beforehand. Its bound is computed by the plan: running out is a bug, and throws
+/// std::length_error.
 class Arena {
  public:
   Arena() = default;
   explicit Arena(std::span<std::byte> memory) noexcept : next_(memory.data()), end_(memory.data() + memory.size()) {}
 
   template <typename T>
-  T* take(size_t count) noexcept {
+  T* take(size_t count) {
     next_ += -reinterpret_cast<uintptr_t>(next_) & (alignof(T) - 1);
+    if (next_ > end_ || count > static_cast<size_t>(end_ - next_) / sizeof(T))
+      throw std::length_error("the plan of a chunk's memory is too small");
     T* taken = reinterpret_cast<T*>(next_);
     next_ += count * sizeof(T);
-    assert(next_ <= end_);
     return taken;
   }
   /// Gives back what lies behind `end`, a place in what was taken last.

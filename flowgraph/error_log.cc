@@ -11,17 +11,12 @@ uint64_t hash(const Place& place) noexcept {
 
 }  // namespace
 
-uint64_t ErrorLog::note(const std::vector<Error>& errors) {
+void ErrorLog::note(const Error& error) {
   const std::lock_guard lock(mutex_);
-  uint64_t fresh = 0;
-  for (const Error& error : errors) {
-    const bool full = seen_.size() >= told_apart;
-    if (full ? seen_.contains(hash(error.place())) : !seen_.insert(hash(error.place())).second) continue;
-    fresh++;
-    if (first_.size() < kept) first_.push_back(error);
-  }
-  total_ += fresh;
-  return fresh;
+  const uint64_t key = hash(error.place());
+  if (seen_.size() < told_apart ? !seen_.insert(key).second : seen_.contains(key)) return;
+  if (first_.size() < kept) first_.push_back(error);
+  total_++;
 }
 
 std::vector<Error> ErrorLog::first() const {

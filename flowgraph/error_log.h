@@ -19,8 +19,8 @@ class ErrorLog {
   /// Bad records that are told from one another. Those behind them count at each reading.
   static constexpr size_t told_apart = 1 << 16;
 
-  /// Takes note of errors whose place names file and record. Returns how many are new.
-  uint64_t note(const std::vector<Error>& errors);
+  /// Takes note of an error whose place names file and record, if it is new.
+  void note(const Error& error);
 
   uint64_t total() const noexcept { return total_; }
   /// The first of them.

@@ -25,6 +25,7 @@ namespace {
 namespace tf = oneapi::tbb::flow;
 
 struct Kick {};
+using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
 
@@ -77,11 +78,12 @@ struct Graph::Impl {
   bool issue_next();
   bool lane_ready();
   void read_into(const ChunkRef& chunk);
+  void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
   void parse(Chunk& chunk);
   void assemble(const ChunkRef& chunk);
   void unpack(int replica, const Batches& message);
-  void note_errors(const Chunk& chunk);
+  void note_errors(Chunk& chunk);
   Stage busy_stage(int replica) const;
   void stop() noexcept;
 
@@ -122,6 +124,7 @@ struct Graph::Impl {
   bool ticket_ready = false;       // next_ticket is the one of next_sequence
   InflateLane* lane = nullptr;     // of the compressed file that is being issued
   std::vector<io::Read> requests;  // of one burst
+  size_t burst = 0;                // chunks that they are for
 
   // [assemble]
   Assembler assembler;
@@ -148,7 +151,6 @@ struct Graph::Impl {
     tf::function_node<ChunkRef> assemble;
     std::deque<tf::function_node<Batches>> unpack;
   };
-  using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
   std::unique_ptr<Nodes> nodes;
   std::unique_ptr<io::ReadBackend> backend;
   std::thread owner;  // runs wait_for_all: oneTBB has no workers on one CPU, or where the program allows none
@@ -232,8 +234,7 @@ void Graph::Impl::make_lanes() {
       flight.error = 0;
       const io::Read read{
           .file = file, .offset = input.offset, .length = input.length, .buffer = input.buffer, .tag = &flight};
-      nodes->read.gateway().reserve_wait();
-      backend->submit({&read, 1});
+      submit({&read, 1}, 1);
     };
     callbacks.done = [this](const ChunkRef& chunk) {
       parse_counters.waiting++;
@@ -306,7 +307,7 @@ void Graph::Impl::stop() noexcept {
 void Graph::Impl::read() {
   while (issue_next()) {
   }
-  if (!requests.empty()) backend->submit(requests);
+  submit(requests, std::exchange(burst, 0));
   requests.clear();
 }
 
@@ -375,13 +376,25 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   flight.chunk = chunk;
   flight.left = ticket.extents.size();
   flight.error = 0;
-  nodes->read.gateway().reserve_wait();
-  read_counters.waiting++;
   for (const Extent& extent : ticket.extents) {
     requests.push_back(
         {.file = ticket.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
     chunk->extents.push_back(at + extent.offset % io::block_bytes);
     at += io::Read::capacity_for(extent.offset, extent.length);
+  }
+  burst++;
+}
+
+// The graph waits for each of so many chunks or inputs to come out of completed().
+void Graph::Impl::submit(std::span<const io::Read> reads, size_t flying) {
+  Gateway& gateway = nodes->read.gateway();
+  for (size_t i = 0; i < flying; i++) gateway.reserve_wait();
+  read_counters.waiting += static_cast<int64_t>(flying);
+  try {
+    backend->submit(reads);
+  } catch (...) {
+    for (size_t i = 0; i < flying; i++) gateway.release_wait();
+    throw;
   }
 }
 
@@ -391,6 +404,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   if (error != 0) flight.error.compare_exchange_strong(none, error);
   if (flight.left.fetch_sub(1) != 1) return;
   Gateway& gateway = nodes->read.gateway();
+  read_counters.waiting--;
   try {
     if (flight.input) {
       bytes_read += flight.input->length;
@@ -403,7 +417,6 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
       bytes_read += chunk->ticket.bytes();
       if (flight.error != 0)
         chunk->failed = read_failed(plan.data.files[chunk->ticket.file], chunk->ticket, flight.error);
-      read_counters.waiting--;
       parse_counters.waiting++;
       gateway.try_put(chunk);
     }
@@ -432,15 +445,19 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   }
 }
 
-void Graph::Impl::note_errors(const Chunk& chunk) {
-  if (errors.note(chunk.errors) == 0 || plan.spec.max_failures < 0) return;
-  const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped.size());
-  if (failures <= plan.spec.max_failures) return;
-  const Error& last = chunk.errors.back();
-  throw Error(last.category(),
-              fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
-                          plan.spec.max_failures, last.message()),
-              last.place());
+// Behind the last failure that is allowed, the feed ends.
+void Graph::Impl::note_errors(Chunk& chunk) {
+  for (size_t i = 0; i < chunk.errors.size(); i++) {
+    const Error& error = chunk.errors[i];
+    errors.note(error);
+    const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped.size());
+    if (plan.spec.max_failures < 0 || failures <= plan.spec.max_failures) continue;
+    return chunk.end_before(chunk.filler[i],
+                            Error(error.category(),
+                                  fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
+                                              plan.spec.max_failures, error.message()),
+                                  error.place()));
+  }
 }
 
 void Graph::Impl::unpack(int replica, const Batches& message) {

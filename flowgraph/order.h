@@ -26,7 +26,8 @@ struct Ticket {
   uint64_t bytes() const noexcept;
 };
 
-/// How much one ticket may hold. A single stride of the index may exceed it: that is a ticket of its own.
+/// How much one ticket may hold, what is read around its gaps included. A single stride of the index may exceed it:
+/// that is a ticket of its own.
 struct TicketLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;
@@ -58,8 +59,8 @@ class FileOrder {
     uint32_t file;
     uint32_t begin, end;
     uint64_t sample;  // its first
+    uint64_t bytes;   // of good records
   };
-  uint64_t bytes(const Cut& cut) const;
 
   const DataSet* data_;
   std::vector<Cut> cuts_;

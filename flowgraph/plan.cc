@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "base/byte_size.h"
 #include "flowgraph/inflate_lane.h"
@@ -24,6 +25,14 @@ uint64_t read_bytes(const Ticket& ticket, bool compressed) {
   uint64_t sum = 0;
   for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
   return sum;
+}
+
+// Far beyond any memory, and so refused; sums of them do not overflow.
+constexpr uint64_t too_much = uint64_t{1} << 48;
+
+uint64_t product(uint64_t a, uint64_t b) {
+  uint64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? too_much : std::min(result, too_much);
 }
 
 // Values that `payload` bytes of records can hold at most: a packed varint takes one byte, a float four, a string its
@@ -90,12 +99,18 @@ void Plan::plan_steps() {
   }
   replica_batch = global_batch / replicas;
   const auto tickets = static_cast<int64_t>(std::max<uint64_t>(1, order.tickets()));
+  const auto samples = static_cast<int64_t>(order.samples());
   if (spec.repeat < 0) {
+    if (samples == 0)
+      throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
     samples_per_epoch = steps_per_epoch = tickets_per_epoch = -1;
     return;
   }
+  if (spec.repeat > std::numeric_limits<int64_t>::max() / std::max(samples, tickets) - global_batch)
+    throw Error(Category::bad_pipeline,
+                fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
   tickets_per_epoch = tickets * spec.repeat;
-  samples_per_epoch = static_cast<int64_t>(order.samples()) * spec.repeat;
+  samples_per_epoch = samples * spec.repeat;
   const bool drop = spec.last_batch_policy == LastBatchPolicy::drop;
   steps_per_epoch = drop ? samples_per_epoch / global_batch : (samples_per_epoch + global_batch - 1) / global_batch;
   dropped_per_epoch = drop ? samples_per_epoch % global_batch : 0;
@@ -125,7 +140,7 @@ void Plan::plan_outputs() {
   const uint64_t payload = any_variable ? order.largest_window(rows, spec.repeat == 1).bytes : 0;
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
-    const uint64_t capacity = elements * static_cast<uint64_t>(shape.elements()) * size_of(dtype);
+    const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
     tensors.push_back({std::move(name), part, output, dtype, shape, buffer_bytes, capacity});
     buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), 64);
   };
@@ -141,17 +156,18 @@ void Plan::plan_outputs() {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
                                                      : most_values(feature->dtype, largest_record(data));
-      const uint64_t steps = rows * std::max<uint64_t>(1, most / step);
+      const uint64_t steps = product(rows, std::max<uint64_t>(1, most / step));
       if (feature->dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
-        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + steps * step * padding);
-        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, steps * step + 1);
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(steps, step * padding));
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(steps, step) + 1);
       } else {
         add(output.name, Part::padded, o, output.dtype, output.shape, steps);
       }
     } else if (output.variable) {
       uint64_t values = most_values(feature->dtype, payload);
-      if (feature->max_values >= 0) values = std::min(values, rows * static_cast<uint64_t>(feature->max_values));
+      if (feature->max_values >= 0)
+        values = std::min(values, product(rows, static_cast<uint64_t>(feature->max_values)));
       if (feature->dtype == DType::bytes) {
         add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload);
         add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, values + 1);
@@ -183,7 +199,7 @@ void Plan::fit_memory() {
   for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
-  const uint64_t others = buffers * buffer_bytes + index_bytes + lanes * InflateLane::memory_bytes;
+  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + lanes * InflateLane::memory_bytes;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -195,7 +211,7 @@ void Plan::fit_memory() {
             {"index", 1, index_bytes}};
   if (memory_bytes() <= spec.memory_limit) return;
 
-  const uint64_t per_row = buffers * buffer_bytes / static_cast<uint64_t>(replica_batch);
+  const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + lanes * InflateLane::memory_bytes +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
@@ -210,13 +226,13 @@ void Plan::fit_memory() {
   throw Error(
       Category::bad_pipeline,
       fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} read slots), the limit is {}; {}",
-                  format_byte_size(memory_bytes()), format_byte_size(buffers * buffer_bytes), buffers,
+                  format_byte_size(memory_bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
                   format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
 }
 
 uint64_t Plan::memory_bytes() const noexcept {
   uint64_t sum = 0;
-  for (const MemoryLine& line : memory) sum += line.count * line.bytes;
+  for (const MemoryLine& line : memory) sum += product(line.count, line.bytes);
   return sum;
 }
 

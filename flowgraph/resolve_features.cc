@@ -108,6 +108,10 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   else if (config.shape_size() > 0)
     refuse(feature, fmt::format("shape: a {} feature has none", kind_name(config.kind())));
 
+  constexpr int64_t largest_value = 16;  // in a column: a reference to bytes
+  if (feature.shape.elements() > longest_value / largest_value)
+    refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
+                                longest_value / largest_value));
   if (config.length() < 0) refuse(feature, fmt::format("length: {} is negative", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature, "length: only BYTES have one; the number of values is `shape`");
@@ -118,6 +122,8 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
     refuse(feature, "max_values: a FIXED feature has as many values as `shape` says");
+  if (config.max_values() > longest_value)
+    refuse(feature, fmt::format("max_values: {}; a message, and so a record, ends at 2 GiB", config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
 
   resolve_defaults(config, feature);

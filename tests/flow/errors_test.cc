@@ -288,3 +288,60 @@ TEST_CASE("a batch that the replicas cannot share is refused, with the nearest s
   CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 3 }"), replicas(4)), Catch::Contains(" 4"));
   CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 3 }"), replicas(4)));
 }
+
+TEST_CASE("behind the last failure that is allowed the feed ends, and the batches before it come first") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 50'000; id++) records.push_back(sample(id));
+  for (const size_t bad : {49'001, 49'005, 49'006}) records[bad] = "\xff";
+  write_records(dir.file("a"), records);
+  for (int i = 0; i < 3; i++) {
+    Feeder feeder(
+        parse_pipeline("source { files: 'a' } feature { name: 'id' dtype: INT64 } batch { global_batch_size: "
+                       "1000 } errors { on_error: SKIP_RECORD max_failures: 2 }",
+                       dir.path()));
+    for (int step = 0; step < 49; step++) REQUIRE(feeder.next());
+    const auto error = error_of_next(feeder);
+    REQUIRE(error);
+    CHECK(error->place().record == 49'006);
+    CHECK(error->message().find("max_failures allows 2") != std::string::npos);
+  }
+}
+
+TEST_CASE("an epoch of no samples that repeats without end is refused") {
+  const Data data({0});
+  CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")), Catch::Contains("no good record"));
+  const Data some({10});
+  CHECK_THROWS_WITH(Feeder(some.pipeline(ten + "epoch { repeat: 9223372036854775807 }")), Catch::Contains("too many"));
+}
+
+TEST_CASE("sizes beyond all memory are refused, not wrapped") {
+  const Data data({10});
+  for (const char* feature : {"kind: VARIABLE max_values: 2147483647", "kind: RAGGED max_values: 2147483647",
+                              "kind: FIXED_SEQUENCE max_values: 2147483647"}) {
+    INFO(feature);
+    const auto plan = [&](const std::string& more) {
+      Feeder feeder(data.pipeline("feature { name: 'v' dtype: INT64 " + std::string(feature) + more +
+                                  " } batch { global_batch_size: 2147483640 } memory { limit: '64MiB' }"));
+    };
+    CHECK_THROWS_WITH(plan(""), Catch::Contains("memory.limit"));
+  }
+}
+
+TEST_CASE("damage takes no memory of the batches") {
+  const TempDir dir;
+  write_records(dir.file("a"), std::vector<std::string>(2000, sample(5)));
+  write_records(dir.file("b"), std::vector<std::string>(2000, sample(5)));
+  std::ifstream b(dir.file("b"), std::ios::binary);
+  std::ofstream a(dir.file("a"), std::ios::binary | std::ios::app);
+  a << std::string(100 << 20, '\0') << b.rdbuf();
+  a.close();
+  Feeder feeder(parse_pipeline(
+      "source { files: 'a' record_limit: '1MiB' } feature { name: 'v' dtype: INT64 kind: VARIABLE } batch { "
+      "global_batch_size: 16 } errors { on_error: SKIP_RECORD } memory { limit: '64MiB' }",
+      dir.path()));
+  CHECK(feeder.samples_per_epoch() == 4000);
+  int64_t rows = 0;
+  while (const Batch batch = feeder.next()) rows += batch.valid_count();
+  CHECK(rows == 4000);
+}
