@@ -1,5 +1,5 @@
-// Pipeline text: read, written, laid over itself, validated, and its formulas run. There is no disk: every pattern is a
-// file.
+// Pipeline text: read, written, laid over itself, validated, its formulas run and its memory planned. There is no disk:
+// every pattern is a file, and the data of the plan is made up.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/plan.h"
 #include "flowgraph/spec.h"
 
 using namespace feedline;
@@ -27,6 +28,25 @@ void run_formulas(const PipelineSpec& spec) {
   }
 }
 
+// What the plan says it needs must be within the limit, and no tensor may lie in another.
+void make_plan(PipelineSpec spec) {
+  DataSet data;
+  DataFile& file = data.files.emplace_back();
+  file.index.records = data.records = 100;
+  file.index.payload_bytes = 20'000;
+  file.index.largest_record = 200;
+  file.index.end = 21'600;
+  file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {16'416, 76}, {21'600, 100}};
+  const uint64_t limit = spec.memory_limit;
+  const Plan plan(std::move(spec), std::move(data), 2, 2);
+  if (plan.memory_bytes() > limit || plan.text().empty()) std::abort();
+  uint64_t end = 0;
+  for (const BatchTensor& tensor : plan.tensors) {
+    if (tensor.offset < end || tensor.capacity > plan.buffer_bytes - tensor.offset) std::abort();
+    end = tensor.offset + tensor.capacity;
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -37,7 +57,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Pipeline again = parse_pipeline(pipeline.text());
     if (again.text() != pipeline.text()) std::abort();
     (void)pipeline.overlaid(pipeline.text());
-    run_formulas(validate(pipeline, [](const FilePatterns& patterns) { return FileList{patterns.files, {}}; }));
+    PipelineSpec spec = validate(pipeline, [](const FilePatterns& patterns) { return FileList{patterns.files, {}}; });
+    run_formulas(spec);
+    make_plan(std::move(spec));
   } catch (const Error& error) {
     if (error.category() != Category::bad_pipeline || error.message().empty()) std::abort();
   }
