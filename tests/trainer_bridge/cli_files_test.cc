@@ -55,6 +55,19 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"dump", "x.textproto"},
       {"dump", "x.textproto", "--out"},
       {"demo", "--megabytes", "0"},
+      {"split", file},
+      {"split", file, "--shards", "2"},
+      {"split", file, "--out", "x"},
+      {"split", file, "--out", "x", "--shards", "0"},
+      {"split", file, "--out", "x", "--shards", "100000"},
+      {"split", file, "--out", "x", "--shards", "2", "--shard-size", "1MB"},
+      {"split", file, "--out", "x", "--shard-size", "1 furlong"},
+      {"split", file, "--out", "x", "--shard-size", "0"},
+      {"split", file, "--out", "x", "--shards", "2", "--seed", "1"},
+      {"split", file, "--out", "x", "--shards", "2", "--name", "a/b"},
+      {"split", file, "--out", "x", "--shards", "2", "--compression", "zlib"},
+      {"split", file, "--out", "x", "--shards", "2", "--memory", "much"},
+      {"split", file, "--advise", "--readers", "0"},
   };
   for (const auto& arguments : wrong) {
     std::string all;
@@ -78,6 +91,9 @@ TEST_CASE("help names every flag with its default") {
       {"inspect", {"--compression", "--json", "--pipeline"}},
       {"verify", {"--compression", "--json"}},
       {"cat", {"--record", "--limit", "--compression", "--full"}},
+      {"split",
+       {"--out", "--shards", "--shard-size", "--name", "--compression", "--skip-bad", "--shuffle", "--seed", "--memory",
+        "--readers", "--advise", "--json"}},
   };
   for (const auto& [command, expected] : flags) {
     CHECK(all.out.find("  " + command) != std::string::npos);

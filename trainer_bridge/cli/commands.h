@@ -25,5 +25,6 @@ void add_check(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_verify(CLI::App& app, Run& run);
 void add_cat(CLI::App& app, Run& run);
+void add_split(CLI::App& app, Run& run);
 
 }  // namespace feedline::cli

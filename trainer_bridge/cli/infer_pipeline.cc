@@ -3,33 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <iterator>
 
 #include "base/byte_size.h"
 #include "trainer_bridge/cli/json.h"
+#include "trainer_bridge/cli/pipeline_text.h"
 #include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
 namespace {
-
-/// A literal of protobuf's text format.
-std::string literal(std::string_view bytes) {
-  const bool utf8 = is_utf8(bytes);
-  std::string text = "\"";
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      text += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
-      text += fmt::format("\\{:03o}", byte);
-    } else {
-      text += c;
-    }
-  }
-  return text + '"';
-}
 
 struct Line {
   std::string text;
@@ -40,14 +23,14 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
     if (stats.of(kind).records) kinds.push_back(kind);
-  if (kinds.empty()) return {fmt::format("# feature {}: never has a value\n", literal(key)), false};
+  if (kinds.empty()) return {fmt::format("# feature {}: never has a value\n", text_literal(key)), false};
   if (kinds.size() > 1) {
     std::string found;
     for (const Kind kind : kinds) {
       found += fmt::format("{}{} in {} records", found.empty() ? "" : ", ", name(kind),
                            format_count(stats.of(kind).records));
     }
-    return {fmt::format("# feature {}: of several kinds: {}\n", literal(key), found), false};
+    return {fmt::format("# feature {}: of several kinds: {}\n", text_literal(key), found), false};
   }
 
   const Kind kind = kinds.front();
@@ -55,10 +38,8 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   const bool is_bytes = kind == Kind::bytes_list;
   const bool fixed = values.count_min == values.count_max && values.count_min > 0;
   const bool missing = values.records < records;
-  const bool named = !key.empty() && is_printable(key) && key.front() != '@';
 
-  std::string line = fmt::format("feature {{ name: {}", literal(named ? key : fmt::format("feature_{}", number)));
-  if (!named) line += fmt::format(" key: {}", literal(key));
+  std::string line = "feature { " + text_feature_name(key, number);
   line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : kind == Kind::float_list ? "FLOAT32" : "INT64");
   std::string remarks;
   const auto remark = [&](const std::string& text) { remarks += (remarks.empty() ? "" : "; ") + text; };
@@ -90,13 +71,6 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   return {line + "\n"};
 }
 
-/// A power of two, so that replicas divide it: at most 128, the records there are, and what 16 MiB hold.
-uint64_t batch_size(uint64_t records, uint64_t payload_bytes) {
-  const uint64_t record_bytes = records ? std::max<uint64_t>(payload_bytes / records, 1) : 1;
-  const uint64_t most = std::min({uint64_t{128}, records, (uint64_t{16} << 20) / record_bytes});
-  return std::bit_floor(std::max<uint64_t>(most, 1));
-}
-
 }  // namespace
 
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files) {
@@ -124,7 +98,8 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   fmt::format_to(out, "source {{\n");
   for (const FileSummary& file : files) {
     if (!file.opened()) continue;
-    fmt::format_to(out, "  files: {}\n", literal(std::filesystem::absolute(file.file).lexically_normal().string()));
+    fmt::format_to(out, "  files: {}\n",
+                   text_literal(std::filesystem::absolute(file.file).lexically_normal().string()));
   }
   if (raw) {
     fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
@@ -132,7 +107,7 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
                                                         : fmt::format("message: {}", name(stats.type())));
   }
   fmt::format_to(out, "}}\n{}", lines);
-  const uint64_t size = batch_size(stats.records(), payload_bytes);
+  const uint64_t size = fair_batch_size(stats.records(), payload_bytes);
   fmt::format_to(out, "batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n", size);
   if (regions || (stats.unparsed() && !raw)) {
     fmt::format_to(out, "errors {{ on_error: SKIP_RECORD }}  # {} damaged places, {} records of another type\n",

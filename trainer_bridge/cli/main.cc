@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   add_inspect(app, command);
   add_verify(app, command);
   add_cat(app, command);
+  add_split(app, command);
 
   try {
     app.parse(argc, argv);
