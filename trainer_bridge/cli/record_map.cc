@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/syscall_hooks.h"
 #include "io/count_records.h"
+#include "io/syscall_ops.h"
 
 namespace feedline::cli {
 namespace {
@@ -29,8 +31,9 @@ Place in(const std::string& file) {
 
 FileIdentity identify(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(errno)), in(path));
+  int error = injected<io::StatOp>();
+  if (!error && stat(path.c_str(), &status) != 0) error = errno;
+  if (error) throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), in(path));
   if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is no regular file", in(path));
   return {std::filesystem::absolute(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};

@@ -15,9 +15,7 @@ class ShuffleKeys {
  public:
   explicit ShuffleKeys(uint64_t seed) noexcept : state_(mix64(mix64(seed) ^ 0x73706c6974u)) {}
 
-  uint64_t operator()(uint64_t record) const noexcept {
-    return mix64(state_ + (record + 1) * 0x9e3779b97f4a7c15u);
-  }
+  uint64_t operator()(uint64_t record) const noexcept { return mix64(state_ + (record + 1) * 0x9e3779b97f4a7c15u); }
 
  private:
   uint64_t state_;
