@@ -2,87 +2,130 @@
 
 #include <algorithm>
 
+#include "flowgraph/audit.h"
+
 namespace feedline::flow {
-namespace {
 
-// The rows [first, first + count) of a list of runs.
-std::vector<RowRun> cut(const std::vector<RowRun>& runs, int64_t first, int64_t count) {
-  std::vector<RowRun> out;
-  for (const RowRun& run : runs) {
-    if (count == 0) break;
-    if (first >= run.count) {
-      first -= run.count;
-      continue;
-    }
-    const auto taken = static_cast<uint32_t>(std::min<int64_t>(count, run.count - first));
-    out.push_back({run.chunk, run.first + static_cast<uint32_t>(first), taken});
-    count -= taken;
-    first = 0;
-  }
-  return out;
+Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
+    : plan_(plan),
+      deliver_before_error_(deliver_before_error),
+      walk_(plan.data, plan.order, plan.steps, plan.spec.repeat, start, true) {
+  walk_.next(step_, nullptr);
 }
 
-}  // namespace
-
-Assembler::Assembler(const Plan& plan, uint64_t first_epoch, bool deliver_before_error)
-    : plan_(plan), deliver_before_error_(deliver_before_error), epoch_(first_epoch) {}
-
-void Assembler::add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out) {
+void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
-  for (uint32_t row = 0; row < chunk->rows();) {
-    const auto taken =
-        static_cast<uint32_t>(std::min<int64_t>(plan_.global_batch - pending_rows_, chunk->rows() - row));
-    pending_.push_back({chunk, row, taken});
-    pending_rows_ += taken;
-    row += taken;
-    if (pending_rows_ == plan_.global_batch) emit(pending_rows_, out);
+  chunks_.push_back({chunk});
+  while (step_.tickets <= first_ticket_ + chunks_.size()) {
+    if (!step_.ends_epoch)
+      emit(chunk, out);
+    else if (plan_.data.raised.empty())
+      emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
+    else
+      fail(chunk, plan_.data.raised.front(), out);
+    if (failed_) return chunks_.clear();
+    let_go();
+    walk_.next(step_, nullptr);
   }
-
-  const bool data_ends = chunk->ends_epoch && !plan_.data.raised.empty();
-  if (chunk->first_error || data_ends) {
-    if (deliver_before_error_ && pending_rows_ > 0) emit(pending_rows_, out);
-    pending_.clear();
-    failed_ = true;
-    emit_marker(BatchRows::Kind::failure, chunk,
-                std::make_shared<const Error>(chunk->first_error ? *chunk->first_error : plan_.data.raised.front()),
-                out);
-    return;
-  }
-  if (!chunk->ends_epoch) return;
-  if (pending_rows_ > 0 && plan_.spec.last_batch_policy != LastBatchPolicy::drop) emit(pending_rows_, out);
-  pending_.clear();
-  pending_rows_ = 0;
-  emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
-  epoch_++;
-  step_ = 0;
 }
 
-void Assembler::emit(int64_t samples, std::vector<std::vector<BatchRows>>& out) {
-  // Good rows before an error go out as they are: shared evenly, none repeated where there are enough.
-  const LastBatchPolicy policy =
-      plan_.spec.last_batch_policy == LastBatchPolicy::drop ? LastBatchPolicy::partial : plan_.spec.last_batch_policy;
-  for (int replica = 0; replica < plan_.replicas; replica++) {
-    const Share share = share_of(policy, samples, plan_.global_batch, replica, plan_.replicas);
-    BatchRows batch{
-        .kind = BatchRows::Kind::batch, .epoch = epoch_, .step = step_, .rows = share.rows, .runs = {}, .error = {}};
-    batch.runs = cut(pending_, share.first, share.valid);
-    if (share.rows > share.valid) {
-      const RowRun& nearest = batch.runs.empty() ? pending_.back() : batch.runs.back();
-      batch.runs.push_back(
-          {nearest.chunk, nearest.first + nearest.count - 1, static_cast<uint32_t>(share.rows - share.valid), true});
-    }
-    out[static_cast<size_t>(replica)].push_back(std::move(batch));
+void Assembler::let_go() {
+  for (const uint64_t ticket : step_.finished) chunks_[ticket - first_ticket_].chunk.reset();
+  while (!chunks_.empty() && !chunks_.front().chunk) {
+    chunks_.pop_front();
+    first_ticket_++;
   }
-  pending_.clear();
-  pending_rows_ = 0;
-  step_++;
 }
 
-void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error,
-                            std::vector<std::vector<BatchRows>>& out) {
+void Assembler::emit(const ChunkRef& newest, Out& out) {
+  const auto bad = std::find_if(step_.rows.begin(), step_.rows.end(), [&](const TicketRows& rows) {
+    return rows.first + rows.count > chunk_of(rows)->rows();
+  });
+  if (bad != step_.rows.end()) {
+    const Chunk& chunk = *chunk_of(*bad);
+    bad->count = chunk.rows() - std::min(chunk.rows(), bad->first);
+    step_.rows.erase(bad + (bad->count > 0 ? 1 : 0), step_.rows.end());
+    if (deliver_before_error_) emit_unfinished(out);
+    return fail(newest, *chunk.first_error, out);
+  }
+  if (step_.kind != Steps::Kind::dropped) {
+    for (int replica = 0; replica < plan_.replicas; replica++)
+      emit_batch(replica, plan_.steps.of_replica(step_.kind, replica), out);
+  } else if (plan_.data.raised.empty()) {
+    dropped_audit_ += audit_of_step();
+  } else if (deliver_before_error_) {
+    emit_unfinished(out);
+  }
+}
+
+// The rows of a step that cannot be made whole, shared evenly.
+void Assembler::emit_unfinished(Out& out) {
+  int64_t samples = 0;
+  for (TicketRows& rows : step_.rows) {
+    rows.at = samples;
+    samples += rows.count;
+  }
+  if (samples == 0) return;
+  for (int replica = 0; replica < plan_.replicas; replica++)
+    emit_batch(replica, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
+}
+
+// Places without a sample repeat the row before them, or else the one behind; a batch has one row at least.
+void Assembler::emit_batch(int replica, const Rows& wanted, Out& out) {
+  BatchRows batch{.kind = BatchRows::Kind::batch,
+                  .epoch = step_.epoch,
+                  .step = static_cast<uint64_t>(step_.step),
+                  .rows = std::max<int64_t>(1, wanted.count()),
+                  .runs = {},
+                  .chunks = {},
+                  .error = {}};
+  batches_++;
+  const auto add = [&](const TicketRows& rows, uint32_t first, int64_t count, bool padding, int64_t at) {
+    Held& held = chunks_[rows.ticket - first_ticket_];
+    if (std::exchange(held.batch, batches_) != batches_) batch.chunks.push_back(held.chunk);
+    batch.runs.push_back({held.chunk.get(), first, static_cast<uint32_t>(count), padding, at});
+  };
+  auto rows = std::upper_bound(step_.rows.begin(), step_.rows.end(), wanted.first,
+                               [](int64_t at, const TicketRows& r) { return at < r.at + r.count; });
+  int64_t at = 0;
+  const auto pad_until = [&](int64_t end) {
+    if (at >= end) return;
+    const TicketRows& nearest = rows == step_.rows.begin() ? *rows : rows[-1];
+    add(nearest, rows == step_.rows.begin() ? nearest.first : nearest.first + nearest.count - 1, end - at, true, at);
+    at = end;
+  };
+  for (; rows != step_.rows.end() && rows->at < wanted.last; ++rows) {
+    const int64_t first = std::max(wanted.first, rows->at), last = std::min(wanted.last, rows->at + rows->count);
+    pad_until(first - wanted.first);
+    add(*rows, rows->first + static_cast<uint32_t>(first - rows->at), last - first, false, at);
+    at += last - first;
+  }
+  pad_until(batch.rows);
+  out[static_cast<size_t>(replica)].push_back(std::move(batch));
+}
+
+uint64_t Assembler::audit_of_step() const {
+  RowAudit audit(plan_);
+  uint64_t sum = 0;
+  for (const TicketRows& rows : step_.rows)
+    for (uint32_t row = rows.first; row < rows.first + rows.count; row++) sum += audit(*chunk_of(rows), row);
+  return sum;
+}
+
+void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
+  failed_ = true;
+  emit_marker(BatchRows::Kind::failure, chunk, std::make_shared<const Error>(error), out);
+}
+
+void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out) {
   for (auto& of_replica : out)
-    of_replica.push_back(
-        {.kind = kind, .epoch = epoch_, .step = step_, .rows = 0, .runs = {{chunk, 0, 0}}, .error = error});
+    of_replica.push_back({.kind = kind,
+                          .epoch = step_.epoch,
+                          .step = static_cast<uint64_t>(step_.step),
+                          .rows = 0,
+                          .runs = {},
+                          .chunks = {chunk},
+                          .error = error});
 }
 
 }  // namespace feedline::flow

@@ -2,21 +2,25 @@
 // threads; rows travel as references.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "feedline/error.h"
 #include "flowgraph/chunk.h"
 #include "flowgraph/plan.h"
+#include "flowgraph/walk.h"
 
 namespace feedline::flow {
 
+/// Rows of a chunk, one after another.
 struct RowRun {
-  ChunkRef chunk;
-  uint32_t first = 0;
-  uint32_t count = 0;
+  const Chunk* chunk = nullptr;
+  uint32_t first = 0, count = 0;
   bool padding = false;  // the row `first`, `count` times, as filler
+  int64_t at = 0;        // of the batch: its first row
 };
 
 /// What a replica is to be given next.
@@ -26,33 +30,48 @@ struct BatchRows {
   uint64_t epoch = 0;
   uint64_t step = 0;
   int64_t rows = 0;
-  std::vector<RowRun> runs;  // of a batch: `rows` rows; else the chunk that brought it, so that markers are bounded too
+  std::vector<RowRun> runs;      // of a batch: `rows` rows, ascending by `at`
+  std::vector<ChunkRef> chunks;  // that these lie in; of an end or failure the one that brought it, as a bound for them
   std::shared_ptr<const Error> error;  // of a failure
 };
 
 class Assembler {
  public:
   /// Keeps a reference to `plan`. deliver_before_error: see Options.
-  Assembler(const Plan& plan, uint64_t first_epoch, bool deliver_before_error);
+  Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed; appends to out[replica] what it completes, in order. After a failure nothing
   /// more comes.
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
   bool failed() const noexcept { return failed_; }
+  /// Of the samples that DROP left out since the start (base/audit.h). Thread-safe.
+  uint64_t dropped_audit() const noexcept { return dropped_audit_; }
 
  private:
-  void emit(int64_t samples, std::vector<std::vector<BatchRows>>& out);
-  void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error,
-                   std::vector<std::vector<BatchRows>>& out);
+  using Out = std::vector<std::vector<BatchRows>>;
+  void emit(const ChunkRef& newest, Out& out);
+  void emit_batch(int replica, const Rows& rows, Out& out);
+  void emit_unfinished(Out& out);
+  void fail(const ChunkRef& chunk, const Error& error, Out& out);
+  uint64_t audit_of_step() const;
+  void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
+  void let_go();
+  const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
 
   const Plan& plan_;
   const bool deliver_before_error_;
-  std::vector<RowRun> pending_;  // rows that wait for their step to fill up
-  int64_t pending_rows_ = 0;
-  uint64_t epoch_;
-  uint64_t step_ = 0;
+  Walk walk_;
+  Step step_;  // the next one to be emitted
+  struct Held {
+    ChunkRef chunk;      // null: no longer needed
+    uint64_t batch = 0;  // the last one that it was put into
+  };
+  std::deque<Held> chunks_;  // by ticket, from first_ticket_ on
+  uint64_t first_ticket_ = 0;
+  uint64_t batches_ = 0;
   bool failed_ = false;
+  std::atomic<uint64_t> dropped_audit_{0};
 };
 
 }  // namespace feedline::flow

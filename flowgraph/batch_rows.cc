@@ -6,17 +6,15 @@ namespace feedline::flow {
 
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
   size_t n = 0;
-  int64_t at = 0;
-  for (const RowRun& run : batch.runs) {
-    const int64_t from = std::max(begin, at), to = std::min(end, at + run.count);
-    const std::vector<uint32_t>& filler = run.chunk->filler;
-    for (int64_t i = from; i < to; i++) {
-      const uint32_t row = run.first + (run.padding ? 0 : static_cast<uint32_t>(i - at));
-      const bool stands_in = run.padding || (!filler.empty() && std::binary_search(filler.begin(), filler.end(), row));
-      out[n++] = {run.chunk.get(), row, stands_in};
+  auto run = std::upper_bound(batch.runs.begin(), batch.runs.end(), begin,
+                              [](int64_t at, const RowRun& r) { return at < r.at; });
+  for (--run; begin < end; ++run) {
+    const std::vector<uint32_t>& filler = run->chunk->filler;
+    for (const int64_t last = std::min(end, run->at + run->count); begin < last; begin++) {
+      const uint32_t row = run->first + (run->padding ? 0 : static_cast<uint32_t>(begin - run->at));
+      const bool stands_in = run->padding || (!filler.empty() && std::binary_search(filler.begin(), filler.end(), row));
+      out[n++] = {run->chunk, row, stands_in};
     }
-    at += run.count;
-    if (at >= end) break;
   }
   return {out, n};
 }

@@ -12,20 +12,16 @@
 namespace feedline::flow {
 namespace {
 
-int64_t number_in_source(const Plan& plan, const Chunk& chunk, uint32_t row) {
-  return static_cast<int64_t>(plan.data.files[chunk.ticket.file].first_record + chunk.ticket.first_record + row);
-}
-
 int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint32_t row) {
   switch (what) {
     case Reserved::record:
-      return number_in_source(plan, chunk, row);
+      return static_cast<int64_t>(plan.data.files[chunk.extent_of(row).file].first_record + chunk.record_of(row));
     case Reserved::file:
-      return chunk.ticket.file;
+      return chunk.extent_of(row).file;
     case Reserved::offset:
       return static_cast<int64_t>(chunk.offset_of(row));
     case Reserved::source:
-      return plan.data.files[chunk.ticket.file].source;
+      return plan.data.files[chunk.extent_of(row).file].source;
   }
   return -1;
 }
@@ -99,16 +95,10 @@ BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int6
 
 BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) const {
   Tally tally;
-  const Chunk* chunk = nullptr;
-  uint64_t source = 0, number = 0;
+  RowAudit audit(plan_);
   for (const BatchRow& row : rows) {
-    if (row.chunk != chunk) {
-      chunk = row.chunk;
-      source = mix64(plan_.data.files[chunk->ticket.file].source);
-      number = static_cast<uint64_t>(number_in_source(plan_, *chunk, 0));
-    }
     if (row.filler) continue;
-    tally.audit += audit_of(source, number + row.row, chunk->records()[row.row].stored_crc);
+    tally.audit += audit(*row.chunk, row.row);
     tally.valid++;
   }
   return tally;

@@ -47,12 +47,16 @@ void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> record
 
 }  // namespace
 
+const Extent& Chunk::extent_of(uint32_t row) const noexcept {
+  const auto behind = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
+                                       [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
+  return behind[-1];
+}
+
 uint64_t Chunk::offset_of(uint32_t row) const noexcept {
-  const std::byte* at = records_[row].data - io::header_bytes;
-  for (size_t i = 0; i < ticket.extents.size(); i++)
-    if (at >= extents[i] && at < extents[i] + ticket.extents[i].length)
-      return ticket.extents[i].offset + static_cast<uint64_t>(at - extents[i]);
-  return 0;
+  const Extent& extent = extent_of(row);
+  const std::byte* begin = extents[static_cast<size_t>(&extent - ticket.extents.data())];
+  return extent.offset + static_cast<uint64_t>(records_[row].data - io::header_bytes - begin);
 }
 
 void Chunk::parse(const Plan& plan) {
@@ -75,78 +79,103 @@ void Chunk::parse(const Plan& plan) {
   settle(plan, bad);
 }
 
+// Takes the records of a chunk from its extents into rows.
+struct Chunk::Scan {
+  const Plan& plan;
+  Chunk& chunk;
+  const std::span<io::RecordView> records;
+  ExampleParser::Session session;
+  std::vector<BadRow>& bad;
+  std::vector<RowError> refused = {};
+
+  bool raise() const { return plan.spec.on_error == OnError::raise; }
+  void parse(uint32_t first, size_t count);
+  void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message);
+  /// False: an error ends the chunk.
+  bool extent(size_t number);
+};
+
+void Chunk::Scan::parse(uint32_t first, size_t count) {
+  const auto rows = records.subspan(first, count);
+  refused.clear();
+  if (plan.spec.sources[plan.data.files[chunk.extent_of(first).file].source].record_type == RecordType::raw)
+    take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
+  else
+    session.parse(rows, refused);
+}
+
+// A row without a record: the parser keeps step by an empty one.
+void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset,
+                       const char* message) {
+  bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset))});
+  records[row] = {extent + io::header_bytes, 0, 0};
+  parse(row, 1);
+}
+
+bool Chunk::Scan::extent(size_t number) {
+  const Extent& extent = chunk.ticket.extents[number];
+  const std::byte* const bytes = chunk.extents[number];
+  io::RecordScanner scanner({bytes, extent.length},
+                            plan.spec.sources[plan.data.files[extent.file].source].record_limit);
+  std::array<io::RecordView, block> passed_over;
+  uint32_t skip = extent.skip, row = extent.first_row;
+  const uint32_t end = row + extent.rows;
+  while (row < end) {
+    size_t count = 0;
+    io::RecordScanner::Stop stop;
+    if (skip > 0) {
+      stop = scanner.next(std::span(passed_over).first(std::min(block, skip)), count);
+      skip -= static_cast<uint32_t>(count);
+    } else {
+      stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
+      parse(row, count);
+      for (RowError& error : refused) {
+        const std::string feature =
+            error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string();
+        bad.push_back({error.row, Error(error.category, std::move(error.message),
+                                        chunk.place_of(plan, error.row, chunk.offset_of(error.row), feature))});
+        if (raise()) return false;
+      }
+      row += static_cast<uint32_t>(count);
+    }
+    if (stop == io::RecordScanner::Stop::full || row == end) continue;
+
+    // Every record of the extent was good when it was counted.
+    const uint64_t offset = extent.offset + scanner.position();
+    const bool damaged = stop == io::RecordScanner::Stop::error;
+    const Category category = damaged ? scanner.damage() : Category::truncated_data;
+    if (skip > 0) {
+      skip--;
+    } else {
+      lose(row++, bytes, category, offset,
+           "this record was good when the data was counted; the file has changed since, or its disk fails");
+      if (raise()) return false;
+    }
+    if (category == Category::bad_data_crc) {
+      scanner.seek(scanner.position() + io::frame_bytes + stated_length(bytes + scanner.position()));
+      continue;
+    }
+    while (row < end) {  // where the next record begins is lost
+      lose(row++, bytes, category, offset, "lies behind a record whose length is lost");
+      if (raise()) return false;
+    }
+  }
+  return true;
+}
+
 void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
-  const DataFile& file = plan.data.files[ticket.file];
-  const uint64_t limit = plan.spec.sources[file.source].record_limit;
-  const bool raise = plan.spec.on_error == OnError::raise;
-  const bool raw = plan.spec.sources[file.source].record_type == RecordType::raw;
-  ExampleParser::Session session(plan.parser, ticket.rows, arena);
-  std::vector<RowError> refused;
-  uint32_t row = 0;
-  const auto parse_rows = [&](size_t count) {
-    const auto rows = records.subspan(row, count);
-    if (raw)
-      take_raw(plan.spec.features.front(), rows, row, session.columns().front(), refused);
-    else
-      session.parse(rows, refused);
-  };
+  Scan scan{plan, *this, records, ExampleParser::Session(plan.parser, ticket.rows, arena), bad};
+  size_t extent = 0;
+  while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
+  rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
+  features_.assign(scan.session.columns().begin(), scan.session.columns().end());
+  layout_hits_ = scan.session.layout_hits();
+}
 
-  const auto bad_row = [&](Category category, uint64_t offset, std::string message, std::string feature = {}) {
-    bad.push_back({row, Error(category, std::move(message),
-                              {file.id.uri, static_cast<int64_t>(offset),
-                               static_cast<int64_t>(ticket.first_record + row), std::move(feature)})});
-  };
-  // A row without a record: the parser keeps step by an empty one.
-  const auto skip_row = [&] {
-    records[row] = {extents.front(), 0, 0};
-    parse_rows(1);
-    refused.clear();
-    row++;
-  };
-
-  for (size_t e = 0; e < ticket.extents.size(); e++) {
-    const Extent& extent = ticket.extents[e];
-    const uint32_t end = row + extent.records;
-    io::RecordScanner scanner({extents[e], extent.length}, limit);
-    while (row < end) {
-      size_t count = 0;
-      const auto stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
-      parse_rows(count);
-      const uint32_t first = row;
-      for (RowError& error : refused) {
-        row = error.row;
-        bad_row(error.category, offset_of(row), std::move(error.message),
-                error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string());
-        if (raise) break;
-      }
-      if (raise && !bad.empty()) break;
-      refused.clear();
-      row = first + static_cast<uint32_t>(count);
-      if (stop == io::RecordScanner::Stop::full || row == end) continue;
-
-      // Every record of the extent was good when it was counted.
-      const uint64_t offset = extent.offset + scanner.position();
-      const bool damaged = stop == io::RecordScanner::Stop::error;
-      const Category category = damaged ? scanner.damage() : Category::truncated_data;
-      bad_row(category, offset,
-              "this record was good when the data was counted; the file has changed since, or its disk fails");
-      if (raise) break;
-      skip_row();
-      if (category == Category::bad_data_crc) {
-        scanner.seek(scanner.position() + io::frame_bytes + stated_length(extents[e] + scanner.position()));
-        continue;
-      }
-      while (row < end) {  // where the next record begins is lost
-        bad_row(category, offset, "lies behind a record whose length is lost");
-        skip_row();
-      }
-    }
-    if (raise && !bad.empty()) break;
-  }
-  rows_ = raise && !bad.empty() ? bad.front().row : ticket.rows;
-  features_.assign(session.columns().begin(), session.columns().end());
-  layout_hits_ = session.layout_hits();
+Place Chunk::place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature) const {
+  return {plan.data.files[extent_of(row).file].id.uri, static_cast<int64_t>(offset),
+          static_cast<int64_t>(record_of(row)), std::move(feature)};
 }
 
 void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
@@ -160,8 +189,7 @@ void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
         {row, Error(Category::bad_pipeline,
                     "an integer of the formula overflows, or mod by 0; write the constants with a decimal point to "
                     "compute in float64",
-                    {plan.data.files[ticket.file].id.uri, static_cast<int64_t>(offset_of(row)),
-                     static_cast<int64_t>(ticket.first_record + row), plan.spec.expressions[expression].output})});
+                    place_of(plan, row, offset_of(row), plan.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
   std::stable_sort(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row < b.row; });

@@ -10,7 +10,7 @@
 #include "feedline/error.h"
 #include "flowgraph/columns.h"
 #include "flowgraph/example_parser.h"
-#include "flowgraph/order.h"
+#include "flowgraph/ticket.h"
 
 namespace feedline::flow {
 
@@ -25,7 +25,6 @@ class Chunk {
 
   // Where it stands in the feed; set when the ticket is issued.
   uint64_t sequence = 0;
-  bool ends_epoch = false;
   Ticket ticket;
 
   std::span<std::byte> data() const noexcept { return data_; }
@@ -53,6 +52,13 @@ class Chunk {
   std::span<const Column> features() const noexcept { return features_; }
   /// By number of expression: double, one for each row.
   std::span<const Column> expressions() const noexcept { return expressions_; }
+  /// The extent of the ticket that a row lies in.
+  const Extent& extent_of(uint32_t row) const noexcept;
+  /// Number of a row in its file.
+  uint64_t record_of(uint32_t row) const noexcept {
+    const Extent& extent = extent_of(row);
+    return extent.first_record + (row - extent.first_row);
+  }
   /// Byte offset of a row in its (inflated) file.
   uint64_t offset_of(uint32_t row) const noexcept;
 
@@ -66,6 +72,8 @@ class Chunk {
     uint32_t row;
     Error error;
   };
+  struct Scan;
+  Place place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature = {}) const;
   void scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena, std::vector<BadRow>& bad);
   void evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad);
   void settle(const Plan& plan, std::vector<BadRow>& bad);

@@ -1,98 +1,201 @@
 #include "flowgraph/order.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "io/read_backend.h"
+#include <algorithm>
+#include <numeric>
+
+#include "flowgraph/draws.h"
 
 namespace feedline::flow {
 namespace {
 
-// What an extent more takes in a slot: each is read in whole blocks.
-constexpr uint64_t bytes_of_gap = 2 * io::block_bytes;
+// A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
+// last-level cache. Measured: bench/README.md.
+constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
+constexpr int64_t most_lanes = 64;
 
-auto first_bad_behind(const io::FileIndex& index, uint64_t offset) {
-  return std::lower_bound(index.bad.begin(), index.bad.end(), offset,
-                          [](const io::BadRegion& region, uint64_t at) { return region.offset < at; });
+enum Purpose : uint64_t { of_pass, of_segments };
+
+int64_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
+  if (shuffle.lanes > 0) {
+    if (global_batch % shuffle.lanes != 0)
+      throw Error(Category::bad_pipeline, fmt::format("shuffle.lanes: {} do not divide the global batch of {}",
+                                                      shuffle.lanes, global_batch));
+    return shuffle.lanes;
+  }
+  // A lane of less than a few samples would be no sequence.
+  const auto most = std::clamp<int64_t>(static_cast<int64_t>(samples / 4), 1, most_lanes);
+  for (int64_t lanes = std::min(most, global_batch);; lanes--)
+    if (global_batch % lanes == 0) return lanes;
 }
 
 }  // namespace
 
-uint64_t Ticket::bytes() const noexcept {
-  uint64_t sum = 0;
-  for (const Extent& extent : extents) sum += extent.length;
-  return sum;
+uint32_t Segments::before(uint32_t count) const noexcept {
+  const uint64_t scaled = uint64_t{count} * rows;
+  return static_cast<uint32_t>(scaled / window) + ((scaled % window << 32) > uint64_t{start} * window ? 1 : 0);
 }
 
-FileOrder::FileOrder(const DataSet& data, const TicketLimits& limits) : data_(&data) {
-  uint64_t sample = 0;
-  for (uint32_t f = 0; f < data.files.size(); f++) {
-    const auto& entries = data.files[f].index.entries;
-    if (entries.empty()) continue;
-    auto bad = first_bad_behind(data.files[f].index, entries.front().offset);
-    const auto last_bad = data.files[f].index.bad.end();
-    Cut cut{f, 0, 0, sample, 0};
-    uint64_t gaps = 0;
-    for (uint32_t end = 1; end < entries.size(); end++) {
-      uint64_t bad_bytes = 0, bad_regions = 0;  // of this stride
-      for (; bad != last_bad && bad->offset < entries[end].offset; ++bad, bad_regions++) bad_bytes += bad->length;
-      const uint64_t good_bytes = entries[end].offset - entries[end - 1].offset - bad_bytes;
-      const bool would_exceed = cut.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
-                                entries[end].record - entries[cut.begin].record > limits.rows;
-      if (would_exceed && entries[end - 1].record > entries[cut.begin].record) {
-        cut.end = end - 1;
-        cuts_.push_back(cut);
-        sample += entries[cut.end].record - entries[cut.begin].record;
-        cut = {f, cut.end, 0, sample, 0};
-        gaps = 0;
-      }
-      cut.bytes += good_bytes;
-      gaps += bad_regions;
+uint32_t Segments::of(uint32_t row) const noexcept {
+  const auto at = static_cast<unsigned __int128>((uint64_t{row} << 32) + start) * window;
+  return static_cast<uint32_t>(at / (uint64_t{rows} << 32));
+}
+
+Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept {
+  return {rows, window, static_cast<uint32_t>(key_of({pass.key, of_segments, block}) >> 32)};
+}
+
+Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
+  const uint32_t at = lane.first_block + i;
+  const uint64_t from = std::max(lane.begin, starts[at]), to = std::min(lane.end, starts[at + 1]);
+  return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
+}
+
+Order::Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_batch)
+    : data_(&data),
+      shuffle_(shuffle),
+      blocks_(shuffle.on ? cut_by_place(data, shuffle.block_bytes) : cut_by_size(data, file_order_limits)) {
+  lane_step_ = static_cast<uint64_t>(global_batch);
+  if (!shuffle.on || blocks_.empty()) return;
+  lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
+  if (samples() < 4 * lanes_)
+    throw Error(Category::bad_pipeline,
+                fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", lanes_,
+                            samples(), std::max<uint64_t>(1, samples() / 4)));
+  lane_step_ /= lanes_;
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  // Mixing samples / (samples of a lane's block), rounded up.
+  const auto mixing = shuffle.buffer_bytes > 0 ? static_cast<unsigned __int128>(shuffle.buffer_bytes) * samples() / bytes
+                                               : static_cast<unsigned __int128>(shuffle.buffer_size);
+  const auto window = (mixing * blocks_.size() + samples() * lanes_ - 1) / (static_cast<unsigned __int128>(samples()) * lanes_);
+  window_ = static_cast<uint32_t>(std::clamp<unsigned __int128>(window, 1, (blocks_.size() + lanes_ - 1) / lanes_));
+  // What a few orders need, and a little more: most others then fit.
+  for (uint64_t attempt = 0; attempt < 4; attempt++) {
+    uint32_t open = 0;
+    draw(0, 0, attempt, open);
+    open_blocks_ = std::max(open_blocks_, open);
+  }
+  open_blocks_ += open_blocks_ / 8 + 1;
+}
+
+uint64_t Order::lane_samples(uint32_t lane, uint64_t passes) const noexcept {
+  const auto all = static_cast<unsigned __int128>(samples()) * passes;
+  return static_cast<uint64_t>((lane + 1) * all / lanes_ - lane * all / lanes_);
+}
+
+// Where a lane begins in a pass: the lanes before it have had their samples of all passes so far, whole.
+uint64_t Order::border(uint32_t lane, uint64_t phase) const noexcept {
+  const auto before = [&](uint64_t passes) { return static_cast<unsigned __int128>(samples()) * passes * lane / lanes_; };
+  return static_cast<uint64_t>(before(phase + 1) - before(phase));
+}
+
+void Order::cut_lanes(Pass& pass, uint64_t phase) const {
+  for (uint32_t l = 0; l < lanes_; l++) {
+    Lane lane{.begin = border(l, phase), .end = border(l + 1, phase)};
+    if (lane.begin < lane.end) {
+      const auto behind = [&](uint64_t sample) {
+        return static_cast<uint32_t>(std::upper_bound(pass.starts.begin(), pass.starts.end(), sample) -
+                                     pass.starts.begin());
+      };
+      lane.first_block = behind(lane.begin) - 1;
+      lane.blocks = behind(lane.end - 1) - lane.first_block;
     }
-    cut.end = static_cast<uint32_t>(entries.size()) - 1;
-    if (entries[cut.end].record == entries[cut.begin].record) continue;
-    cuts_.push_back(cut);
-    sample += entries[cut.end].record - entries[cut.begin].record;
+    pass.lanes.push_back(lane);
   }
 }
 
-void FileOrder::ticket(uint64_t number, Ticket& ticket) const {
-  const Cut& cut = cuts_[number];
-  const io::FileIndex& index = data_->files[cut.file].index;
-  const io::IndexEntry& begin = index.entries[cut.begin];
-  const io::IndexEntry& end = index.entries[cut.end];
-  ticket.file = cut.file;
-  ticket.first_record = begin.record;
-  ticket.rows = static_cast<uint32_t>(end.record - begin.record);
-  ticket.extents.clear();
-
-  io::IndexEntry at = begin;
-  auto bad = first_bad_behind(index, begin.offset);
-  for (; bad != index.bad.end() && bad->offset < end.offset; ++bad) {
-    if (bad->record > at.record)
-      ticket.extents.push_back({at.offset, bad->offset - at.offset, static_cast<uint32_t>(bad->record - at.record)});
-    at = {bad->offset + bad->length, bad->record};
+// Fills in the rounds. Returns the most blocks that a lane has open while a step takes its samples.
+uint32_t Order::plan_rounds(Pass& pass) const {
+  uint32_t most = 0;
+  std::vector<uint64_t> ends;
+  for (Lane& lane : pass.lanes) {
+    if (lane.blocks == 0) continue;
+    lane.rounds = lane.blocks + window_ - 1;
+    ends.assign(lane.rounds, 0);
+    for (uint32_t i = 0; i < lane.blocks; i++) {
+      const Pass::Part part = pass.part(lane, i);
+      const Segments segments = segments_of(pass, part.block, part.rows, window_);
+      if (part.rows < window_) {
+        for (uint32_t row = 0; row < part.rows; row++) ends[i + segments.of(row)]++;
+      } else {
+        for (uint32_t s = 0, sum = 0; s < window_; s++) {
+          const uint32_t up_to = segments.before(s + 1);
+          ends[i + s] += up_to - std::exchange(sum, up_to);
+        }
+      }
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    // A step that opens the most begins with the last sample of a round.
+    for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
+      while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lane_step_) last++;
+      last = std::max(first, last);
+      const uint32_t oldest = first < window_ ? 0 : first - window_ + 1;
+      most = std::max(most, std::min(last, lane.blocks - 1) - std::min(oldest, lane.blocks - 1) + 1);
+    }
+    lane.first_round = pass.round_ends.size();
+    pass.round_ends.insert(pass.round_ends.end(), ends.begin(), ends.end());
   }
-  if (end.record > at.record)
-    ticket.extents.push_back({at.offset, end.offset - at.offset, static_cast<uint32_t>(end.record - at.record)});
+  return most;
 }
 
-FileOrder::Window FileOrder::largest_window(uint64_t count, bool within_one_pass) const {
-  if (cuts_.empty()) return {};
-  // Tickets are numbered on through the passes. A window that touches the most begins at the last sample of its first
-  // ticket; `end` is the first ticket behind it.
-  const uint64_t tickets = cuts_.size(), samples = data_->records;
-  const auto first_sample = [&](uint64_t t) { return cuts_[t % tickets].sample + t / tickets * samples; };
-  Window largest;
-  uint64_t end = 0, in_window = 0;
-  for (uint64_t begin = 0; begin < tickets; begin++) {
-    const uint64_t behind = first_sample(begin + 1) - 1 + count;
-    for (; first_sample(end) < behind && (end < tickets || !within_one_pass); end++)
-      in_window += cuts_[end % tickets].bytes;
-    largest.tickets = std::max(largest.tickets, end - begin);
-    largest.bytes = std::max(largest.bytes, in_window);
-    in_window -= cuts_[begin].bytes;
+std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const {
+  const auto pass = std::make_shared<Pass>();
+  pass->blocks.resize(blocks_.size());
+  std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
+  if (shuffle_.on) {
+    pass->key = key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
+    shuffle(std::span(pass->blocks), Draws(pass->key));
+  }
+  pass->starts.reserve(blocks_.size() + 1);
+  pass->starts.push_back(0);
+  for (uint32_t block : pass->blocks) pass->starts.push_back(pass->starts.back() + blocks_[block].rows);
+  cut_lanes(*pass, phase);
+  open = shuffle_.on ? plan_rounds(*pass) : 1;
+  return pass;
+}
+
+std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t phase) const {
+  if (!shuffle_.on) number = phase = 0;
+  const std::lock_guard lock(mutex_);
+  for (const Kept& kept : kept_)
+    if (kept.pass && kept.number == number && kept.phase == phase) return kept.pass;
+  uint32_t open = 0;
+  std::shared_ptr<const Pass> pass;
+  for (uint64_t attempt = 0; attempt == 0 || (shuffle_.on && open > open_blocks_); attempt++)
+    pass = draw(number, phase, attempt, open);
+  kept_[0] = std::exchange(kept_[1], {number, phase, pass});
+  return pass;
+}
+
+Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
+  if (blocks_.empty()) return {};
+  // Blocks are numbered on through the passes. A span that touches the most begins at the last sample of its first
+  // block; `end` is the first block behind it.
+  const uint64_t blocks = blocks_.size();
+  const auto rows = [&](uint64_t b) { return blocks_[b % blocks].rows; };
+  Span largest;
+  uint64_t end = 0, bytes = 0, end_sample = 0;  // samples before `end`
+  uint64_t begin_sample = 0;
+  for (uint64_t begin = 0; begin < blocks; begin++) {
+    const uint64_t behind = begin_sample + rows(begin) - 1 + count;
+    for (; end_sample < behind && (end < blocks || !within_one_pass); end++) {
+      bytes += blocks_[end % blocks].bytes;
+      end_sample += rows(end);
+    }
+    largest.blocks = std::max(largest.blocks, end - begin);
+    largest.bytes = std::max(largest.bytes, bytes);
+    bytes -= blocks_[begin].bytes;
+    begin_sample += rows(begin);
   }
   return largest;
+}
+
+uint64_t Order::memory_bytes() const noexcept {
+  const uint64_t of_pass = blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * (shuffle_.on ? 2 : 1)) +
+                           lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t));
+  return blocks_.capacity() * sizeof(Block) + (shuffle_.on ? 3 : 1) * of_pass;
 }
 
 }  // namespace feedline::flow

@@ -1,69 +1,110 @@
-// Which record comes when: a pure function of the counted data. No I/O, no threads.
+// Which sample comes when: a pure function of (data, seed, pass). No I/O, no threads.
 //
-// A pass over the data is a sequence of tickets, a ticket a read of a few hundred KiB of whole records. The samples of
-// a pass are the rows of its tickets, in their order.
+// A pass takes the blocks of the data in an order of its own. That sequence of samples is cut into C lanes equal in
+// samples; each step of G samples takes the next G/C of every lane, so that ranks can share the lanes.
+//
+// Shuffled (BLOCK), a lane mixes W blocks at a time: in its round t the blocks t, t-1, ... t-W+1 each give one of their
+// W segments (which records are in a segment is random, too), in random order. So one block comes and one goes in each
+// round. Unshuffled there is one lane, and its blocks come as they lie.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
 
-#include "flowgraph/data_set.h"
+#include "flowgraph/ticket.h"
 
 namespace feedline::flow {
 
-/// Good records that lie one after another without a gap.
-struct Extent {
-  uint64_t offset = 0, length = 0;  // in the file, or in its inflated stream
-  uint32_t records = 0;
+/// Of one lane: the samples [begin, end) of the pass's sequence.
+struct Lane {
+  uint64_t begin = 0, end = 0;
+  uint32_t first_block = 0;  // of the pass's blocks: the one that `begin` lies in
+  uint32_t blocks = 0;
+  size_t first_round = 0;  // of Pass::round_ends
+  uint32_t rounds = 0;
 };
 
-struct Ticket {
-  uint32_t file = 0;
-  uint64_t first_record = 0;  // number in its file
-  uint32_t rows = 0;          // records of all extents together
-  std::vector<Extent> extents;
+/// The order of one pass. Immutable.
+struct Pass {
+  uint64_t key = 0;               // of its random choices
+  std::vector<uint32_t> blocks;   // numbers of blocks, in the order of this pass
+  std::vector<uint64_t> starts;   // samples before each, and in all
+  std::vector<Lane> lanes;
+  std::vector<uint64_t> round_ends;  // shuffled: samples of the lane up to the end of each of its rounds
 
-  uint64_t bytes() const noexcept;
-};
-
-/// How much one ticket may hold, what is read around its gaps included. A single stride of the index may exceed it:
-/// that is a ticket of its own.
-struct TicketLimits {
-  uint64_t bytes = 0;
-  uint64_t rows = 0;
-};
-
-/// File order: the sources one after another, their files in order, records from front to back.
-class FileOrder {
- public:
-  /// Keeps a reference to `data`.
-  FileOrder(const DataSet& data, const TicketLimits& limits);
-
-  uint64_t tickets() const noexcept { return cuts_.size(); }
-  uint64_t samples() const noexcept { return data_->records; }
-
-  /// Ticket number `number` of a pass; reuses `ticket`'s memory.
-  void ticket(uint64_t number, Ticket& ticket) const;
-
-  /// The most that any run of `count` consecutive samples touches, wherever it begins: tickets, and their bytes. In an
-  /// endless sequence of passes, or within one. O(tickets).
-  struct Window {
-    uint64_t tickets = 0, bytes = 0;
+  /// The part of a block that belongs to a lane: the block is number `first_block + i` of the sequence.
+  struct Part {
+    uint32_t block = 0;  // of Order::blocks()
+    uint32_t first = 0, rows = 0;
   };
-  Window largest_window(uint64_t count, bool within_one_pass) const;
+  Part part(const Lane& lane, uint32_t i) const noexcept;
+};
 
-  uint64_t memory_bytes() const noexcept { return cuts_.capacity() * sizeof(Cut); }
+class Order {
+ public:
+  /// Keeps a reference to `data`. Throws Error bad_pipeline where the lanes do not fit the batch or the data.
+  Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_batch);
+
+  bool shuffled() const noexcept { return shuffle_.on; }
+  uint64_t samples() const noexcept { return data_->records; }
+  const Blocks& blocks() const noexcept { return blocks_; }
+  uint32_t lanes() const noexcept { return lanes_; }
+  /// Blocks of a lane that mix.
+  uint32_t window() const noexcept { return window_; }
+
+  /// `number`: since the beginning of the feed; it chooses the order. `phase`: within the epoch; it chooses where lanes
+  /// are cut, so that over the passes of an epoch all lanes stay equal. Thread-safe; the last two are kept.
+  std::shared_ptr<const Pass> pass(uint64_t number, uint64_t phase) const;
+
+  /// Samples of a lane in the first `passes` passes of an epoch.
+  uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept;
+
+  /// Blocks that a lane has open at once, at most, while a step takes its samples. Passes whose order would need more
+  /// are drawn again, by the same rule everywhere.
+  uint32_t open_blocks() const noexcept { return open_blocks_; }
+
+  /// The most that any run of `count` consecutive samples touches, wherever it begins, unshuffled: blocks, and their
+  /// bytes. In an endless sequence of passes, or within one. O(blocks).
+  struct Span {
+    uint64_t blocks = 0, bytes = 0;
+  };
+  Span largest_span(uint64_t count, bool within_one_pass) const;
+
+  /// Blocks, and the passes that are kept.
+  uint64_t memory_bytes() const noexcept;
 
  private:
-  struct Cut {  // one ticket: entries [begin, end) of its file's index
-    uint32_t file;
-    uint32_t begin, end;
-    uint64_t sample;  // its first
-    uint64_t bytes;   // of good records
-  };
+  uint64_t border(uint32_t lane, uint64_t phase) const noexcept;
+  void cut_lanes(Pass& pass, uint64_t phase) const;
+  uint32_t plan_rounds(Pass& pass) const;
+  std::shared_ptr<Pass> draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const;
 
   const DataSet* data_;
-  std::vector<Cut> cuts_;
+  const ShuffleSpec shuffle_;
+  Blocks blocks_;
+  uint32_t lanes_ = 1, window_ = 1;
+  uint64_t lane_step_ = 0;  // samples that a step takes of a lane
+  uint32_t open_blocks_ = 0;
+
+  struct Kept {
+    uint64_t number = 0, phase = 0;
+    std::shared_ptr<const Pass> pass;
+  };
+  mutable std::mutex mutex_;
+  mutable std::array<Kept, 2> kept_;  // the later one last
 };
+
+/// How the `rows` records of a block fall to its W segments: as evenly as whole numbers allow, from a random start.
+struct Segments {
+  uint32_t rows = 0, window = 1, start = 0;
+  /// Rows in the first `count` segments.
+  uint32_t before(uint32_t count) const noexcept;
+  /// Of a row.
+  uint32_t of(uint32_t row) const noexcept;
+};
+Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept;
 
 }  // namespace feedline::flow

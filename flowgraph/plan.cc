@@ -6,16 +6,14 @@
 #include <iterator>
 #include <limits>
 
+#include "base/audit.h"
 #include "base/byte_size.h"
 #include "flowgraph/inflate_lane.h"
+#include "flowgraph/walk.h"
 
 namespace feedline::flow {
 namespace {
 
-// A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
-// last-level cache. Measured: bench/README.md.
-constexpr uint64_t ticket_bytes = 512 << 10;
-constexpr uint64_t ticket_rows = 1 << 14;
 constexpr uint64_t reads_ahead = 8;
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -54,77 +52,81 @@ uint64_t largest_record(const DataSet& data) {
   return largest;
 }
 
-}  // namespace
-
-Share share_of(LastBatchPolicy policy, int64_t samples, int64_t global_batch, int replica, int replicas) {
-  const int64_t full = global_batch / replicas;
-  if (policy != LastBatchPolicy::partial || samples == global_batch) {
-    const int64_t first = replica * full;
-    return {first, full, std::clamp<int64_t>(samples - first, 0, full)};
-  }
-  const int64_t each = samples / replicas, more = samples % replicas;
-  const int64_t valid = each + (replica < more ? 1 : 0);
-  return {replica * each + std::min<int64_t>(replica, more), std::max<int64_t>(valid, 1), valid};
+// The rows of a step over all ranks.
+int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
+  const int64_t replicas = ranks.all_replicas();
+  if (spec.batch_size_per_replica > 0) return spec.batch_size_per_replica * replicas;
+  const int64_t size = spec.global_batch_size;
+  if (size % replicas == 0) return size;
+  const int64_t below = size / replicas * replicas;
+  throw Error(Category::bad_pipeline,
+              fmt::format("batch.global_batch_size: {} rows do not divide by {} replicas{}; the nearest sizes that do are "
+                          "{}{}",
+                          size, replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
+                          below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
 }
 
-Plan::Plan(PipelineSpec pipeline, DataSet counted, int replica_count, int thread_count)
+// Passes of an epoch that can be counted.
+int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
+  if (!data.raised.empty()) return 1;
+  if (spec.repeat < 0 && data.records == 0)
+    throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
+  if (spec.repeat > (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.records)))
+    throw Error(Category::bad_pipeline,
+                fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
+  return spec.repeat;
+}
+
+}  // namespace
+
+Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count)
     : spec(std::move(pipeline)),
       data(std::move(counted)),
-      order(data, {.bytes = ticket_bytes, .rows = ticket_rows}),
+      ranks(who),
+      global_batch(choose_global_batch(spec, ranks)),
+      order(data, spec.shuffle, global_batch),
+      // Where the data ends with an error, so does the epoch: behind the last full step.
+      steps(order, global_batch, data.raised.empty() ? spec.last_batch_policy : LastBatchPolicy::drop,
+            checked_passes(spec, data, global_batch), ranks),
       parser(spec.features),
       formulas(spec),
-      replicas(replica_count),
+      replicas(who.replicas),
       threads(thread_count) {
   for (const FeatureSpec& feature : spec.features)
     zeros.resize(std::max(zeros.size(), static_cast<size_t>(std::max<int64_t>(0, feature.length))));
-  plan_steps();
+  std::vector<uint64_t> files_of_source(spec.sources.size());
+  for (const DataFile& file : data.files)
+    audit_keys.push_back(audit_key(file.source, files_of_source[file.source]++));
+  replica_batch = global_batch / ranks.all_replicas();
+  plan_epoch();
   plan_slots();
   plan_outputs();
   fit_memory();
 }
 
-void Plan::plan_steps() {
-  if (spec.batch_size_per_replica > 0) {
-    global_batch = spec.batch_size_per_replica * replicas;
-  } else {
-    global_batch = spec.global_batch_size;
-    if (global_batch % replicas != 0) {
-      const int64_t below = global_batch / replicas * replicas;
-      throw Error(
-          Category::bad_pipeline,
-          fmt::format(
-              "batch.global_batch_size: {} rows do not divide by {} replicas; the nearest sizes that do are {}{}",
-              global_batch, replicas, below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
-    }
-  }
-  replica_batch = global_batch / replicas;
-  const auto tickets = static_cast<int64_t>(std::max<uint64_t>(1, order.tickets()));
-  const auto samples = static_cast<int64_t>(order.samples());
-  if (spec.repeat < 0) {
-    if (samples == 0)
-      throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
-    samples_per_epoch = steps_per_epoch = tickets_per_epoch = -1;
+void Plan::plan_epoch() {
+  steps_per_epoch = steps.per_epoch();
+  if (steps_per_epoch < 0) {
+    samples_per_epoch = -1;
     return;
   }
-  if (spec.repeat > std::numeric_limits<int64_t>::max() / std::max(samples, tickets) - global_batch)
-    throw Error(Category::bad_pipeline,
-                fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
-  tickets_per_epoch = tickets * spec.repeat;
-  samples_per_epoch = samples * spec.repeat;
-  const bool drop = spec.last_batch_policy == LastBatchPolicy::drop;
-  steps_per_epoch = drop ? samples_per_epoch / global_batch : (samples_per_epoch + global_batch - 1) / global_batch;
-  dropped_per_epoch = drop ? samples_per_epoch % global_batch : 0;
+  samples_per_epoch = steps.full() * global_batch + steps.remainder();
+  dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
 }
 
 void Plan::plan_slots() {
-  Ticket ticket;
-  for (uint64_t t = 0; t < order.tickets(); t++) {
-    order.ticket(t, ticket);
-    const bool compressed = data.files[ticket.file].index.compression != Compression::none;
-    slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed));
-    const uint64_t payload = ticket.bytes() - ticket.rows * io::frame_bytes;
-    const uint64_t arena = ticket.rows * sizeof(io::RecordView) + alignof(io::RecordView) +
-                           parser.arena_bound(ticket.rows, payload) + formulas.arena_bound(ticket.rows);
+  // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
+  const uint64_t picked = ranks.world_size > 1 && !order.shuffled() ? largest_pick() : 0;
+  for (const Block& block : order.blocks()) {
+    const io::FileIndex& index = data.files[block.file].index;
+    Ticket ticket;
+    ticket.add(data, block.file, index.entries[block.begin].record, block.rows);
+    const bool compressed = index.compression != Compression::none;
+    const uint64_t picks = picked > 0 ? block.bytes / Walk::fine_step_bytes + 2 : 0;
+    slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
+    const uint64_t payload = block.bytes - block.rows * io::frame_bytes;
+    const uint64_t arena = block.rows * sizeof(io::RecordView) + alignof(io::RecordView) +
+                           parser.arena_bound(block.rows, payload) + formulas.arena_bound(block.rows);
     slot_arena_bytes = std::max(slot_arena_bytes, arena);
     if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
   }
@@ -132,12 +134,32 @@ void Plan::plan_slots() {
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
 
+// What one read more takes, at most: two strides, the records that cross their borders, and whole blocks.
+uint64_t Plan::largest_pick() const {
+  uint64_t stride = 0;
+  for (const DataFile& file : data.files) stride = std::max(stride, file.index.stride);
+  return 2 * (stride + largest_record(data) + io::frame_bytes + io::block_bytes);
+}
+
+// Chunks that a step and what it mixes with hold at once.
+uint64_t Plan::chunks_of_step() const {
+  if (!order.shuffled()) return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks;
+  const Rows& rows = steps.of_rank(Steps::Kind::full);
+  const int64_t lane_step = steps.lane_step();
+  const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
+  // A last step may be shared out a lane further on; at the end of a pass a lane has blocks of the next one, too.
+  const uint64_t of_rank = std::min<uint64_t>(order.lanes(), mine + (ranks.world_size > 1 ? 2 : 0));
+  return of_rank * order.open_blocks() * (spec.repeat == 1 ? 1 : 2);
+}
+
 void Plan::plan_outputs() {
   const auto rows = static_cast<uint64_t>(replica_batch);
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = any_variable ? order.largest_window(rows, spec.repeat == 1).bytes : 0;
+  const uint64_t payload = !any_variable       ? 0
+                           : order.shuffled() ? product(rows, largest_record(data))
+                                              : order.largest_span(rows, spec.repeat == 1).bytes;
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -191,15 +213,16 @@ void Plan::plan_outputs() {
 
 void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
-  const uint64_t chunks_of_step = order.largest_window(static_cast<uint64_t>(global_batch), spec.repeat == 1).tickets;
-  const uint64_t fewest_slots = chunks_of_step + 2;
-  const uint64_t wanted_slots = 2 * chunks_of_step + static_cast<uint64_t>(threads) + reads_ahead;
+  const uint64_t chunks = chunks_of_step();
+  const uint64_t fewest_slots = chunks + 2;
+  const uint64_t wanted_slots =
+      chunks + (order.shuffled() ? order.lanes() : chunks) + static_cast<uint64_t>(threads) + reads_ahead;
 
-  uint64_t index_bytes = order.memory_bytes();
+  uint64_t index_bytes = 0;
   for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
-  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + lanes * InflateLane::memory_bytes;
+  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -208,16 +231,17 @@ void Plan::fit_memory() {
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
             {"inflating", lanes, InflateLane::memory_bytes},
-            {"index", 1, index_bytes}};
+            {"index", 1, index_bytes},
+            {"order", 1, order.memory_bytes()}};
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + lanes * InflateLane::memory_bytes +
+  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
-      advice += fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(replicas));
+      advice += fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
@@ -245,14 +269,20 @@ std::string Plan::text() const {
   if (!data.skipped.empty())
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped.size());
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
-  fmt::format_to(out, "order    files one after another, {} reads of up to {}\n", order.tickets(),
-                 format_byte_size(slot_data_bytes));
+  if (order.shuffled())
+    fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+                   order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
+                   order.lanes() * order.window() * order.samples() / order.blocks().size());
+  else
+    fmt::format_to(out, "order    files one after another, {} reads of up to {}\n", order.blocks().size(),
+                   format_byte_size(slot_data_bytes));
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
   if (spec.repeat != 1)
     fmt::format_to(out, ", {} passes", spec.repeat < 0 ? "endless" : fmt::format("{}", spec.repeat));
   if (dropped_per_epoch > 0) fmt::format_to(out, ", {} dropped at the end", dropped_per_epoch);
   constexpr const char* policies[] = {"DROP", "PARTIAL", "PAD"};
-  fmt::format_to(out, "\nbatch    {} rows: {} replicas x {}, last batch: {}\n", global_batch, replicas, replica_batch,
+  fmt::format_to(out, "\nbatch    {} rows: {}{} replicas x {}, last batch: {}\n", global_batch,
+                 ranks.world_size > 1 ? fmt::format("{} ranks x ", ranks.world_size) : "", replicas, replica_batch,
                  policies[static_cast<int>(spec.last_batch_policy)]);
   for (const BatchTensor& tensor : tensors) {
     if (tensor.name == "@valid") continue;

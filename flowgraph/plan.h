@@ -1,4 +1,4 @@
-// Every count and every byte, before anything starts: a pure function of pipeline, data and replicas.
+// Every count and every byte, before anything starts: a pure function of pipeline, data and ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "flowgraph/example_parser.h"
 #include "flowgraph/order.h"
 #include "flowgraph/spec.h"
+#include "flowgraph/steps.h"
 
 namespace feedline::flow {
 
@@ -33,26 +34,27 @@ struct MemoryLine {
 };
 
 struct Plan {
-  Plan(PipelineSpec pipeline, DataSet counted, int replica_count, int thread_count);
+  Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
   PipelineSpec spec;
   DataSet data;
-  FileOrder order;  // of `data`
+  Ranks ranks;
+  int64_t global_batch;
+  Order order;  // of `data`
+  Steps steps;  // of an epoch
   ExampleParser parser;
   Formulas formulas;
+  std::vector<uint64_t> audit_keys;  // of each file: base/audit.h
   std::vector<std::byte> zeros;  // the bytes of a row that has none: filler in a chunk without a good row
-  int replicas;
+  int replicas;                  // of this rank
   int threads;
 
-  // Steps. -1 where the epoch never ends.
-  int64_t global_batch = 0;
   int64_t replica_batch = 0;
-  int64_t samples_per_epoch = 0;
+  int64_t samples_per_epoch = 0;  // -1 where the epoch never ends, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
-  int64_t tickets_per_epoch = 0;  // at least 1: a ticket without rows where there are no samples
 
   // Memory.
   uint32_t slots = 0;
@@ -69,18 +71,12 @@ struct Plan {
   std::string text() const;
 
  private:
-  void plan_steps();
+  void plan_epoch();
   void plan_slots();
+  uint64_t largest_pick() const;
+  uint64_t chunks_of_step() const;
   void plan_outputs();
   void fit_memory();
 };
-
-/// How the n valid samples of a step (n = global_batch but for the last) fall to one replica.
-struct Share {
-  int64_t first = 0;  // sample of the step that is its first row
-  int64_t rows = 0;   // as delivered, at least 1
-  int64_t valid = 0;  // of them, the leading ones; the others repeat the step's nearest sample
-};
-Share share_of(LastBatchPolicy policy, int64_t samples, int64_t global_batch, int replica, int replicas);
 
 }  // namespace feedline::flow

@@ -93,6 +93,16 @@ struct ExpressionSpec {
   std::vector<Input> inputs;  // as program.inputs()
 };
 
+struct ShuffleSpec {
+  bool on = false;  // BLOCK; else samples come in file order
+  int64_t buffer_size = 0;
+  uint64_t buffer_bytes = 0;  // in place of buffer_size, where it is not 0; samples that mix, of all lanes together
+  uint64_t block_bytes = 256 << 10;
+  uint64_t seed = 0;
+  bool reshuffle_each_epoch = true;
+  int lanes = 0;  // 0: the largest divisor of the global batch up to 64
+};
+
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
 
@@ -101,6 +111,7 @@ struct PipelineSpec {
   std::vector<FeatureSpec> features;  // the raw record type has one: `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
+  ShuffleSpec shuffle;
   int64_t repeat = 1;               // passes over the data in an epoch; -1 without end
   int64_t global_batch_size = 0;    // this, or
   int64_t batch_size_per_replica = 0;

@@ -1,0 +1,78 @@
+#include "flowgraph/steps.h"
+
+#include <algorithm>
+
+namespace feedline::flow {
+
+Steps::Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, const Ranks& ranks)
+    : order_(&order),
+      global_batch_(global_batch),
+      policy_(policy),
+      passes_(passes),
+      ranks_(ranks),
+      lanes_(order.lanes()) {
+  if (passes >= 0) {
+    const int64_t samples = static_cast<int64_t>(order.samples()) * passes;
+    full_ = samples / global_batch;
+    remainder_ = samples % global_batch;
+  }
+  of_rank_[static_cast<size_t>(Kind::full)] = hull(Kind::full);
+  if (remainder_ == 0) return;
+  of_rank_[static_cast<size_t>(Kind::last)] = with_a_sample(Kind::last, hull(Kind::last));
+  of_rank_[static_cast<size_t>(Kind::dropped)] = {remainder_ * ranks.rank / ranks.world_size,
+                                                  remainder_ * (ranks.rank + 1) / ranks.world_size};
+}
+
+int64_t Steps::per_epoch() const noexcept {
+  return full_ < 0 ? -1 : full_ + (remainder_ > 0 && policy_ != LastBatchPolicy::drop ? 1 : 0);
+}
+
+Steps::Kind Steps::kind(int64_t step) const noexcept {
+  if (full_ < 0 || step < full_) return Kind::full;
+  return policy_ == LastBatchPolicy::drop ? Kind::dropped : Kind::last;
+}
+
+Rows Steps::of_replica(Kind kind, int replica_of_rank) const noexcept {
+  const int64_t all = ranks_.all_replicas(), replica = int64_t{ranks_.rank} * ranks_.replicas + replica_of_rank;
+  if (kind == Kind::full || policy_ == LastBatchPolicy::pad) {
+    const int64_t each = global_batch_ / all;
+    return {replica * each, (replica + 1) * each};
+  }
+  const int64_t each = remainder_ / all, more = remainder_ % all;
+  const int64_t first = replica * each + std::min(replica, more);
+  return {first, first + each + (replica < more ? 1 : 0)};
+}
+
+Rows Steps::hull(Kind kind) const noexcept {
+  return {of_replica(kind, 0).first, of_replica(kind, ranks_.replicas - 1).last};
+}
+
+// Filler is a copy of a row, so a rank without any takes the nearest one.
+Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
+  int64_t before = -1, behind = -1;
+  for (uint32_t l = 0; l < lanes_; l++) {
+    const LaneRows lane = of_lane(kind, l);
+    if (lane.count == 0) continue;
+    if (lane.first < rows.last && lane.first + lane.count > rows.first) return rows;
+    if (lane.first < rows.first)
+      before = lane.first + lane.count - 1;
+    else if (behind < 0)
+      behind = lane.first;
+  }
+  return before >= 0 ? Rows{before, before + 1} : Rows{behind, behind + 1};
+}
+
+int64_t Steps::lane_remainder(uint32_t lane) const noexcept {
+  return static_cast<int64_t>(order_->lane_samples(lane, static_cast<uint64_t>(passes_))) - full_ * lane_step();
+}
+
+Steps::LaneRows Steps::of_lane(Kind kind, uint32_t lane) const noexcept {
+  if (kind == Kind::full) return {lane * lane_step(), lane_step()};
+  const int64_t count = lane_remainder(lane);
+  if (kind == Kind::last && policy_ == LastBatchPolicy::pad) return {lane * lane_step(), count};
+  // Samples of the lanes before it, less those of their full steps.
+  const auto all = static_cast<__int128>(order_->samples()) * passes_;
+  return {static_cast<int64_t>(all * lane / lanes_) - lane * full_ * lane_step(), count};
+}
+
+}  // namespace feedline::flow

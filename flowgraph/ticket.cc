@@ -1,0 +1,126 @@
+#include "flowgraph/ticket.h"
+
+#include <algorithm>
+
+#include "io/read_backend.h"
+
+namespace feedline::flow {
+namespace {
+
+// What an extent more takes in a slot: each is read in whole blocks.
+constexpr uint64_t bytes_of_gap = 2 * io::block_bytes;
+
+auto first_bad_behind(const io::FileIndex& index, uint64_t offset) {
+  return std::lower_bound(index.bad.begin(), index.bad.end(), offset,
+                          [](const io::BadRegion& region, uint64_t at) { return region.offset < at; });
+}
+
+// Bytes of bad regions, and how many there are, from one entry to the next.
+class BadBytes {
+ public:
+  explicit BadBytes(const io::FileIndex& index)
+      : at_(first_bad_behind(index, index.entries.front().offset)), end_(index.bad.end()) {}
+  struct Sum {
+    uint64_t bytes = 0, regions = 0;
+  };
+  /// Up to `offset`, from where the last call ended.
+  Sum until(uint64_t offset) {
+    Sum sum;
+    for (; at_ != end_ && at_->offset < offset; ++at_, sum.regions++) sum.bytes += at_->length;
+    return sum;
+  }
+
+ private:
+  std::vector<io::BadRegion>::const_iterator at_, end_;
+};
+
+uint32_t records_between(const io::FileIndex& index, uint32_t begin, uint32_t end) {
+  return static_cast<uint32_t>(index.entries[end].record - index.entries[begin].record);
+}
+
+}  // namespace
+
+uint64_t Ticket::bytes() const noexcept {
+  uint64_t sum = 0;
+  for (const Extent& extent : extents) sum += extent.length;
+  return sum;
+}
+
+void Ticket::add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count) {
+  const io::FileIndex& index = data.files[file].index;
+  const uint64_t last = first + count;
+  const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
+  const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);
+  auto begin = std::lower_bound(index.entries.begin(), end, first + 1, by_record);
+  --begin;  // the last entry whose record is not behind the first that is wanted
+
+  io::IndexEntry at = *begin;
+  const auto take = [&](uint64_t until, uint64_t until_record) {
+    const uint64_t from = std::max(first, at.record), to = std::min(last, until_record);
+    if (from >= to) return;
+    extents.push_back({.file = file,
+                       .offset = at.offset,
+                       .length = until - at.offset,
+                       .skip = static_cast<uint32_t>(from - at.record),
+                       .rows = static_cast<uint32_t>(to - from),
+                       .first_row = rows,
+                       .first_record = from});
+    rows += static_cast<uint32_t>(to - from);
+  };
+  for (auto bad = first_bad_behind(index, at.offset); bad != index.bad.end() && bad->offset < end->offset; ++bad) {
+    take(bad->offset, bad->record);
+    at = {bad->offset + bad->length, bad->record};
+  }
+  take(end->offset, end->record);
+}
+
+Blocks cut_by_size(const DataSet& data, const BlockLimits& limits) {
+  Blocks blocks;
+  for (uint32_t f = 0; f < data.files.size(); f++) {
+    const io::FileIndex& index = data.files[f].index;
+    if (index.entries.empty()) continue;
+    BadBytes bad(index);
+    Block block{.file = f};
+    uint64_t gaps = 0;
+    const auto close = [&](uint32_t end) {
+      block.end = end;
+      block.rows = records_between(index, block.begin, end);
+      if (block.rows > 0) blocks.push_back(block);
+      block = {.file = f, .begin = end};
+      gaps = 0;
+    };
+    for (uint32_t end = 1; end < index.entries.size(); end++) {
+      const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
+      const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
+      if (records_between(index, block.begin, end - 1) > 0 &&
+          (block.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
+           records_between(index, block.begin, end) > limits.rows))
+        close(end - 1);
+      block.bytes += good_bytes;
+      gaps += bad_regions;
+    }
+    close(static_cast<uint32_t>(index.entries.size()) - 1);
+  }
+  return blocks;
+}
+
+Blocks cut_by_place(const DataSet& data, uint64_t block_bytes) {
+  Blocks blocks;
+  for (uint32_t f = 0; f < data.files.size(); f++) {
+    const io::FileIndex& index = data.files[f].index;
+    if (index.entries.empty()) continue;
+    BadBytes bad(index);
+    const auto strides = static_cast<uint32_t>(block_bytes / index.stride);
+    const auto last = static_cast<uint32_t>(index.entries.size()) - 1;
+    for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
+      const uint32_t end = begin + std::min(strides, last - begin);
+      const uint64_t bytes = index.entries[end].offset - index.entries[begin].offset;
+      Block block{.file = f, .begin = begin, .end = end, .rows = records_between(index, begin, end), .bytes = bytes};
+      block.bytes -= bad.until(index.entries[end].offset).bytes;
+      if (block.rows > 0) blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace feedline::flow
