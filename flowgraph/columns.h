@@ -55,7 +55,6 @@ class Arena {
   }
   /// Gives back what lies behind `end`, a place in what was taken last.
   void trim(void* end) noexcept { next_ = static_cast<std::byte*>(end); }
-  size_t left() const noexcept { return static_cast<size_t>(end_ - next_); }
 
  private:
   std::byte* next_ = nullptr;

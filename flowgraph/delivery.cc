@@ -14,7 +14,7 @@ constexpr auto long_wait = std::chrono::seconds(10);
 }  // namespace
 
 const char* name(Stage stage) noexcept {
-  constexpr const char* names[] = {"read", "inflate", "parse", "assemble", "unpack", "another replica"};
+  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "another replica"};
   return names[static_cast<size_t>(stage)];
 }
 
@@ -29,6 +29,16 @@ void Delivery::put(int number, Ready ready) {
   {
     const std::lock_guard lock(mutex_);
     replica.ready.push_back(std::move(ready));
+  }
+  replica.arrived.notify_one();
+}
+
+// next() may have looked just before the take failed. Under the lock it either has not looked yet or waits already.
+void Delivery::out_of_buffers(int number) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  {
+    const std::lock_guard lock(mutex_);
+    if (replica.ring->held < replica.ring->pool().size()) return;
   }
   replica.arrived.notify_one();
 }
@@ -66,8 +76,9 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
               number, replica.received - behind->received, apart_));
     return;
   }
+  // A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
   const size_t held = replica.ring->held;
-  if (held == replica.ring->pool().size())
+  if (held == replica.ring->pool().size() && replica.ring->pool().hungry())
     throw Error(
         Category::stalled,
         fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or raise "
@@ -80,8 +91,6 @@ Delivery::Outcome Delivery::take(Replica& replica, Batch& batch) {
   Ready ready = std::move(replica.ready.front());
   replica.ready.pop_front();
   replica.received++;
-  for (Replica& other : replicas_)
-    if (&other != &replica) other.arrived.notify_one();  // it may have been too far ahead
   if (!ready.batch) {
     replica.epochs++;
     batch = Batch();
@@ -121,15 +130,21 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     if (deadline && before >= *deadline) return Outcome::not_ready;
     const Stage stage = behind ? Stage::replica : busy_stage_(number);
     waited = true;
+    replica.too_far_ahead = behind != nullptr;
     replica.arrived.wait_until(lock, step(before));
+    replica.too_far_ahead = false;
     report_.waited_s[static_cast<size_t>(stage)] += std::chrono::duration<double>(Clock::now() - before).count();
     if (!told && Clock::now() - start >= long_wait) {
       told = true;
-      log_long_wait(number, behind, stage);
+      const std::string message = long_wait_message(number, behind, stage);
+      lock.unlock();
+      logger()->warn(message);
+      lock.lock();
     }
   }
   const bool is_first = replica.steps == 0;
   const Outcome outcome = take(replica, batch);
+  const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {
     if (!report_.first_batch) report_.first_batch = now;
@@ -139,18 +154,18 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
       if (!waited) report_.next_ready++;
     }
   }
+  lock.unlock();
+  if (others_wait)
+    for (Replica& other : replicas_) other.arrived.notify_one();
   return outcome;
 }
 
-void Delivery::log_long_wait(int number, const Replica* behind, Stage stage) const {
-  if (!behind) {
-    logger()->warn("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
-    return;
-  }
+std::string Delivery::long_wait_message(int number, const Replica* behind, Stage stage) const {
+  if (!behind) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
   const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == behind; }) -
                      replicas_.begin();
-  logger()->warn("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
-                 behind->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+  return fmt::format("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
+                     behind->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
 }
 
 DeliveryReport Delivery::report() const {

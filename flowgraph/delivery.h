@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,8 +21,8 @@
 namespace feedline::flow {
 
 /// Stages that next() can wait for.
-enum class Stage : uint8_t { read, inflate, parse, assemble, unpack, replica };
-inline constexpr size_t stage_count = 6;
+enum class Stage : uint8_t { read, inflate, parse, unpack, replica };
+inline constexpr size_t stage_count = 5;
 const char* name(Stage stage) noexcept;
 
 /// Something for a replica: a batch, the end of an epoch (neither is set), or the error that ends the feed.
@@ -48,6 +49,8 @@ class Delivery {
            std::function<Stage(int replica)> busy_stage);
 
   void put(int replica, Ready ready);
+  /// The next thing for the replica is a batch, and its ring has no buffer for it: this take has just failed.
+  void out_of_buffers(int replica);
   /// The first call counts: from now on every next() throws it.
   void fail(std::exception_ptr error) noexcept;
   void stop() noexcept;
@@ -70,12 +73,13 @@ class Delivery {
     uint64_t received = 0;  // batches and ends of epochs
     uint64_t steps = 0, epochs = 0;
     std::optional<std::thread::id> served_by;
+    bool too_far_ahead = false;  // and waiting for it to change
   };
   /// The replica that `replica` is too far ahead of, if any.
   const Replica* laggard(const Replica& replica) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
   Outcome take(Replica& replica, Batch& batch);
-  void log_long_wait(int number, const Replica* behind, Stage stage) const;
+  std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;

@@ -57,7 +57,6 @@ class ExampleParser {
 
     /// One for each feature, in their order.
     std::span<const Column> columns() const noexcept { return columns_; }
-    uint32_t rows_parsed() const noexcept { return row_; }
     /// Records whose byte layout was that of records before them (record_layout.h): they took the short way.
     uint64_t layout_hits() const noexcept { return hits_; }
 

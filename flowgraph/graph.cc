@@ -160,8 +160,8 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
     : read(graph, tf::serial, [&impl](const Kick&, auto&) { impl.guarded(impl.read_counters, [&] { impl.read(); }); }),
       inflate(graph, tf::unlimited,
               [&impl](InflateLane* busy) {
-                impl.inflate_counters.waiting--;
                 impl.guarded(impl.inflate_counters, [&] { busy->run(); });
+                impl.inflate_counters.waiting--;
               }),
       parse(graph, tf::unlimited,
             [&impl](const ChunkRef& chunk) {
@@ -404,7 +404,6 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   if (error != 0) flight.error.compare_exchange_strong(none, error);
   if (flight.left.fetch_sub(1) != 1) return;
   Gateway& gateway = nodes->read.gateway();
-  read_counters.waiting--;
   try {
     if (flight.input) {
       bytes_read += flight.input->length;
@@ -423,6 +422,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   } catch (...) {
     delivery->fail(std::current_exception());
   }
+  read_counters.waiting--;
   gateway.release_wait();  // the last touch: the graph may be gone behind it
 }
 
@@ -468,7 +468,7 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
     const BatchRows& next = queue.front();
     if (next.kind == BatchRows::Kind::batch) {
       const auto buffer = rings[r]->pool().take();
-      if (!buffer) return;
+      if (!buffer) return delivery->out_of_buffers(replica);
       writer.write(next, **buffer);
       delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
     } else {
@@ -482,7 +482,11 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
 Stage Graph::Impl::busy_stage(int replica) const {
   if (unpack_counters[static_cast<size_t>(replica)].waiting > 0) return Stage::unpack;
   if (parse_counters.waiting > 0) return Stage::parse;
-  if (inflate_counters.waiting > 0 || plan.lanes > 0) return Stage::inflate;
+  if (inflate_counters.waiting > 0) return Stage::inflate;
+  if (read_counters.waiting > 0) return Stage::read;
+  // Nothing is on its way: batches that others do not take may hold every slot.
+  for (size_t other = 0; other < rings.size(); other++)
+    if (unpack_counters[other].waiting > 0 && rings[other]->pool().hungry()) return Stage::replica;
   return Stage::read;
 }
 

@@ -108,7 +108,7 @@ bool InflateLane::fill(Chunk& chunk) {
       continue;
     }
     if (!input_ready()) return false;
-    if ((chunk.failed = damage())) break;
+    if ((chunk.failed = damage(chunk))) break;
     const bool skips = position_ < extent.offset;
     std::span<std::byte> out = skips ? skipped_.first(std::min<uint64_t>(skip_bytes, extent.offset - position_))
                                      : chunk.data().subspan(filled_, end - position_);
@@ -138,10 +138,14 @@ bool InflateLane::fill(Chunk& chunk) {
   return true;
 }
 
-std::optional<Error> InflateLane::damage() {
+std::optional<Error> InflateLane::damage(const Chunk& chunk) {
   const std::lock_guard lock(mutex_);
   if (read_error_ == 0) return std::nullopt;
-  return Error(Category::io_error, io::read_error_message(read_error_), {plan_.data.files[file_].id.uri, -1, -1, {}});
+  return Error(Category::io_error, io::read_error_message(read_error_),
+               {plan_.data.files[file_].id.uri,
+                static_cast<int64_t>(position_),
+                static_cast<int64_t>(chunk.ticket.first_record),
+                {}});
 }
 
 }  // namespace feedline::flow

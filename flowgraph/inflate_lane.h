@@ -56,7 +56,7 @@ class InflateLane {
   void request(Input& input);
   bool input_ready();
   bool fill(Chunk& chunk);
-  std::optional<Error> damage();
+  std::optional<Error> damage(const Chunk& chunk);
 
   const Plan& plan_;
   const Callbacks callbacks_;

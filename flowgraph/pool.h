@@ -55,9 +55,10 @@ class Pool {
   }
 
   size_t size() const noexcept { return size_; }
-  size_t available() const {
+  /// Whether a take has found nothing and nothing has come back since.
+  bool hungry() const {
     const std::lock_guard lock(mutex_);
-    return free_.size();
+    return hungry_;
   }
   /// How long takers have waited for a return, in seconds.
   double hungry_s() const {

@@ -10,7 +10,7 @@ namespace feedline::flow {
 struct StageCounters {
   std::atomic<uint64_t> messages{0};
   std::atomic<uint64_t> busy_ns{0};
-  std::atomic<int64_t> waiting{0};  // messages sent to the stage and not yet taken up
+  std::atomic<int64_t> waiting{0};  // messages sent to the stage and not yet done with
 
   /// While it lives, the stage is busy with one message.
   class Busy {

@@ -17,4 +17,9 @@ TensorView Batch::at(std::string_view name) const {
               fmt::format("the batch has no tensor '{}'; it has {}", name, fmt::join(names, ", ")));
 }
 
+// Not inline: a device with streams of its own adds to these, and programs need not be compiled again.
+void Batch::ready_on(Stream) const {}
+
+void Batch::release_on(Stream) { content_.reset(); }
+
 }  // namespace feedline

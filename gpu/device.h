@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "feedline/batch.h"
+#include "feedline/device.h"
 
 namespace feedline::gpu {
 
@@ -28,14 +28,10 @@ class Memory {
 /// Immutable and thread-safe.
 class Device {
  public:
-  explicit Device(DeviceId id) : id_(id) {}
-  DeviceId id() const noexcept { return id_; }
+  explicit Device(DeviceId) noexcept {}  // so far every id is one of the host's
 
   /// Throws Error io_error when the system has no such block. Huge pages are asked for from 2 MiB on.
   Memory allocate(size_t bytes) const;
-
- private:
-  DeviceId id_;
 };
 
 }  // namespace feedline::gpu

@@ -1,8 +1,10 @@
 #include "feedline/feeder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/machine.h"
+#include "flowgraph/error_log.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
 
@@ -16,6 +18,11 @@ int thread_count(const Options& options, const flow::PipelineSpec& spec) {
   int threads = options.threads > 0 ? options.threads : spec.threads > 0 ? spec.threads : cpus;
   if (!spec.cpu_set.empty()) threads = std::min(threads, static_cast<int>(spec.cpu_set.size()));
   return std::min(threads, cpus);
+}
+
+Clock::time_point after(std::chrono::nanoseconds timeout) {
+  const auto now = Clock::now();
+  return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
 }
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -57,7 +64,7 @@ Batch Feeder::next(int replica) {
 
 Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   using Outcome = flow::Delivery::Outcome;
-  switch (impl_->graph->delivery().next(replica, Clock::now() + timeout, batch)) {
+  switch (impl_->graph->delivery().next(replica, after(timeout), batch)) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
@@ -93,10 +100,11 @@ Report Feeder::report() const {
   report.steps = delivered.steps;
   report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, plan.dropped_per_epoch));
   report.filler = delivered.filler;
-  report.errors = plan.data.skipped;
+  for (const std::vector<Error>* errors : {&plan.data.skipped, &std::as_const(graph.errors)}) {
+    const size_t room = flow::ErrorLog::kept - report.errors.size();
+    std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
+  }
   report.errors_total = plan.data.skipped.size() + graph.errors_total;
-  std::move(graph.errors.begin(), graph.errors.end(), std::back_inserter(report.errors));
-  if (report.errors.size() > 100) report.errors.erase(report.errors.begin() + 100, report.errors.end());
   report.audit = delivered.audit;
   report.bytes_read = graph.bytes_read;
   report.count_s = plan.data.count_s;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <type_traits>
 
 #include "base/syscall_hooks.h"
 #include "feedline/batch.h"
@@ -25,7 +26,6 @@ size_t resident_pages(std::span<const std::byte> bytes) {
 
 TEST_CASE("memory of the host is zero, page-aligned, and touched by its first write") {
   const gpu::Device device(host(3));
-  CHECK(device.id() == host(3));
   for (size_t size : {size_t{1}, size_t{5000}, size_t{5} << 20}) {
     gpu::Memory memory = device.allocate(size);
     REQUIRE(memory.bytes().size() == size);
@@ -67,6 +67,29 @@ TEST_CASE("no memory is an error with a size and a hint") {
   CHECK_THROWS_AS(device.allocate(size_t{1} << 62), Error);  // refused by the system itself
 }
 
+template <typename From>
+constexpr bool makes_a_stream = std::is_constructible_v<Stream, From> || std::is_convertible_v<From, Stream>;
+
+TEST_CASE("a stream is a named one: nothing else makes it") {
+  static_assert(!std::is_default_constructible_v<Stream>);
+  static_assert(!makes_a_stream<int> && !makes_a_stream<std::nullptr_t> && !makes_a_stream<void*>);
+  static_assert(std::is_trivially_copyable_v<Stream>);
+  const Stream stream = Stream::host;
+  CHECK(stream == Stream::host);
+  CHECK(stream.kind() == DeviceId::Kind::host);
+}
+
+TEST_CASE("on the host a stream makes nobody wait: ready at once, released at once") {
+  const auto content = std::make_shared<const BatchContent>(BatchContent{.rows = 3, .tensors = {}});
+  Batch batch(content);
+  batch->ready_on(Stream::host);
+  CHECK(batch->rows() == 3);
+  CHECK(content.use_count() == 2);
+  batch->release_on(Stream::host);
+  CHECK_FALSE(batch);
+  CHECK(content.use_count() == 1);
+}
+
 TEST_CASE("a batch finds its tensors by name and lives until it is released, anywhere") {
   struct Owner {
     bool* gone;
@@ -101,7 +124,7 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
   CHECK_FALSE(batch);
   CHECK(moved);
   CHECK_FALSE(gone);
-  std::thread([&] { moved.release(); }).join();
+  std::thread([&] { moved.release_on(Stream::host); }).join();
   CHECK(gone);
   CHECK_FALSE(moved);
 }

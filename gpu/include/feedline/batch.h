@@ -7,18 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "feedline/device.h"
 #include "feedline/export.h"
 #include "feedline/tensor.h"
 
 namespace feedline {
-
-/// Where a replica's tensors live.
-struct DeviceId {
-  enum class Kind : uint8_t { host } kind = Kind::host;
-  int ordinal = 0;
-  bool operator==(const DeviceId&) const = default;
-};
-inline DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
 
 /// Dense outputs go by their name. A variable one is several tensors: NAME.values (or, for bytes, NAME.bytes and
 /// NAME.offsets) and NAME.row_splits, as feedline dump names its files.
@@ -38,8 +31,19 @@ struct BatchContent {
   std::vector<NamedTensor> tensors;
 };
 
-/// Move-only handle. The tensors are valid until release() or destruction, which may happen on any thread and also
-/// after the feeder is gone.
+/// Move-only handle. next() may hand it out before its tensors are written, and it may be given back before they have
+/// been read, where a device does both in its own time; so whoever uses it says on which stream:
+///
+///   batch->ready_on(stream);    // before the first use: what the stream is given from now on finds the tensors
+///   written
+///   ...                         // give the stream work that reads them
+///   batch->release_on(stream);  // the memory is reused when the stream has done the work given to it until now
+///
+/// Work on several streams: ready_on each; release_on one that waits for the others. A batch that dies unreleased is
+/// released on the last stream that it was ready on.
+///
+/// A host replica's batch is written before next() returns, and on Stream::host its memory goes back at once; there
+/// both calls may be left out. Release and destruction may happen on any thread, also after the feeder is gone.
 class FEEDLINE_PUBLIC Batch {
  public:
   Batch() = default;
@@ -62,8 +66,11 @@ class FEEDLINE_PUBLIC Batch {
   /// Throws Error bad_pipeline, listing the names there are, for one that is not there.
   TensorView at(std::string_view name) const;
 
-  /// Gives the memory back to the feeder now.
-  void release() noexcept { content_.reset(); }
+  /// The stream waits until the tensors are written; the calling thread waits only where the stream is Stream::host.
+  /// Precondition: not empty.
+  void ready_on(Stream stream) const;
+  /// Leaves the batch empty. Its memory goes back to the feeder as soon as the stream has come this far.
+  void release_on(Stream stream);
 
  private:
   std::shared_ptr<const BatchContent> content_;

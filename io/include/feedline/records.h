@@ -35,7 +35,7 @@ class FEEDLINE_PUBLIC RecordReader {
     uint64_t record_limit = uint64_t{256} << 20;  // a longer record is an error
   };
 
-  /// Throws Error io_error when the file cannot be opened. Memory: a few buffers of 1 MiB, and the longest record.
+  /// Throws Error io_error when the file cannot be opened. Memory: a few buffers of 256 KiB, and the longest record.
   explicit RecordReader(std::string file);
   RecordReader(std::string file, const Options& options);
   ~RecordReader();

@@ -1,10 +1,11 @@
 // Feeds training: opens the data of a pipeline and hands each replica its batches.
 //
-//   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0),
-//   feedline::host(1)}}); while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread
-//   for all in turn
+//   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0)}});
+//   while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread for all in turn
+//     batch->ready_on(feedline::Stream::host);
 //     train(batch->at("board"), batch->at("score"));
-//   }                                                  // the memory goes back when `batch` dies
+//     batch->release_on(feedline::Stream::host);        // or let it die: the memory goes back to the feeder
+//   }
 #pragma once
 
 #include <chrono>
