@@ -105,8 +105,7 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
 }
 
 // A row without a record: the parser keeps step by an empty one.
-void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset,
-                       const char* message) {
+void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message) {
   bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset))});
   records[row] = {extent + io::header_bytes, 0, 0};
   parse(row, 1);

@@ -1,6 +1,6 @@
 #include "flowgraph/error_log.h"
 
-#include "flowgraph/audit.h"
+#include "base/audit.h"
 
 namespace feedline::flow {
 namespace {

@@ -17,6 +17,7 @@
 #include "flowgraph/error_log.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/stage_counters.h"
+#include "flowgraph/ticket_queue.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
@@ -46,11 +47,12 @@ class Pinning : public tbb::task_scheduler_observer {
   cpu_set_t inside_, outside_;
 };
 
-Error read_failed(const DataFile& file, const Ticket& ticket, int error) {
+Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
+  const Extent& first = ticket.extents.front();
   return Error(Category::io_error, io::read_error_message(error),
-               {file.id.uri,
-                static_cast<int64_t>(ticket.extents.front().offset),
-                static_cast<int64_t>(ticket.first_record),
+               {plan.data.files[first.file].id.uri,
+                static_cast<int64_t>(first.offset),
+                static_cast<int64_t>(first.first_record),
                 {}});
 }
 
@@ -76,7 +78,7 @@ struct Graph::Impl {
   // Bodies.
   void read();
   bool issue_next();
-  bool lane_ready();
+  bool lane_ready(const Ticket& ticket);
   void read_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
@@ -119,9 +121,8 @@ struct Graph::Impl {
   std::unique_ptr<Delivery> delivery;
 
   // [read]; only its body touches these.
+  TicketQueue tickets;
   uint64_t next_sequence = 0;
-  Ticket next_ticket;
-  bool ticket_ready = false;       // next_ticket is the one of next_sequence
   InflateLane* lane = nullptr;     // of the compressed file that is being issued
   std::vector<io::Read> requests;  // of one burst
   size_t burst = 0;                // chunks that they are for
@@ -187,7 +188,8 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
     : plan(plan_),
       options(options_),
       writer(plan),
-      assembler(plan, options.first_epoch, options.deliver_before_error),
+      tickets(plan, options.start),
+      assembler(plan, options.start, options.deliver_before_error),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
       arena(plan.threads) {
@@ -313,39 +315,29 @@ void Graph::Impl::read() {
 
 // Takes all that the next ticket needs, or nothing: then a kick brings us back.
 bool Graph::Impl::issue_next() {
-  const uint64_t tickets = plan.order.tickets();
-  const uint64_t of_pass = std::max<uint64_t>(1, tickets);
-  const bool raised = !plan.data.raised.empty();
-  if (stopping || ended || (raised && next_sequence == of_pass)) return false;  // the data ends with its error
-  if (!ticket_ready) {
-    next_ticket = {};
-    if (tickets > 0) plan.order.ticket(next_sequence % of_pass, next_ticket);
-    ticket_ready = true;
-  }
-  if (!lane_ready()) return false;
+  if (stopping || ended) return false;
+  Ticket* const ticket = tickets.front();
+  if (!ticket || !lane_ready(*ticket)) return false;
   const auto slot = slots->take();
   if (!slot) return false;
 
   const ChunkRef chunk(*slot, [this](Chunk* done) { slots->give_back(done); });
   chunk->sequence = next_sequence++;
-  const uint64_t epoch_tickets =
-      raised ? of_pass : of_pass * static_cast<uint64_t>(std::max<int64_t>(0, plan.spec.repeat));
-  chunk->ends_epoch = epoch_tickets > 0 && next_sequence % epoch_tickets == 0;
-  std::swap(chunk->ticket, next_ticket);
-  ticket_ready = false;
+  std::swap(chunk->ticket, *ticket);
+  tickets.pop();
   read_into(chunk);
   return true;
 }
 
 // The first ticket of a compressed file needs a lane.
-bool Graph::Impl::lane_ready() {
-  if (next_ticket.extents.empty() || plan.data.files[next_ticket.file].index.compression == Compression::none)
-    return true;
-  if (lane) return true;
+bool Graph::Impl::lane_ready(const Ticket& ticket) {
+  if (ticket.extents.empty()) return true;
+  const uint32_t file = ticket.extents.front().file;
+  if (lane || plan.data.files[file].index.compression == Compression::none) return true;
   const auto idle = idle_lanes->take();
   if (!idle) return false;
   lane = *idle;
-  lane->open(next_ticket.file);
+  lane->open(file);
   return true;
 }
 
@@ -359,15 +351,14 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
       at += extent.length;
     }
     InflateLane* const busy = lane;
-    const bool last = ticket.first_record + ticket.rows == plan.data.files[ticket.file].index.records;
-    if (last) lane = nullptr;
-    if (busy->add(chunk, last)) {
+    if (ticket.ends_file) lane = nullptr;
+    if (busy->add(chunk, ticket.ends_file)) {
       inflate_counters.waiting++;
       nodes->inflate.try_put(busy);
     }
     return;
   }
-  if (ticket.extents.empty()) {  // of an epoch without samples: it only brings the end
+  if (ticket.extents.empty()) {  // it only brings the end of an epoch
     parse_counters.waiting++;
     nodes->parse.try_put(chunk);
     return;
@@ -378,7 +369,7 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   flight.error = 0;
   for (const Extent& extent : ticket.extents) {
     requests.push_back(
-        {.file = ticket.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
+        {.file = extent.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
     chunk->extents.push_back(at + extent.offset % io::block_bytes);
     at += io::Read::capacity_for(extent.offset, extent.length);
   }
@@ -414,8 +405,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
       bytes_read += chunk->ticket.bytes();
-      if (flight.error != 0)
-        chunk->failed = read_failed(plan.data.files[chunk->ticket.file], chunk->ticket, flight.error);
+      if (flight.error != 0) chunk->failed = read_failed(plan, chunk->ticket, flight.error);
       parse_counters.waiting++;
       gateway.try_put(chunk);
     }
@@ -472,7 +462,7 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
       writer.write(next, **buffer);
       delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
     } else {
-      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.runs.front().chunk});
+      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.chunks.front()});
     }
     queue.pop_front();
     unpack_counters[r].waiting--;
@@ -505,6 +495,7 @@ GraphReport Graph::report() const {
   GraphReport report{.bytes_read = impl.bytes_read,
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
+                     .dropped_audit = impl.assembler.dropped_audit(),
                      .errors_total = impl.errors.total(),
                      .errors = impl.errors.first(),
                      .stages = {}};

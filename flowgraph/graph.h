@@ -23,13 +23,14 @@
 #include "feedline/stage_report.h"
 #include "flowgraph/delivery.h"
 #include "flowgraph/plan.h"
+#include "flowgraph/walk.h"
 
 namespace feedline::flow {
 
 struct GraphOptions {
   std::vector<DeviceId> devices;  // one for each replica of the plan
   IoOptions io;
-  uint64_t first_epoch = 0;
+  Walk::Start start;
   bool deliver_before_error = false;
 };
 
@@ -38,6 +39,7 @@ struct GraphReport {
   uint64_t bytes_read = 0;
   uint64_t layout_hits = 0;
   uint64_t parsed = 0;
+  uint64_t dropped_audit = 0;  // of the samples that DROP left out
   uint64_t errors_total = 0;
   std::vector<Error> errors;
   std::vector<StageReport> stages;

@@ -144,7 +144,7 @@ std::optional<Error> InflateLane::damage(const Chunk& chunk) {
   return Error(Category::io_error, io::read_error_message(read_error_),
                {plan_.data.files[file_].id.uri,
                 static_cast<int64_t>(position_),
-                static_cast<int64_t>(chunk.ticket.first_record),
+                static_cast<int64_t>(chunk.ticket.extents.front().first_record),
                 {}});
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "flowgraph/draws.h"
+#include "flowgraph/mul_div.h"
 
 namespace feedline::flow {
 namespace {
@@ -20,14 +21,35 @@ enum Purpose : uint64_t { of_pass, of_segments };
 int64_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
   if (shuffle.lanes > 0) {
     if (global_batch % shuffle.lanes != 0)
-      throw Error(Category::bad_pipeline, fmt::format("shuffle.lanes: {} do not divide the global batch of {}",
-                                                      shuffle.lanes, global_batch));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("shuffle.lanes: {} do not divide the global batch of {}", shuffle.lanes, global_batch));
     return shuffle.lanes;
   }
   // A lane of less than a few samples would be no sequence.
   const auto most = std::clamp<int64_t>(static_cast<int64_t>(samples / 4), 1, most_lanes);
   for (int64_t lanes = std::min(most, global_batch);; lanes--)
     if (global_batch % lanes == 0) return lanes;
+}
+
+// Blocks of a compressed file cannot be read by themselves.
+void check_shuffle(const DataSet& data, const ShuffleSpec& shuffle) {
+  for (const DataFile& file : data.files) {
+    if (file.index.compression != Compression::none)
+      throw Error(Category::bad_pipeline,
+                  "shuffle.mode: BLOCK reads blocks in random order, and this file is compressed; write it anew with "
+                  "`feedline split`",
+                  {file.id.uri, -1, -1, {}});
+    if (shuffle.block_bytes % file.index.stride != 0)
+      throw Error(Category::bad_pipeline, fmt::format("shuffle.block_size: {} bytes are no multiple of the index's "
+                                                      "stride of {}",
+                                                      shuffle.block_bytes, file.index.stride));
+  }
+}
+
+Blocks cut(const DataSet& data, const ShuffleSpec& shuffle) {
+  if (!shuffle.on) return cut_by_size(data, file_order_limits);
+  check_shuffle(data, shuffle);
+  return cut_by_place(data, shuffle.block_bytes);
 }
 
 }  // namespace
@@ -38,8 +60,7 @@ uint32_t Segments::before(uint32_t count) const noexcept {
 }
 
 uint32_t Segments::of(uint32_t row) const noexcept {
-  const auto at = static_cast<unsigned __int128>((uint64_t{row} << 32) + start) * window;
-  return static_cast<uint32_t>(at / (uint64_t{rows} << 32));
+  return static_cast<uint32_t>(mul_div((uint64_t{row} << 32) + start, window, uint64_t{rows} << 32));
 }
 
 Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept {
@@ -53,24 +74,21 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
 }
 
 Order::Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_batch)
-    : data_(&data),
-      shuffle_(shuffle),
-      blocks_(shuffle.on ? cut_by_place(data, shuffle.block_bytes) : cut_by_size(data, file_order_limits)) {
+    : data_(&data), shuffle_(shuffle), blocks_(cut(data, shuffle)) {
   lane_step_ = static_cast<uint64_t>(global_batch);
   if (!shuffle.on || blocks_.empty()) return;
   lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
-  if (samples() < 4 * lanes_)
+  if (lanes_ > 1 && samples() < 4 * lanes_)
     throw Error(Category::bad_pipeline,
                 fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", lanes_,
                             samples(), std::max<uint64_t>(1, samples() / 4)));
   lane_step_ /= lanes_;
   uint64_t bytes = 0;
   for (const Block& block : blocks_) bytes += block.bytes;
-  // Mixing samples / (samples of a lane's block), rounded up.
-  const auto mixing = shuffle.buffer_bytes > 0 ? static_cast<unsigned __int128>(shuffle.buffer_bytes) * samples() / bytes
-                                               : static_cast<unsigned __int128>(shuffle.buffer_size);
-  const auto window = (mixing * blocks_.size() + samples() * lanes_ - 1) / (static_cast<unsigned __int128>(samples()) * lanes_);
-  window_ = static_cast<uint32_t>(std::clamp<unsigned __int128>(window, 1, (blocks_.size() + lanes_ - 1) / lanes_));
+  const uint64_t asked = shuffle.buffer_bytes > 0 ? mul_div(shuffle.buffer_bytes, samples(), bytes)
+                                                  : static_cast<uint64_t>(shuffle.buffer_size);
+  const uint64_t of_lane = (std::min(asked, samples()) + lanes_ - 1) / lanes_;  // samples that mix
+  window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
   // What a few orders need, and a little more: most others then fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
     uint32_t open = 0;
@@ -81,14 +99,13 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_bat
 }
 
 uint64_t Order::lane_samples(uint32_t lane, uint64_t passes) const noexcept {
-  const auto all = static_cast<unsigned __int128>(samples()) * passes;
-  return static_cast<uint64_t>((lane + 1) * all / lanes_ - lane * all / lanes_);
+  const uint64_t all = samples() * passes;
+  return mul_div(all, lane + 1, lanes_) - mul_div(all, lane, lanes_);
 }
 
 // Where a lane begins in a pass: the lanes before it have had their samples of all passes so far, whole.
 uint64_t Order::border(uint32_t lane, uint64_t phase) const noexcept {
-  const auto before = [&](uint64_t passes) { return static_cast<unsigned __int128>(samples()) * passes * lane / lanes_; };
-  return static_cast<uint64_t>(before(phase + 1) - before(phase));
+  return mul_div(samples() * (phase + 1), lane, lanes_) - mul_div(samples() * phase, lane, lanes_);
 }
 
 void Order::cut_lanes(Pass& pass, uint64_t phase) const {

@@ -29,9 +29,9 @@ struct Lane {
 
 /// The order of one pass. Immutable.
 struct Pass {
-  uint64_t key = 0;               // of its random choices
-  std::vector<uint32_t> blocks;   // numbers of blocks, in the order of this pass
-  std::vector<uint64_t> starts;   // samples before each, and in all
+  uint64_t key = 0;              // of its random choices
+  std::vector<uint32_t> blocks;  // numbers of blocks, in the order of this pass
+  std::vector<uint64_t> starts;  // samples before each, and in all
   std::vector<Lane> lanes;
   std::vector<uint64_t> round_ends;  // shuffled: samples of the lane up to the end of each of its rounds
 

@@ -59,11 +59,12 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
   const int64_t size = spec.global_batch_size;
   if (size % replicas == 0) return size;
   const int64_t below = size / replicas * replicas;
-  throw Error(Category::bad_pipeline,
-              fmt::format("batch.global_batch_size: {} rows do not divide by {} replicas{}; the nearest sizes that do are "
-                          "{}{}",
-                          size, replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
-                          below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("batch.global_batch_size: {} rows do not divide by {} replicas{}; the nearest sizes that do are "
+                  "{}{}",
+                  size, replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
+                  below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
 }
 
 // Passes of an epoch that can be counted.
@@ -71,7 +72,8 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
   if (!data.raised.empty()) return 1;
   if (spec.repeat < 0 && data.records == 0)
     throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
-  if (spec.repeat > (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.records)))
+  if (spec.repeat >
+      (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.records)))
     throw Error(Category::bad_pipeline,
                 fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
   return spec.repeat;
@@ -95,8 +97,7 @@ Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_
   for (const FeatureSpec& feature : spec.features)
     zeros.resize(std::max(zeros.size(), static_cast<size_t>(std::max<int64_t>(0, feature.length))));
   std::vector<uint64_t> files_of_source(spec.sources.size());
-  for (const DataFile& file : data.files)
-    audit_keys.push_back(audit_key(file.source, files_of_source[file.source]++));
+  for (const DataFile& file : data.files) audit_keys.push_back(audit_key(file.source, files_of_source[file.source]++));
   replica_batch = global_batch / ranks.all_replicas();
   plan_epoch();
   plan_slots();
@@ -157,7 +158,7 @@ void Plan::plan_outputs() {
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = !any_variable       ? 0
+  const uint64_t payload = !any_variable      ? 0
                            : order.shuffled() ? product(rows, largest_record(data))
                                               : order.largest_span(rows, spec.repeat == 1).bytes;
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
@@ -178,13 +179,13 @@ void Plan::plan_outputs() {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
                                                      : most_values(feature->dtype, largest_record(data));
-      const uint64_t steps = product(rows, std::max<uint64_t>(1, most / step));
+      const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
       if (feature->dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
-        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(steps, step * padding));
-        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(steps, step) + 1);
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(most_steps, step * padding));
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(most_steps, step) + 1);
       } else {
-        add(output.name, Part::padded, o, output.dtype, output.shape, steps);
+        add(output.name, Part::padded, o, output.dtype, output.shape, most_steps);
       }
     } else if (output.variable) {
       uint64_t values = most_values(feature->dtype, payload);
@@ -222,7 +223,8 @@ void Plan::fit_memory() {
   for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
-  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes;
+  const uint64_t others =
+      product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -236,12 +238,14 @@ void Plan::fit_memory() {
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes +
+  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order.memory_bytes() +
+                                   lanes * InflateLane::memory_bytes +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
-      advice += fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
+      advice +=
+          fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)

@@ -47,8 +47,8 @@ struct Plan {
   ExampleParser parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // of each file: base/audit.h
-  std::vector<std::byte> zeros;  // the bytes of a row that has none: filler in a chunk without a good row
-  int replicas;                  // of this rank
+  std::vector<std::byte> zeros;      // the bytes of a row that has none: filler in a chunk without a good row
+  int replicas;                      // of this rank
   int threads;
 
   int64_t replica_batch = 0;

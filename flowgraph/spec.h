@@ -112,8 +112,8 @@ struct PipelineSpec {
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
   ShuffleSpec shuffle;
-  int64_t repeat = 1;               // passes over the data in an epoch; -1 without end
-  int64_t global_batch_size = 0;    // this, or
+  int64_t repeat = 1;             // passes over the data in an epoch; -1 without end
+  int64_t global_batch_size = 0;  // this, or
   int64_t batch_size_per_replica = 0;
   LastBatchPolicy last_batch_policy = LastBatchPolicy::drop;
   std::string valid_mask;  // an output's name, or empty
@@ -124,7 +124,6 @@ struct PipelineSpec {
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
   std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
-  uint64_t seed = 0;
 
   std::vector<std::string> warnings;  // features that no output names, ...
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "flowgraph/mul_div.h"
+
 namespace feedline::flow {
 
 Steps::Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, const Ranks& ranks)
@@ -47,18 +49,22 @@ Rows Steps::hull(Kind kind) const noexcept {
   return {of_replica(kind, 0).first, of_replica(kind, ranks_.replicas - 1).last};
 }
 
-// Filler is a copy of a row, so a rank without any takes the nearest one.
+// Filler is a copy of a row, so a rank without any takes the nearest one. Behind the last there is none.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
-  int64_t before = -1, behind = -1;
+  int64_t before = -1, behind = -1, last = 0;
+  bool has_one = false;
   for (uint32_t l = 0; l < lanes_; l++) {
     const LaneRows lane = of_lane(kind, l);
     if (lane.count == 0) continue;
-    if (lane.first < rows.last && lane.first + lane.count > rows.first) return rows;
-    if (lane.first < rows.first)
-      before = lane.first + lane.count - 1;
+    last = lane.first + lane.count;
+    if (lane.first < rows.last && last > rows.first)
+      has_one = true;
+    else if (lane.first < rows.first)
+      before = last - 1;
     else if (behind < 0)
       behind = lane.first;
   }
+  if (has_one) return {rows.first, std::min(rows.last, last)};
   return before >= 0 ? Rows{before, before + 1} : Rows{behind, behind + 1};
 }
 
@@ -71,8 +77,8 @@ Steps::LaneRows Steps::of_lane(Kind kind, uint32_t lane) const noexcept {
   const int64_t count = lane_remainder(lane);
   if (kind == Kind::last && policy_ == LastBatchPolicy::pad) return {lane * lane_step(), count};
   // Samples of the lanes before it, less those of their full steps.
-  const auto all = static_cast<__int128>(order_->samples()) * passes_;
-  return {static_cast<int64_t>(all * lane / lanes_) - lane * full_ * lane_step(), count};
+  const uint64_t all = order_->samples() * static_cast<uint64_t>(passes_);
+  return {static_cast<int64_t>(mul_div(all, lane, static_cast<uint64_t>(lanes_))) - lane * full_ * lane_step(), count};
 }
 
 }  // namespace feedline::flow

@@ -23,7 +23,6 @@ constexpr Missing missing[] = {
     {"Pipeline.interleave", "files are read one after another"},
     {"Pipeline.window", "every record is a sample"},
     {"Pipeline.mixture", "several sources are read one after another"},
-    {"Pipeline.shuffle", "samples come in file order"},
     {"Pipeline.distribute", "each replica gets its rows of every batch"},
     {"Pipeline.cache", "the page cache keeps what was read"},
     {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
@@ -33,6 +32,9 @@ constexpr Missing missing[] = {
     {"Source.num_shards", "name the files you want in `files`"},
     {"Source.shard_id", "name the files you want in `files`"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
+    {"Shuffle.BUFFER", "mode BLOCK mixes as many samples, and reads them block by block"},
+    {"Shuffle.GLOBAL", "mode BLOCK mixes buffer_size samples"},
+    {"Shuffle.shuffle_files", "mode BLOCK takes blocks of all files in random order"},
     {"Epoch.steps", "an epoch is `epoch.repeat` passes over the data"},
     {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
@@ -82,12 +84,7 @@ void check(const pb::Message& message, const std::string& path);
 
 void check_field(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& path) {
   const pb::Reflection& reflection = *message.GetReflection();
-  if (const Missing* entry = find(field->full_name())) {
-    // The one shuffle there is.
-    const auto* shuffle = dynamic_cast<const config::Pipeline*>(&message);
-    if (!(field->name() == "shuffle" && shuffle && shuffle->shuffle().mode() == config::Shuffle::NONE))
-      refuse(path, "", *entry);
-  }
+  if (const Missing* entry = find(field->full_name())) refuse(path, "", *entry);
   const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
   for (int i = 0; i < count; i++) {
     if (field->enum_type()) {

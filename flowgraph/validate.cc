@@ -89,6 +89,23 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   if (spec.repeat < -1) refuse("epoch.repeat: {}; it is a number of passes, or -1 without end", spec.repeat);
 }
 
+ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
+  const config::Shuffle& shuffle = config.shuffle();
+  ShuffleSpec spec;
+  spec.on = config.has_shuffle() && shuffle.mode() != config::Shuffle::NONE;
+  spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
+  spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
+  if (shuffle.buffer_size() < 0) refuse("shuffle.buffer_size: {} is negative", shuffle.buffer_size());
+  if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
+    refuse("shuffle: give buffer_size or buffer_bytes, not both");
+  spec.buffer_size = shuffle.buffer_size();
+  spec.buffer_bytes = byte_size("shuffle.buffer_bytes", shuffle.buffer_bytes(), 0);
+  spec.block_bytes = byte_size("shuffle.block_size", shuffle.block_size(), spec.block_bytes);
+  if (shuffle.lanes() < 0) refuse("shuffle.lanes: {} is negative", shuffle.lanes());
+  spec.lanes = shuffle.lanes();
+  return spec;
+}
+
 void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
   spec.on_error = static_cast<OnError>(errors.on_error());
   if (errors.max_failures() < 0)
@@ -149,7 +166,7 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.threads = in_range("threads", parallelism.threads(), 4096);
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
-  spec.seed = config.seed();
+  spec.shuffle = resolve_shuffle(config);
 }
 
 }  // namespace

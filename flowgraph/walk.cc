@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "flowgraph/draws.h"
+#include "flowgraph/mul_div.h"
 
 namespace feedline::flow {
 namespace {
@@ -13,7 +14,7 @@ enum Purpose : uint64_t { of_block = 16, of_round };
 
 LaneWalk::LaneWalk(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample, bool with_rows)
     : order_(&order), number_(lane), first_pass_(first_pass), with_rows_(with_rows) {
-  uint64_t phase = static_cast<uint64_t>(static_cast<unsigned __int128>(sample) * order.lanes() / order.samples());
+  uint64_t phase = mul_div(sample, order.lanes(), order.samples());
   while (order.lane_samples(lane, phase) > sample) phase--;
   while (order.lane_samples(lane, phase + 1) <= sample) phase++;
   enter_pass(phase);
@@ -169,7 +170,8 @@ void Walk::take_in_file_order(Step& step, std::vector<Ticket>* opened) {
     if (!current_ || sample >= current_->end) open_block_of(sample, step, opened);
     const auto count = static_cast<uint32_t>(std::min(end, current_->end) - sample);
     if (whole_blocks_) current_->next_row = static_cast<uint32_t>(sample - std::max(current_->first, started_at_));
-    if (with_rows_) step.rows.push_back({current_->ticket, current_->next_row, count, static_cast<int64_t>(sample - first)});
+    if (with_rows_)
+      step.rows.push_back({current_->ticket, current_->next_row, count, static_cast<int64_t>(sample - first)});
     current_->next_row += count;
     sample += count;
   }

@@ -1,5 +1,7 @@
 #include "feedline/feeder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -34,13 +36,18 @@ struct Feeder::Impl {
     flow::PipelineSpec spec = flow::validate(pipeline);
     if (options.devices.empty())
       throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
-    plan.emplace(std::move(spec), std::move(data), static_cast<int>(options.devices.size()), threads);
+    const flow::Ranks ranks{
+        .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
+    plan.emplace(std::move(spec), std::move(data), ranks, threads);
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
     graph.emplace(*plan, flow::GraphOptions{.devices = options.devices,
                                             .io = options.io,
-                                            .first_epoch = options.epoch,
+                                            .start = {.epoch = options.epoch, .step = 0},
                                             .deliver_before_error = options.deliver_before_error});
   }
 

@@ -52,7 +52,7 @@ struct Rig {
 
   Data data{{10}};
   flow::PipelineSpec spec = flow::validate(data.pipeline("batch { global_batch_size: 2 }"));
-  flow::Plan plan{spec, flow::count_data(spec, 1, {}), 1, 1};
+  flow::Plan plan{spec, flow::count_data(spec, 1, {}), {}, 1};
   std::vector<std::shared_ptr<flow::BatchRing>> rings;
   std::optional<Delivery> delivery;
 };

@@ -251,48 +251,49 @@ TEST_CASE("stacks, formulas and casts") {
   CHECK_THROWS_AS(batch.at("bit"), Error);
 }
 
-TEST_CASE("the shares of a batch") {
+TEST_CASE("the rows of replicas in a step that is not full") {
+  const Data data({5});
+  flow::DataSet counted = flow::count_data(flow::validate(data.pipeline("batch { global_batch_size: 1 }")), 1, {});
+  const flow::Order order(counted, {}, 8);
   using flow::LastBatchPolicy;
-  const auto partial = flow::share_of(LastBatchPolicy::partial, 5, 8, 3, 4);
-  CHECK(partial.first == 4);
-  CHECK(partial.rows == 1);
-  CHECK(partial.valid == 1);
-  const auto none = flow::share_of(LastBatchPolicy::partial, 2, 8, 3, 4);
-  CHECK(none.rows == 1);
-  CHECK(none.valid == 0);
-  const auto padded = flow::share_of(LastBatchPolicy::pad, 5, 8, 2, 4);
-  CHECK(padded.rows == 2);
-  CHECK(padded.valid == 1);
+  const auto rows = [&](LastBatchPolicy policy, int rank) {
+    return flow::Steps(order, 8, policy, 1, {.rank = rank, .world_size = 2, .replicas = 2});
+  };
+  constexpr auto last = flow::Steps::Kind::last;
+  CHECK(rows(LastBatchPolicy::partial, 1).of_replica(last, 1) == flow::Rows{4, 5});
+  CHECK(rows(LastBatchPolicy::partial, 0).of_replica(last, 0) == flow::Rows{0, 2});
+  CHECK(rows(LastBatchPolicy::pad, 1).of_replica(last, 0) == flow::Rows{4, 6});
+  CHECK(rows(LastBatchPolicy::pad, 1).of_replica(last, 1) == flow::Rows{6, 8});
+  CHECK(rows(LastBatchPolicy::pad, 1).of_rank(last) == flow::Rows{4, 5});
+  CHECK(rows(LastBatchPolicy::drop, 1).per_epoch() == 0);
 }
 
-TEST_CASE("the largest window of samples, by trying them all") {
+TEST_CASE("the largest span of samples, by trying them all") {
   const Data data({3, 0, 5000, 1, 400});
   flow::DataSet counted = flow::count_data(flow::validate(data.pipeline("batch { global_batch_size: 1 }")), 1, {});
-  const flow::FileOrder order(counted, {.bytes = 40000, .rows = 64});
-  std::vector<uint64_t> ticket_of, bytes_of;
-  flow::Ticket ticket;
-  for (uint64_t t = 0; t < order.tickets(); t++) {
-    order.ticket(t, ticket);
-    bytes_of.push_back(ticket.bytes());
-    ticket_of.insert(ticket_of.end(), ticket.rows, t);
+  const flow::Order order(counted, {}, 1);
+  std::vector<uint64_t> block_of, bytes_of;
+  for (uint64_t b = 0; b < order.blocks().size(); b++) {
+    bytes_of.push_back(order.blocks()[b].bytes);
+    block_of.insert(block_of.end(), order.blocks()[b].rows, b);
   }
-  REQUIRE(ticket_of.size() == 5404);
-  CHECK(order.tickets() > 20);
-  const uint64_t samples = ticket_of.size(), tickets = order.tickets();
+  REQUIRE(block_of.size() == 5404);
+  CHECK(order.blocks().size() >= 4);
+  const uint64_t samples = block_of.size(), blocks = order.blocks().size();
   for (const bool one_pass : {true, false})
     for (const uint64_t count : {1, 2, 63, 64, 1000, 5404, 12000}) {
-      flow::FileOrder::Window wanted;
+      flow::Order::Span wanted;
       for (uint64_t first = 0; first < samples; first++) {
         const uint64_t last = one_pass ? std::min(samples - 1, first + count - 1) : first + count - 1;
-        const uint64_t from = ticket_of[first], to = ticket_of[last % samples] + last / samples * tickets;
+        const uint64_t from = block_of[first], to = block_of[last % samples] + last / samples * blocks;
         uint64_t bytes = 0;
-        for (uint64_t t = from; t <= to; t++) bytes += bytes_of[t % tickets];
-        wanted.tickets = std::max(wanted.tickets, to - from + 1);
+        for (uint64_t b = from; b <= to; b++) bytes += bytes_of[b % blocks];
+        wanted.blocks = std::max(wanted.blocks, to - from + 1);
         wanted.bytes = std::max(wanted.bytes, bytes);
       }
-      const auto got = order.largest_window(count, one_pass);
+      const auto got = order.largest_span(count, one_pass);
       INFO(count << " samples, one pass: " << one_pass);
-      CHECK(got.tickets == wanted.tickets);
+      CHECK(got.blocks == wanted.blocks);
       CHECK(got.bytes == wanted.bytes);
     }
 }

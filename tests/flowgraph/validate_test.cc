@@ -137,7 +137,7 @@ TEST_CASE("the table pipeline") {
   CHECK(spec.memory_limit == 256 << 20);
   CHECK(spec.threads == 3);
   CHECK(spec.host_prefetch == 4);
-  CHECK(spec.seed == 42);
+  CHECK(spec.shuffle.seed == 42);
 
   const auto& stack = std::get<FromStack>(spec.outputs[0].from);
   CHECK(stack.features == std::vector<int>{0, 1});
@@ -347,8 +347,17 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("interleave {}", "interleave: not in this version yet; remove it (files are read one after another)"),
       besides("window { size: 3 }", "window: not in this version yet; remove it (every record is a sample)"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
-      besides("shuffle { buffer_size: 3 }", "shuffle: not in this version yet; remove it (samples come in file order)"),
-      besides("shuffle {}", "shuffle: not in this version yet; remove it (samples come in file order)"),
+      besides("shuffle { mode: GLOBAL }",
+              "shuffle.mode: GLOBAL: not in this version yet; remove it (mode BLOCK mixes buffer_size samples)"),
+      besides("shuffle { mode: BUFFER buffer_size: 3 }",
+              "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
+              "block by block)"),
+      besides("shuffle { shuffle_files: true }",
+              "shuffle.shuffle_files: not in this version yet; remove it (mode BLOCK takes blocks of all files in random "
+              "order)"),
+      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
+      besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
+      besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }", "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
       besides("epoch { steps: 3 }",
               "epoch.steps: not in this version yet; remove it (an epoch is `epoch.repeat` passes over the data)"),

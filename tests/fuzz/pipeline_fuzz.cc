@@ -38,7 +38,7 @@ void make_plan(PipelineSpec spec) {
   file.index.end = 21'600;
   file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {16'416, 76}, {21'600, 100}};
   const uint64_t limit = spec.memory_limit;
-  const Plan plan(std::move(spec), std::move(data), 2, 2);
+  const Plan plan(std::move(spec), std::move(data), {.replicas = 2}, 2);
   if (plan.memory_bytes() > limit || plan.text().empty()) std::abort();
   uint64_t end = 0;
   for (const BatchTensor& tensor : plan.tensors) {

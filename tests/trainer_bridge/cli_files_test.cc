@@ -50,7 +50,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"run", "x.textproto", "--step-ms", "-1"},
       {"run", "x.textproto", "--io", "mmap"},
       {"run", "x.textproto", "--direct", "sometimes"},
-      {"run", "x.textproto", "--world-size", "2"},
+      {"run", "x.textproto", "--rank", "2", "--world-size", "2"},
       {"run", "x.textproto", "--rank", "1"},
       {"dump", "x.textproto"},
       {"dump", "x.textproto", "--out"},

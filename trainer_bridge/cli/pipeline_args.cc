@@ -56,10 +56,6 @@ Pipeline load(const PipelineArgs& args) {
     throw UsageError(
         fmt::format("--rank {} --world-size {}: ranks are 0 to world size - 1", args.rank, args.world_size));
   }
-  if (args.world_size > 1) {
-    throw UsageError(
-        fmt::format("--world-size {}: this version feeds one process; leave it out, or write 1", args.world_size));
-  }
   Pipeline pipeline = load_pipeline(args.texts.front());
   for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
   for (const std::string& assignment : args.set) {
@@ -77,6 +73,8 @@ Pipeline load(const PipelineArgs& args) {
 Options feeder_options(const PipelineArgs& args) {
   Options options;
   options.devices.clear();
+  options.rank = args.rank;
+  options.world_size = args.world_size;
   for (int i = 0; i < args.replicas; i++) options.devices.push_back(host(i));
   options.on_progress = [progress = std::make_shared<Progress>("counting", 0)](uint64_t done, uint64_t total) {
     Interrupt::check();

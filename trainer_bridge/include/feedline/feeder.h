@@ -26,6 +26,7 @@ namespace feedline {
 
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
+  int rank = 0, world_size = 1;               // this process among those that share each global batch
   int threads = 0;                            // before parallelism.threads; 0: that
   uint64_t epoch = 0;                         // to begin with
   IoOptions io = {};
@@ -43,8 +44,8 @@ struct Report {
   uint64_t filler = 0;   // rows that were padding or stood in for a bad record
   uint64_t errors_total = 0;
   std::vector<Error> errors;  // the first 100 bad records, in order of discovery
-  /// Sum mod 2^64 over the delivered samples of mix64(mix64(mix64(source) ^ record number) ^ stored CRC), mix64 being
-  /// SplitMix64's finaliser. Adds up over replicas and ranks; for an epoch it does not depend on the order.
+  /// Which samples were delivered, whatever their order: the sum mod 2^64, over the delivered samples, of the key of
+  /// their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). Adds up over replicas and ranks.
   uint64_t audit = 0;
   uint64_t bytes_read = 0;   // from files, for the feed (the counting pass left out)
   uint64_t layout_hits = 0;  // records that had the byte layout of the one before them

@@ -1,0 +1,214 @@
+// Shuffled order, and ranks: a pure function of data, seed and epoch.
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "data.h"
+#include "flowgraph/ticket_queue.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+const std::string blocks_of_16k = "block_size: '16KiB' ";
+
+std::string batch_of(int64_t size, const std::string& policy) {
+  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
+}
+
+/// The samples of an epoch, global batch by global batch, put together from the ranks; -1 stands for filler.
+std::vector<std::vector<int64_t>> global_batches(const Pipeline& pipeline, int world_size, int replicas_of_rank,
+                                                 uint64_t epoch, int threads = 1) {
+  std::vector<std::vector<int64_t>> batches;
+  for (int rank = 0; rank < world_size; rank++) {
+    Options options = replicas(replicas_of_rank);
+    options.rank = rank;
+    options.world_size = world_size;
+    options.epoch = epoch;
+    options.threads = threads;
+    Feeder feeder(pipeline, options);
+    const auto steps = static_cast<size_t>(feeder.steps_per_epoch());
+    batches.resize(steps);
+    for (size_t step = 0; step < steps; step++)
+      for (int r = 0; r < replicas_of_rank; r++) {
+        const Batch batch = feeder.next(r);
+        REQUIRE(batch);
+        const auto ids = batch.at("id").as<int64_t>();
+        const auto valid = batch.at("ok").as<bool>();
+        for (size_t i = 0; i < ids.size(); i++) batches[step].push_back(valid[i] ? ids[i] : -1);
+      }
+    for (int r = 0; r < replicas_of_rank; r++) CHECK(!feeder.next(r));
+  }
+  return batches;
+}
+
+std::vector<int64_t> flat(const std::vector<std::vector<int64_t>>& batches) {
+  std::vector<int64_t> all;
+  for (const auto& batch : batches)
+    for (int64_t id : batch)
+      if (id >= 0) all.push_back(id);
+  return all;
+}
+
+std::vector<std::vector<int64_t>> without_filler(std::vector<std::vector<int64_t>> batches) {
+  for (auto& batch : batches) std::erase(batch, -1);
+  return batches;
+}
+
+}  // namespace
+
+TEST_CASE("a shuffled epoch is every sample once, in an order of its own") {
+  const Data data({1500, 0, 1, 700, 40, 2000});
+  for (const std::string more : {"lanes: 1", "lanes: 1 buffer_size: 1000", "buffer_size: 500",
+                                 "lanes: 4 buffer_bytes: '100KiB'", "lanes: 4 buffer_size: 100000"}) {
+    INFO(more);
+    const Pipeline pipeline =
+        data.pipeline("shuffle { " + blocks_of_16k + more + " } seed: 5 output { name: 'id' feature: 'id' } " +
+                      batch_of(64, "PARTIAL valid_mask: 'ok'"));
+    Feeder feeder(pipeline);
+    std::set<std::vector<int64_t>> orders;
+    for (int epoch = 0; epoch < 3; epoch++) {
+      auto all = read_epoch(feeder).front().all();
+      CHECK(orders.insert(all).second);
+      CHECK(!std::is_sorted(all.begin(), all.end()));
+      std::sort(all.begin(), all.end());
+      CHECK(all == numbers(data.count()));
+    }
+  }
+}
+
+TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it changes") {
+  const Data data({3000});
+  const auto order = [&](const std::string& more, uint64_t epoch) {
+    return flat(global_batches(data.pipeline("shuffle { " + blocks_of_16k + " buffer_size: 500 " + more + " } " +
+                                             batch_of(32, "PARTIAL valid_mask: 'ok'")),
+                               1, 1, epoch));
+  };
+  CHECK(order("seed: 1", 0) != order("seed: 2", 0));
+  CHECK(order("seed: 1", 0) == order("seed: 1", 0));
+  CHECK(order("seed: 1", 0) != order("seed: 1", 1));
+  CHECK(order("seed: 1 reshuffle_each_epoch: false", 0) == order("seed: 1 reshuffle_each_epoch: false", 7));
+}
+
+TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
+  const Data data({1000, 300, 0, 1900, 24});
+  for (const char* shuffle : {"", "shuffle { block_size: '16KiB' buffer_size: 400 } seed: 3 ",
+                              "shuffle { block_size: '32KiB' buffer_size: 3000 lanes: 3 } "})
+    for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
+      INFO(shuffle << policy);
+      const Pipeline pipeline = data.pipeline(shuffle + batch_of(48, std::string(policy) + " valid_mask: 'ok'"));
+      const auto wanted = global_batches(pipeline, 1, 1, 2);
+      CHECK(flat(wanted).size() == static_cast<size_t>(*policy == 'D' ? data.count() / 48 * 48 : data.count()));
+      for (const auto& [world, each] : {std::pair{2, 1}, {3, 1}, {4, 2}, {8, 1}, {1, 4}}) {
+        INFO(world << " ranks of " << each << " replicas");
+        const auto got = global_batches(pipeline, world, each, 2, 2);
+        if (*policy == 'P' && policy[2] == 'R')
+          CHECK(without_filler(got) == without_filler(wanted));  // which replica gets filler depends on their number
+        else
+          CHECK(got == wanted);
+      }
+    }
+}
+
+TEST_CASE("numbers of samples around a whole number of batches, and fewer samples than ranks") {
+  for (const int64_t count : {1, 7, 24, 25, 47, 48, 49, 95}) {
+    const Data data({count});
+    for (const char* shuffle : {"", "shuffle { block_size: '16KiB' } "})
+      for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
+        INFO(count << " " << shuffle << policy);
+        const Pipeline pipeline = data.pipeline(shuffle + batch_of(24, std::string(policy) + " valid_mask: 'ok'"));
+        const auto wanted = without_filler(global_batches(pipeline, 1, 1, 0));
+        CHECK(flat(wanted).size() == static_cast<size_t>(*policy == 'D' ? count / 24 * 24 : count));
+        for (const int world : {2, 3, 8}) CHECK(without_filler(global_batches(pipeline, world, 1, 0)) == wanted);
+      }
+  }
+}
+
+TEST_CASE("a walk from any step goes on as the one from the beginning") {
+  const Data data({1500, 400, 900});
+  for (const char* text : {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 }", "epoch { repeat: 3 }",
+                           "shuffle { block_size: '16KiB' buffer_size: 1200 lanes: 2 } epoch { repeat: 3 }",
+                           "shuffle { block_size: '16KiB' lanes: 8 } epoch { repeat: -1 }"})
+    for (const int rank : {0, 2}) {
+      INFO(text << " rank " << rank);
+      flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, " PARTIAL")));
+      const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = 3, .replicas = 1}, 1);
+      // Each step as the numbers of its records, by what the tickets and rows say.
+      const auto walk = [&](flow::Walk::Start start, int64_t steps) {
+        flow::Walk tickets(plan.data, plan.order, plan.steps, spec.repeat, start, false);
+        flow::Walk rows(plan.data, plan.order, plan.steps, spec.repeat, start, true);
+        std::vector<std::vector<uint64_t>> out;
+        std::vector<flow::Ticket> opened;
+        flow::Step a, b;
+        for (int64_t i = 0; i < steps; i++) {
+          tickets.next(a, &opened);
+          rows.next(b, nullptr);
+          REQUIRE(a.tickets == opened.size());
+          REQUIRE(b.tickets == opened.size());
+          out.emplace_back();
+          for (const flow::TicketRows& run : b.rows)
+            for (uint32_t row = run.first; row < run.first + run.count; row++) {
+              const flow::Ticket& ticket = opened[run.ticket];
+              REQUIRE(row < ticket.rows);
+              const auto extent = std::find_if(ticket.extents.begin(), ticket.extents.end(), [&](const auto& e) {
+                return row >= e.first_row && row < e.first_row + e.rows;
+              });
+              out.back().push_back(uint64_t{extent->file} << 32 | (extent->first_record + row - extent->first_row));
+            }
+        }
+        return out;
+      };
+      const auto all = walk({.epoch = 1, .step = 0}, 250);
+      for (const int64_t step : {1, 2, 17, 60, 110, 115}) {
+        const auto rest = walk({.epoch = 1, .step = step}, 250 - step);
+        CHECK(std::equal(rest.begin(), rest.end(), all.begin() + step));
+      }
+    }
+}
+
+TEST_CASE("ranks share the reading") {
+  const Data data(std::vector<int64_t>(8, 12'000));
+  const Pipeline pipeline = data.pipeline("shuffle { block_size: '16KiB' buffer_size: 500 } " + batch_of(64, "DROP"));
+  uint64_t all = 0;
+  {
+    Feeder feeder(pipeline);
+    read_epoch(feeder);
+    for (const auto& file : feeder.files()) all += std::filesystem::file_size(file);
+  }
+  for (const int world : {2, 4, 8})
+    for (int rank = 0; rank < world; rank++) {
+      Options options;
+      options.rank = rank;
+      options.world_size = world;
+      options.epoch = 1;
+      flow::PipelineSpec spec = flow::validate(pipeline);
+      const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = world, .replicas = 1}, 1);
+      flow::Walk walk(plan.data, plan.order, plan.steps, 1, {}, false);
+      std::vector<flow::Ticket> tickets;
+      for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
+      uint64_t bytes = 0;
+      for (const flow::Ticket& ticket : tickets) bytes += ticket.bytes();
+      INFO(world << " ranks: rank " << rank << " reads " << bytes << " of " << all);
+      CHECK(static_cast<double>(bytes) <= 1.1 * static_cast<double>(all) / world);
+    }
+}
+
+TEST_CASE("samples mix as widely as asked") {
+  const Data data({20'000});
+  const auto displacement = [&](const std::string& more) {
+    const auto order = flat(global_batches(
+        data.pipeline("shuffle { " + blocks_of_16k + more + " } " + batch_of(32, "PARTIAL valid_mask: 'ok'")), 1, 1,
+        0));
+    // Neighbours in the file that come within a batch of each other.
+    std::vector<int64_t> at(order.size());
+    for (size_t i = 0; i < order.size(); i++) at[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    int64_t close = 0;
+    for (size_t i = 1; i < at.size(); i++) close += std::abs(at[i] - at[i - 1]) < 32;
+    return close;
+  };
+  const int64_t narrow = displacement("lanes: 1"), wide = displacement("lanes: 1 buffer_size: 2000");
+  CHECK(narrow > 6000);  // a block of about 100 records by itself: 53 in 100 pairs
+  CHECK(wide < 1400);    // 2000 of 20000: 3 in 100
+}
