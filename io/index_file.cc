@@ -110,12 +110,14 @@ void check_content(const Header& h, std::span<const IndexEntry> entries, std::sp
     const IndexEntry& entry = entries[k];
     while (next < bad.size() && bad[next].offset < entry.offset) walk.bad(bad[next++]);
     walk.good(entry.offset, entry.record, "an entry");
-    if (entry.offset < std::min(k * h.stride, h.end)) refuse("makes no sense: entry {} is at offset {}", k, entry.offset);
+    if (entry.offset < std::min(k * h.stride, h.end))
+      refuse("makes no sense: entry {} is at offset {}", k, entry.offset);
   }
   if (entries.back() != IndexEntry{h.end, h.records}) refuse("makes no sense: its last entry is not its end");
   for (; next < bad.size(); next++) walk.bad(bad[next]);
   walk.good(walk.offset(), h.records, "the end");
-  if (walk.offset() != h.stream_size) refuse("makes no sense: it ends at offset {} of {}", walk.offset(), h.stream_size);
+  if (walk.offset() != h.stream_size)
+    refuse("makes no sense: it ends at offset {} of {}", walk.offset(), h.stream_size);
   uint64_t audit = 0;
   for (const uint64_t sum : sums) audit += sum;
   if (audit != h.audit) refuse("makes no sense: its sums do not make its audit");
@@ -171,8 +173,8 @@ FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> 
     std::string message(reinterpret_cast<const char*>(bytes.data() + at), row.message_bytes);
     at += row.message_bytes;
     const Place place{data.uri, static_cast<int64_t>(row.offset), static_cast<int64_t>(row.record), ""};
-    index.bad.push_back({row.offset, row.length, row.record,
-                         Error(static_cast<Category>(row.category), std::move(message), place)});
+    index.bad.push_back(
+        {row.offset, row.length, row.record, Error(static_cast<Category>(row.category), std::move(message), place)});
   }
   if (at != bytes.size()) refuse("makes no sense: there are {} bytes behind its messages", bytes.size() - at);
   return index;
@@ -219,7 +221,7 @@ void write_index(const std::string& path, const FileIndex& index, const FileId& 
   OutputFile file(path);
   file.write(header);
   for (const auto& table : tables) file.write(table);
-  file.publish();
+  file.publish_unsynced();  // torn, it is refused and made again; a thousand syncs take longer than that
 }
 
 IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const FileId& data,

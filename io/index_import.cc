@@ -69,7 +69,8 @@ std::string differs_from_idx(const std::string& idx_file, const FileIndex& index
     number++;
     const auto line = parse(text);
     if (!line)
-      return fmt::format("line {}: '{}' is no offset and length", number, text.substr(0, std::min<size_t>(text.size(), 40)));
+      return fmt::format("line {}: '{}' is no offset and length", number,
+                         text.substr(0, std::min<size_t>(text.size(), 40)));
     if (line->offset != end)
       return fmt::format("line {}: offset {}, but the line before ends at {}", number, line->offset, end);
     end = line->offset + line->length;
@@ -77,11 +78,11 @@ std::string differs_from_idx(const std::string& idx_file, const FileIndex& index
     if (bad != index.bad.end() && bad->offset <= line->offset) continue;
     while (entry != index.entries.end() && entry->record < records) ++entry;
     if (entry != index.entries.end() && entry->record == records && entry->offset != line->offset)
-      return fmt::format("line {}: offset {}, but record {} begins at {}", number, line->offset, records, entry->offset);
+      return fmt::format("line {}: offset {}, but record {} begins at {}", number, line->offset, records,
+                         entry->offset);
     records++;
   }
-  if (records != index.records)
-    return fmt::format("it has {} good records, the file has {}", records, index.records);
+  if (records != index.records) return fmt::format("it has {} good records, the file has {}", records, index.records);
   if (index.bad.empty() && end != index.end)
     return fmt::format("its last line ends at offset {}, the last record at {}", end, index.end);
   return "";

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "base/audit.h"
 #include "base/syscall_hooks.h"
@@ -19,13 +22,6 @@ struct MakeFolderOp {
   static constexpr const char* name = "make_index_folder";
   static constexpr int error = EACCES;
 };
-
-// FNV-1a (Fowler, Noll, Vo), mixed once more.
-uint64_t hash_of(std::string_view text) noexcept {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return mix64(hash);
-}
 
 // $XDG_CACHE_HOME, else ~/.cache (XDG Base Directory Specification: a relative one is to be ignored); or empty.
 fs::path cache_folder() {
@@ -58,7 +54,7 @@ bool is_index_name(std::string_view path) {
 std::vector<std::string> index_places(const std::string& file, const std::string& dir) {
   const fs::path path = fs::absolute(file).lexically_normal();
   const std::string elsewhere =
-      fmt::format("{}-{:016x}{}", path.filename().string(), hash_of(path.string()), index_suffix);
+      fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix);
   if (!dir.empty()) return {(fs::path(dir) / elsewhere).string()};
   std::vector<std::string> places{file + std::string(index_suffix)};
   if (const fs::path cache = cache_folder(); !cache.empty()) places.push_back((cache / elsewhere).string());
@@ -78,6 +74,16 @@ KeptIndex find_index(const FileId& data, const CountOptions& options, const std:
   }
   found.path.clear();
   return found;
+}
+
+void let_mtime_settle(const FileId& data) {
+  for (int i = 0; i < 20; i++) {
+    timespec now{};  // the clock that files are stamped with
+    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return;
+    const uint64_t ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    if (data.version < ns) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options,

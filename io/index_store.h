@@ -32,6 +32,10 @@ struct KeptIndex {
 /// The first valid index of `data`. Does not throw.
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir);
 
+/// Call it before counting what is to be kept. Waits, up to 20 ms, until the clock of file systems has left the tick in
+/// which the file was last written: so that writing to it again gives it another mtime.
+void let_mtime_settle(const FileId& data);
+
 /// Writes the index to the first place that takes it, and makes the folder if need be. Returns where. Throws Error
 /// io_error where none does (that of the first place), or when the file is no longer `data`, as it was before counting.
 std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options, const std::string& dir);

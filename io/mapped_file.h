@@ -8,8 +8,9 @@
 
 namespace feedline::io {
 
-/// Its bytes, for as long as somebody holds them; page-aligned. They are read at once and are no memory of this process.
-/// A mapped file must not become shorter: those of feedline are replaced, never written to (OutputFile). Thread-safe.
+/// Its bytes, for as long as somebody holds them; page-aligned. They are read at once and are no memory of this
+/// process. A mapped file must not become shorter: those of feedline are replaced, never written to (OutputFile).
+/// Thread-safe.
 class MappedFile {
  public:
   /// Throws Error io_error, naming the file. nullptr: there is no such file.

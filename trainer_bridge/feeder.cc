@@ -36,6 +36,7 @@ struct Feeder::Impl {
       throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
+    spec.warnings.insert(spec.warnings.end(), data.warnings.begin(), data.warnings.end());
     plan.emplace(std::move(spec), std::move(data), static_cast<int>(options.devices.size()), threads);
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
     graph.emplace(*plan, flow::GraphOptions{.devices = options.devices,

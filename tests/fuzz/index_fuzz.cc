@@ -61,8 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(!index.entries.empty() && index.entries.back() == io::IndexEntry{index.end, index.records});
   require(index.end <= index.stream_size);
   check_between(index, {}, index.entries.front());
-  for (size_t k = 0; k + 1 < index.entries.size(); k++)
-    check_between(index, index.entries[k], index.entries[k + 1]);
+  for (size_t k = 0; k + 1 < index.entries.size(); k++) check_between(index, index.entries[k], index.entries[k + 1]);
   check_between(index, index.entries.front(), index.entries.back());
   for (const io::BadRegion& region : index.bad) require(region.length <= index.stream_size - region.offset);
   return 0;

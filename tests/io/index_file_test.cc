@@ -210,26 +210,26 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
   const std::string good = content_of(f.index_path);
   const size_t entries = 152, sums = entries + 16 * f.index.entries.size(), bad = sums + 8 * f.index.sums.size();
   const std::vector<std::pair<size_t, uint64_t>> changes = {
-      {32, uint64_t{9} << 32},         // compression
-      {64, f.index.records + 1},       // records
-      {72, f.index.payload_bytes + 1}, // payload bytes
+      {32, uint64_t{9} << 32},          // compression
+      {64, f.index.records + 1},        // records
+      {72, f.index.payload_bytes + 1},  // payload bytes
       {80, f.index.largest_record + 1},
       {88, 1},
       {96, f.index.end + 16},
       {104, f.index.stream_size + 1000},
       {112, f.index.audit + 1},
-      {entries, 600},                   // the first entry lies inside the first record
-      {entries + 16 * 5, 1},            // entries do not ascend
-      {entries + 16 * 5, UINT64_MAX},   // beyond the file
-      {entries + 16 * 5 + 8, 0},        // records do not ascend
-      {entries + 16 * 5 + 8, 1000},     // more than there is room for
+      {entries, 600},                  // the first entry lies inside the first record
+      {entries + 16 * 5, 1},           // entries do not ascend
+      {entries + 16 * 5, UINT64_MAX},  // beyond the file
+      {entries + 16 * 5 + 8, 0},       // records do not ascend
+      {entries + 16 * 5 + 8, 1000},    // more than there is room for
       {sums, f.index.sums[0] + 1},
       {bad, f.index.bad[0].offset + 16},
       {bad + 8, UINT64_MAX},
       {bad + 8, f.index.bad[0].length + 16},
       {bad + 16, 90},
-      {bad + 24, 200},                  // category
-      {bad + 24, uint64_t{1} << 40},    // message length
+      {bad + 24, 200},                // category
+      {bad + 24, uint64_t{1} << 40},  // message length
       {bad + 24, 0},
   };
   for (const auto& [at, value] : changes) {
