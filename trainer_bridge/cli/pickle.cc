@@ -8,7 +8,7 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t most_values = 1 << 20;
-constexpr uint8_t highest_protocol = 5;
+constexpr uint8_t highest_protocol = 4;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ std::vector<Pickle::Ref> Pickle::pop_to_mark() {
 }
 
 void Pickle::run() {
-  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("no pickle of protocol 2 to 5");
+  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("no pickle of protocol 2 to 4");
   for (uint8_t opcode; (opcode = take_byte()) != '.';) {
     if (stack_.size() > most_values || marks_.size() > most_values || memo_.size() > most_values)
       fail("too many values");
