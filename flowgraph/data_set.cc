@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/parallel_for_each.h>
-#include <oneapi/tbb/task_arena.h>
 
 #include <chrono>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "base/audit.h"
 #include "flowgraph/dataset_info.h"
+#include "flowgraph/worker_arena.h"
 #include "io/count_records.h"
 #include "io/index_store.h"
 
@@ -154,7 +154,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
       data.files.push_back({.id = io::stat_file(path), .source = s, .index = {}, .first_record = 0});
       data.bytes += data.files.back().id.size;
     }
-  tbb::task_arena arena(threads);
+  WorkerArena arena(threads, spec.cpu_set);
   arena.execute([&] { index_files(spec, data, on_progress); });
   data.digest = digest_of(data);
   for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));

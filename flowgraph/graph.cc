@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 #include <oneapi/tbb/flow_graph.h>
-#include <oneapi/tbb/task_arena.h>
-#include <oneapi/tbb/task_scheduler_observer.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,6 +14,7 @@
 #include "flowgraph/error_log.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/stage_counters.h"
+#include "flowgraph/worker_arena.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
@@ -28,23 +26,6 @@ struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
-
-/// Keeps the worker threads of one arena on a set of CPUs while they are in it.
-class Pinning : public tbb::task_scheduler_observer {
- public:
-  Pinning(tbb::task_arena& arena, const std::vector<int>& cpus) : task_scheduler_observer(arena) {
-    CPU_ZERO(&inside_);
-    for (int cpu : cpus) CPU_SET(cpu, &inside_);
-    sched_getaffinity(0, sizeof outside_, &outside_);
-    observe(true);
-  }
-  ~Pinning() override { observe(false); }
-  void on_scheduler_entry(bool) override { sched_setaffinity(0, sizeof inside_, &inside_); }
-  void on_scheduler_exit(bool) override { sched_setaffinity(0, sizeof outside_, &outside_); }
-
- private:
-  cpu_set_t inside_, outside_;
-};
 
 Error read_failed(const DataFile& file, const Ticket& ticket, int error) {
   return Error(Category::io_error, io::read_error_message(error),
@@ -138,8 +119,7 @@ struct Graph::Impl {
   ErrorLog errors;
 
   // The graph, last: first to go.
-  tbb::task_arena arena;
-  std::optional<Pinning> pinning;
+  WorkerArena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
@@ -190,7 +170,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       assembler(plan, options.first_epoch, options.deliver_before_error),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
-      arena(plan.threads) {
+      arena(plan.threads, plan.spec.cpu_set) {
   make_slots();
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
@@ -259,7 +239,6 @@ void Graph::Impl::make_backend(const IoOptions& io) {
 }
 
 void Graph::Impl::make_nodes() {
-  if (!plan.spec.cpu_set.empty()) pinning.emplace(arena, plan.spec.cpu_set);
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
   slots->on_return([this] { nodes->read.try_put({}); });
   idle_lanes->on_return([this] { nodes->read.try_put({}); });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/machine.h"
+#include "base/thread.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
@@ -14,10 +15,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int thread_count(const Options& options, const flow::PipelineSpec& spec) {
-  const int cpus = static_cast<int>(usable_cpus());
-  int threads = options.threads > 0 ? options.threads : spec.threads > 0 ? spec.threads : cpus;
+  int threads = options.threads > 0 ? options.threads : spec.threads;
+  if (threads == 0) threads = static_cast<int>(cpus_of_this_rank());
   if (!spec.cpu_set.empty()) threads = std::min(threads, static_cast<int>(spec.cpu_set.size()));
-  return std::min(threads, cpus);
+  return std::min(threads, static_cast<int>(usable_cpus()));
 }
 
 Clock::time_point after(std::chrono::nanoseconds timeout) {
@@ -34,6 +35,15 @@ struct Feeder::Impl {
     flow::PipelineSpec spec = flow::validate(pipeline);
     if (options.devices.empty())
       throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    const std::vector<int> cpus = spec.cpu_set;
+    const auto open_on_this_thread = [&] { open(std::move(spec)); };
+    if (cpus.empty())
+      open_on_this_thread();
+    else
+      run_on_cpus("feedline-open", cpus, open_on_this_thread);  // whatever it starts stays there, too
+  }
+
+  void open(flow::PipelineSpec spec) {
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
     spec.warnings.insert(spec.warnings.end(), data.warnings.begin(), data.warnings.end());

@@ -26,8 +26,10 @@ namespace feedline {
 
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
-  int threads = 0;                            // before parallelism.threads; 0: that
-  uint64_t epoch = 0;                         // to begin with
+  /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
+  /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
+  int threads = 0;
+  uint64_t epoch = 0;  // to begin with
   IoOptions io = {};
   /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
   bool deliver_before_error = false;
