@@ -4,10 +4,12 @@
 #include <oneapi/tbb/flow_graph.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <system_error>
 
 #include "base/float_environment.h"
+#include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "flowgraph/assemble.h"
 #include "flowgraph/batch_writer.h"
@@ -21,6 +23,12 @@ namespace feedline::flow {
 namespace {
 
 namespace tf = oneapi::tbb::flow;
+
+/// No system call, but all that a body does may throw: running out of memory stands for the rest.
+struct BodyOp {
+  static constexpr const char* name = "body of a stage";
+  static constexpr int error = ENOMEM;
+};
 
 struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
@@ -75,6 +83,7 @@ struct Graph::Impl {
     const DefaultFloatEnvironment floats;
     if (stopping) return;
     try {
+      if (injected<BodyOp>()) throw std::bad_alloc();
       body();
     } catch (...) {
       delivery->fail(std::current_exception());

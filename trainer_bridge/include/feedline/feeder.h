@@ -76,8 +76,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// The replica's next batch; waits for it. Empty: the end of the epoch, once; then the next epoch begins.
   /// Throws the run's first Error, in the order of the data: batches before the bad record come first. Throws Error
   /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica
-  /// served by this very thread is more than host_prefetch steps behind), and after stop(). One thread at a time per
-  /// replica.
+  /// served by this very thread is more than host_prefetch steps behind), and after stop(). std::bad_alloc, where that
+  /// is what ended the run. One thread at a time per replica.
   Batch next(int replica = 0);
   /// The same with a limit; `batch` is set for Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
