@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -9,10 +10,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace feedline {
@@ -64,6 +68,29 @@ double read_number(const std::string& file, double otherwise) {
   return in >> number ? number : otherwise;
 }
 
+// CPUs in the affinity mask.
+int allowed_cpus() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// Slurm has a number for each node, as "4(x2),3", which is plain where there is one node; of the step, because that of
+// the job also stands around a script that starts no ranks.
+constexpr const char* rank_counts[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                       "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"};
+
+unsigned ranks_here() {
+  for (const char* name : rank_counts) {
+    const char* const value = std::getenv(name);
+    if (!value) continue;
+    const std::string_view text(value);
+    unsigned ranks = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+    if (error == std::errc() && end == text.data() + text.size() && ranks > 0) return ranks;
+  }
+  return 1;
+}
+
 }  // namespace
 
 SimdLevel simd_level() noexcept {
@@ -88,8 +115,7 @@ ScopedSimdLevel::ScopedSimdLevel(SimdLevel level) noexcept : before_(at_most.exc
 ScopedSimdLevel::~ScopedSimdLevel() { at_most = before_; }
 
 unsigned usable_cpus() {
-  cpu_set_t set;
-  double cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  double cpus = allowed_cpus();
   for (const std::string& folder : cgroup_folders("cpu")) {
     std::ifstream v2(folder + "/cpu.max");  // "QUOTA PERIOD", or "max PERIOD"
     double quota = -1, period = 0;
@@ -100,6 +126,11 @@ unsigned usable_cpus() {
     if (quota > 0 && period > 0) cpus = std::min(cpus, std::ceil(quota / period));
   }
   return std::max(1u, static_cast<unsigned>(cpus));
+}
+
+unsigned cpus_of_this_rank() {
+  const bool bound = allowed_cpus() < sysconf(_SC_NPROCESSORS_ONLN);
+  return std::max(1u, usable_cpus() / (bound ? 1 : ranks_here()));
 }
 
 uint64_t usable_memory() {

@@ -29,6 +29,11 @@ class ScopedSimdLevel {
 /// CPUs in this process's affinity mask, at most what its cgroup's quota pays for, rounded up; at least 1.
 unsigned usable_cpus();
 
+/// The share of usable_cpus() of one of the ranks that a launcher has started on this machine: their number is told by
+/// the environment of torchrun, Open MPI, MPICH and Intel MPI, or Slurm. A launcher that gave each rank CPUs of its own
+/// has divided already: where the affinity mask is smaller than the machine, it is all for this process. At least 1.
+unsigned cpus_of_this_rank();
+
 /// Bytes of memory this process may use: the tightest limit of its cgroups, else what is installed.
 uint64_t usable_memory();
 

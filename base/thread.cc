@@ -1,13 +1,16 @@
 #include "base/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <cerrno>
+#include <exception>
 #include <system_error>
 #include <utility>
 
 #include "base/syscall_hooks.h"
+#include "feedline/error.h"
 
 namespace feedline {
 namespace {
@@ -16,6 +19,20 @@ struct ThreadOp {
   static constexpr const char* name = "start thread";
   static constexpr int error = EAGAIN;
 };
+
+struct AffinityOp {
+  static constexpr const char* name = "sched_setaffinity";
+  static constexpr int error = EINVAL;  // as where a cpuset has lost all of these CPUs
+};
+
+void keep_this_thread_on(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus) CPU_SET(cpu, &set);
+  int error = injected<AffinityOp>();
+  if (!error && sched_setaffinity(0, sizeof set, &set) != 0) error = errno;
+  if (error) throw std::system_error(error, std::generic_category(), "keeping a thread on its CPUs");
+}
 
 // A new thread inherits its creator's mask: blocking before the start leaves no moment in which a signal could land.
 class SignalsBlocked {
@@ -43,6 +60,22 @@ std::thread start_thread(const char* name, std::function<void()> body) {
     pthread_setname_np(pthread_self(), name);  // for people only: a failure changes nothing
     body();
   });
+}
+
+void run_on_cpus(const char* name, const std::vector<int>& cpus, const std::function<void()>& body) try {
+  std::exception_ptr failure;
+  std::thread thread = start_thread(name, [&] {
+    try {
+      keep_this_thread_on(cpus);
+      body();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  thread.join();
+  if (failure) std::rethrow_exception(failure);
+} catch (const std::system_error& error) {
+  throw Error(Category::io_error, error.what());
 }
 
 }  // namespace feedline

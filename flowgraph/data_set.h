@@ -23,16 +23,27 @@ struct DataSet {
   std::vector<DataFile> files;  // in the order of the sources and their files
   uint64_t records = 0;         // that can be delivered: good, and before the first error where errors are raised
   uint64_t bytes = 0;           // of all files, as they lie on disk
+  uint64_t counted_bytes = 0;   // of those that had no valid index
   double count_s = 0;
+
+  /// Of the names (without folders), sizes, counts and audit sums of all files in their order, before anything is left
+  /// out: the same data has the same digest, wherever it lies and whenever it was written.
+  uint64_t digest = 0;
 
   /// What was found bad and left out, in order (SKIP_RECORD: each region; SKIP_FILE: each file, by its first).
   std::vector<Error> skipped;
   /// RAISE: the first error; the data ends in front of it.
   std::vector<Error> raised;  // none or one
+
+  /// Indexes that do not hold or cannot be kept, shards that dataset_info.json knows otherwise.
+  std::vector<std::string> warnings;
 };
 
-/// The counting pass: reads every byte of every file, on `threads` threads, several files at once. Applies
-/// errors.on_error; throws Error where max_failures or max_failure_rate are exceeded, and io_error.
+/// The files as their indexes say; those without a valid one are counted, every byte of them, on `threads` threads:
+/// several files at once, and the ranges of large ones. What was counted is kept (io/index_store.h); of files below
+/// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error; throws
+/// Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is missing, and
+/// io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

@@ -11,6 +11,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "flowgraph/nearest.h"
+#include "io/index_store.h"
 
 namespace feedline::flow {
 namespace {
@@ -110,7 +111,8 @@ void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::cons
   if (error) refuse();
   while (entry != fs::directory_iterator()) {
     // Whether it is a folder is known without another system call, but for links.
-    if (fnmatch(component.c_str(), entry->path().filename().c_str(), FNM_PERIOD) == 0) {
+    const std::string name = entry->path().filename();
+    if (fnmatch(component.c_str(), name.c_str(), FNM_PERIOD) == 0 && !io::is_index_name(name)) {
       std::error_code unknown;
       const bool is_folder = entry->is_directory(unknown);
       if (last && !is_folder) files.push_back(entry->path().string());

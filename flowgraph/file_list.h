@@ -20,8 +20,8 @@ struct FileList {
 };
 
 /// Wildcards are * ? and [...] within a component, as in fnmatch(3), and match no leading '.'; a path that exists is
-/// taken literally. Folders that a pattern matches are left out. Throws Error bad_pipeline for a pattern that matches
-/// no file, with the absolute pattern and what is there instead.
+/// taken literally. Folders and index files (io/index_store.h) that a pattern matches are left out. Throws Error
+/// bad_pipeline for a pattern that matches no file, with the absolute pattern and what is there instead.
 FileList list_files(const FilePatterns& patterns);
 
 /// Stands in for list_files where a test or a fuzzer wants no disk.

@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 #include <oneapi/tbb/flow_graph.h>
-#include <oneapi/tbb/task_arena.h>
-#include <oneapi/tbb/task_scheduler_observer.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <system_error>
 
 #include "base/float_environment.h"
+#include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "flowgraph/assemble.h"
 #include "flowgraph/batch_writer.h"
@@ -18,6 +17,7 @@
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/stage_counters.h"
 #include "flowgraph/ticket_queue.h"
+#include "flowgraph/worker_arena.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
@@ -25,27 +25,16 @@ namespace {
 
 namespace tf = oneapi::tbb::flow;
 
+/// No system call, but all that a body does may throw: running out of memory stands for the rest.
+struct BodyOp {
+  static constexpr const char* name = "body of a stage";
+  static constexpr int error = ENOMEM;
+};
+
 struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
-
-/// Keeps the worker threads of one arena on a set of CPUs while they are in it.
-class Pinning : public tbb::task_scheduler_observer {
- public:
-  Pinning(tbb::task_arena& arena, const std::vector<int>& cpus) : task_scheduler_observer(arena) {
-    CPU_ZERO(&inside_);
-    for (int cpu : cpus) CPU_SET(cpu, &inside_);
-    sched_getaffinity(0, sizeof outside_, &outside_);
-    observe(true);
-  }
-  ~Pinning() override { observe(false); }
-  void on_scheduler_entry(bool) override { sched_setaffinity(0, sizeof inside_, &inside_); }
-  void on_scheduler_exit(bool) override { sched_setaffinity(0, sizeof outside_, &outside_); }
-
- private:
-  cpu_set_t inside_, outside_;
-};
 
 Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
   const Extent& first = ticket.extents.front();
@@ -96,6 +85,7 @@ struct Graph::Impl {
     const DefaultFloatEnvironment floats;
     if (stopping) return;
     try {
+      if (injected<BodyOp>()) throw std::bad_alloc();
       body();
     } catch (...) {
       delivery->fail(std::current_exception());
@@ -139,8 +129,7 @@ struct Graph::Impl {
   ErrorLog errors;
 
   // The graph, last: first to go.
-  tbb::task_arena arena;
-  std::optional<Pinning> pinning;
+  WorkerArena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
@@ -192,7 +181,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       assembler(plan, options.start, options.deliver_before_error),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
-      arena(plan.threads) {
+      arena(plan.threads, plan.spec.cpu_set) {
   make_slots();
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
@@ -261,7 +250,6 @@ void Graph::Impl::make_backend(const IoOptions& io) {
 }
 
 void Graph::Impl::make_nodes() {
-  if (!plan.spec.cpu_set.empty()) pinning.emplace(arena, plan.spec.cpu_set);
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
   slots->on_return([this] { nodes->read.try_put({}); });
   idle_lanes->on_return([this] { nodes->read.try_put({}); });

@@ -14,6 +14,7 @@
 #include "flowgraph/expression.h"
 #include "flowgraph/file_list.h"
 #include "gpu/unpack.h"
+#include "io/index.h"
 
 namespace feedline::flow {
 
@@ -38,12 +39,22 @@ struct FeatureSpec {
 
 enum class RecordType : uint8_t { example, raw };
 
+enum class IndexMode : uint8_t { build, require };
+
+struct IndexSpec {
+  IndexMode mode = IndexMode::build;
+  std::string dir;  // absolute; empty: beside the data, or in the user's cache folder
+  uint64_t stride = io::default_stride;
+  bool given = false;  // the pipeline speaks of it: then indexes of small files are kept, too
+};
+
 struct SourceSpec {
   std::string name;
   std::vector<std::string> files;  // absolute; globs expanded, sorted within a glob, excludes gone; each at most once
   Compression compression = Compression::automatic;
   RecordType record_type = RecordType::example;
-  uint64_t record_limit = uint64_t{256} << 20;
+  uint64_t record_limit = io::default_record_limit;
+  IndexSpec index;
 };
 
 enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64

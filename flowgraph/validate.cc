@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -14,6 +15,8 @@
 #include "flowgraph/resolve_outputs.h"
 #include "flowgraph/spec.h"
 #include "flowgraph/unsupported.h"
+#include "io/count_records.h"
+#include "io/record_scanner.h"
 
 namespace feedline::flow {
 namespace {
@@ -35,6 +38,25 @@ uint64_t byte_size(const std::string& path, const std::string& text, uint64_t ot
   return bytes;
 }
 
+IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, const std::string& path) {
+  IndexSpec spec;
+  if (!source.has_index()) return spec;
+  const config::Index& index = source.index();
+  spec.given = true;
+  spec.mode = index.mode() == config::Index::REQUIRE ? IndexMode::require : IndexMode::build;
+  if (index.dir().find('\0') != std::string::npos)
+    refuse("{}: index.dir: '{}' is no name of a folder", path, index.dir());
+  if (!index.dir().empty()) {
+    const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
+    spec.dir = std::filesystem::absolute(dir).lexically_normal().string();
+  }
+  spec.stride = byte_size(path + ": index.stride", index.stride(), spec.stride);
+  if (spec.stride < io::frame_bytes || spec.stride > io::largest_stride)
+    refuse("{}: index.stride: {} bytes; it must be {} bytes to {}", path, spec.stride, io::frame_bytes,
+           format_byte_size(io::largest_stride));
+  return spec;
+}
+
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
                                         std::vector<std::string>& warnings) {
   const config::Pipeline& config = pipeline.message();
@@ -51,6 +73,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     spec.compression = static_cast<Compression>(source.compression());
     spec.record_type = source.record_type() == config::Source::RAW ? RecordType::raw : RecordType::example;
     spec.record_limit = byte_size(path + ": record_limit", source.record_limit(), spec.record_limit);
+    spec.index = resolve_index(pipeline, source, path);
     if (i > 0 && spec.record_type != sources[0].record_type)
       refuse("{}: record_type: all sources must have the same", path);
     if (source.files().empty()) refuse("{}: files: there are none; name paths or globs", path);

@@ -109,15 +109,24 @@ void OutputFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void OutputFile::publish() {
-  check_open();
-  if (const int error = attempt<SyncOp>([&] { return fsync(fd_); })) fail("cannot be synced", error);
+void OutputFile::rename_to_path() {
   // Whatever close answers, the descriptor is gone.
   if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
     fail("cannot be closed", error);
   if (const int error = attempt<RenameOp>([&] { return rename(temporary_.c_str(), path_.c_str()); }))
     fail("cannot be given its name", error);
   temporary_.clear();
+}
+
+void OutputFile::publish_unsynced() {
+  check_open();
+  rename_to_path();
+}
+
+void OutputFile::publish() {
+  check_open();
+  if (const int error = attempt<SyncOp>([&] { return fsync(fd_); })) fail("cannot be synced", error);
+  rename_to_path();
   const std::string folder = folder_of(path_);
   int error = injected<OpenOp>();
   const int fd = error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

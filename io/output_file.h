@@ -23,9 +23,12 @@ class OutputFile {
   void write(std::span<const std::byte> bytes);
   /// Syncs the content, gives it its name (replacing what has it) and syncs the folder, once.
   void publish();
+  /// Without syncing, for what can be made again and says by itself whether it is whole: a power cut may leave less.
+  void publish_unsynced();
 
  private:
   [[noreturn]] void fail(const char* what, int error);
+  void rename_to_path();
   void discard() noexcept;
 
   const std::string path_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/machine.h"
+#include "base/thread.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
@@ -16,10 +17,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int thread_count(const Options& options, const flow::PipelineSpec& spec) {
-  const int cpus = static_cast<int>(usable_cpus());
-  int threads = options.threads > 0 ? options.threads : spec.threads > 0 ? spec.threads : cpus;
+  int threads = options.threads > 0 ? options.threads : spec.threads;
+  if (threads == 0) threads = static_cast<int>(cpus_of_this_rank());
   if (!spec.cpu_set.empty()) threads = std::min(threads, static_cast<int>(spec.cpu_set.size()));
-  return std::min(threads, cpus);
+  return std::min(threads, static_cast<int>(usable_cpus()));
 }
 
 Clock::time_point after(std::chrono::nanoseconds timeout) {
@@ -39,8 +40,18 @@ struct Feeder::Impl {
     if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
+    const std::vector<int> cpus = spec.cpu_set;
+    const auto open_on_this_thread = [&] { open(std::move(spec)); };
+    if (cpus.empty())
+      open_on_this_thread();
+    else
+      run_on_cpus("feedline-open", cpus, open_on_this_thread);  // whatever it starts stays there, too
+  }
+
+  void open(flow::PipelineSpec spec) {
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
+    spec.warnings.insert(spec.warnings.end(), data.warnings.begin(), data.warnings.end());
     const flow::Ranks ranks{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
     plan.emplace(std::move(spec), std::move(data), ranks, threads);

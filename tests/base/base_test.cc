@@ -1,11 +1,30 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+#include <thread>
+
 #include "base/byte_size.h"
 #include "base/machine.h"
 #include "base/syscall_hooks.h"
+#include "base/thread.h"
 #include "feedline/error.h"
 #include "feedline/tensor.h"
 #include "support/catch.h"
+#include "support/process.h"
 
 using namespace feedline;
+
+namespace {
+
+int first_cpu(const cpu_set_t& set) {
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &set)) cpu++;
+  return cpu;
+}
+
+}  // namespace
 
 TEST_CASE("byte sizes are read as people write them") {
   CHECK(parse_byte_size("4096") == 4096);
@@ -51,6 +70,70 @@ TEST_CASE("a scoped SIMD level holds the machine's down") {
 TEST_CASE("the machine has a CPU and memory for us") {
   CHECK(usable_cpus() >= 1);
   CHECK(usable_memory() > 1 << 20);
+}
+
+TEST_CASE("ranks of this machine share its CPUs, unless each was given its own") {
+  const std::vector<const char*> names = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                          "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"};
+  for (const char* name : names) unsetenv(name);
+  const unsigned usable = usable_cpus();
+  CHECK(cpus_of_this_rank() == usable);
+  cpu_set_t set;
+  REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
+  const bool bound = CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN);
+  for (const char* name : names) {
+    INFO(name);
+    for (const unsigned ranks : {1u, 2u, 3u, usable, usable + 1, 4'000'000'000u}) {
+      setenv(name, std::to_string(ranks).c_str(), 1);
+      CHECK(cpus_of_this_rank() == (bound ? usable : std::max(1u, usable / ranks)));
+    }
+    for (const char* no_number : {"", "0", "-2", "2(x3)", "2,2", "2 ", "many", "99999999999"}) {
+      setenv(name, no_number, 1);
+      INFO(no_number);
+      CHECK(cpus_of_this_rank() == usable);
+    }
+    unsetenv(name);
+  }
+
+  setenv("LOCAL_WORLD_SIZE", std::to_string(usable).c_str(), 1);
+  setenv("SLURM_NTASKS_PER_NODE", "1", 1);  // torchrun under srun: the launcher closest to the process counts
+  CHECK(cpus_of_this_rank() == (bound ? usable : 1));
+  unsigned of_bound = 0;
+  CPU_CLR(static_cast<size_t>(first_cpu(set)), &set);
+  if (CPU_COUNT(&set) > 0) {
+    std::thread([&] {  // bound by a launcher to all CPUs but one
+      REQUIRE(sched_setaffinity(0, sizeof set, &set) == 0);
+      of_bound = cpus_of_this_rank();
+    })
+        .join();
+    CHECK(of_bound == std::min(usable, static_cast<unsigned>(CPU_COUNT(&set))));
+  }
+  for (const char* name : names) unsetenv(name);
+}
+
+TEST_CASE("what runs on given CPUs stays there, and the caller where it was") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  const int cpu = first_cpu(before);
+  cpu_set_t body, started, after;
+  run_on_cpus("test", {cpu}, [&] {
+    sched_getaffinity(0, sizeof body, &body);
+    start_thread("test", [&] { sched_getaffinity(0, sizeof started, &started); }).join();
+  });
+  for (const cpu_set_t& set : {body, started}) {
+    CHECK(CPU_COUNT(&set) == 1);
+    CHECK(CPU_ISSET(cpu, &set));
+  }
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+
+  CHECK_THROWS_AS(run_on_cpus("test", {cpu}, [] { throw std::bad_alloc(); }), std::bad_alloc);
+  for (const char* name : {"sched_setaffinity", "start thread"}) {
+    bool ran = false;
+    test::find_hook(name)->fail_nth_call(1);
+    CHECK_THROWS_WITH(run_on_cpus("test", {cpu}, [&] { ran = true; }), Catch::Contains("[io_error]"));
+    CHECK_FALSE(ran);
+  }
 }
 
 namespace {

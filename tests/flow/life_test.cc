@@ -141,20 +141,57 @@ TEST_CASE("threads that serve replicas at different speeds get the same batches"
       CHECK(epochs[static_cast<size_t>(r)].ids[static_cast<size_t>(step)] == numbers(10, step * 40 + r * 10));
 }
 
-TEST_CASE("nothing grows while a replica stands still") {
+TEST_CASE("nothing grows while nobody takes") {
   const Data data({20000, 20000});
-  Feeder feeder(data.pipeline("feature { name: 'x' dtype: FLOAT32 shape: 3 } batch { global_batch_size: 256 }"),
-                replicas(2));
+  const auto open = [&] {
+    return std::make_unique<Feeder>(
+        data.pipeline("feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'v' dtype: INT64 kind: VARIABLE }"
+                      "batch { global_batch_size: 256 } epoch { repeat: -1 }"),
+        replicas(2));
+  };
+  // One replica stands still: it never comes, and the other gets no further than host_prefetch steps.
+  const auto one_stops = open(), speeds = open(), all_held = open();
+  for (int i = 0; i < 2; i++) CHECK(one_stops->next(0));
+
+  // Replicas at different speeds, of which the slow one stops after 300 steps.
+  std::atomic<uint64_t> taken[2] = {};
+  std::vector<std::thread> servers;
+  for (size_t r = 0; r < 2; r++)
+    servers.emplace_back([&, r] {
+      try {
+        while (r == 0 || taken[r] < 300) {
+          if (speeds->next(static_cast<int>(r))) taken[r]++;
+          if (r == 1) std::this_thread::yield();
+        }
+      } catch (const Error& error) {
+        if (error.category() == Category::stalled) taken[r] += 1'000'000;  // the end of the test
+      }
+    });
+
+  // Everything that can be held is held.
   std::vector<Batch> held;
-  for (int i = 0; i < 2; i++) held.push_back(feeder.next(0));  // and replica 1 never comes
+  CHECK(category_of([&] {
+          while (true)
+            for (int r = 0; r < 2; r++) held.push_back(all_held->next(r));
+        }) == Category::stalled);
+  CHECK(held.size() == 6);
+
+  while (taken[0] < 302 || taken[1] < 300) std::this_thread::yield();
   std::this_thread::sleep_for(1s);
   const int64_t after_1_s = private_memory();
   std::this_thread::sleep_for(9s);
   const int64_t after_10_s = private_memory();
   INFO(after_1_s << " then " << after_10_s);
   CHECK(std::abs(after_10_s - after_1_s) <= 1 << 20);
+
   Batch batch;
-  CHECK(feeder.try_next(0, batch) == Next::not_ready);
+  CHECK(one_stops->try_next(0, batch) == Next::not_ready);
+  CHECK(taken[0] == 302);  // host_prefetch steps ahead, and there they wait
+  CHECK(speeds->report().waited_for == "another replica");
+  CHECK(category_of([&] { all_held->next(0); }) == Category::stalled);
+  speeds->stop();
+  for (std::thread& server : servers) server.join();
+  CHECK(taken[0] == 1'000'302);
 }
 
 TEST_CASE("memory stays within the plan over ten epochs") {

@@ -370,7 +370,7 @@ TEST_CASE("what makes no sense is refused by its name") {
               "parallelism.device_prefetch: not in this version yet; remove it (batches are in host memory, see "
               "host_prefetch)"),
       besides("source { files: \"g\" index { mode: LAZY } }",
-              "source[1]: index: not in this version yet; remove it (records are counted at every start)"),
+              "source[1]: index.mode: LAZY: not in this version yet; remove it (BUILD counts once and keeps what it found)"),
       besides("source { files: \"g\" weight: 2 }",
               "source[1]: weight: not in this version yet; remove it (several sources are read one after another)"),
       besides("source { files: \"g\" range: \"0%:9%\" }",

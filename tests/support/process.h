@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/syscall_hooks.h"
 
@@ -24,6 +25,25 @@ inline size_t entries(const char* folder) {
 }
 inline size_t open_descriptors() { return entries("/proc/self/fd"); }
 inline size_t threads() { return entries("/proc/self/task"); }
+
+/// What /proc says about each thread: its name, and the CPUs that it may run on as "0-3,8".
+struct ThreadStatus {
+  std::string name, cpus;
+};
+inline std::vector<ThreadStatus> thread_statuses() {
+  std::vector<ThreadStatus> threads;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    ThreadStatus thread;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      const size_t value = line.find('\t') + 1;
+      if (line.rfind("Name:", 0) == 0) thread.name = line.substr(value);
+      if (line.rfind("Cpus_allowed_list:", 0) == 0) thread.cpus = line.substr(value);
+    }
+    if (!thread.cpus.empty()) threads.push_back(std::move(thread));  // else it has just ended
+  }
+  return threads;
+}
 
 /// RssAnon + RssShmem, in bytes.
 inline int64_t private_memory() {

@@ -68,6 +68,17 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"split", file, "--out", "x", "--shards", "2", "--compression", "zlib"},
       {"split", file, "--out", "x", "--shards", "2", "--memory", "much"},
       {"split", file, "--advise", "--readers", "0"},
+      {"convert"},
+      {"convert", "parquet"},
+      {"convert", "cifar10", "x.tar"},
+      {"convert", "cifar10", "--out", "x"},
+      {"convert", "images", "--out", "x"},
+      {"convert", "images", "y", "z", "--out", "x"},
+      {"convert", "npy", "--out", "x"},
+      {"convert", "npy", "--out", "x", "--feature", "y.npy"},
+      {"convert", "csv", "--out", "x"},
+      {"convert", "csv", "y.csv", "--out", "x", "--type", "a=int32"},
+      {"convert", "csv", "y.csv", "--out", "x", "--shard-size", "0"},
   };
   for (const auto& arguments : wrong) {
     std::string all;
@@ -94,6 +105,7 @@ TEST_CASE("help names every flag with its default") {
       {"split",
        {"--out", "--shards", "--shard-size", "--name", "--compression", "--skip-bad", "--shuffle", "--seed", "--memory",
         "--readers", "--advise", "--json"}},
+      {"convert", {"cifar10", "images", "npy", "csv"}},
   };
   for (const auto& [command, expected] : flags) {
     CHECK(all.out.find("  " + command) != std::string::npos);
@@ -103,6 +115,16 @@ TEST_CASE("help names every flag with its default") {
       INFO(command << " " << flag);
       CHECK(help.out.find(flag) != std::string::npos);
     }
+  }
+  const std::map<std::string, std::string> converters = {
+      {"cifar10", "TAR"}, {"images", "--feature"}, {"npy", "--feature"}, {"csv", "--type"}};
+  for (const auto& [name, flag] : converters) {
+    INFO(name);
+    CHECK(run_tool({"convert", "--help"}).out.find("  " + name) != std::string::npos);
+    const ToolResult help = run_tool({"convert", name, "--help"});
+    CHECK(help.code == 0);
+    for (const std::string& expected : {flag, std::string("--out"), std::string("--shard-size"), std::string("--json")})
+      CHECK(help.out.find(expected) != std::string::npos);
   }
   CHECK(run_tool({"run", "--help"}).out.find("(default: 1)") != std::string::npos);
   CHECK(run_tool({"--version"}).code == 0);

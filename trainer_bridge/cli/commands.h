@@ -26,5 +26,6 @@ void add_inspect(CLI::App& app, Run& run);
 void add_verify(CLI::App& app, Run& run);
 void add_cat(CLI::App& app, Run& run);
 void add_split(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
 
 }  // namespace feedline::cli

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 
 #include "base/byte_size.h"
 #include "io/count_records.h"
+#include "io/index_store.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/terminal.h"
 
@@ -96,7 +98,16 @@ void add_compression(CLI::App& command, Compression& compression) {
 }
 
 void add_file_args(CLI::App& command, FileArgs& args) {
-  command.add_option("FILE", args.files, "TFRecord files")->required()->option_text("...");
+  // `data/*` matches the indexes, too.
+  const auto choose = [&args](const std::vector<std::string>& files) {
+    std::copy_if(files.begin(), files.end(), std::back_inserter(args.files),
+                 [](const std::string& file) { return !io::is_index_name(file); });
+    if (args.files.empty()) args.files = files;
+  };
+  command
+      .add_option_function<std::vector<std::string>>("FILE", choose, "TFRecord files; indexes among them are left out")
+      ->required()
+      ->option_text("...");
   add_compression(command, args.compression);
 }
 

@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   add_verify(app, command);
   add_cat(app, command);
   add_split(app, command);
+  add_convert(app, command);
 
   try {
     app.parse(argc, argv);

@@ -26,9 +26,11 @@ namespace feedline {
 
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
-  int rank = 0, world_size = 1;               // this process among those that share each global batch
-  int threads = 0;                            // before parallelism.threads; 0: that
-  uint64_t epoch = 0;                         // to begin with
+  int rank = 0, world_size = 1;  // this process among those that share each global batch
+  /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
+  /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
+  int threads = 0;
+  uint64_t epoch = 0;  // to begin with
   IoOptions io = {};
   /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
   bool deliver_before_error = false;
@@ -75,8 +77,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// The replica's next batch; waits for it. Empty: the end of the epoch, once; then the next epoch begins.
   /// Throws the run's first Error, in the order of the data: batches before the bad record come first. Throws Error
   /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica
-  /// served by this very thread is more than host_prefetch steps behind), and after stop(). One thread at a time per
-  /// replica.
+  /// served by this very thread is more than host_prefetch steps behind), and after stop(). std::bad_alloc, where that
+  /// is what ended the run. One thread at a time per replica.
   Batch next(int replica = 0);
   /// The same with a limit; `batch` is set for Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
