@@ -101,7 +101,12 @@ class Split {
                        .framed_bytes = job_.map.framed_bytes(),
                        .files = {},
                        .bad = job_.bad};
-    if (!missing.empty()) job_.options.shuffle&& result.records > 0 ? write_shuffled() : write_in_order(missing);
+    try {
+      write(missing);
+    } catch (const Error& error) {
+      throw Error(error.category(), error.message() + "; the same command goes on where this one stopped",
+                  error.place());
+    }
     std::error_code ignored;
     fs::remove_all(buckets_folder_, ignored);
     for (const FileIdentity& input : job_.inputs)
@@ -217,6 +222,12 @@ class Split {
                     format_byte_size(static_cast<uint64_t>(needed)),
                     job_.options.shuffle ? ": shuffled, the records lie there on their way, too" : ""),
         in(folder_));
+  }
+
+  void write(const std::vector<uint64_t>& missing) {
+    if (missing.empty()) return;
+    if (job_.options.shuffle && job_.map.records() > 0) return write_shuffled();
+    write_in_order(missing);
   }
 
   void write_in_order(const std::vector<uint64_t>& missing) {
