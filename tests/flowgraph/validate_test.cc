@@ -117,9 +117,8 @@ TEST_CASE("the image pipeline") {
 
 TEST_CASE("index") {
   const auto index = [](const std::string& text) {
-    return validate(parse_pipeline("source { files: \"f\" " + text + " } " + batch, "/data"), one_each)
-        .sources[0]
-        .index;
+    const std::string pipeline = "source { files: \"f\" " + text + " } " + batch + features;
+    return validate(parse_pipeline(pipeline, "/data"), one_each).sources[0].index;
   };
   CHECK_FALSE(index("").given);
   CHECK(index("").mode == IndexMode::build);
@@ -359,7 +358,7 @@ TEST_CASE("what makes no sense is refused by its name") {
             "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
             "1.5GiB or 100MB"),
 
-      whole(batch + "source { files: \"a\" index { stride: \"15\" } }",
+      whole("batch { global_batch_size: 8 } source { files: \"a\" index { stride: \"15\" } }",
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
       // Not in this version.
