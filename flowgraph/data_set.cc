@@ -71,6 +71,8 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
   std::string command = fmt::format("feedline index {}", file.id.uri);
   if (!source.index.dir.empty()) command += fmt::format(" --dir {}", source.index.dir);
   if (source.index.stride != io::default_stride) command += fmt::format(" --stride {}", source.index.stride);
+  if (source.record_limit != io::default_record_limit)
+    command += fmt::format(" --record-limit {}", source.record_limit);
   throw Error(Category::bad_pipeline,
               fmt::format("there is no valid index, and index.mode is REQUIRE: {}; make it: {}", why, command),
               {file.id.uri, -1, -1, ""});

@@ -16,7 +16,6 @@
 #include "flowgraph/spec.h"
 #include "flowgraph/unsupported.h"
 #include "io/count_records.h"
-#include "io/record_scanner.h"
 
 namespace feedline::flow {
 namespace {
@@ -51,8 +50,8 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
     spec.dir = std::filesystem::absolute(dir).lexically_normal().string();
   }
   spec.stride = byte_size(path + ": index.stride", index.stride(), spec.stride);
-  if (spec.stride < io::frame_bytes || spec.stride > io::largest_stride)
-    refuse("{}: index.stride: {} bytes; it must be {} bytes to {}", path, spec.stride, io::frame_bytes,
+  if (spec.stride < io::smallest_stride || spec.stride > io::largest_stride)
+    refuse("{}: index.stride: {} bytes; it must be {} bytes to {}", path, spec.stride, io::smallest_stride,
            format_byte_size(io::largest_stride));
   return spec;
 }

@@ -21,7 +21,8 @@ struct CountOptions {
   uint64_t stride = default_stride;  // at least 1, at most largest_stride
   uint64_t range_bytes = 0;          // of the file, in one range; 0: by its size. For tests
 };
-inline constexpr uint64_t largest_stride = uint64_t{1} << 40;
+/// What people may ask for: a record takes 16 bytes at least, and no group of strides overflows.
+inline constexpr uint64_t smallest_stride = 16, largest_stride = uint64_t{1} << 40;
 
 /// Told from time to time how many more bytes of the file were read; from any of the threads, several at once. May
 /// throw, to stop.

@@ -115,6 +115,22 @@ TEST_CASE("the image pipeline") {
   CHECK(spec.outputs[1].dtype == DType::int32);
 }
 
+TEST_CASE("index") {
+  const auto index = [](const std::string& text) {
+    const std::string pipeline = "source { files: \"f\" " + text + " } " + batch + features;
+    return validate(parse_pipeline(pipeline, "/data"), one_each).sources[0].index;
+  };
+  CHECK_FALSE(index("").given);
+  CHECK(index("").mode == IndexMode::build);
+  CHECK(index("").stride == 16384);
+  CHECK(index("").dir.empty());
+  CHECK(index("index {}").given);
+  CHECK(index("index { mode: REQUIRE }").mode == IndexMode::require);
+  CHECK(index("index { stride: \"4KiB\" }").stride == 4096);
+  CHECK(index("index { dir: \"i/../j\" }").dir == "/data/j");
+  CHECK(index("index { dir: \"/i\" }").dir == "/i");
+}
+
 TEST_CASE("the table pipeline") {
   const PipelineSpec spec = resolve(test::table_pipeline);
   CHECK(spec.sources[0].name == "2024");
@@ -342,6 +358,9 @@ TEST_CASE("what makes no sense is refused by its name") {
             "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
             "1.5GiB or 100MB"),
 
+      whole("batch { global_batch_size: 8 } source { files: \"a\" index { stride: \"15\" } }",
+            "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
+
       // Not in this version.
       besides("filter: \"n > 0\"", "filter: not in this version yet; remove it (write a file of the samples you want)"),
       besides("interleave {}", "interleave: not in this version yet; remove it (files are read one after another)"),
@@ -370,7 +389,8 @@ TEST_CASE("what makes no sense is refused by its name") {
               "parallelism.device_prefetch: not in this version yet; remove it (batches are in host memory, see "
               "host_prefetch)"),
       besides("source { files: \"g\" index { mode: LAZY } }",
-              "source[1]: index.mode: LAZY: not in this version yet; remove it (BUILD counts once and keeps what it found)"),
+              "source[1]: index.mode: LAZY: not in this version yet; remove it (BUILD counts once and keeps what it "
+              "found)"),
       besides("source { files: \"g\" weight: 2 }",
               "source[1]: weight: not in this version yet; remove it (several sources are read one after another)"),
       besides("source { files: \"g\" range: \"0%:9%\" }",

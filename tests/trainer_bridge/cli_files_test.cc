@@ -38,6 +38,11 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"verify"},
       {"verify", "--nonsense", file},
       {"verify", "--compression", "brotli", file},
+      {"index"},
+      {"index", file, "--stride", "0"},
+      {"index", file, "--stride", "many"},
+      {"index", file, file, "--import", "x.idx"},
+      {"index", file, "--check", "--import", "x.idx"},
       {"inspect", "--json", "--pipeline", file},
       {"cat", file, "--record", "-1"},
       {"cat", file, "--limit", "many"},
@@ -101,6 +106,7 @@ TEST_CASE("help names every flag with its default") {
       {"check", {"--set", "--replicas"}},
       {"inspect", {"--compression", "--json", "--pipeline"}},
       {"verify", {"--compression", "--json"}},
+      {"index", {"--dir", "--stride", "--record-limit", "--compression", "--check", "--import", "--json"}},
       {"cat", {"--record", "--limit", "--compression", "--full"}},
       {"split",
        {"--out", "--shards", "--shard-size", "--name", "--compression", "--skip-bad", "--shuffle", "--seed", "--memory",
@@ -206,6 +212,90 @@ TEST_CASE("verify tells damage, and goes on with other files") {
   CHECK(lines(text.err) == 2);
   CHECK(text.err.find(bad + ": offset 109: record 2: ") != std::string::npos);
   CHECK(text.out.find("0 of 2 files sound: 4 good records") != std::string::npos);
+}
+
+TEST_CASE("index makes what is missing, keeps what holds, and says what does not") {
+  const TempDir dir;
+  const std::string good = dir.write("good", read_file(golden("framing/good.tfrecord")));
+  const std::string bad = dir.write("bad", read_file(golden("framing/flip_data_first_record2.tfrecord")));
+  const std::string missing = dir.file("missing");
+  const ToolResult built = run_tool({"index", good, bad, missing, "--json"});
+  CHECK(built.code == 1);
+  json files = built.json().at("files");
+  REQUIRE(files.size() == 3);
+  CHECK(files[0].at("state") == "built");
+  CHECK(files[0].at("records") == 5);
+  CHECK(files[0].at("errors").empty());
+  CHECK(files[0].at("index") == good + ".feedline-index");
+  CHECK(files[0].at("index_bytes") == read_file(good + ".feedline-index").size());
+  CHECK(files[0].at("refused").is_null());
+  CHECK(files[1].at("state") == "built");
+  CHECK(files[1].at("records") == 4);
+  CHECK(files[1].at("errors").size() == 1);
+  CHECK(files[2].at("state") == "none");
+  CHECK(files[2].at("index").is_null());
+  CHECK(files[2].at("errors")[0].at("category") == "io_error");
+
+  // Once more: nothing to do; the indexes among the files are no data.
+  const ToolResult again = run_tool({"index", good, good + ".feedline-index", "--json"});
+  CHECK(again.code == 0);
+  REQUIRE(again.json().at("files").size() == 1);
+  CHECK(again.json().at("files")[0].at("state") == "valid");
+  CHECK(run_tool({"verify", good, good + ".feedline-index"}).out.find("1 of 1 files sound") != std::string::npos);
+  const ToolResult people = run_tool({"index", good});
+  CHECK(people.out.find(good + ": 5 records") == 0);
+  CHECK(people.out.find("  index " + good + ".feedline-index, ") != std::string::npos);
+  CHECK(people.err.empty());
+
+  // Another stride is another index.
+  const json other = run_tool({"index", good, "--stride", "1KiB", "--json"}).json().at("files")[0];
+  CHECK(other.at("state") == "built");
+  CHECK(other.at("refused").get<std::string>().find("has a stride of 16384 bytes") != std::string::npos);
+  CHECK(run_tool({"index", good, "--dir", dir.file("elsewhere"), "--json"})
+            .json()
+            .at("files")[0]
+            .at("index")
+            .get<std::string>()
+            .rfind(dir.file("elsewhere") + "/good-", 0) == 0);
+}
+
+TEST_CASE("index --check counts again") {
+  const TempDir dir;
+  std::string content = read_file(golden("framing/good.tfrecord"));
+  const std::string file = dir.write("f", content);
+  const auto time = std::filesystem::last_write_time(file);
+  CHECK(run_tool({"index", "--check", file}).code == 1);
+  CHECK_FALSE(std::filesystem::exists(file + ".feedline-index"));
+  CHECK(run_tool({"index", file}).code == 0);
+  CHECK(run_tool({"index", "--check", file}).code == 0);
+  // Changed by somebody who hides it.
+  content[12] = static_cast<char>(content[12] ^ 1);
+  dir.write("f", content);
+  std::filesystem::last_write_time(file, time);
+  const ToolResult changed = run_tool({"index", "--check", file, "--json"});
+  CHECK(changed.code == 1);
+  const json seen = changed.json().at("files")[0];
+  CHECK(seen.at("state") == "valid");
+  CHECK(seen.at("wrong").get<std::string>().find("it says 5 records") == 0);
+  CHECK(seen.at("errors").size() == 1);
+}
+
+TEST_CASE("index --import compares with tfrecord2idx's text") {
+  const TempDir dir;
+  const std::string file = dir.write("f", read_file(golden("framing/good.tfrecord")));
+  std::string text;
+  uint64_t at = 0;
+  Record record;
+  for (RecordReader reader(file); reader.next(record) == ReadResult::record; at += record.payload.size() + 16)
+    text += std::to_string(at) + " " + std::to_string(record.payload.size() + 16) + "\n";
+  const ToolResult agrees = run_tool({"index", file, "--import", dir.write("f.idx", text)});
+  CHECK(agrees.code == 0);
+  CHECK(agrees.err.empty());
+  const ToolResult differs =
+      run_tool({"index", file, "--import", dir.write("f.idx", text.substr(text.find('\n') + 1))});
+  require_one_message(differs, 1);
+  CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
+  CHECK(std::filesystem::exists(file + ".feedline-index"));  // made of the data alone
 }
 
 TEST_CASE("inspect agrees with TensorFlow on other programs' files") {

@@ -24,6 +24,7 @@ void add_dump(CLI::App& app, Run& run);
 void add_check(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_verify(CLI::App& app, Run& run);
+void add_index(CLI::App& app, Run& run);
 void add_cat(CLI::App& app, Run& run);
 void add_split(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);

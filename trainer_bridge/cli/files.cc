@@ -55,6 +55,32 @@ FileSummary scan_file(const std::string& file, Compression compression, Progress
   return summary;
 }
 
+FileSummary verify_file(const std::string& file, Compression compression, Progress& progress) {
+  FileSummary summary;
+  summary.file = file;
+  try {
+    summary.size = size_of({file});
+    // Nobody asks for its entries.
+    const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
+                                                  [&](uint64_t bytes) { progress.add(bytes); });
+    summary.take(index);
+  } catch (const Error& error) {  // the file cannot be opened, or read to its end
+    summary.damage.push_back({error, 0});
+  }
+  return summary;
+}
+
+}  // namespace
+
+void FileSummary::take(const io::FileIndex& index) {
+  compression = index.compression;
+  records = index.records;
+  payload_bytes = index.payload_bytes;
+  record_min = index.smallest_record;
+  record_max = index.largest_record;
+  for (const io::BadRegion& region : index.bad) damage.push_back({region.error, region.length});
+}
+
 uint64_t size_of(const std::vector<std::string>& files) {
   uint64_t total = 0;
   for (const std::string& file : files) {
@@ -64,28 +90,6 @@ uint64_t size_of(const std::vector<std::string>& files) {
   }
   return total;
 }
-
-FileSummary verify_file(const std::string& file, Compression compression, Progress& progress) {
-  FileSummary summary;
-  summary.file = file;
-  try {
-    summary.size = size_of({file});
-    // Nobody asks for its entries.
-    const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
-                                                  [&](uint64_t bytes) { progress.add(bytes); });
-    summary.compression = index.compression;
-    summary.records = index.records;
-    summary.payload_bytes = index.payload_bytes;
-    summary.record_min = index.smallest_record;
-    summary.record_max = index.largest_record;
-    for (const io::BadRegion& region : index.bad) summary.damage.push_back({region.error, region.length});
-  } catch (const Error& error) {  // the file cannot be opened, or read to its end
-    summary.damage.push_back({error, 0});
-  }
-  return summary;
-}
-
-}  // namespace
 
 void add_compression(CLI::App& command, Compression& compression) {
   add_choice<Compression>(command, "--compression", compression,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "feedline/records.h"
+#include "io/index.h"
 #include "trainer_bridge/cli/json.h"
 
 namespace feedline::cli {
@@ -36,11 +37,16 @@ struct FileSummary {
   uint64_t payload_bytes = 0, record_min = 0, record_max = 0;
   std::vector<Damage> damage;
 
+  /// Fills in what a counting pass found of `file`.
+  void take(const io::FileIndex& index);
   bool opened() const noexcept { return compression != Compression::automatic; }
 };
 
 /// file, compression, records, payload_bytes, errors: category, offset, record, skipped_bytes, message.
 Json to_json(const FileSummary& summary);
+
+/// Bytes on disk of those that are there.
+uint64_t size_of(const std::vector<std::string>& files);
 
 /// Reads every file to its end, several at a time, with progress on a terminal: `on_record(number of the file, record)`
 /// for each good record, in order within a file, one thread per file. What is wrong with a file is in its summary.

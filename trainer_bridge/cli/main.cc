@@ -41,6 +41,7 @@ int run(int argc, char** argv) {
   add_check(app, command);
   add_inspect(app, command);
   add_verify(app, command);
+  add_index(app, command);
   add_cat(app, command);
   add_split(app, command);
   add_convert(app, command);

@@ -162,53 +162,51 @@ std::vector<uint64_t> BucketWriter::finish() {
   return sizes;
 }
 
-void read_bucket(const BucketFile& bucket, uint64_t memory,
-                 const std::function<void(std::span<const std::byte>)>& on_record) {
+void BucketReader::read(const BucketFile& bucket, uint64_t memory,
+                        const std::function<void(std::span<const std::byte>)>& on_record) {
   const io::InputFile file(bucket.path);
   const auto damaged = [&] {
     fail(bucket.path, "is not as it was written", "remove the folder that the shards go to, and begin again");
   };
   if (file.size() != bucket.bytes) damaged();
-  std::unique_ptr<std::byte[]> whole;
-  if (bucket_memory(bucket.bytes, bucket.records) <= memory) {
-    whole = std::make_unique_for_overwrite<std::byte[]>(bucket.bytes);
-    file.read_at(0, {whole.get(), bucket.bytes});
+  const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;
+  if (whole && capacity_ < bucket.bytes) {
+    buffer_.reset();  // before the new one is there
+    buffer_ = std::make_unique_for_overwrite<std::byte[]>(bucket.bytes);
+    capacity_ = bucket.bytes;
   }
+  if (whole) file.read_at(0, {buffer_.get(), bucket.bytes});
   const auto header_at = [&](uint64_t offset) {
     Header header;
     if (bucket.bytes - offset < sizeof header) damaged();
     if (whole)
-      std::memcpy(&header, whole.get() + offset, sizeof header);
+      std::memcpy(&header, buffer_.get() + offset, sizeof header);
     else
       file.read_at(offset, std::as_writable_bytes(std::span(&header, 1)));
     if (bucket.bytes - offset - sizeof header < header.size) damaged();
     return header;
   };
 
-  struct Entry {
-    uint64_t key, offset;
-  };
-  std::vector<Entry> entries;
-  entries.reserve(bucket.records);
+  entries_.clear();
+  entries_.reserve(bucket.records);
   for (uint64_t offset = 0; offset < bucket.bytes;) {
     const Header header = header_at(offset);
-    entries.push_back({header.key, offset});
+    entries_.push_back({header.key, offset});
     offset += sizeof header + header.size;
   }
-  if (entries.size() != bucket.records) damaged();
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
+  if (entries_.size() != bucket.records) damaged();
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
 
-  std::vector<std::byte> scratch;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : entries_) {
     const Header header = header_at(entry.offset);
     const uint64_t begin = entry.offset + sizeof header;
     std::span<const std::byte> payload;
     if (whole) {
-      payload = {whole.get() + begin, header.size};
+      payload = {buffer_.get() + begin, header.size};
     } else {
-      scratch.resize(header.size);
-      file.read_at(begin, scratch);
-      payload = scratch;
+      record_.resize(header.size);
+      file.read_at(begin, record_);
+      payload = record_;
     }
     if (io::mask_crc(io::crc32c(payload)) != header.stored_crc) damaged();
     on_record(payload);

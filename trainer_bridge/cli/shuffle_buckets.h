@@ -47,12 +47,26 @@ struct BucketFile {
   uint64_t bytes = 0, records = 0;  // as they were written
 };
 
-/// The payloads of a bucket, ascending by key, checksums verified again. In memory as a whole; where that takes more
-/// than `memory` bytes (16 for each record included), each record is read where it lies. Throws Error io_error.
-void read_bucket(const BucketFile& bucket, uint64_t memory,
-                 const std::function<void(std::span<const std::byte> payload)>& on_record);
+/// Reads buckets, one behind another, into memory that it keeps: fresh memory costs more than what is read into it. Not
+/// thread-safe.
+class BucketReader {
+ public:
+  /// The payloads of a bucket, ascending by key, checksums verified again. In memory as a whole; where that takes more
+  /// than `memory` bytes (16 for each record included), each record is read where it lies. Throws Error io_error.
+  void read(const BucketFile& bucket, uint64_t memory,
+            const std::function<void(std::span<const std::byte> payload)>& on_record);
 
-/// What read_bucket takes for the whole of it: `framed_bytes` are those of the records as TFRecords.
+ private:
+  struct Entry {
+    uint64_t key, offset;
+  };
+  std::unique_ptr<std::byte[]> buffer_;
+  size_t capacity_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<std::byte> record_;
+};
+
+/// What BucketReader takes for the whole of a bucket: `framed_bytes` are those of the records as TFRecords.
 constexpr uint64_t bucket_memory(uint64_t framed_bytes, uint64_t records) noexcept {
   return framed_bytes + 16 * records;
 }

@@ -92,7 +92,8 @@ int split(Args args) {
              format_byte_size(result.framed_bytes), format_count(result.shards), result.shards == 1 ? "" : "s",
              args.out, shard_pattern(options.name, result.shards, options.gzip));
   if (result.kept) fmt::print("{} of them were there already, whole\n", format_count(result.kept));
-  if (!result.bad.empty()) fmt::print("{} bad places were left out\n", format_count(result.bad.size()));
+  if (!result.bad.empty())
+    fmt::print("{} bad place{} left out\n", format_count(result.bad.size()), result.bad.size() == 1 ? "" : "s");
   fmt::print("{}\n", advice.text);
   return 0;
 }

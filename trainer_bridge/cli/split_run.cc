@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
+#include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t range_bytes = uint64_t{64} << 20;          // what a thread scatters at a time
 constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that the scattered writes are large ones
+// More memory than this makes nothing faster, while there are not many of them.
+constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
 constexpr size_t told_bad = 20;
 
 /// A disk with one block left.
@@ -98,7 +101,12 @@ class Split {
                        .framed_bytes = job_.map.framed_bytes(),
                        .files = {},
                        .bad = job_.bad};
-    if (!missing.empty()) job_.options.shuffle&& result.records > 0 ? write_shuffled() : write_in_order(missing);
+    try {
+      write(missing);
+    } catch (const Error& error) {
+      throw Error(error.category(), error.message() + "; the same command goes on where this one stopped",
+                  error.place());
+    }
     std::error_code ignored;
     fs::remove_all(buckets_folder_, ignored);
     for (const FileIdentity& input : job_.inputs)
@@ -216,6 +224,12 @@ class Split {
         in(folder_));
   }
 
+  void write(const std::vector<uint64_t>& missing) {
+    if (missing.empty()) return;
+    if (job_.options.shuffle && job_.map.records() > 0) return write_shuffled();
+    write_in_order(missing);
+  }
+
   void write_in_order(const std::vector<uint64_t>& missing) {
     Progress progress("writing", job_.map.framed_bytes() / job_.shards * missing.size());
     // A run of shards for each thread: where the inputs are compressed, a reader that goes on costs half of one that
@@ -249,14 +263,16 @@ class Split {
       save_job(job_path_, job_);
     }
     Progress progress("shuffling", job_.map.framed_bytes());
-    tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, progress); });
+    tbb::enumerable_thread_specific<BucketReader> readers;
+    tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, readers.local(), progress); });
   }
 
   Buckets plan_buckets() const {
     const uint64_t all = bucket_memory(job_.map.framed_bytes(), job_.map.records());
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);
+    const uint64_t size = std::min(of_worker, std::max(fair_bucket, all / many_buckets));
     // Buckets have equal numbers of records, not of bytes: a tenth to spare.
-    const uint64_t wanted = std::max<uint64_t>(divided_up(all + all / 10, of_worker), 1);
+    const uint64_t wanted = std::max<uint64_t>(divided_up(all + all / 10, size), 1);
     const uint64_t most = std::max<uint64_t>(memory_ / least_bucket_buffer, 1);
     const uint64_t buckets = std::min(wanted, most);
     Buckets plan;
@@ -298,7 +314,7 @@ class Split {
     job_.buckets->bytes.resize(ranks.size(), 0);
   }
 
-  void write_unit(uint64_t unit, Progress& progress) {
+  void write_unit(uint64_t unit, BucketReader& reader, Progress& progress) {
     const Buckets& buckets = *job_.buckets;
     const uint64_t first = unit * buckets.shards_per_unit;
     const uint64_t end = std::min(first + buckets.shards_per_unit, job_.shards);
@@ -322,7 +338,7 @@ class Split {
       const uint64_t bucket = unit * buckets.buckets_per_unit + b;
       const uint64_t records = rank(unit, b + 1) - rank(unit, b);
       if (records == 0) continue;
-      read_bucket({bucket_path(buckets_folder_, bucket), buckets.bytes.at(bucket), records}, memory_ / workers(),
+      reader.read({bucket_path(buckets_folder_, bucket), buckets.bytes.at(bucket), records}, memory_ / workers(),
                   [&](std::span<const std::byte> payload) {
                     close_until(number);
                     if (writer) writer->write(payload);
