@@ -67,7 +67,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     temporary_ = fmt::format("{}.{}-{}.part", path_, getpid(), counter++);
     error = injected<CreateOp>();
     if (error) break;
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = fd_ < 0 ? errno : 0;
   } while (error == EEXIST || error == EINTR);
   if (error) {
@@ -93,19 +93,44 @@ void OutputFile::check_open() {
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
+  write_at(written_, bytes);
+  written_ += bytes.size();
+}
+
+void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
   check_open();
   while (!bytes.empty()) {
     size_t size = bytes.size();
     if (injected<ShortWriteOp>()) size = (size + 1) / 2;
     int error = injected<InterruptedWriteOp>();
     if (!error) error = injected<WriteOp>();
-    const ssize_t written = error ? -1 : ::write(fd_, bytes.data(), size);
+    const ssize_t written = error ? -1 : pwrite(fd_, bytes.data(), size, static_cast<off_t>(offset));
     if (written < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
       fail("cannot be written", error);
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+}
+
+void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
+  check_open();
+  while (!out.empty()) {
+    size_t size = out.size();
+    if (injected<ShortReadOp>()) size = (size + 1) / 2;
+    int error = injected<InterruptedReadOp>();
+    if (!error) error = injected<ReadOp>();
+    const ssize_t got = error ? -1 : pread(fd_, out.data(), size, static_cast<off_t>(offset));
+    if (got < 0) {
+      if (!error) error = errno;
+      if (error == EINTR) continue;
+      fail("cannot be read back", error);
+    }
+    if (got == 0) fail("was cut while it was written", ENODATA);
+    out = out.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -20,7 +21,12 @@ class OutputFile {
 
   /// Throws after publish() or a failure.
   void check_open();
+  /// Behind what write() wrote before.
   void write(std::span<const std::byte> bytes);
+  /// Anywhere; what is left out reads as zeros.
+  void write_at(uint64_t offset, std::span<const std::byte> bytes);
+  /// What was written.
+  void read_at(uint64_t offset, std::span<std::byte> out);
   /// Syncs the content, gives it its name (replacing what has it) and syncs the folder, once.
   void publish();
   /// Without syncing, for what can be made again and says by itself whether it is whole: a power cut may leave less.
@@ -34,6 +40,7 @@ class OutputFile {
   const std::string path_;
   std::string temporary_;  // empty: there is none
   int fd_ = -1;
+  uint64_t written_ = 0;  // by write()
 };
 
 }  // namespace feedline::io

@@ -1,15 +1,14 @@
 // feedline dump: an epoch as .npy files, and report.json about it.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "flowgraph/spec.h"
+#include "io/output_file.h"
 #include "trainer_bridge/cli/commands.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
@@ -28,12 +27,6 @@ struct Args {
   std::string out;
   uint64_t epoch = 0;
 };
-
-[[noreturn]] void cannot(const char* what, const fs::path& path, const std::string& why) {
-  Place place;
-  place.file = path.string();
-  throw Error(Category::io_error, fmt::format("cannot {} it: {}", what, why), std::move(place));
-}
 
 std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
   std::vector<std::unique_ptr<OutputFiles>> outputs;
@@ -125,21 +118,19 @@ void write_report(const fs::path& folder, const Result& result) {
                      {"samples", result.samples},        {"dropped", result.report.dropped},
                      {"filler", result.report.filler},   {"errors", to_json(result.report.errors, result.error)},
                      {"audit", result.report.audit},     {"files", result.files}};
-  const fs::path path = folder / "report.json", temporary = folder / ".report.json.partial";
-  std::ofstream out(temporary, std::ios::binary);
-  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  std::error_code error;
-  if (!out) cannot("write", path, std::strerror(errno));
-  fs::rename(temporary, path, error);
-  if (error) cannot("write", path, error.message());
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  io::OutputFile file(folder / "report.json");
+  file.write(std::as_bytes(std::span(text)));
+  file.publish();
 }
 
 int dump(const Args& args) {
   const Interrupt interrupt;
   std::error_code error;
   fs::create_directories(args.out, error);
-  if (error) cannot("make", args.out, error.message());
+  if (error)
+    throw Error(Category::io_error, fmt::format("the folder cannot be made: {}", error.message()),
+                {args.out, -1, -1, {}});
   Result result;
   try {
     dump_epoch(args, result);

@@ -7,21 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "feedline/error.h"
 #include "feedline/tensor.h"
+#include "io/output_file.h"
 
 namespace feedline::cli {
 
-/// An array [rows, row_shape...] whose number of rows shows when it is finished. The bytes go to a temporary name
-/// beside `path`; close() completes the header, syncs and renames into place. Destroyed without close(), nothing is
-/// left. Every member throws Error io_error, naming the file, when the system refuses. Not thread-safe.
+/// An array [rows, row_shape...] whose number of rows shows when it is finished. The file appears whole, by close(), or
+/// not at all (io/output_file.h). Every member throws Error io_error, naming the file, when the system refuses. Not
+/// thread-safe.
 class NpyWriter {
  public:
   /// NumPy has no bfloat16: its bits are stored as uint16.
   NpyWriter(std::string path, DType dtype, Shape row_shape);
-  ~NpyWriter();
-  NpyWriter(const NpyWriter&) = delete;
-  NpyWriter& operator=(const NpyWriter&) = delete;
 
   /// Whole rows, row-major.
   void append(int64_t rows, std::span<const std::byte> elements);
@@ -31,19 +28,16 @@ class NpyWriter {
   void read_back(uint64_t begin, std::span<std::byte> out);
   void close();
 
-  const std::string& path() const noexcept { return path_; }
+  const std::string& path() const noexcept { return file_.path(); }
   DType dtype() const noexcept { return dtype_; }
   int64_t rows() const noexcept { return rows_; }
 
  private:
   void flush();
-  void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  [[noreturn]] void fail(const char* what, int error) const;
 
-  const std::string path_, temporary_;
+  io::OutputFile file_;
   const DType dtype_;
   Shape row_shape_;
-  int file_ = -1;
   int64_t rows_ = 0;
   uint64_t written_ = 0;           // bytes of elements in the file
   std::vector<std::byte> buffer_;  // and behind them
