@@ -418,6 +418,7 @@ TEST_CASE("images: a folder for each class") {
   put_file(in + "/bird/.hidden", "text");
   put_file(in + "/cat/empty.jpg", "");
   put_file(in + "/notes.txt", "notes");
+  fs::create_symlink("nowhere", in + "/cat/link.png");
   const json result = convert(dir, {"images", in});
   CHECK(read_file(dir.file("out/labels.txt")) == "Dog\nbird\ncat\n");
   const auto examples = examples_of(dir, result.at("sets")[0]);
@@ -427,11 +428,12 @@ TEST_CASE("images: a folder for each class") {
                    {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
   CHECK(result.at("left_out") ==
         json({in + "/notes.txt: in no class's folder", in + "/bird/.hidden: neither JPEG nor PNG",
-              in + "/cat/empty.jpg: neither JPEG nor PNG"}));
+              in + "/cat/empty.jpg: neither JPEG nor PNG",
+              in + "/cat/link.png: cannot be opened: No such file or directory"}));
   const ToolResult text = run_tool({"convert", "images", in, "--out", dir.file("out"), "--shard-size", "8"});
   CHECK(text.code == 0);
   CHECK(contains(text.out, "4 records"));
-  CHECK(contains(text.out, "train-*-of-00003.tfrecord"));
+  CHECK(contains(text.out, "data-*-of-00003.tfrecord"));
   CHECK(contains(text.err, "left out: " + in + "/notes.txt"));
 
   fs::create_directories(dir.file("none/a"));

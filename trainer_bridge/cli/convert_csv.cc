@@ -169,7 +169,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   ExampleWriter example(keys);
   const uint64_t bytes = identify(file).size + rows * names;
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "train", rows, bytes, progress);
+  ShardWriter writer(target, "data", rows, bytes, progress);
   csv.for_rows(nullptr, [&](const std::vector<CsvReader::Cell>& cells, uint64_t line) {
     for (size_t i = 0; i < cells.size(); i++)
       if (!is_missing(cells[i])) csv.set(example, i, cells[i].text, line);

@@ -27,8 +27,10 @@ std::vector<std::string> files_below(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
-       entry.increment(error))
-    if (!entry->is_directory(error)) files.push_back(entry->path().lexically_relative(folder).string());
+       entry.increment(error)) {
+    std::error_code unknown;  // a link to nothing, say: that will show
+    if (!entry->is_directory(unknown)) files.push_back(entry->path().lexically_relative(folder).string());
+  }
   if (error) refuse_input(folder.string(), fmt::format("cannot be listed: {}", error.message()));
   std::sort(files.begin(), files.end());
   return files;
@@ -59,7 +61,6 @@ void read_image(const std::string& path, uint64_t bytes, std::vector<std::byte>&
   file.read_at(0, content);
 }
 
-/// The records of `count` images each: `read(record, feature)` gives an image's path and size.
 struct Plan {
   std::vector<std::string> keys;
   std::vector<std::vector<Image>> records;  // an image for each key
@@ -75,7 +76,7 @@ Converted write_images(const Plan& plan, const ConvertTarget& target, Converted 
   if (!plan.labels.empty()) keys.push_back("label");
   ExampleWriter example(keys);
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "train", plan.records.size(), bytes, progress);
+  ShardWriter writer(target, "data", plan.records.size(), bytes, progress);
   std::vector<std::byte> content;
   for (size_t r = 0; r < plan.records.size(); r++) {
     for (size_t f = 0; f < plan.keys.size(); f++) {
@@ -121,6 +122,7 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
     refuse_input(images, "has no folders, one for each class; folders that belong together go by --feature NAME=DIR");
 
   std::string labels;
+  int64_t label = 0;
   for (const std::string& name : classes) {
     if (name.find('\n') != std::string::npos) refuse_input(images, "a class's name has a line end");
     const fs::path folder = fs::path(images) / name;
@@ -129,13 +131,14 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
       std::string why;
       if (const auto bytes = image_size(path, why)) {
         plan.records.push_back({{path, *bytes}});
-        plan.labels.push_back(std::count(labels.begin(), labels.end(), '\n'));
+        plan.labels.push_back(label);
       } else {
         result.left_out.push_back(path + ": " + why);
       }
       Interrupt::check();
     }
     labels += name + "\n";
+    label++;
   }
   if (plan.records.empty()) refuse_input(images, "holds no JPEG or PNG file");
   make_folder(target.folder);

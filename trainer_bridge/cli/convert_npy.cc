@@ -115,7 +115,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   ExampleWriter example(keys);
   const uint64_t bytes = first.rows() * record_bytes;
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "train", first.rows(), bytes, progress);
+  ShardWriter writer(target, "data", first.rows(), bytes, progress);
   for (uint64_t row = 0; row < first.rows(); row++) {
     for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f);
     writer.write(example.finish());

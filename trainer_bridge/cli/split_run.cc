@@ -174,6 +174,8 @@ class Split {
 
   /// What writers that were killed left.
   void remove_leftovers() const {
+    std::error_code nothing_there;
+    if (!job_.buckets) fs::remove_all(buckets_folder_, nothing_there);
     const std::string of_job = fs::path(job_path_).filename().string() + ".", of_shards = job_.options.name + "-";
     const std::string behind_number = fmt::format("-of-{:05}.tfrecord", job_.shards);
     std::error_code error;

@@ -1,0 +1,107 @@
+// What convert reads: pickles, .npy files and CSV. The first byte says which.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "feedline/error.h"
+#include "trainer_bridge/cli/cifar10.h"
+#include "trainer_bridge/cli/csv_reader.h"
+#include "trainer_bridge/cli/npy_reader.h"
+
+namespace {
+
+using namespace feedline::cli;
+
+/// A file in memory with this content.
+class File {
+ public:
+  explicit File(std::string_view content) : fd_(memfd_create("input", MFD_CLOEXEC)) {
+    if (fd_ < 0 || write(fd_, content.data(), content.size()) != static_cast<ssize_t>(content.size())) std::abort();
+  }
+  ~File() { close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+void pickle(std::string_view bytes) {
+  try {
+    const Cifar10Batch batch = read_python_batch(bytes);
+    if (batch.labels.empty() || batch.images.size() != batch.labels.size() * cifar10_image_bytes) std::abort();
+  } catch (const std::runtime_error&) {
+  }
+}
+
+void npy(std::string_view bytes) {
+  const File file(bytes);
+  try {
+    NpyReader reader(file.path());
+    uint64_t taken = 0;
+    for (uint64_t row = 0; row < reader.rows(); row++) taken += reader.next().size();
+    if (taken > bytes.size() || taken != reader.rows() * reader.row_bytes()) std::abort();
+  } catch (const feedline::Error&) {
+  }
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows rows_of(std::string_view text) {
+  const File file(text);
+  CsvReader reader(file.path());
+  Rows rows;
+  std::vector<CsvReader::Cell> cells;
+  while (reader.next(cells)) {
+    if (cells.empty()) std::abort();
+    rows.emplace_back();
+    for (const auto& cell : cells) rows.back().emplace_back(cell.text);
+  }
+  return rows;
+}
+
+/// Rows that were read, written with every cell in quotes, are read again.
+void csv(std::string_view text) {
+  Rows rows;
+  try {
+    rows = rows_of(text);
+  } catch (const feedline::Error&) {
+    return;
+  }
+  std::string again;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); i++) {
+      again += i ? ",\"" : "\"";
+      for (const char c : row[i]) again += c == '"' ? "\"\"" : std::string(1, c);
+      again += '"';
+    }
+    again += '\n';
+  }
+  if (rows_of(again) != rows) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 3) {
+    case 0:
+      pickle(bytes);
+      break;
+    case 1:
+      npy(bytes);
+      break;
+    default:
+      csv(bytes);
+  }
+  return 0;
+}
