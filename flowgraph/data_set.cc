@@ -24,17 +24,17 @@ bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
   if (index.bad.empty()) return true;
   switch (on_error) {
     case OnError::skip_record:
-      for (const io::BadRegion& region : index.bad) data.skipped.push_back(region.error);
+      for (const io::BadRegion& region : index.bad) data.skip(region.error(file.id.uri));
       return true;
     case OnError::skip_file:
-      data.skipped.push_back(index.bad.front().error);
+      data.skip(index.bad.front().error(file.id.uri));
       index = {};
       return true;
     case OnError::raise:
       break;
   }
   const io::BadRegion first = index.bad.front();
-  data.raised.push_back(first.error);
+  data.raised.push_back(first.error(file.id.uri));
   index.bad.clear();
   index.records = first.record;
   index.end = first.offset;
@@ -47,9 +47,9 @@ bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
 }
 
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
-  const auto failures = static_cast<int64_t>(data.skipped.size());
+  const auto failures = static_cast<int64_t>(data.skipped_total);
   if (failures == 0) return;
-  const double rate = static_cast<double>(failures) / static_cast<double>(data.records + data.skipped.size());
+  const double rate = static_cast<double>(failures) / static_cast<double>(data.records + data.skipped_total);
   const std::string first = data.skipped.front().what();
   if (spec.max_failures >= 0 && failures > spec.max_failures)
     throw Error(data.skipped.front().category(),

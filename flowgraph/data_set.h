@@ -30,8 +30,13 @@ struct DataSet {
   /// out: the same data has the same digest, wherever it lies and whenever it was written.
   uint64_t digest = 0;
 
-  /// What was found bad and left out, in order (SKIP_RECORD: each region; SKIP_FILE: each file, by its first).
+  /// What was found bad and left out, in order (SKIP_RECORD: each region; SKIP_FILE: each file, by its first): the
+  /// first 100, and in all.
   std::vector<Error> skipped;
+  uint64_t skipped_total = 0;
+  void skip(Error error) {
+    if (skipped_total++ < 100) skipped.push_back(std::move(error));
+  }
   /// RAISE: the first error; the data ends in front of it.
   std::vector<Error> raised;  // none or one
 

@@ -428,7 +428,7 @@ void Graph::Impl::note_errors(Chunk& chunk) {
   for (size_t i = 0; i < chunk.errors.size(); i++) {
     const Error& error = chunk.errors[i];
     errors.note(error);
-    const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped.size());
+    const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped_total);
     if (plan.spec.max_failures < 0 || failures <= plan.spec.max_failures) continue;
     return chunk.end_before(chunk.filler[i],
                             Error(error.category(),

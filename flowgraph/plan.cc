@@ -270,8 +270,8 @@ std::string Plan::text() const {
   const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
   fmt::format_to(out, "data     {} files, {}, {} records counted and verified in {:.2f} s\n", data.files.size(),
                  format_byte_size(data.bytes), order.samples(), data.count_s);
-  if (!data.skipped.empty())
-    fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped.size());
+  if (data.skipped_total > 0)
+    fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
   if (order.shuffled())
     fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",

@@ -62,6 +62,7 @@ class TrueScan {
           break;
         case RecordStream::Found::damage:
           bad_.push_back(stream_.damage());
+          if (bad_.size() > kept_messages) bad_.back().message = {};
           at_ = bad_.back().offset + bad_.back().length;
           break;
         case RecordStream::Found::records: {

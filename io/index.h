@@ -23,11 +23,16 @@ struct IndexEntry {
   bool operator==(const IndexEntry&) const = default;
 };
 
-/// Bytes that are no good record, with the error that they gave.
+/// Bytes that are no good record.
 struct BadRegion {
   uint64_t offset = 0, length = 0;
   uint64_t record = 0;  // good records before it
-  Error error;
+  Category category = Category::bad_data_crc;
+  std::string message;  // empty: an index keeps those of the first regions only
+
+  /// As the error that they gave.
+  Error error(const std::string& file) const;
+  bool operator==(const BadRegion&) const = default;
 };
 
 /// Rows that nobody changes any more: in memory, or where they lie in a mapped file. Copies share them.
@@ -59,6 +64,9 @@ class Table {
   std::shared_ptr<const void> owner_;
 };
 
+/// Bad regions of a file whose messages are kept.
+inline constexpr size_t kept_messages = 100;
+
 struct FileIndex {
   Compression compression = Compression::none;  // what it is, never automatic
   uint64_t stride = default_stride;
@@ -78,7 +86,9 @@ struct FileIndex {
   Table<uint64_t> sums;
   std::vector<BadRegion> bad;  // ascending, disjoint; the good records lie between them without gaps
 
-  uint64_t memory_bytes() const noexcept { return entries.memory_bytes() + sums.memory_bytes(); }
+  uint64_t memory_bytes() const noexcept {
+    return entries.memory_bytes() + sums.memory_bytes() + bad.capacity() * sizeof(BadRegion);
+  }
 };
 
 }  // namespace feedline::io

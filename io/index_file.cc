@@ -172,9 +172,7 @@ FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> 
       refuse("makes no sense: a bad region of category {}, with {} bytes to say", row.category, row.message_bytes);
     std::string message(reinterpret_cast<const char*>(bytes.data() + at), row.message_bytes);
     at += row.message_bytes;
-    const Place place{data.uri, static_cast<int64_t>(row.offset), static_cast<int64_t>(row.record), ""};
-    index.bad.push_back(
-        {row.offset, row.length, row.record, Error(static_cast<Category>(row.category), std::move(message), place)});
+    index.bad.push_back({row.offset, row.length, row.record, static_cast<Category>(row.category), std::move(message)});
   }
   if (at != bytes.size()) refuse("makes no sense: there are {} bytes behind its messages", bytes.size() - at);
   return index;
@@ -187,10 +185,9 @@ void write_index(const std::string& path, const FileIndex& index, const FileId& 
   std::string messages;
   bad.reserve(index.bad.size());
   for (const BadRegion& region : index.bad) {
-    const std::string& message = region.error.message();
-    bad.push_back({region.offset, region.length, region.record, static_cast<uint32_t>(region.error.category()),
-                   static_cast<uint32_t>(message.size())});
-    messages += message;
+    bad.push_back({region.offset, region.length, region.record, static_cast<uint32_t>(region.category),
+                   static_cast<uint32_t>(region.message.size())});
+    messages += region.message;
   }
   Header h{.magic = magic,
            .version = format_version,

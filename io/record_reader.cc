@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "feedline/records.h"
@@ -6,9 +7,12 @@
 namespace feedline {
 
 struct RecordReader::Impl {
-  Impl(std::string file, const Options& options) : stream(std::move(file), options.compression, options.record_limit) {}
+  Impl(std::string path, const Options& options)
+      : file(std::move(path)), stream(file, options.compression, options.record_limit) {}
 
+  const std::string file;
   io::RecordStream stream;
+  std::optional<Error> error;
   const io::RecordView* next = nullptr;  // of stream.records(), [next, end) are still to be handed out
   const io::RecordView* end = nullptr;
   uint64_t offset = 0, number = 0;  // of *next
@@ -28,6 +32,7 @@ ReadResult RecordReader::next(Record& record) {
       case io::RecordStream::Found::end:
         return ReadResult::end;
       case io::RecordStream::Found::damage:
+        s.error.emplace(s.stream.damage().error(s.file));
         return ReadResult::error;
       case io::RecordStream::Found::records:
         break;
@@ -43,7 +48,7 @@ ReadResult RecordReader::next(Record& record) {
   return ReadResult::record;
 }
 
-const Error& RecordReader::error() const { return impl_->stream.damage().error; }
+const Error& RecordReader::error() const { return *impl_->error; }
 
 RecordReader::Region RecordReader::skipped() const {
   const io::BadRegion& damage = impl_->stream.damage();

@@ -163,8 +163,7 @@ void RecordStream::go_to(uint64_t offset) {
 }
 
 RecordStream::Found RecordStream::report(Category category, std::string message, uint64_t length) {
-  const Place place{file_->path(), static_cast<int64_t>(offset_), static_cast<int64_t>(number_), ""};
-  damage_.emplace(BadRegion{offset_, length, number_, Error(category, std::move(message), place)});
+  damage_ = {offset_, length, number_, category, std::move(message)};
   return Found::damage;
 }
 

@@ -48,7 +48,7 @@ class RecordStream {
   uint64_t offset() const noexcept { return offset_; }
   /// Good records before them.
   uint64_t number() const noexcept { return number_; }
-  const BadRegion& damage() const noexcept { return *damage_; }
+  const BadRegion& damage() const noexcept { return damage_; }
 
   Compression compression() const noexcept { return compression_; }
   /// Of the file.
@@ -89,7 +89,7 @@ class RecordStream {
   std::array<RecordView, 512> views_;
   size_t count_ = 0;
   uint64_t offset_ = 0, number_ = 0;
-  std::optional<BadRegion> damage_;
+  BadRegion damage_;
   std::optional<Resync> resync_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/thread.h"
 #include "flowgraph/error_log.h"
@@ -51,7 +52,7 @@ struct Feeder::Impl {
   void open(flow::PipelineSpec spec) {
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
-    spec.warnings.insert(spec.warnings.end(), data.warnings.begin(), data.warnings.end());
+    for (const std::string& warning : data.warnings) logger()->warn(warning);
     const flow::Ranks ranks{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
     plan.emplace(std::move(spec), std::move(data), ranks, threads);
@@ -122,7 +123,7 @@ Report Feeder::report() const {
     const size_t room = flow::ErrorLog::kept - report.errors.size();
     std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
   }
-  report.errors_total = plan.data.skipped.size() + graph.errors_total;
+  report.errors_total = plan.data.skipped_total + graph.errors_total;
   report.audit = delivered.audit;
   report.bytes_read = graph.bytes_read;
   report.count_s = plan.data.count_s;

@@ -368,15 +368,18 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
       besides("shuffle { mode: GLOBAL }",
               "shuffle.mode: GLOBAL: not in this version yet; remove it (mode BLOCK mixes buffer_size samples)"),
-      besides("shuffle { mode: BUFFER buffer_size: 3 }",
-              "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
-              "block by block)"),
-      besides("shuffle { shuffle_files: true }",
-              "shuffle.shuffle_files: not in this version yet; remove it (mode BLOCK takes blocks of all files in random "
-              "order)"),
+      besides(
+          "shuffle { mode: BUFFER buffer_size: 3 }",
+          "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
+          "block by block)"),
+      besides(
+          "shuffle { shuffle_files: true }",
+          "shuffle.shuffle_files: not in this version yet; remove it (mode BLOCK takes blocks of all files in random "
+          "order)"),
       besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
-      besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }", "shuffle: give buffer_size or buffer_bytes, not both"),
+      besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
+              "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
       besides("epoch { steps: 3 }",
               "epoch.steps: not in this version yet; remove it (an epoch is `epoch.repeat` passes over the data)"),

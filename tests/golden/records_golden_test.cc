@@ -169,7 +169,7 @@ TEST_CASE("the counting pass finds the same records") {
         payload_bytes += index.payload_bytes;
       } else {
         records += index.bad.front().record;
-        error = name(index.bad.front().error.category());
+        error = name(index.bad.front().category);
       }
     }
     CHECK(error.empty() == w.errors.empty());

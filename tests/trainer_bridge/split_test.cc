@@ -449,6 +449,9 @@ TEST_CASE("the tool: names, advice, usage") {
       run_tool({"split", in, "--out", dir.file("gz"), "--shard-size", "1MB", "--compression", "gzip", "--name", "x"});
   CHECK(contains(gzip.out, "1 shard: " + dir.file("gz") + "/x-*-of-00001.tfrecord.gz\n"));
   CHECK(read_records(dir.file("gz/x-00000-of-00001.tfrecord.gz")).size() == 3);
+  // Indexes beside the shards are no data.
+  CHECK(run_tool({"index", in}).code == 0);
+  CHECK(run_tool({"split", in, in + ".feedline-index", "--out", dir.file("one"), "--shards", "1"}).code == 0);
   const ToolResult advice = run_tool({"split", in, "--advise", "--readers", "4"});
   CHECK(advice.code == 0);
   CHECK(contains(advice.out, "4 readers: 4 shards"));

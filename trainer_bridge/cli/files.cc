@@ -78,7 +78,7 @@ void FileSummary::take(const io::FileIndex& index) {
   payload_bytes = index.payload_bytes;
   record_min = index.smallest_record;
   record_max = index.largest_record;
-  for (const io::BadRegion& region : index.bad) damage.push_back({region.error, region.length});
+  for (const io::BadRegion& region : index.bad) damage.push_back({region.error(file), region.length});
 }
 
 uint64_t size_of(const std::vector<std::string>& files) {
@@ -101,17 +101,20 @@ void add_compression(CLI::App& command, Compression& compression) {
       ->option_text("C");
 }
 
-void add_file_args(CLI::App& command, FileArgs& args) {
-  // `data/*` matches the indexes, too.
-  const auto choose = [&args](const std::vector<std::string>& files) {
-    std::copy_if(files.begin(), files.end(), std::back_inserter(args.files),
+CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
+                       const std::string& help) {
+  const auto choose = [&files](const std::vector<std::string>& given) {
+    std::copy_if(given.begin(), given.end(), std::back_inserter(files),
                  [](const std::string& file) { return !io::is_index_name(file); });
-    if (args.files.empty()) args.files = files;
+    if (files.empty()) files = given;
   };
-  command
-      .add_option_function<std::vector<std::string>>("FILE", choose, "TFRecord files; indexes among them are left out")
-      ->required()
+  return command
+      .add_option_function<std::vector<std::string>>(name, choose, help + "; indexes among them are left out")
       ->option_text("...");
+}
+
+void add_file_args(CLI::App& command, FileArgs& args) {
+  add_files(command, "FILE", args.files, "TFRecord files")->required();
   add_compression(command, args.compression);
 }
 

@@ -18,6 +18,9 @@ struct FileArgs {
   Compression compression = Compression::automatic;
 };
 
+/// TFRecord files by name: `data/*` matches their indexes, too, which are left out (unless there is nothing else).
+CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
+                       const std::string& help);
 /// FILE... and --compression.
 void add_file_args(CLI::App& command, FileArgs& args);
 /// --compression alone.

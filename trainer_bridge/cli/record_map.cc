@@ -149,7 +149,8 @@ io::RecordView RecordCursor::next() {
       case io::RecordStream::Found::damage: {
         const auto& known = map_.files()[file_].bad_offsets;
         const io::BadRegion& region = stream_->damage();
-        if (!std::binary_search(known.begin(), known.end(), region.offset)) throw region.error;
+        if (!std::binary_search(known.begin(), known.end(), region.offset))
+          throw region.error(map_.files()[file_].identity.path);
       }
     }
   }

@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/files.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/shard_advice.h"
@@ -111,9 +112,7 @@ void add_split(CLI::App& app, Run& run) {
       "when\n"
       "it is whole; after a kill, the same command goes on. They are called NAME-00000-of-00016.tfrecord, compressed\n"
       "ones .tfrecord.gz.");
-  command->add_option("IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")
-      ->required()
-      ->option_text("...");
+  add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")->required();
   command->add_option("--out", args->out, "folder to write to; made where it is missing")->option_text("DIR");
   CLI::Option* shards = command->add_option("--shards", args->options.shards, "how many")
                             ->check(whole_number(1, most_shards))

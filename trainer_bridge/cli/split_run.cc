@@ -149,10 +149,11 @@ class Split {
 
   void note_damage(const std::vector<std::vector<io::BadRegion>>& damage) {
     size_t regions = 0;
-    for (const auto& of_file : damage)
-      for (const io::BadRegion& region : of_file) {
-        if (regions++ < told_bad || job_.options.skip_bad) fmt::print(stderr, "feedline: {}\n", region.error.what());
-        job_.bad.push_back(to_json(region.error));
+    for (size_t i = 0; i < damage.size(); i++)
+      for (const io::BadRegion& region : damage[i]) {
+        const Error error = region.error(job_.inputs[i].path);
+        if (regions++ < told_bad || job_.options.skip_bad) fmt::print(stderr, "feedline: {}\n", error.what());
+        job_.bad.push_back(to_json(error));
         job_.bad.back()["skipped_bytes"] = region.length;
       }
     if (regions == 0 || job_.options.skip_bad) return;

@@ -26,7 +26,7 @@ namespace feedline {
 
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
-  int rank = 0, world_size = 1;  // this process among those that share each global batch
+  int rank = 0, world_size = 1;               // this process among those that share each global batch
   /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
   /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
   int threads = 0;
