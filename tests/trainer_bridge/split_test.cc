@@ -410,9 +410,33 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   std::string bytes = read_file(bucket);
   bytes[200] ^= 1;
   std::ofstream(bucket, std::ios::binary) << bytes;
-  CHECK(contains(error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
+  const std::string damaged = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
+  CHECK(contains(damaged, "is not as it was written"));
+  CHECK(!contains(damaged, "goes on"));
   std::ofstream(bucket, std::ios::binary) << bytes.substr(0, 900);
   CHECK(contains(error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
+}
+
+TEST_CASE("interrupted, it says so, and goes on") {
+  const TempDir dir;
+  std::mt19937 random(8);
+  std::vector<std::string> records;
+  for (int i = 0; i < 4000; i++) records.push_back(random_text(5000, random));
+  const std::string in = write_records(dir.file("in"), records), out = dir.file("out");
+  const std::vector<std::string> arguments = {"split", in, "--out", out, "--shards", "40", "--name", "out"};
+  Tool tool(arguments);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (shard_files(out).empty() && std::chrono::steady_clock::now() < end) usleep(100);
+  tool.signal(SIGTERM);
+  const ToolResult result = tool.wait();
+  INFO(result.err);
+  if (result.code != 0) {  // else the last shard was under way
+    CHECK(result.code == 1);
+    CHECK(contains(result.err, "interrupted; the same command goes on"));
+    for (const std::string& name : shard_files(out)) CHECK(!name.ends_with(".part"));
+  }
+  CHECK(run_tool(arguments).code == 0);
+  CHECK(all_records(out) == records);
 }
 
 TEST_CASE("advice: a multiple of the readers, of 100 to 200 MB where there is enough") {

@@ -47,10 +47,11 @@ struct Header {
 };
 static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its records in their files");
 
-[[noreturn]] void fail(const std::string& path, const char* what, const std::string& why) {
+[[noreturn]] void fail(const std::string& path, const char* what, const std::string& why,
+                       Category category = Category::io_error) {
   Place place;
   place.file = path;
-  throw Error(Category::io_error, fmt::format("{}: {}", what, why), std::move(place));
+  throw Error(category, fmt::format("{}: {}", what, why), std::move(place));
 }
 
 class Descriptor {
@@ -166,7 +167,8 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
                         const std::function<void(std::span<const std::byte>)>& on_record) {
   const io::InputFile file(bucket.path);
   const auto damaged = [&] {
-    fail(bucket.path, "is not as it was written", "remove the folder that the shards go to, and begin again");
+    fail(bucket.path, "is not as it was written", "remove the folder that the shards go to, and begin again",
+         Category::bad_data_crc);
   };
   if (file.size() != bucket.bytes) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;

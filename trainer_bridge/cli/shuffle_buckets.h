@@ -52,7 +52,8 @@ struct BucketFile {
 class BucketReader {
  public:
   /// The payloads of a bucket, ascending by key, checksums verified again. In memory as a whole; where that takes more
-  /// than `memory` bytes (16 for each record included), each record is read where it lies. Throws Error io_error.
+  /// than `memory` bytes (16 for each record included), each record is read where it lies. Throws Error io_error, and
+  /// bad_data_crc where the file is not as it was written.
   void read(const BucketFile& bucket, uint64_t memory,
             const std::function<void(std::span<const std::byte> payload)>& on_record);
 

@@ -104,6 +104,8 @@ class Split {
     try {
       write(missing);
     } catch (const Error& error) {
+      const bool output_failed = error.category() == Category::io_error && error.place().file.starts_with(folder_);
+      if (!output_failed && error.category() != Category::stalled) throw;
       throw Error(error.category(), error.message() + "; the same command goes on where this one stopped",
                   error.place());
     }
