@@ -73,7 +73,10 @@ struct Plan {
  private:
   void plan_epoch();
   void plan_slots();
+  uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
   uint64_t largest_pick() const;
+  bool in_file_order() const noexcept { return order.mode() == ShuffleMode::none && !order.interleave().on(); }
+  void sources_text(std::string& text, size_t number) const;
   uint64_t chunks_of_step() const;
   void plan_outputs();
   void fit_memory();
