@@ -68,7 +68,7 @@ void check_same(const flow::DataSet& a, const flow::DataSet& b) {
   REQUIRE(a.files.size() == b.files.size());
   for (size_t f = 0; f < a.files.size(); f++) {
     const io::FileIndex &x = a.files[f].index, &y = b.files[f].index;
-    CHECK(x.samples == y.records);
+    CHECK(x.records == y.records);
     CHECK(x.end == y.end);
     CHECK(x.bad.size() == y.bad.size());
     CHECK(std::equal(x.entries.begin(), x.entries.end(), y.entries.begin(), y.entries.end()));
