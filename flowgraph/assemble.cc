@@ -10,6 +10,7 @@ Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_be
     : plan_(plan),
       deliver_before_error_(deliver_before_error),
       walk_(plan.data, plan.order, plan.steps, plan.spec.repeat, start, true) {
+  end_.first_step = start.step;
   walk_.next(step_, nullptr);
 }
 
@@ -52,7 +53,7 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
     for (int replica = 0; replica < plan_.replicas; replica++)
       emit_batch(replica, plan_.steps.of_replica(step_.kind, replica), out);
   } else if (plan_.data.raised.empty()) {
-    dropped_audit_ += audit_of_step();
+    note_dropped();
   } else if (deliver_before_error_) {
     emit_unfinished(out);
   }
@@ -78,12 +79,14 @@ void Assembler::emit_batch(int replica, const Rows& wanted, Out& out) {
                   .rows = std::max<int64_t>(1, wanted.count()),
                   .runs = {},
                   .chunks = {},
-                  .error = {}};
+                  .error = {},
+                  .end = {}};
   batches_++;
   const auto add = [&](const TicketRows& rows, uint32_t first, int64_t count, bool padding, int64_t at) {
     Held& held = chunks_[rows.ticket - first_ticket_];
     if (std::exchange(held.batch, batches_) != batches_) batch.chunks.push_back(held.chunk);
     batch.runs.push_back({held.chunk.get(), first, static_cast<uint32_t>(count), padding, at});
+    if (!padding && !held.chunk->filler.empty()) note_bad(*held.chunk, first, static_cast<uint32_t>(count));
   };
   auto rows = std::upper_bound(step_.rows.begin(), step_.rows.end(), wanted.first,
                                [](int64_t at, const TicketRows& r) { return at < r.at + r.count; });
@@ -104,12 +107,26 @@ void Assembler::emit_batch(int replica, const Rows& wanted, Out& out) {
   out[static_cast<size_t>(replica)].push_back(std::move(batch));
 }
 
-uint64_t Assembler::audit_of_step() const {
+void Assembler::note_dropped() {
   RowAudit audit(plan_);
-  uint64_t sum = 0;
-  for (const TicketRows& rows : step_.rows)
-    for (uint32_t row = rows.first; row < rows.first + rows.count; row++) sum += audit(*chunk_of(rows), row);
-  return sum;
+  for (const TicketRows& rows : step_.rows) {
+    const Chunk& chunk = *chunk_of(rows);
+    for (uint32_t row = rows.first; row < rows.first + rows.count; row++)
+      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += audit(chunk, row);
+    note_bad(chunk, rows.first, rows.count);
+  }
+}
+
+// Those of the rows that became filler.
+void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
+  const auto begin = chunk.filler.begin(), end = chunk.filler.end();
+  for (auto row = std::lower_bound(begin, end, first); row != end && *row - first < count; ++row) {
+    const BadTerm& bad = chunk.bad_terms[static_cast<size_t>(row - begin)];
+    end_.bad += bad.as_stored;
+    end_.lost += bad.lost;
+    if (bad.as_computed != bad.as_stored && end_.doubts.size() <= EpochLedger::doubts_tried)
+      end_.doubts.push_back(bad.as_computed - bad.as_stored);
+  }
 }
 
 void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
@@ -118,6 +135,7 @@ void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
 }
 
 void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out) {
+  end_.epoch = step_.epoch;
   for (auto& of_replica : out)
     of_replica.push_back({.kind = kind,
                           .epoch = step_.epoch,
@@ -125,7 +143,9 @@ void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::sh
                           .rows = 0,
                           .runs = {},
                           .chunks = {chunk},
-                          .error = error});
+                          .error = error,
+                          .end = end_});
+  end_ = {};
 }
 
 }  // namespace feedline::flow

@@ -2,7 +2,6 @@
 // threads; rows travel as references.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "feedline/error.h"
 #include "flowgraph/chunk.h"
+#include "flowgraph/epoch_ledger.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/walk.h"
 
@@ -33,6 +33,7 @@ struct BatchRows {
   std::vector<RowRun> runs;      // of a batch: `rows` rows, ascending by `at`
   std::vector<ChunkRef> chunks;  // that these lie in; of an end or failure the one that brought it, as a bound for them
   std::shared_ptr<const Error> error;  // of a failure
+  EpochEnd end;                        // of an end of epoch
 };
 
 class Assembler {
@@ -45,8 +46,6 @@ class Assembler {
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
   bool failed() const noexcept { return failed_; }
-  /// Of the samples that DROP left out since the start (base/audit.h). Thread-safe.
-  uint64_t dropped_audit() const noexcept { return dropped_audit_; }
 
  private:
   using Out = std::vector<std::vector<BatchRows>>;
@@ -54,7 +53,8 @@ class Assembler {
   void emit_batch(int replica, const Rows& rows, Out& out);
   void emit_unfinished(Out& out);
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
-  uint64_t audit_of_step() const;
+  void note_dropped();
+  void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
   void let_go();
   const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
@@ -71,7 +71,7 @@ class Assembler {
   uint64_t first_ticket_ = 0;
   uint64_t batches_ = 0;
   bool failed_ = false;
-  std::atomic<uint64_t> dropped_audit_{0};
+  EpochEnd end_;  // of the epoch that is going on
 };
 
 }  // namespace feedline::flow

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
+#include "base/syscall_hooks.h"
 #include "flowgraph/audit.h"
 #include "flowgraph/batch_rows.h"
 #include "flowgraph/compute.h"
@@ -11,6 +13,25 @@
 
 namespace feedline::flow {
 namespace {
+
+// No system calls: what the audit is there to find.
+struct LeaveOutRecordOp {
+  static constexpr const char* name = "record left out of a batch";
+  static constexpr int error = EPROTO;
+};
+struct DoubleRecordOp {
+  static constexpr const char* name = "record doubled in a batch";
+  static constexpr int error = EPROTO;
+};
+
+// Asked once for a block of rows: here is the last place where records can be told apart.
+void act_out_faults(std::span<BatchRow> rows) {
+  if (syscall_hook<LeaveOutRecordOp>.pending())
+    for (BatchRow& row : rows) row.filler = row.filler || injected<LeaveOutRecordOp>() != 0;
+  if (syscall_hook<DoubleRecordOp>.pending())
+    for (size_t i = 1; i < rows.size(); i++)
+      if (injected<DoubleRecordOp>()) rows[i] = rows[i - 1];
+}
 
 int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint32_t row) {
   switch (what) {
@@ -61,8 +82,9 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
     std::array<BatchRow, block_rows> rows;
     for (int64_t first = begin; first < end; first += block_rows) {
-      const Tally part =
-          write_block(rows_of_batch(batch, first, std::min(end, first + block_rows), rows.data()), first, buffer);
+      const size_t count = rows_of_batch(batch, first, std::min(end, first + block_rows), rows.data()).size();
+      act_out_faults(std::span(rows).first(count));
+      const Tally part = write_block(std::span(rows).first(count), first, buffer);
       audit += part.audit;
       valid += part.valid;
     }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/audit.h"
 #include "flowgraph/plan.h"
+#include "io/crc32c.h"
 
 namespace feedline::flow {
 namespace {
@@ -17,6 +19,15 @@ uint64_t stated_length(const std::byte* header) {
   uint64_t length;
   std::memcpy(&length, header, sizeof length);
   return length;
+}
+
+// Of a record whose length holds and whose payload or stored CRC does not.
+BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
+  const std::span payload(header + io::header_bytes, stated_length(header));
+  uint32_t stored;
+  std::memcpy(&stored, payload.data() + payload.size(), sizeof stored);
+  return {.as_stored = key * audit_term(offset, stored),
+          .as_computed = key * audit_term(offset, io::mask_crc(io::crc32c(payload)))};
 }
 
 void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
@@ -64,6 +75,7 @@ void Chunk::parse(const Plan& plan) {
   first_error.reset();
   filler.clear();
   errors.clear();
+  bad_terms.clear();
   layout_hits_ = 0;
   if (failed) {
     first_error = std::move(failed);
@@ -90,7 +102,8 @@ struct Chunk::Scan {
 
   bool raise() const { return plan.spec.on_error == OnError::raise; }
   void parse(uint32_t first, size_t count);
-  void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message);
+  void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
+            const BadTerm& term);
   /// False: an error ends the chunk.
   bool extent(size_t number);
 };
@@ -105,8 +118,9 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
 }
 
 // A row without a record: the parser keeps step by an empty one.
-void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message) {
-  bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset))});
+void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
+                       const BadTerm& term) {
+  bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset)), term});
   records[row] = {extent + io::header_bytes, 0, 0};
   parse(row, 1);
 }
@@ -143,11 +157,15 @@ bool Chunk::Scan::extent(size_t number) {
     const uint64_t offset = extent.offset + scanner.position();
     const bool damaged = stop == io::RecordScanner::Stop::error;
     const Category category = damaged ? scanner.damage() : Category::truncated_data;
+    constexpr BadTerm lost{.lost = true};
     if (skip > 0) {
       skip--;
     } else {
       lose(row++, bytes, category, offset,
-           "this record was good when the data was counted; the file has changed since, or its disk fails");
+           "this record was good when the data was counted; the file has changed since, or its disk fails",
+           category == Category::bad_data_crc
+               ? damaged_term(plan.audit_keys[extent.file], offset, bytes + scanner.position())
+               : lost);
       if (raise()) return false;
     }
     if (category == Category::bad_data_crc) {
@@ -155,7 +173,7 @@ bool Chunk::Scan::extent(size_t number) {
       continue;
     }
     while (row < end) {  // where the next record begins is lost
-      lose(row++, bytes, category, offset, "lies behind a record whose length is lost");
+      lose(row++, bytes, category, offset, "lies behind a record whose length is lost", lost);
       if (raise()) return false;
     }
   }
@@ -206,6 +224,12 @@ void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
   for (BadRow& row : bad) {
     filler.push_back(row.row);
     errors.push_back(std::move(row.error));
+    if (!row.term) {
+      const uint64_t term =
+          plan.audit_keys[extent_of(row.row).file] * audit_term(offset_of(row.row), records_[row.row].stored_crc);
+      row.term = {.as_stored = term, .as_computed = term};
+    }
+    bad_terms.push_back(*row.term);
   }
   std::vector<uint32_t> good;
   for (uint32_t row = 0, next = 0; row < rows_; row++)

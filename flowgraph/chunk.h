@@ -16,6 +16,13 @@ namespace feedline::flow {
 
 struct Plan;
 
+/// What a record that was found bad is in the sum over the data (base/audit.h).
+struct BadTerm {
+  uint64_t as_stored = 0;    // by the CRC that stands in the file
+  uint64_t as_computed = 0;  // by that of the payload: differs where one of the two was damaged
+  bool lost = false;         // which record it was cannot be told
+};
+
 class Chunk {
  public:
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
@@ -63,14 +70,16 @@ class Chunk {
   uint64_t offset_of(uint32_t row) const noexcept;
 
   std::optional<Error> first_error;
-  std::vector<uint32_t> filler;  // ascending
-  std::vector<Error> errors;     // as filler
+  std::vector<uint32_t> filler;    // ascending
+  std::vector<Error> errors;       // as filler
+  std::vector<BadTerm> bad_terms;  // as filler
   uint64_t layout_hits() const noexcept { return layout_hits_; }
 
  private:
   struct BadRow {
     uint32_t row;
     Error error;
+    std::optional<BadTerm> term = {};  // none: its record is sound, only not what was wanted
   };
   struct Scan;
   Place place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature = {}) const;

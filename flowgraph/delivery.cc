@@ -18,9 +18,9 @@ const char* name(Stage stage) noexcept {
   return names[static_cast<size_t>(stage)];
 }
 
-Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch,
+Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, EpochLedger ledger,
                    std::function<Stage(int)> busy_stage)
-    : apart_(static_cast<uint64_t>(host_prefetch)), busy_stage_(std::move(busy_stage)) {
+    : apart_(static_cast<uint64_t>(host_prefetch)), busy_stage_(std::move(busy_stage)), ledger_(std::move(ledger)) {
   for (auto& ring : rings) replicas_.emplace_back().ring = std::move(ring);
 }
 
@@ -86,13 +86,15 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
                     held, number));
 }
 
-Delivery::Outcome Delivery::take(Replica& replica, Batch& batch) {
+Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
+  Replica& replica = replicas_[number];
   if (replica.ready.front().error) throw *replica.ready.front().error;  // and stays: so says every further call
   Ready ready = std::move(replica.ready.front());
   replica.ready.pop_front();
   replica.received++;
   if (!ready.batch) {
     replica.epochs++;
+    ledger_.ended(number, ready.end);
     batch = Batch();
     return Outcome::end_of_epoch;
   }
@@ -100,6 +102,7 @@ Delivery::Outcome Delivery::take(Replica& replica, Batch& batch) {
   report_.records += static_cast<uint64_t>(ready.batch->valid_count);
   report_.filler += static_cast<uint64_t>(ready.batch->rows - ready.batch->valid_count);
   report_.audit += ready.batch->audit;
+  ledger_.delivered(number, ready.batch->audit);
   replica.ring->held++;
   const BatchContent* content = ready.batch.get();
   batch = Batch({content, [given = std::move(ready.batch), ring = replica.ring](const BatchContent*) mutable {
@@ -143,7 +146,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
   }
   const bool is_first = replica.steps == 0;
-  const Outcome outcome = take(replica, batch);
+  const Outcome outcome = take(static_cast<size_t>(number), batch);
   const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {
@@ -176,6 +179,8 @@ DeliveryReport Delivery::report() const {
   report.finished_epochs = std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) {
                              return a.epochs < b.epochs;
                            })->epochs;
+  report.last_epoch = ledger_.last();
+  report.differing_epochs = ledger_.differing();
   return report;
 }
 

@@ -16,6 +16,7 @@
 #include "feedline/batch.h"
 #include "feedline/error.h"
 #include "flowgraph/batch_buffers.h"
+#include "flowgraph/epoch_ledger.h"
 #include "flowgraph/latency.h"
 
 namespace feedline::flow {
@@ -30,11 +31,14 @@ struct Ready {
   std::shared_ptr<const BatchContent> batch;
   std::shared_ptr<const Error> error;
   std::shared_ptr<const void> keeps;  // of an end of epoch: the slot that it holds until it is taken
+  EpochEnd end = {};
 };
 
 /// Since the start.
 struct DeliveryReport {
   uint64_t records = 0, filler = 0, audit = 0, steps = 0, finished_epochs = 0;
+  std::optional<EpochAudit> last_epoch;
+  uint64_t differing_epochs = 0;
   std::optional<std::chrono::steady_clock::time_point> first_batch;
   Latency next;  // first batch of each replica left out
   uint64_t next_calls = 0, next_ready = 0;
@@ -45,7 +49,7 @@ struct DeliveryReport {
 class Delivery {
  public:
   /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for.
-  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch,
+  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, EpochLedger ledger,
            std::function<Stage(int replica)> busy_stage);
 
   void put(int replica, Ready ready);
@@ -78,7 +82,7 @@ class Delivery {
   /// The replica that `replica` is too far ahead of, if any.
   const Replica* laggard(const Replica& replica) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
-  Outcome take(Replica& replica, Batch& batch);
+  Outcome take(size_t number, Batch& batch);
   std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
 
   const uint64_t apart_;
@@ -88,6 +92,7 @@ class Delivery {
   std::exception_ptr failure_;
   bool stopped_ = false;
   DeliveryReport report_;
+  EpochLedger ledger_;
 };
 
 }  // namespace feedline::flow

@@ -189,8 +189,10 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
     rings.push_back(
         std::make_shared<BatchRing>(plan, gpu::Device(options.devices[static_cast<size_t>(replica)]), replica));
   }
-  delivery =
-      std::make_unique<Delivery>(rings, plan.spec.host_prefetch, [this](int replica) { return busy_stage(replica); });
+  delivery = std::make_unique<Delivery>(
+      rings, plan.spec.host_prefetch,
+      EpochLedger(static_cast<size_t>(plan.replicas), plan.audit_per_epoch, plan.ranks.world_size == 1),
+      [this](int replica) { return busy_stage(replica); });
   make_backend(options.io);
   make_nodes();
 }
@@ -443,14 +445,15 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
   std::deque<BatchRows>& queue = waiting[r];
   if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
   while (!queue.empty() && !stopping) {
-    const BatchRows& next = queue.front();
+    BatchRows& next = queue.front();
     if (next.kind == BatchRows::Kind::batch) {
       const auto buffer = rings[r]->pool().take();
       if (!buffer) return delivery->out_of_buffers(replica);
       writer.write(next, **buffer);
       delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
     } else {
-      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.chunks.front()});
+      delivery->put(replica,
+                    {.batch = {}, .error = next.error, .keeps = next.chunks.front(), .end = std::move(next.end)});
     }
     queue.pop_front();
     unpack_counters[r].waiting--;
@@ -483,7 +486,6 @@ GraphReport Graph::report() const {
   GraphReport report{.bytes_read = impl.bytes_read,
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
-                     .dropped_audit = impl.assembler.dropped_audit(),
                      .errors_total = impl.errors.total(),
                      .errors = impl.errors.first(),
                      .stages = {}};

@@ -39,7 +39,6 @@ struct GraphReport {
   uint64_t bytes_read = 0;
   uint64_t layout_hits = 0;
   uint64_t parsed = 0;
-  uint64_t dropped_audit = 0;  // of the samples that DROP left out
   uint64_t errors_total = 0;
   std::vector<Error> errors;
   std::vector<StageReport> stages;

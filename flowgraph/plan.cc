@@ -113,6 +113,10 @@ void Plan::plan_epoch() {
   }
   samples_per_epoch = steps.full() * global_batch + steps.remainder();
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
+  if (!data.raised.empty()) return;
+  uint64_t pass = 0;
+  for (size_t f = 0; f < data.files.size(); f++) pass += audit_keys[f] * data.files[f].index.audit;
+  audit_per_epoch = pass * static_cast<uint64_t>(spec.repeat);
 }
 
 void Plan::plan_slots() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ struct Plan {
   int64_t samples_per_epoch = 0;  // -1 where the epoch never ends, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
+  std::optional<uint64_t> audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: not known
 
   // Memory.
   uint32_t slots = 0;

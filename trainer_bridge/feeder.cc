@@ -125,6 +125,8 @@ Report Feeder::report() const {
   }
   report.errors_total = plan.data.skipped_total + graph.errors_total;
   report.audit = delivered.audit;
+  report.last_epoch = delivered.last_epoch;
+  report.differing_epochs = delivered.differing_epochs;
   report.bytes_read = graph.bytes_read;
   report.count_s = plan.data.count_s;
   if (delivered.first_batch) {

@@ -86,9 +86,10 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
   std::map<std::string, int> fired;
   int errors = 0, out_of_memory = 0;
   for (const Mode& mode : modes)
-    for (SyscallHook* hook : SyscallHook::all())
+    for (SyscallHook* hook : SyscallHook::all()) {
+      const std::string name = hook->name();
+      if (name.rfind("record ", 0) == 0) continue;  // no call that fails: for audit_test.cc
       for (int64_t n = 1;; n++) {
-        const std::string name = hook->name();
         INFO(mode.name << ", " << name << ", call " << n);
         hook->fail_nth_call(n);
         try {
@@ -110,6 +111,7 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
         if (!has_fired) break;
         fired[name]++;
       }
+    }
   logger()->set_level(spdlog::level::info);
   int failures = 0;
   for (const auto& [name, count] : fired) failures += count;

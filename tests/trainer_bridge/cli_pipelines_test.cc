@@ -1,5 +1,7 @@
 // dump, check, run, demo, and the pipelines that inspect infers.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cmath>
@@ -370,6 +372,71 @@ TEST_CASE("run reports what the design fixes") {
   const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
   CHECK(replayed.at("records") == 1000 * 256);
   CHECK(run_tool({"run", pipeline}).out.find("records/s") != std::string::npos);
+}
+
+TEST_CASE("run and dump say whether the epoch was all of its data, and fail where it was not") {
+  const TempDir dir;
+  const std::string file = dir.file("data");
+  const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  {
+    RecordWriter writer(file);
+    for (int i = 0; i < 100; i++) writer.write(bytes_of(std::string(20, 'a')));
+    writer.close();
+  }
+  const std::string pipeline = dir.write("p.textproto",
+                                         "source { files: 'data' record_type: RAW index { stride: '64' } }\n"
+                                         "batch { global_batch_size: 16 last_batch_policy: DROP }");
+  const auto run = [&](std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"run", pipeline, "--json"});
+    return run_tool(more);
+  };
+  for (const char* replicas : {"1", "2"}) {
+    const ToolResult whole = run({"--replicas", replicas});
+    CHECK(whole.code == 0);
+    const json audit = whole.json().at("epoch_audit");
+    CHECK(audit.at("holds") == true);
+    CHECK(audit.at("delivered").get<uint64_t>() + audit.at("dropped").get<uint64_t>() ==
+          audit.at("expected").get<uint64_t>());
+    CHECK(whole.json().at("differing_epochs") == 0);
+  }
+  CHECK(run({"--steps", "2"}).json().at("epoch_audit").is_null());
+  CHECK(run_tool({"run", pipeline}).out.find("was all of its data") != std::string::npos);
+  uint64_t parts = 0;
+  for (const char* rank : {"0", "1"}) {
+    const ToolResult part = run({"--rank", rank, "--world-size", "2"});
+    CHECK(part.code == 0);
+    const json audit = part.json().at("epoch_audit");
+    CHECK(audit.at("holds").is_null());
+    for (const char* field : {"delivered", "dropped", "bad"}) parts += audit.at(field).get<uint64_t>();
+    if (*rank == '1') CHECK(parts == audit.at("expected").get<uint64_t>());
+  }
+  CHECK(run_tool({"dump", pipeline, "--out", dir.file("out")}).code == 0);
+  CHECK(json::parse(read_file(dir.file("out/report.json"))).at("epoch_audit").at("holds") == true);
+
+  // Another record, sound by itself, and nothing else about the file tells: the index is believed.
+  struct stat before {};
+  REQUIRE(stat(file.c_str(), &before) == 0);
+  {
+    const std::string beside = dir.file("beside");
+    RecordWriter writer(beside);
+    writer.write(bytes_of(std::string(20, 'b')));
+    writer.close();
+    const std::string bytes = read_file(beside);
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(7 * bytes.size()))
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  REQUIRE(utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+  const ToolResult changed = run({"--epochs", "2", "--set", "source.index.mode=REQUIRE"});
+  INFO(changed.err);
+  CHECK(changed.code == 1);
+  CHECK(changed.json().at("epoch_audit").at("holds") == false);
+  CHECK(changed.json().at("differing_epochs") == 2);
+  CHECK(changed.err.find("2 epochs did not deliver") != std::string::npos);
+  const ToolResult dumped = run_tool({"dump", pipeline, "--out", dir.file("out")});
+  CHECK(dumped.code == 1);
+  CHECK(json::parse(read_file(dir.file("out/report.json"))).at("epoch_audit").at("holds") == false);
 }
 
 TEST_CASE("run fails with the place of the error, in JSON, too") {

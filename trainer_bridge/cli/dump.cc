@@ -10,6 +10,7 @@
 #include "flowgraph/spec.h"
 #include "io/output_file.h"
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/epoch_audit.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/json.h"
@@ -114,10 +115,15 @@ void dump_epoch(const Args& args, Result& result) {
 }
 
 void write_report(const fs::path& folder, const Result& result) {
-  const Json json = {{"records", result.report.records}, {"steps", result.report.steps},
-                     {"samples", result.samples},        {"dropped", result.report.dropped},
-                     {"filler", result.report.filler},   {"errors", to_json(result.report.errors, result.error)},
-                     {"audit", result.report.audit},     {"files", result.files}};
+  const Json json = {{"records", result.report.records},
+                     {"steps", result.report.steps},
+                     {"samples", result.samples},
+                     {"dropped", result.report.dropped},
+                     {"filler", result.report.filler},
+                     {"errors", to_json(result.report.errors, result.error)},
+                     {"audit", result.report.audit},
+                     {"epoch_audit", audit_json(result.report)},
+                     {"files", result.files}};
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
   io::OutputFile file(folder / "report.json");
   file.write(std::as_bytes(std::span(text)));
@@ -141,7 +147,9 @@ int dump(const Args& args) {
   if (result.error) throw *result.error;
   fmt::print("{} samples in {} steps, to {}\n", format_count(static_cast<uint64_t>(result.samples)),
              format_count(result.report.steps), args.out);
-  return 0;
+  const auto differs = audit_failure(result.report);
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return differs ? 1 : 0;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/byte_size.h"
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/epoch_audit.h"
 #include "trainer_bridge/cli/feed.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
@@ -42,6 +43,8 @@ Json to_json(const FeedResult& result) {
                {"dropped", report.dropped},
                {"filler", report.filler},
                {"audit", report.audit},
+               {"epoch_audit", audit_json(report)},
+               {"differing_epochs", report.differing_epochs},
                {"backend", report.backend},
                {"interrupted", result.interrupted}};
   json["stages"] = Json::array();
@@ -68,8 +71,8 @@ void print_for_people(const FeedResult& result) {
   fmt::print("process  {} of CPU, {} of memory at most, first batch after {}, counting {}\n",
              format_seconds(result.cpu_s), format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
-  fmt::print("data     {} dropped, {} filler, {} bad records, audit {:016x}\n", format_count(report.dropped),
-             format_count(report.filler), format_count(report.errors_total), report.audit);
+  fmt::print("data     {} dropped, {} filler, {} bad records, {}\n", format_count(report.dropped),
+             format_count(report.filler), format_count(report.errors_total), audit_text(report));
   fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
   for (const StageReport& stage : report.stages) {
     fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
@@ -94,7 +97,9 @@ int run_pipeline(const Args& args) {
     print_for_people(result);
   }
   if (result.error) fmt::print(stderr, "feedline: {}\n", result.error->what());
-  return result.error ? 1 : 0;
+  const auto differs = audit_failure(result.report);
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return result.error || differs ? 1 : 0;
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "feedline/batch.h"
+#include "feedline/epoch_audit.h"
 #include "feedline/error.h"
 #include "feedline/export.h"
 #include "feedline/io_options.h"
@@ -49,11 +51,13 @@ struct Report {
   /// Which samples were delivered, whatever their order: the sum mod 2^64, over the delivered samples, of the key of
   /// their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). Adds up over replicas and ranks.
   uint64_t audit = 0;
-  uint64_t bytes_read = 0;   // from files, for the feed (the counting pass left out)
-  uint64_t layout_hits = 0;  // records that had the byte layout of the one before them
-  double count_s = 0;        // the counting pass
-  double first_batch_s = 0;  // construction to the first batch
-  double wall_s = 0;         // since the first batch
+  std::optional<EpochAudit> last_epoch;  // what the last finished one adds up to
+  uint64_t differing_epochs = 0;         // that did not add up to what the indexes say; 0 is right
+  uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
+  uint64_t layout_hits = 0;              // records that had the byte layout of the one before them
+  double count_s = 0;                    // the counting pass
+  double first_batch_s = 0;              // construction to the first batch
+  double wall_s = 0;                     // since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
   } next_us;                  // how long next() took, first batch of each replica left out

@@ -1,0 +1,257 @@
+// The audit of an epoch: delivered, dropped and bad are all of the data, once. What is not so is found.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/syscall_hooks.h"
+#include "damage.h"
+#include "data.h"
+#include "flowgraph/data_set.h"
+#include "flowgraph/epoch_ledger.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using Verdict = EpochAudit::Verdict;
+
+namespace {
+
+SyscallHook& hook(const std::string& name) {
+  for (SyscallHook* hook : SyscallHook::all())
+    if (hook->name() == name) return *hook;
+  throw std::logic_error("no hook " + name);
+}
+
+const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 } seed: 4 "};
+const std::vector<std::string> policies = {"PARTIAL", "PAD", "DROP"};
+
+std::string batch_of(int64_t size, const std::string& policy) {
+  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
+}
+
+uint64_t sum(const EpochAudit& audit) { return audit.delivered + audit.dropped + audit.bad; }
+
+/// Of one more epoch.
+EpochAudit audit_of_epoch(Feeder& feeder) {
+  read_epoch(feeder);
+  const Report report = feeder.report();
+  REQUIRE(report.last_epoch);
+  return *report.last_epoch;
+}
+
+}  // namespace
+
+TEST_CASE("an epoch adds up to its data, whatever the order, the last batch and the replicas") {
+  const Data plain({700, 0, 1, 1300});
+  const Data packed({700, 1, 300}, Compression::gzip);
+  for (const Data* data : {&plain, &packed})
+    for (const std::string& order : orders) {
+      if (data == &packed && !order.empty()) continue;
+      uint64_t expected = 0;
+      for (const std::string& policy : policies)
+        for (const int count : {1, 3})
+          for (const std::string epoch : {"", "epoch { repeat: 3 } "}) {
+            INFO(order << policy << " " << count << " " << epoch);
+            Feeder feeder(data->pipeline(order + epoch + batch_of(96, policy)), replicas(count));
+            CHECK_FALSE(feeder.report().last_epoch);
+            for (uint64_t e = 0; e < 2; e++) {
+              const EpochAudit audit = audit_of_epoch(feeder);
+              CHECK(audit.epoch == e);
+              CHECK(audit.verdict == Verdict::holds);
+              CHECK(audit.why.empty());
+              CHECK((audit.dropped != 0) == (policy == "DROP"));
+              CHECK(audit.bad == 0);
+              CHECK(sum(audit) == audit.expected);
+              if (expected == 0) expected = audit.expected;
+              CHECK(audit.expected == (epoch.empty() ? expected : 3 * expected));
+            }
+            CHECK(feeder.report().differing_epochs == 0);
+          }
+    }
+}
+
+TEST_CASE("a record that is left out or doubled is found") {
+  const Data data({700, 0, 1, 1300});
+  for (const char* fault : {"record left out of a batch", "record doubled in a batch"})
+    for (const std::string& order : orders)
+      for (const std::string& policy : policies)
+        for (const int count : {1, 2, 3})
+          for (const std::string epoch : {"", "epoch { repeat: 2 } "}) {
+            INFO(fault << " " << order << policy << " " << count << " " << epoch);
+            for (const int64_t n : {1, 2, 1000, 1500}) {
+              hook(fault).fail_nth_call(n);
+              Feeder feeder(data.pipeline(order + epoch + batch_of(96, policy)), replicas(count));
+              const EpochAudit audit = audit_of_epoch(feeder);
+              REQUIRE_FALSE(hook(fault).pending());
+              CHECK(audit.verdict == Verdict::differs);
+              CHECK(sum(audit) != audit.expected);
+              CHECK(audit_of_epoch(feeder).epoch == 1);
+              CHECK(feeder.report().differing_epochs == 1);
+              CHECK(feeder.report().last_epoch->verdict == Verdict::holds);
+            }
+          }
+}
+
+TEST_CASE("the parts of ranks add up") {
+  const Data data({700, 0, 1, 1300, 90});
+  for (const std::string& order : orders)
+    for (const std::string& policy : policies)
+      for (const int world : {2, 3, 4}) {
+        INFO(order << policy << " " << world);
+        uint64_t all = 0, expected = 0;
+        for (int rank = 0; rank < world; rank++) {
+          Options options = replicas(2);
+          options.rank = rank;
+          options.world_size = world;
+          Feeder feeder(data.pipeline(order + batch_of(96, policy)), options);
+          const EpochAudit audit = audit_of_epoch(feeder);
+          CHECK(audit.verdict == Verdict::open);
+          CHECK_FALSE(audit.why.empty());
+          all += sum(audit);
+          expected = audit.expected;
+        }
+        CHECK(all == expected);
+      }
+}
+
+TEST_CASE("records that turn bad after they were counted are accounted for") {
+  const std::string skip = "errors { on_error: SKIP_RECORD } ";
+  for (const std::string& order : orders)
+    for (const std::string& policy : policies)
+      for (const int count : {1, 3}) {
+        INFO(order << policy << " " << count);
+        Data data({700, 1300});
+        const uint64_t sound = offset_of(data.path(1), 900), crc = offset_of(data.path(1), 901) - 2;
+        const auto feeder_of = [&](const std::string& more = "") {
+          auto feeder =
+              std::make_unique<Feeder>(data.pipeline(order + skip + more + batch_of(96, policy)), replicas(count));
+          CHECK(audit_of_epoch(*feeder).verdict == Verdict::holds);
+          return feeder;
+        };
+        // Epochs are read ahead; from some epoch on all have the damage.
+        const auto damaged = [](Feeder& feeder) {
+          for (int i = 0; i < 1000 && feeder.report().last_epoch->verdict == Verdict::holds &&
+                          feeder.report().last_epoch->bad == 0;
+               i++)
+            audit_of_epoch(feeder);
+          return audit_of_epoch(feeder);
+        };
+        {
+          const auto feeder = feeder_of();
+          flip(data.path(1), sound + 12 + 9);  // of the payload
+          const EpochAudit audit = damaged(*feeder);
+          CHECK(audit.verdict == Verdict::holds);
+          CHECK(audit.bad != 0);
+          CHECK(sum(audit) == audit.expected);
+          for (const char* fault : {"record left out of a batch", "record doubled in a batch"}) {
+            hook(fault).fail_nth_call(500);
+            const uint64_t before = feeder->report().differing_epochs;
+            audit_of_epoch(*feeder);
+            CHECK(feeder->report().differing_epochs == before + 1);
+          }
+          flip(data.path(1), sound + 12 + 9);
+        }
+        {
+          const auto feeder = feeder_of("epoch { repeat: 2 } ");
+          flip(data.path(1), crc);  // of the stored CRC
+          const EpochAudit audit = damaged(*feeder);
+          CHECK(audit.verdict == Verdict::holds);
+          CHECK(sum(audit) != audit.expected);
+          flip(data.path(1), crc);
+        }
+        {
+          const auto feeder = feeder_of();
+          flip(data.path(1), sound + 2);  // of the length: which records follow is lost
+          const EpochAudit audit = damaged(*feeder);
+          CHECK(audit.verdict == Verdict::open);
+          CHECK(audit.why.find("lost") != std::string::npos);
+          CHECK(feeder->report().differing_epochs == 0);
+        }
+      }
+}
+
+TEST_CASE("records that were never what the pipeline wants are accounted for, also among those that DROP leaves out") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 100; id++) records.push_back(sample(id));
+  for (const size_t bad : {0, 42, 43, 95, 99}) records[bad] = "\xff";
+  write_records(dir.file("a"), records);
+  for (const std::string& policy : policies)
+    for (const int world : {1, 2, 3}) {
+      INFO(policy << world);
+      uint64_t all = 0;
+      EpochAudit audit;
+      for (int rank = 0; rank < world; rank++) {
+        Options options;
+        options.rank = rank;
+        options.world_size = world;
+        Feeder feeder(parse_pipeline("source { files: 'a' } feature { name: 'id' dtype: INT64 } errors { on_error: "
+                                     "SKIP_RECORD } epoch { repeat: 2 } " +
+                                         batch_of(54, policy),
+                                     dir.path()),
+                      options);
+        audit = audit_of_epoch(feeder);
+        if (world == 1) CHECK(audit.verdict == Verdict::holds);
+        all += sum(audit);
+      }
+      CHECK(all == audit.expected);
+    }
+}
+
+TEST_CASE("what cannot be compared says why") {
+  const Data data({50, 50});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  Feeder raises(data.pipeline(batch_of(10, "PARTIAL")));
+  for (int step = 0; step < 5; step++) CHECK(raises.next());
+  CHECK_THROWS(raises.next());
+  CHECK_FALSE(raises.report().last_epoch);
+
+  const auto end_of = [](int64_t first_step, uint64_t dropped = 0, uint64_t bad = 0, uint64_t lost = 0,
+                         std::vector<uint64_t> doubts = {}) {
+    return flow::EpochEnd{.epoch = 0,
+                          .first_step = first_step,
+                          .dropped = dropped,
+                          .bad = bad,
+                          .lost = lost,
+                          .doubts = std::move(doubts)};
+  };
+  const auto ledger_of = [](const flow::EpochEnd& end, std::optional<uint64_t> expected, uint64_t delivered) {
+    flow::EpochLedger ledger(1, expected, true);
+    ledger.delivered(0, delivered);
+    ledger.ended(0, end);
+    return *ledger.last();
+  };
+  CHECK(ledger_of(end_of(0), 7, 7).verdict == Verdict::holds);
+  CHECK(ledger_of(end_of(0), 7, 8).verdict == Verdict::differs);
+  CHECK(ledger_of(end_of(0, 2, 1), 7, 4).verdict == Verdict::holds);
+  CHECK(ledger_of(end_of(0), std::nullopt, 7).verdict == Verdict::open);
+  CHECK(ledger_of(end_of(3), 7, 7).why == "the feed began at step 3");
+  CHECK(ledger_of(end_of(0, 0, 0, 1), 7, 7).verdict == Verdict::open);
+  CHECK(ledger_of(end_of(0, 0, 0, 0, {5, 100, 20}), 32, 7).verdict == Verdict::holds);
+  CHECK(ledger_of(end_of(0, 0, 0, 0, {5, 100, 20}), 33, 7).verdict == Verdict::differs);
+  CHECK(ledger_of(end_of(0, 0, 0, 0, std::vector<uint64_t>(11, 1)), 7, 7).verdict == Verdict::holds);
+  CHECK(ledger_of(end_of(0, 0, 0, 0, std::vector<uint64_t>(11, 1)), 8, 7).verdict == Verdict::open);
+}
+
+TEST_CASE("epochs are told apart, though one replica is ahead") {
+  flow::EpochLedger ledger(2, 10, true);
+  const auto end_of = [](uint64_t epoch) {
+    flow::EpochEnd end;
+    end.epoch = epoch;
+    return end;
+  };
+  ledger.delivered(0, 4);
+  ledger.ended(0, end_of(3));
+  ledger.delivered(0, 5);
+  ledger.ended(0, end_of(4));
+  ledger.delivered(0, 1);
+  CHECK_FALSE(ledger.last());
+  ledger.delivered(1, 6);
+  ledger.ended(1, end_of(3));
+  CHECK(ledger.last()->epoch == 3);
+  CHECK(ledger.last()->delivered == 10);
+  ledger.delivered(1, 6);
+  ledger.ended(1, end_of(4));
+  CHECK(ledger.last()->epoch == 4);
+  CHECK(ledger.last()->verdict == Verdict::differs);
+  CHECK(ledger.differing() == 1);
+}
