@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "flowgraph/draws.h"
@@ -18,7 +20,7 @@ namespace {
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr int64_t most_lanes = 64;
 
-enum Purpose : uint64_t { of_pass, of_segments };
+enum Purpose : uint64_t { of_pass, of_segments, of_files };
 
 // A ticket of GLOBAL is not much more than one of the other modes.
 constexpr uint64_t picked_bytes = 512 << 10;
@@ -62,6 +64,9 @@ Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec
       refuse_compressed(data, "shuffle.mode: BLOCK reads blocks in random order");
       check_block_size(data, shuffle);
       return cut_by_place(data, shuffle.block_bytes);
+    case ShuffleMode::buffer:
+      refuse_compressed(data, "shuffle.mode: BUFFER may read a sample again");
+      return cut_by_size(data, file_order_limits);
     case ShuffleMode::global:
       refuse_compressed(data, "shuffle.mode: GLOBAL reads every sample by itself");
       return {};
@@ -112,6 +117,7 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSp
       std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, data.files.size())));
   pick_bytes_ = largest_pick(data);
   picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+  if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
   if (lanes_ > 1 && samples() < 4 * lanes_)
@@ -119,11 +125,7 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSp
                 fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", lanes_,
                             samples(), std::max<uint64_t>(1, samples() / 4)));
   lane_step_ /= lanes_;
-  uint64_t bytes = 0;
-  for (const Block& block : blocks_) bytes += block.bytes;
-  const uint64_t asked = shuffle.buffer_bytes > 0 ? mul_div(shuffle.buffer_bytes, samples(), bytes)
-                                                  : static_cast<uint64_t>(shuffle.buffer_size);
-  const uint64_t of_lane = (std::min(asked, samples()) + lanes_ - 1) / lanes_;  // samples that mix
+  const uint64_t of_lane = (samples_that_mix() + lanes_ - 1) / lanes_;
   window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
   // What a few orders need, and a little more: most others then fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
@@ -132,6 +134,23 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSp
     open_blocks_ = std::max(open_blocks_, open);
   }
   open_blocks_ += open_blocks_ / 8 + 1;
+}
+
+uint64_t Order::samples_that_mix() const noexcept {
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  const uint64_t asked = shuffle_.buffer_bytes > 0
+                             ? mul_div(shuffle_.buffer_bytes, samples(), std::max<uint64_t>(1, bytes))
+                             : static_cast<uint64_t>(shuffle_.buffer_size);
+  return std::min(asked, samples());
+}
+
+void Order::plan_buffer() {
+  buffer_ = std::clamp<uint64_t>(samples_that_mix(), 1, std::numeric_limits<uint32_t>::max());
+  uint32_t rows = 1;
+  for (const Block& block : blocks_) rows = std::max(rows, block.rows);
+  // A sample is left after B (ln rows + 3) steps with a probability of e^-3 / rows: a twentieth of one in a block.
+  buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
 uint64_t Order::key_of_pass(uint64_t number) const noexcept {
@@ -151,7 +170,23 @@ uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
   return static_cast<uint32_t>(behind - blocks_.begin() - 1);
 }
 
-Sequence Order::sequence(uint64_t, uint64_t position) const { return {*data_, files_, interleave_, position}; }
+Sequence Order::sequence(uint64_t pass, uint64_t position) const {
+  std::vector<uint32_t> files = files_;
+  if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
+  return {*data_, std::move(files), interleave_, position};
+}
+
+uint64_t Order::open_in_buffer(uint64_t step) const {
+  const uint64_t samples = buffer_age_ + step;
+  if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;
+  // Files in any order, a part of each: at worst the smallest blocks, and two more of each open file.
+  std::vector<uint32_t> rows;
+  for (const Block& block : blocks_) rows.push_back(block.rows);
+  std::sort(rows.begin(), rows.end());
+  uint64_t sum = 0, blocks = 0;
+  while (blocks < rows.size() && sum < samples) sum += rows[blocks++];
+  return std::min<uint64_t>(blocks_.size(), blocks + 2 * (interleave_.cycle_length + 1));
+}
 
 bool Order::picks_rows(int64_t global_batch) const noexcept {
   if (shuffle_.mode != ShuffleMode::none || interleave_.on()) return false;
@@ -272,7 +307,9 @@ uint64_t Order::memory_bytes() const noexcept {
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
                                      lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t)));
-  return blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) + passes;
+  const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
+  return buffers + blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) +
+         passes;
 }
 
 }  // namespace feedline::flow

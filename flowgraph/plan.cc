@@ -79,6 +79,12 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
   return spec.repeat;
 }
 
+std::string interleaving(const InterleaveSpec& interleave) {
+  if (!interleave.on()) return "one after another";
+  return fmt::format("interleaved, {} open, {} samples of each in turn", interleave.cycle_length,
+                     interleave.block_length);
+}
+
 }  // namespace
 
 Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count)
@@ -125,7 +131,7 @@ void Plan::plan_epoch() {
 }
 
 void Plan::plan_slots() {
-  if (order.mode() == ShuffleMode::global) {
+  if (order.mode() == ShuffleMode::global || order.mode() == ShuffleMode::buffer) {
     slot_data_bytes = order.picks() * order.pick_bytes();
     slot_arena_bytes = arena_bytes(order.picks(), order.picks() * largest_record(data));
   }
@@ -164,6 +170,9 @@ uint64_t Plan::chunks_of_step() const {
   if (order.mode() == ShuffleMode::none)
     return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks +
            order.interleave().cycle_length - 1;
+  if (order.mode() == ShuffleMode::buffer)
+    return order.open_in_buffer(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2) +
+           (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
   if (order.mode() == ShuffleMode::global)
     return (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
   const int64_t lane_step = steps.lane_step();
@@ -236,7 +245,10 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t wanted_slots = chunks + (order.mode() == ShuffleMode::block ? order.lanes() : chunks) +
+  const uint64_t wanted_slots = chunks +
+                                (order.mode() == ShuffleMode::block    ? order.lanes()
+                                 : order.mode() == ShuffleMode::buffer ? 0
+                                                                       : chunks) +
                                 static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = 0;
@@ -311,16 +323,15 @@ std::string Plan::text() const {
   if (order.mode() == ShuffleMode::global)
     fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
                    format_byte_size(slot_data_bytes));
+  else if (order.mode() == ShuffleMode::buffer)
+    fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
+                   spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
   else if (order.mode() == ShuffleMode::block)
     fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
                    order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
                    order.lanes() * order.window() * order.samples() / order.blocks().size());
   else
-    fmt::format_to(out, "order    files {}, {} reads of up to {}\n",
-                   order.interleave().on()
-                       ? fmt::format("interleaved, {} open, {} samples of each in turn",
-                                     order.interleave().cycle_length, order.interleave().block_length)
-                       : "one after another",
+    fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
                    order.blocks().size(), format_byte_size(slot_data_bytes));
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
   if (spec.epoch_steps > 0)

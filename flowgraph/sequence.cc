@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace feedline::flow {
 
-Sequence::Sequence(const DataSet& data, std::span<const uint32_t> files, const InterleaveSpec& interleave,
+Sequence::Sequence(const DataSet& data, std::vector<uint32_t> files, const InterleaveSpec& interleave,
                    uint64_t position)
-    : data_(&data), files_(files), interleave_(interleave), cycle_(interleave.cycle_length) {
+    : data_(&data), files_(std::move(files)), interleave_(interleave), cycle_(interleave.cycle_length) {
   while (position > 0) {
     if (const uint64_t rounds =
             std::min(whole_rounds(), position / interleave_.block_length / std::max(size_t{1}, open_));

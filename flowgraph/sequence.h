@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "flowgraph/data_set.h"
@@ -20,8 +19,8 @@ struct Run {
 class Sequence {
  public:
   /// From sample `position` of the pass on. O(files * cycle_length), whatever the position. `files`: in their order in
-  /// this pass; to outlive the sequence, as `data`.
-  Sequence(const DataSet& data, std::span<const uint32_t> files, const InterleaveSpec& interleave, uint64_t position);
+  /// this pass. Keeps a reference to `data`.
+  Sequence(const DataSet& data, std::vector<uint32_t> files, const InterleaveSpec& interleave, uint64_t position);
 
   /// The next at most `most` samples that lie one after another; none at the end of the pass.
   Run next(uint64_t most);
@@ -36,7 +35,7 @@ class Sequence {
   uint64_t whole_rounds() const noexcept;
 
   const DataSet* data_;
-  std::span<const uint32_t> files_;
+  std::vector<uint32_t> files_;
   InterleaveSpec interleave_;
   size_t next_file_ = 0;
   std::vector<Open> cycle_;

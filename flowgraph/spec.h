@@ -120,7 +120,7 @@ struct InterleaveSpec {
   bool on() const noexcept { return cycle_length > 1; }
 };
 
-enum class ShuffleMode : uint8_t { none, block, global };
+enum class ShuffleMode : uint8_t { none, block, global, buffer };
 
 struct ShuffleSpec {
   ShuffleMode mode = ShuffleMode::none;
@@ -129,7 +129,8 @@ struct ShuffleSpec {
   uint64_t block_bytes = 256 << 10;
   uint64_t seed = 0;
   bool reshuffle_each_epoch = true;
-  int lanes = 0;  // 0: the largest divisor of the global batch up to 64
+  bool shuffle_files = false;  // BUFFER: the order of files, too
+  int lanes = 0;               // 0: the largest divisor of the global batch up to 64
 };
 
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };

@@ -28,8 +28,6 @@ constexpr Missing missing[] = {
     {"Source.weight", "several sources are read one after another"},
     {"Index.LAZY", "BUILD counts once and keeps what it found"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
-    {"Shuffle.BUFFER", "mode BLOCK mixes as many samples, and reads them block by block"},
-    {"Shuffle.shuffle_files", "mode BLOCK takes blocks of all files in random order"},
     {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},

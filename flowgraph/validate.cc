@@ -165,6 +165,9 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   const config::Shuffle& shuffle = config.shuffle();
   ShuffleSpec spec;
   if (config.has_shuffle()) switch (shuffle.mode()) {
+      case config::Shuffle::BUFFER:
+        spec.mode = ShuffleMode::buffer;
+        break;
       case config::Shuffle::GLOBAL:
         spec.mode = ShuffleMode::global;
         break;
@@ -173,18 +176,23 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
       default:
         spec.mode = ShuffleMode::block;
     }
-  if (spec.mode != ShuffleMode::block) {
-    const std::string mode = config::Shuffle::Mode_Name(shuffle.mode());
-    const auto no_use = [&](const char* field) {
-      refuse("shuffle.{}: of no use with mode {}; leave it out", field, mode);
-    };
-    if (shuffle.buffer_size() != 0) no_use("buffer_size");
-    if (!shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
-    if (!shuffle.block_size().empty()) no_use("block_size");
-    if (shuffle.lanes() != 0) no_use("lanes");
-  }
+  const auto no_use = [&](const char* field) {
+    refuse("shuffle.{}: of no use with mode {}; leave it out", field, config::Shuffle::Mode_Name(shuffle.mode()));
+  };
+  if (spec.mode != ShuffleMode::block && !shuffle.block_size().empty()) no_use("block_size");
+  if (spec.mode != ShuffleMode::block && shuffle.lanes() != 0) no_use("lanes");
   spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
   spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
+  const bool buffers = spec.mode == ShuffleMode::block || spec.mode == ShuffleMode::buffer;
+  if (!buffers && shuffle.buffer_size() != 0) no_use("buffer_size");
+  if (!buffers && !shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
+  if (spec.mode != ShuffleMode::buffer && shuffle.shuffle_files()) no_use("shuffle_files");
+  if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() == 0 && shuffle.buffer_bytes().empty())
+    refuse("shuffle: mode BUFFER wants buffer_size or buffer_bytes");
+  spec.shuffle_files = shuffle.shuffle_files();
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
+    refuse("shuffle.buffer_size: {} samples; it must be 1 to {}", shuffle.buffer_size(), most);
   if (shuffle.buffer_size() < 0) refuse("shuffle.buffer_size: {} is negative", shuffle.buffer_size());
   if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
     refuse("shuffle: give buffer_size or buffer_bytes, not both");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "flowgraph/block_stream.h"
+#include "flowgraph/buffer_stream.h"
 #include "flowgraph/file_stream.h"
 #include "flowgraph/global_stream.h"
 #include "flowgraph/picked_stream.h"
@@ -33,6 +34,9 @@ Stream& Walk::stream(uint32_t lane) {
       break;
     case ShuffleMode::block:
       stream = std::make_unique<BlockStream>(*data_, *order_, lane, first_pass, sample);
+      break;
+    case ShuffleMode::buffer:
+      stream = std::make_unique<BufferStream>(*data_, *order_, first_pass, sample);
       break;
     case ShuffleMode::global:
       stream = std::make_unique<GlobalStream>(*data_, *order_, first_pass, sample);

@@ -75,7 +75,8 @@ TEST_CASE("a range of the records, and a shard of a range") {
     }
     return all;
   };
-  for (const std::string more : {"", "shuffle { block_size: '16KiB' }", "shuffle { mode: GLOBAL }"}) {
+  for (const std::string more : {"", "shuffle { block_size: '16KiB' }", "shuffle { mode: GLOBAL }",
+                                 "shuffle { mode: BUFFER buffer_size: 40 }"}) {
     INFO(more);
     CHECK(chosen({{"source.range", "0%:90%"}}, more) == numbers(900));
     CHECK(chosen({{"source.range", "90%:100%"}}, more) == numbers(100, 900));
@@ -232,7 +233,10 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("of no use"));
 
   const Data compressed({10, 10}, Compression::gzip);
-  for (const char* more : {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }"})
+  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("wants buffer_size"));
+  CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("of no use"));
+  for (const char* more :
+       {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})
     CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),
                       Contains("feedline split"));
 }

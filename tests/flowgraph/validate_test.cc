@@ -367,14 +367,8 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("window { size: 3 }", "window: not in this version yet; remove it (every record is a sample)"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
-      besides(
-          "shuffle { mode: BUFFER buffer_size: 3 }",
-          "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
-          "block by block)"),
-      besides(
-          "shuffle { shuffle_files: true }",
-          "shuffle.shuffle_files: not in this version yet; remove it (mode BLOCK takes blocks of all files in random "
-          "order)"),
+      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
+      besides("shuffle { shuffle_files: true }", "shuffle.shuffle_files: of no use with mode BLOCK; leave it out"),
       besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
