@@ -41,6 +41,8 @@ int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint
       return chunk.extent_of(row).file;
     case Reserved::offset:
       return static_cast<int64_t>(chunk.offset_of(row));
+    case Reserved::audit:
+      return static_cast<int64_t>(RowAudit(plan)(chunk, row));
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
   }

@@ -122,10 +122,13 @@ void Plan::plan_epoch() {
   if (!data.raised.empty() || steps.epochs_go_on()) return;
   uint64_t pass = 0;
   for (size_t f = 0; f < data.files.size(); f++) {
-    const uint64_t samples = data.files[f].samples.samples();
-    if (samples == 0) continue;
-    if (samples < data.files[f].index.records) return;
-    pass += audit_keys[f] * data.files[f].index.audit;
+    const DataFile& file = data.files[f];
+    if (file.samples.kept())
+      pass += file.kept_audit;
+    else if (file.samples.samples() == file.index.records)
+      pass += audit_keys[f] * file.index.audit;
+    else if (file.samples.samples() > 0)
+      return;
   }
   audit_per_epoch = pass * static_cast<uint64_t>(spec.repeat);
 }
@@ -252,7 +255,8 @@ void Plan::fit_memory() {
                                 static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = 0;
-  for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
+  for (const DataFile& file : data.files)
+    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t others =

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -66,7 +67,9 @@ struct SourceSpec {
   uint32_t num_shards = 1, shard_id = 0;
 };
 
-enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64
+/// @record @file @offset @source, all int64; audit: the row's audit term times its file's key (base/audit.h), for the
+/// filter only.
+enum class Reserved : uint8_t { record, file, offset, source, audit };
 
 /// What an output is made from, resolved to numbers of `features` and `expressions`.
 struct FromFeature {
@@ -137,6 +140,10 @@ enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
 
 struct PipelineSpec {
+  /// Of the samples, those are left for which this feed's output `filter` (float64) is not 0; its outputs `@file` and
+  /// `@audit` say which row is which. The text is all that it depends on beside the data.
+  std::shared_ptr<const PipelineSpec> filter;
+  std::string filter_text;
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // the raw record type has one: `record`
   std::vector<ExpressionSpec> expressions;

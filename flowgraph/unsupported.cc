@@ -19,7 +19,6 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Pipeline.filter", "write a file of the samples you want"},
     {"Pipeline.window", "every record is a sample"},
     {"Pipeline.mixture", "several sources are read one after another"},
     {"Pipeline.distribute", "each replica gets its rows of every batch"},

@@ -283,6 +283,42 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.interleave = resolve_interleave(config, spec.shuffle.mode);
 }
 
+// The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
+void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
+  if (config.filter().empty()) return;
+  auto filter = std::make_shared<PipelineSpec>(spec);
+  filter->shuffle = {};
+  filter->interleave = {};
+  filter->repeat = 1;
+  filter->epoch_steps = 0;
+  filter->global_batch_size = 4096;
+  filter->batch_size_per_replica = 0;
+  filter->last_batch_policy = LastBatchPolicy::partial;
+  filter->valid_mask.clear();
+  config::Pipeline output;
+  output.add_output()->set_name("filter");
+  output.mutable_output(0)->set_dtype(config::FLOAT64);
+  output.mutable_output(0)->mutable_expression()->set_formula(config.filter());
+  output.add_output()->set_name("@file");
+  output.mutable_output(1)->set_feature("@file");
+  try {
+    resolve_outputs(output, *filter);
+  } catch (const Error& error) {
+    constexpr std::string_view path = "output 'filter': expression.formula: ";
+    if (!error.message().starts_with(path)) throw;
+    throw Error(Category::bad_pipeline, "filter: " + error.message().substr(path.size()));
+  }
+  filter->outputs.push_back(filter->outputs.back());
+  filter->outputs.back().name = "@audit";
+  filter->outputs.back().from = FromReserved{Reserved::audit};
+  filter->warnings.clear();
+  spec.filter_text = config.filter();
+  for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
+  for (const config::Source& source : config.source())
+    for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
+  spec.filter = std::move(filter);
+}
+
 }  // namespace
 
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
@@ -294,6 +330,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   resolve_resources(config, spec);
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
+  resolve_filter(config, spec);
   resolve_outputs(config, spec);
   return spec;
 }

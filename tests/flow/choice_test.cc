@@ -1,5 +1,7 @@
 // Which samples there are, and in which order files give them: range, shards, interleave, epochs of so many steps.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "data.h"
@@ -207,6 +209,112 @@ TEST_CASE("epochs of so many steps go on from each other") {
   }
   CHECK_THROWS_WITH(Feeder(data.pipeline("epoch { steps: 3 repeat: 2 } batch { global_batch_size: 8 }")),
                     Catch::Contains("leave out `repeat`"));
+}
+
+TEST_CASE("sets of numbers") {
+  std::mt19937_64 random(3);
+  for (const size_t words : {0, 1, 3, 8, 9, 40}) {
+    std::vector<uint64_t> bits(words);
+    for (uint64_t& word : bits) word = random() % 3 == 0 ? 0 : random() & random();
+    const flow::NumberSet set(bits);
+    uint64_t before = 0;
+    for (uint64_t number = 0; number < words * 64 + 70; number++) {
+      REQUIRE(set.before(number) == before);
+      const bool has = number < words * 64 && (bits[number / 64] >> number % 64 & 1) != 0;
+      REQUIRE(set.has(number) == has);
+      if (has) REQUIRE(set.at(before++) == number);
+    }
+    CHECK(set.size() == before);
+  }
+}
+
+TEST_CASE("a filter keeps the samples for which it is not 0, and is computed once") {
+  const Data data({900, 0, 1, 1500, 599}), packed({900, 0, 1, 1500, 599}, Compression::gzip);
+  const std::pair<std::string, int64_t> filters[] = {
+      {"mod(id, 3) == 1", 3}, {"mod(id, 100) == 0", 100}, {"id >= 700 and id < 1600", 0}, {"id > 5000", -1}, {"1", 1}};
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    const Data& set = compression == Compression::none ? data : packed;
+    for (const auto& [filter, every] : filters)
+      for (const std::string order :
+           {"", "shuffle { block_size: '16KiB' buffer_size: 200 } ", "shuffle { mode: GLOBAL } ",
+            "shuffle { mode: BUFFER buffer_size: 70 } ", "interleave { cycle_length: 2 } "}) {
+        if (compression != Compression::none && !order.empty()) continue;
+        INFO(filter << " " << order);
+        std::vector<int64_t> wanted;
+        for (int64_t id = 0; id < 3000; id++)
+          if (every == 0 ? id >= 700 && id < 1600 : every > 0 && id % every == (every == 3 ? 1 : 0))
+            wanted.push_back(id);
+        const Pipeline pipeline =
+            with(set.pipeline(order + partial), {{"filter", filter}, {"source.index.dir", set.dir().file("kept")}});
+        Feeder feeder(pipeline);
+        CHECK(feeder.samples_per_epoch() == static_cast<int64_t>(wanted.size()));
+        for (int epoch = 0; epoch < 2; epoch++) {
+          std::vector<int64_t> all = read_epoch(feeder).front().all();
+          if (!order.empty()) std::sort(all.begin(), all.end());
+          CHECK(all == wanted);
+          REQUIRE(feeder.report().last_epoch);
+          CHECK(feeder.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+        }
+      }
+  }
+}
+
+TEST_CASE("@record of a filtered sample is its number in the source") {
+  const Data data({900, 700});
+  Feeder feeder(
+      with(data.pipeline("output { name: 'record' feature: '@record' } output { name: 'id' feature: 'id' } " + partial),
+           {{"filter", "mod(id, 7) == 3"}, {"source.range", "100:1500"}}));
+  int64_t rows = 0;
+  while (const Batch batch = feeder.next()) {
+    const auto record = batch.at("record").as<int64_t>(), id = batch.at("id").as<int64_t>();
+    CHECK(std::equal(record.begin(), record.end(), id.begin(), id.end()));
+    rows += batch.rows();
+  }
+  CHECK(rows == 200);
+}
+
+TEST_CASE("what a filter keeps is kept, and made anew where anything has changed") {
+  const Data data({500, 500});
+  const auto kept = [&] {
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(data.dir().file("kept")))
+      files += entry.path().string().ends_with(".feedline-filter");
+    return files;
+  };
+  const auto fed = [&](const Fields& fields) {
+    Fields all = {{"filter", "mod(id, 5) == 0"}, {"source.index.dir", data.dir().file("kept")}};
+    all.insert(all.end(), fields.begin(), fields.end());
+    return epoch_of(with(data.pipeline(partial), all)).size();
+  };
+  CHECK(fed({}) == 200);
+  CHECK(kept() == 1);
+  CHECK(fed({}) == 200);
+  CHECK(fed({{"seed", "3"}}) == 200);
+  CHECK(kept() == 1);
+  CHECK(fed({{"filter", "mod(id, 4) == 0"}}) == 250);
+  CHECK(fed({{"source.range", "0:100"}}) == 20);
+  CHECK(kept() == 3);
+  for (const auto& entry : std::filesystem::directory_iterator(data.dir().file("kept")))
+    if (entry.path().string().ends_with(".feedline-filter")) {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(20);
+      file.put('\x55');
+    }
+  CHECK(fed({}) == 200);  // damaged: not believed
+}
+
+TEST_CASE("a filter that makes no sense is refused") {
+  const Data data({10});
+  const auto refusal = [&](const std::string& filter) {
+    try {
+      Feeder feeder(data.pipeline("batch { global_batch_size: 1 }").with("filter", filter));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  CHECK_THAT(refusal("idd > 3"), Catch::StartsWith("filter: unknown name 'idd'; did you mean 'id'?"));
+  CHECK_THAT(refusal("id >"), Catch::StartsWith("filter: "));
 }
 
 TEST_CASE("choices that make no sense are refused with the reason") {

@@ -362,7 +362,7 @@ TEST_CASE("what makes no sense is refused by its name") {
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
       // Not in this version.
-      besides("filter: \"n > 0\"", "filter: not in this version yet; remove it (write a file of the samples you want)"),
+      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
       besides("window { size: 3 }", "window: not in this version yet; remove it (every record is a sample)"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
