@@ -75,12 +75,17 @@ Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec
 }
 
 // What reading one sample takes: from the entry before it to the one behind it, in whole blocks.
-uint64_t largest_pick(const DataSet& data) {
-  uint64_t largest = 0;
-  for (const DataFile& file : data.files)
-    if (file.samples.samples() > 0)
-      largest = std::max(largest, file.index.stride + 2 * (file.index.largest_record + io::frame_bytes));
-  return largest + 2 * io::block_bytes;
+uint64_t largest_pick(const DataSet& data, const Windows* windows) {
+  const uint64_t records = windows ? windows->span() : 1;
+  const uint64_t extents = windows && windows->spec().across_files ? std::min(records, data.files.size()) : 1;
+  uint64_t largest = 0, gaps = 0;
+  for (const DataFile& file : data.files) {
+    if (file.samples.samples() == 0) continue;
+    const uint64_t record = file.index.largest_record + io::frame_bytes;
+    largest = std::max(largest, extents * (file.index.stride + record) + records * record);
+    if (!file.index.bad.empty()) gaps = records - 1;
+  }
+  return largest + (extents + gaps) * 2 * io::block_bytes;
 }
 
 }  // namespace
@@ -104,18 +109,22 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
   return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
 }
 
-Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch)
+Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+             const std::optional<WindowSpec>& window, int64_t global_batch)
     : data_(&data), shuffle_(shuffle), interleave_(interleave), blocks_(cut(data, shuffle, interleave)) {
   lane_step_ = static_cast<uint64_t>(global_batch);
+  file_starts_.push_back(0);
+  if (window) windows_.emplace(data, *window);
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
+    file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1])
+                                    : file_starts_.back() + data.files[f].samples.samples());
     files_.push_back(f);
-    file_starts_.push_back(f == 0 ? 0 : file_starts_.back() + data.files[f - 1].samples.samples());
     file_blocks_.push_back(block);
     while (block < blocks_.size() && blocks_[block].file == f) block++;
   }
   interleave_.cycle_length =
       std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, data.files.size())));
-  pick_bytes_ = largest_pick(data);
+  pick_bytes_ = largest_pick(data, windows());
   picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
@@ -173,7 +182,28 @@ uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
 Sequence Order::sequence(uint64_t pass, uint64_t position) const {
   std::vector<uint32_t> files = files_;
   if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
-  return {*data_, std::move(files), interleave_, position};
+  return {file_starts_, std::move(files), interleave_, position};
+}
+
+uint64_t Order::open_in_windows(uint64_t step) const {
+  const uint64_t of_window = largest_span(windows_->span(), true).blocks;
+  if (interleave_.on()) return std::min<uint64_t>(blocks_.size(), (step + interleave_.cycle_length) * of_window);
+  // Blocks come one after another, so a step that touches the most begins with the last window of a block.
+  const std::vector<uint64_t>& starts = windows_->file_starts();
+  const auto block_of = [&](uint64_t frame) {
+    const auto file = std::upper_bound(starts.begin(), starts.end(), frame) - starts.begin() - 1;
+    return block_at(static_cast<uint32_t>(file), frame - starts[static_cast<size_t>(file)]);
+  };
+  uint64_t most = 0;
+  for (uint64_t b = 0; b < blocks_.size(); b++) {
+    const uint64_t behind = windows_->before(starts[blocks_[b].file] + blocks_[b].first + blocks_[b].rows);
+    if (behind == 0) continue;
+    const uint64_t last = std::min(samples(), behind - 1 + step) - 1;
+    const Windows::Window window = windows_->at(last);
+    most = std::max(most, block_of(window.last(windows_->spec().stride)) -
+                              std::min<uint64_t>(b, block_of(windows_->at(behind - 1).first)) + 1);
+  }
+  return std::min<uint64_t>(blocks_.size(), most + of_window);
 }
 
 uint64_t Order::open_in_buffer(uint64_t step) const {
@@ -189,7 +219,7 @@ uint64_t Order::open_in_buffer(uint64_t step) const {
 }
 
 bool Order::picks_rows(int64_t global_batch) const noexcept {
-  if (shuffle_.mode != ShuffleMode::none || interleave_.on()) return false;
+  if (shuffle_.mode != ShuffleMode::none || interleave_.on() || windows_) return false;
   uint64_t bytes = 0;
   for (const Block& block : blocks_) bytes += block.bytes;
   return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;

@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "flowgraph/sequence.h"
 #include "flowgraph/ticket.h"
+#include "flowgraph/windows.h"
 
 namespace feedline::flow {
 
@@ -47,10 +49,15 @@ struct Pass {
 class Order {
  public:
   /// Keeps a reference to `data`. Throws Error bad_pipeline where the lanes do not fit the batch or the data.
-  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch);
+  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+        const std::optional<WindowSpec>& window, int64_t global_batch);
 
   ShuffleMode mode() const noexcept { return shuffle_.mode; }
-  uint64_t samples() const noexcept { return data_->samples; }
+  uint64_t samples() const noexcept { return file_starts_.back(); }
+  /// Samples before those of each file, and in all.
+  const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
+  /// Null: a sample is a record.
+  const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
   const Blocks& blocks() const noexcept { return blocks_; }
   uint32_t lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
@@ -84,6 +91,9 @@ class Order {
   uint64_t buffer() const noexcept { return buffer_; }
   uint64_t buffer_age() const noexcept { return buffer_age_; }
   uint64_t open_in_buffer(uint64_t step) const;
+
+  /// Windows in file order: blocks that are open at once, at most, while a step takes so many.
+  uint64_t open_in_windows(uint64_t step) const;
 
   /// GLOBAL, and what BUFFER reads again: samples of a ticket, each read by itself; and what one takes of a slot at
   /// most.
@@ -119,8 +129,9 @@ class Order {
   const ShuffleSpec shuffle_;
   InterleaveSpec interleave_;
   Blocks blocks_;
-  std::vector<uint32_t> files_;        // in order
-  std::vector<uint64_t> file_starts_;  // samples before each file
+  std::vector<uint32_t> files_;  // in order
+  std::optional<Windows> windows_;
+  std::vector<uint64_t> file_starts_;  // samples before each file, and in all
   std::vector<uint32_t> file_blocks_;  // blocks before those of each file
   uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;

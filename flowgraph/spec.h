@@ -123,6 +123,14 @@ struct InterleaveSpec {
   bool on() const noexcept { return cycle_length > 1; }
 };
 
+/// A sample is so many records, its frames: `size` of them, `stride` apart; the next begins `shift` behind its
+/// beginning.
+struct WindowSpec {
+  int64_t size = 0, shift = 1, stride = 1;
+  bool drop_remainder = true;  // else windows at the end of a file are short, and their missing frames filler
+  bool across_files = false;
+};
+
 enum class ShuffleMode : uint8_t { none, block, global, buffer };
 
 struct ShuffleSpec {
@@ -149,6 +157,7 @@ struct PipelineSpec {
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
   InterleaveSpec interleave;
+  std::optional<WindowSpec> window;
   ShuffleSpec shuffle;
   int64_t repeat = 1;             // passes over the data in an epoch; -1 without end, as where there are epoch_steps
   int64_t epoch_steps = 0;        // not 0: an epoch is so many steps, wherever passes end

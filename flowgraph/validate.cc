@@ -219,6 +219,32 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
   return spec;
 }
 
+std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const PipelineSpec& spec) {
+  if (!config.has_window()) return std::nullopt;
+  const config::Window& window = config.window();
+  WindowSpec out;
+  constexpr int64_t most = 1 << 20;
+  const auto in_range = [most](const char* field, int64_t value, int64_t otherwise) {
+    if (value < 0 || value > most) refuse("window.{}: {} records; it must be 1 to {}", field, value, most);
+    return value > 0 ? value : otherwise;
+  };
+  if (window.size() == 0) refuse("window.size: how many records are a sample?");
+  out.size = in_range("size", window.size(), 1);
+  out.shift = in_range("shift", window.shift(), out.size);
+  out.stride = in_range("stride", window.stride(), 1);
+  if (out.size * out.stride > most)
+    refuse("window: from the first record to the last there are {}; at most {} can be", (out.size - 1) * out.stride + 1,
+           most);
+  out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
+  out.across_files = window.across_files();
+  if (out.across_files && spec.interleave.on())
+    refuse("window.across_files: interleaved files do not follow one another; leave out one of the two");
+  if (spec.shuffle.mode == ShuffleMode::block || spec.shuffle.mode == ShuffleMode::buffer)
+    refuse("window: shuffle.mode {} mixes single records in this version; use GLOBAL, or NONE",
+           config::Shuffle::Mode_Name(config.shuffle().mode()));
+  return out;
+}
+
 void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
   spec.on_error = static_cast<OnError>(errors.on_error());
   if (errors.max_failures() < 0)
@@ -281,6 +307,7 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
   spec.shuffle = resolve_shuffle(config);
   spec.interleave = resolve_interleave(config, spec.shuffle.mode);
+  spec.window = resolve_window(config, spec);
 }
 
 // The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
@@ -289,6 +316,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   auto filter = std::make_shared<PipelineSpec>(spec);
   filter->shuffle = {};
   filter->interleave = {};
+  filter->window.reset();
   filter->repeat = 1;
   filter->epoch_steps = 0;
   filter->global_batch_size = 4096;

@@ -7,6 +7,7 @@
 #include "flowgraph/file_stream.h"
 #include "flowgraph/global_stream.h"
 #include "flowgraph/picked_stream.h"
+#include "flowgraph/window_stream.h"
 
 namespace feedline::flow {
 
@@ -29,6 +30,8 @@ Stream& Walk::stream(uint32_t lane) {
     case ShuffleMode::none:
       if (steps_->picks_rows())
         stream = std::make_unique<PickedStream>(*data_, *order_, *steps_, sample);
+      else if (order_->windows())
+        stream = std::make_unique<WindowStream>(*data_, *order_, first_pass, sample);
       else
         stream = std::make_unique<FileStream>(*data_, *order_, first_pass, sample);
       break;

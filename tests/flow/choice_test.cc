@@ -140,15 +140,15 @@ TEST_CASE("files are interleaved as tf.data does, from any sample on") {
     const auto wanted = interleaved(sizes, cycle_length, block_length);
     INFO(round << ": " << sizes.size() << " files, " << cycle_length << " open, " << block_length << " in turn");
 
-    flow::DataSet data;
+    std::vector<uint64_t> starts = {0};
     std::vector<uint32_t> files;
     for (const int64_t size : sizes) {
-      files.push_back(static_cast<uint32_t>(data.files.size()));
-      data.files.emplace_back().samples = flow::Selection(0, static_cast<uint64_t>(size));
+      files.push_back(static_cast<uint32_t>(files.size()));
+      starts.push_back(starts.back() + static_cast<uint64_t>(size));
     }
     const flow::InterleaveSpec spec{static_cast<uint32_t>(cycle_length), static_cast<uint64_t>(block_length)};
     for (const size_t from : {size_t{0}, wanted.size() / 3, wanted.size() / 2, wanted.size()}) {
-      flow::Sequence sequence(data, files, spec, from);
+      flow::Sequence sequence(starts, files, spec, from);
       std::vector<std::pair<uint32_t, uint64_t>> got;
       for (flow::Run run; (run = sequence.next(1 + random() % 12)).count > 0;)
         for (uint64_t i = 0; i < run.count; i++) got.push_back({run.file, run.first + i});

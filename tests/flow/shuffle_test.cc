@@ -233,7 +233,8 @@ TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
   uint64_t read_again = 0;
   for (const auto& figure : golden["figures"]) {
     const int64_t buffer_size = figure["buffer_size"];
-    const flow::Order order(data, {.mode = flow::ShuffleMode::buffer, .buffer_size = buffer_size, .seed = 11}, {}, 50);
+    const flow::Order order(data, {.mode = flow::ShuffleMode::buffer, .buffer_size = buffer_size, .seed = 11}, {}, {},
+                            50);
     const flow::Steps steps(order, 50, flow::LastBatchPolicy::drop, 1, 0, {});
     flow::Walk walk(data, order, steps, {}, true);
     uint64_t first_ticket = 0;
