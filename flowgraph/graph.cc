@@ -190,7 +190,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
         std::make_shared<BatchRing>(plan, gpu::Device(options.devices[static_cast<size_t>(replica)]), replica));
   }
   delivery = std::make_unique<Delivery>(
-      rings, plan.spec.host_prefetch,
+      rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
       EpochLedger(static_cast<size_t>(plan.replicas), plan.audit_per_epoch, plan.ranks.world_size == 1),
       [this](int replica) { return busy_stage(replica); });
   make_backend(options.io);
