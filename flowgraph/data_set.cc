@@ -11,6 +11,7 @@
 
 #include "base/audit.h"
 #include "flowgraph/dataset_info.h"
+#include "flowgraph/mul_div.h"
 #include "flowgraph/worker_arena.h"
 #include "io/count_records.h"
 #include "io/index_store.h"
@@ -18,38 +19,20 @@
 namespace feedline::flow {
 namespace {
 
-// Drops what the policy leaves out, and says what it was. Returns false where the data ends: RAISE met an error.
-bool apply_policy(OnError on_error, DataFile& file, DataSet& data) {
-  io::FileIndex& index = file.index;
-  if (index.bad.empty()) return true;
-  switch (on_error) {
-    case OnError::skip_record:
-      for (const io::BadRegion& region : index.bad) data.skip(region.error(file.id.uri));
-      return true;
-    case OnError::skip_file:
-      data.skip(index.bad.front().error(file.id.uri));
-      index = {};
-      return true;
-    case OnError::raise:
-      break;
+// Known bad regions are no samples; SKIP_FILE leaves out all of a file that has any.
+void leave_out(OnError on_error, DataFile& file, DataSet& data) {
+  if (on_error == OnError::skip_record) {
+    for (const io::BadRegion& region : file.index.bad) data.skip(region.error(file.id.uri));
+  } else if (on_error == OnError::skip_file && !file.index.bad.empty()) {
+    data.skip(file.index.bad.front().error(file.id.uri));
+    file.index = {};
   }
-  const io::BadRegion first = index.bad.front();
-  data.raised.push_back(first.error(file.id.uri));
-  index.bad.clear();
-  index.records = first.record;
-  index.end = first.offset;
-  std::vector<io::IndexEntry> entries;
-  for (const io::IndexEntry& entry : index.entries)
-    if (entry.record < first.record) entries.push_back(entry);
-  entries.push_back({first.offset, first.record});
-  index.entries = std::move(entries);
-  return false;
 }
 
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
   const auto failures = static_cast<int64_t>(data.skipped_total);
   if (failures == 0) return;
-  const double rate = static_cast<double>(failures) / static_cast<double>(data.records + data.skipped_total);
+  const double rate = static_cast<double>(failures) / static_cast<double>(data.samples + data.skipped_total);
   const std::string first = data.skipped.front().what();
   if (spec.max_failures >= 0 && failures > spec.max_failures)
     throw Error(data.skipped.front().category(),
@@ -132,6 +115,10 @@ void index_files(const PipelineSpec& spec, DataSet& data,
   warn_of(not_kept, data.warnings);
 }
 
+uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
+  return end.percent ? mul_div(records, end.value, 100'000'000) : std::min(end.value, records);
+}
+
 uint64_t digest_of(const DataSet& data) noexcept {
   uint64_t digest = 0;
   const auto add = [&](uint64_t value) { digest = mix64(digest ^ mix64(value)); };
@@ -145,7 +132,56 @@ uint64_t digest_of(const DataSet& data) noexcept {
   return digest;
 }
 
+// The part of each source that is chosen, by number of record.
+struct Chosen {
+  uint64_t records = 0;  // of the source
+  uint64_t begin = 0, end = 0;
+  /// An error that comes behind so many good records of the source.
+  bool reaches(uint64_t record) const noexcept {
+    return record >= begin && (record < end || (record == end && end == records));
+  }
+};
+
+Chosen choose(const SourceSpec& source, uint64_t records) noexcept {
+  const uint64_t begin = place_of(source.begin, records), end = std::max(begin, place_of(source.end, records));
+  const auto cut = [&](uint32_t shard) { return begin + mul_div(end - begin, shard, source.num_shards); };
+  return {records, cut(source.shard_id), cut(source.shard_id + 1)};
+}
+
+// RAISE: the data ends at the first error that is reached.
+void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
+  for (size_t f = 0; f < data.files.size(); f++) {
+    DataFile& file = data.files[f];
+    for (const io::BadRegion& region : file.index.bad) {
+      if (!chosen[file.source].reaches(file.first_record + region.record)) continue;
+      data.raised.push_back(region.error(file.id.uri));
+      file.samples.end_at(region.record);
+      for (size_t rest = f + 1; rest < data.files.size(); rest++) data.files[rest].samples = {};
+      return;
+    }
+  }
+}
+
 }  // namespace
+
+void choose_samples(const PipelineSpec& spec, DataSet& data) {
+  std::vector<uint64_t> records(spec.sources.size());
+  for (DataFile& file : data.files) {
+    file.first_record = records[file.source];
+    records[file.source] += file.index.records;
+  }
+  std::vector<Chosen> chosen;
+  for (size_t s = 0; s < spec.sources.size(); s++) chosen.push_back(choose(spec.sources[s], records[s]));
+  for (DataFile& file : data.files) {
+    const auto in_file = [&](uint64_t record) {
+      return std::clamp(record, file.first_record, file.first_record + file.index.records) - file.first_record;
+    };
+    file.samples = Selection(in_file(chosen[file.source].begin), in_file(chosen[file.source].end));
+  }
+  if (spec.on_error == OnError::raise) end_at_error(chosen, data);
+  data.samples = 0;
+  for (const DataFile& file : data.files) data.samples += file.samples.samples();
+}
 
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
@@ -153,7 +189,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   DataSet data;
   for (uint32_t s = 0; s < spec.sources.size(); s++)
     for (const std::string& path : spec.sources[s].files) {
-      data.files.push_back({.id = io::stat_file(path), .source = s, .index = {}, .first_record = 0});
+      data.files.push_back({.id = io::stat_file(path), .source = s, .index = {}, .first_record = 0, .samples = {}});
       data.bytes += data.files.back().id.size;
     }
   WorkerArena arena(threads, spec.cpu_set);
@@ -161,18 +197,8 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   data.digest = digest_of(data);
   for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
 
-  std::vector<uint64_t> records_of_source(spec.sources.size());
-  for (size_t f = 0; f < data.files.size(); f++) {
-    DataFile& file = data.files[f];
-    const bool goes_on = apply_policy(spec.on_error, file, data);
-    file.first_record = records_of_source[file.source];
-    records_of_source[file.source] += file.index.records;
-    data.records += file.index.records;
-    if (!goes_on) {
-      for (size_t rest = f + 1; rest < data.files.size(); rest++) data.files[rest].index = {};
-      break;
-    }
-  }
+  for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
+  choose_samples(spec, data);
   check_failures(spec, data);
   data.count_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "flowgraph/selection.h"
 #include "flowgraph/spec.h"
 #include "io/index.h"
 #include "io/read_backend.h"
@@ -17,13 +18,14 @@ struct DataFile {
   uint32_t source = 0;
   io::FileIndex index;
   uint64_t first_record = 0;  // number of its first record in the source: good ones of the source's files before it
+  Selection samples;
 };
 
 struct DataSet {
   std::vector<DataFile> files;  // in the order of the sources and their files
-  uint64_t records = 0;         // that can be delivered: good, and before the first error where errors are raised
-  uint64_t bytes = 0;           // of all files, as they lie on disk
-  uint64_t counted_bytes = 0;   // of those that had no valid index
+  uint64_t samples = 0;        // that are fed in a pass: good, chosen, and before the first error where they are raised
+  uint64_t bytes = 0;          // of all files, as they lie on disk
+  uint64_t counted_bytes = 0;  // of those that had no valid index
   double count_s = 0;
 
   /// Of the names (without folders), sizes, counts and audit sums of all files in their order, before anything is left
@@ -37,18 +39,22 @@ struct DataSet {
   void skip(Error error) {
     if (skipped_total++ < 100) skipped.push_back(std::move(error));
   }
-  /// RAISE: the first error; the data ends in front of it.
+  /// RAISE: the error that the data ends with.
   std::vector<Error> raised;  // none or one
 
   /// Indexes that do not hold or cannot be kept, shards that dataset_info.json knows otherwise.
   std::vector<std::string> warnings;
 };
 
+/// What range, num_shards and shard_id choose of each source: numbers the records and sets the samples of the files and
+/// in all. Under RAISE the data ends at the first known error that lies in what is chosen.
+void choose_samples(const PipelineSpec& spec, DataSet& data);
+
 /// The files as their indexes say; those without a valid one are counted, every byte of them, on `threads` threads:
 /// several files at once, and the ranges of large ones. What was counted is kept (io/index_store.h); of files below
-/// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error; throws
-/// Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is missing, and
-/// io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
+/// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error and chooses
+/// samples; throws Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is
+/// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

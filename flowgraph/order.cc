@@ -7,6 +7,8 @@
 
 #include "flowgraph/draws.h"
 #include "flowgraph/mul_div.h"
+#include "io/read_backend.h"
+#include "io/record_scanner.h"
 
 namespace feedline::flow {
 namespace {
@@ -17,6 +19,9 @@ constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr int64_t most_lanes = 64;
 
 enum Purpose : uint64_t { of_pass, of_segments };
+
+// A ticket of GLOBAL is not much more than one of the other modes.
+constexpr uint64_t picked_bytes = 512 << 10;
 
 int64_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
   if (shuffle.lanes > 0) {
@@ -31,25 +36,46 @@ int64_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t 
     if (global_batch % lanes == 0) return lanes;
 }
 
-// Blocks of a compressed file cannot be read by themselves.
-void check_shuffle(const DataSet& data, const ShuffleSpec& shuffle) {
-  for (const DataFile& file : data.files) {
+// No part of a compressed file can be read by itself.
+void refuse_compressed(const DataSet& data, const char* what) {
+  for (const DataFile& file : data.files)
     if (file.index.compression != Compression::none)
       throw Error(Category::bad_pipeline,
-                  "shuffle.mode: BLOCK reads blocks in random order, and this file is compressed; write it anew with "
-                  "`feedline split`",
+                  fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
                   {file.id.uri, -1, -1, {}});
+}
+
+void check_block_size(const DataSet& data, const ShuffleSpec& shuffle) {
+  for (const DataFile& file : data.files)
     if (shuffle.block_bytes % file.index.stride != 0)
       throw Error(Category::bad_pipeline, fmt::format("shuffle.block_size: {} bytes are no multiple of the index's "
                                                       "stride of {}",
                                                       shuffle.block_bytes, file.index.stride));
-  }
 }
 
-Blocks cut(const DataSet& data, const ShuffleSpec& shuffle) {
-  if (!shuffle.on) return cut_by_size(data, file_order_limits);
-  check_shuffle(data, shuffle);
-  return cut_by_place(data, shuffle.block_bytes);
+Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
+  switch (shuffle.mode) {
+    case ShuffleMode::none:
+      if (interleave.on()) refuse_compressed(data, "interleave: several files are open at once");
+      return cut_by_size(data, file_order_limits);
+    case ShuffleMode::block:
+      refuse_compressed(data, "shuffle.mode: BLOCK reads blocks in random order");
+      check_block_size(data, shuffle);
+      return cut_by_place(data, shuffle.block_bytes);
+    case ShuffleMode::global:
+      refuse_compressed(data, "shuffle.mode: GLOBAL reads every sample by itself");
+      return {};
+  }
+  return {};
+}
+
+// What reading one sample takes: from the entry before it to the one behind it, in whole blocks.
+uint64_t largest_pick(const DataSet& data) {
+  uint64_t largest = 0;
+  for (const DataFile& file : data.files)
+    if (file.samples.samples() > 0)
+      largest = std::max(largest, file.index.stride + 2 * (file.index.largest_record + io::frame_bytes));
+  return largest + 2 * io::block_bytes;
 }
 
 }  // namespace
@@ -73,10 +99,20 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
   return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
 }
 
-Order::Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_batch)
-    : data_(&data), shuffle_(shuffle), blocks_(cut(data, shuffle)) {
+Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch)
+    : data_(&data), shuffle_(shuffle), interleave_(interleave), blocks_(cut(data, shuffle, interleave)) {
   lane_step_ = static_cast<uint64_t>(global_batch);
-  if (!shuffle.on || blocks_.empty()) return;
+  for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
+    files_.push_back(f);
+    file_starts_.push_back(f == 0 ? 0 : file_starts_.back() + data.files[f - 1].samples.samples());
+    file_blocks_.push_back(block);
+    while (block < blocks_.size() && blocks_[block].file == f) block++;
+  }
+  interleave_.cycle_length =
+      std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, data.files.size())));
+  pick_bytes_ = largest_pick(data);
+  picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+  if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
   if (lanes_ > 1 && samples() < 4 * lanes_)
     throw Error(Category::bad_pipeline,
@@ -96,6 +132,32 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_bat
     open_blocks_ = std::max(open_blocks_, open);
   }
   open_blocks_ += open_blocks_ / 8 + 1;
+}
+
+uint64_t Order::key_of_pass(uint64_t number) const noexcept {
+  return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, 0});
+}
+
+Order::Place Order::place(uint64_t sample) const noexcept {
+  const auto behind = std::upper_bound(file_starts_.begin(), file_starts_.end(), sample);
+  return {static_cast<uint32_t>(behind - file_starts_.begin() - 1), sample - behind[-1]};
+}
+
+uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
+  const auto begin = blocks_.begin() + file_blocks_[file];
+  const auto end = file + 1 < file_blocks_.size() ? blocks_.begin() + file_blocks_[file + 1] : blocks_.end();
+  const auto behind =
+      std::upper_bound(begin, end, sample, [](uint64_t at, const Block& block) { return at < block.first; });
+  return static_cast<uint32_t>(behind - blocks_.begin() - 1);
+}
+
+Sequence Order::sequence(uint64_t, uint64_t position) const { return {*data_, files_, interleave_, position}; }
+
+bool Order::picks_rows(int64_t global_batch) const noexcept {
+  if (shuffle_.mode != ShuffleMode::none || interleave_.on()) return false;
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
 }
 
 uint64_t Order::lane_samples(uint32_t lane, uint64_t passes) const noexcept {
@@ -161,27 +223,23 @@ std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t phase, uint64_t atte
   const auto pass = std::make_shared<Pass>();
   pass->blocks.resize(blocks_.size());
   std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
-  if (shuffle_.on) {
-    pass->key = key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
-    shuffle(std::span(pass->blocks), Draws(pass->key));
-  }
+  pass->key = key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
+  shuffle(std::span(pass->blocks), Draws(pass->key));
   pass->starts.reserve(blocks_.size() + 1);
   pass->starts.push_back(0);
   for (uint32_t block : pass->blocks) pass->starts.push_back(pass->starts.back() + blocks_[block].rows);
   cut_lanes(*pass, phase);
-  open = shuffle_.on ? plan_rounds(*pass) : 1;
+  open = plan_rounds(*pass);
   return pass;
 }
 
 std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t phase) const {
-  if (!shuffle_.on) number = phase = 0;
   const std::lock_guard lock(mutex_);
   for (const Kept& kept : kept_)
     if (kept.pass && kept.number == number && kept.phase == phase) return kept.pass;
   uint32_t open = 0;
   std::shared_ptr<const Pass> pass;
-  for (uint64_t attempt = 0; attempt == 0 || (shuffle_.on && open > open_blocks_); attempt++)
-    pass = draw(number, phase, attempt, open);
+  for (uint64_t attempt = 0; attempt == 0 || open > open_blocks_; attempt++) pass = draw(number, phase, attempt, open);
   kept_[0] = std::exchange(kept_[1], {number, phase, pass});
   return pass;
 }
@@ -210,9 +268,11 @@ Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
 }
 
 uint64_t Order::memory_bytes() const noexcept {
-  const uint64_t of_pass = blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * (shuffle_.on ? 2 : 1)) +
-                           lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t));
-  return blocks_.capacity() * sizeof(Block) + (shuffle_.on ? 3 : 1) * of_pass;
+  const uint64_t passes = shuffle_.mode != ShuffleMode::block
+                              ? 0
+                              : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
+                                     lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t)));
+  return blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) + passes;
 }
 
 }  // namespace feedline::flow

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "flowgraph/sequence.h"
 #include "flowgraph/ticket.h"
 
 namespace feedline::flow {
@@ -33,7 +34,7 @@ struct Pass {
   std::vector<uint32_t> blocks;  // numbers of blocks, in the order of this pass
   std::vector<uint64_t> starts;  // samples before each, and in all
   std::vector<Lane> lanes;
-  std::vector<uint64_t> round_ends;  // shuffled: samples of the lane up to the end of each of its rounds
+  std::vector<uint64_t> round_ends;  // samples of the lane up to the end of each of its rounds
 
   /// The part of a block that belongs to a lane: the block is number `first_block + i` of the sequence.
   struct Part {
@@ -46,10 +47,10 @@ struct Pass {
 class Order {
  public:
   /// Keeps a reference to `data`. Throws Error bad_pipeline where the lanes do not fit the batch or the data.
-  Order(const DataSet& data, const ShuffleSpec& shuffle, int64_t global_batch);
+  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch);
 
-  bool shuffled() const noexcept { return shuffle_.on; }
-  uint64_t samples() const noexcept { return data_->records; }
+  ShuffleMode mode() const noexcept { return shuffle_.mode; }
+  uint64_t samples() const noexcept { return data_->samples; }
   const Blocks& blocks() const noexcept { return blocks_; }
   uint32_t lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
@@ -58,6 +59,29 @@ class Order {
   /// `number`: since the beginning of the feed; it chooses the order. `phase`: within the epoch; it chooses where lanes
   /// are cut, so that over the passes of an epoch all lanes stay equal. Thread-safe; the last two are kept.
   std::shared_ptr<const Pass> pass(uint64_t number, uint64_t phase) const;
+
+  /// Of the random choices of a pass that needs no more of it.
+  uint64_t key_of_pass(uint64_t number) const noexcept;
+
+  /// A sample of the data in file order, and the block that one is in.
+  struct Place {
+    uint32_t file = 0;
+    uint64_t sample = 0;  // of the file
+  };
+  Place place(uint64_t sample) const noexcept;
+  uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
+
+  /// NONE: the samples of a pass from one on.
+  Sequence sequence(uint64_t pass, uint64_t position) const;
+  const InterleaveSpec& interleave() const noexcept { return interleave_; }
+  /// NONE: ranks read their rows out of a block, not the whole block. Not those of shorter steps: neighbours would read
+  /// the same bytes many times over.
+  static constexpr uint64_t fewest_picked_bytes = 128 << 10;
+  bool picks_rows(int64_t global_batch) const noexcept;
+
+  /// GLOBAL: samples of a ticket, each read by itself; and what one takes of a slot at most.
+  uint32_t picks() const noexcept { return picks_; }
+  uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
   /// Samples of a lane in the first `passes` passes of an epoch.
   uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept;
@@ -84,7 +108,13 @@ class Order {
 
   const DataSet* data_;
   const ShuffleSpec shuffle_;
+  InterleaveSpec interleave_;
   Blocks blocks_;
+  std::vector<uint32_t> files_;        // in order
+  std::vector<uint64_t> file_starts_;  // samples before each file
+  std::vector<uint32_t> file_blocks_;  // blocks before those of each file
+  uint32_t picks_ = 1;
+  uint64_t pick_bytes_ = 0;
   uint32_t lanes_ = 1, window_ = 1;
   uint64_t lane_step_ = 0;  // samples that a step takes of a lane
   uint32_t open_blocks_ = 0;

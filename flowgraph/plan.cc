@@ -70,10 +70,10 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 // Passes of an epoch that can be counted.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) return 1;
-  if (spec.repeat < 0 && data.records == 0)
+  if (spec.repeat < 0 && data.samples == 0)
     throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
   if (spec.repeat >
-      (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.records)))
+      (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples)))
     throw Error(Category::bad_pipeline,
                 fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
   return spec.repeat;
@@ -86,10 +86,10 @@ Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_
       data(std::move(counted)),
       ranks(who),
       global_batch(choose_global_batch(spec, ranks)),
-      order(data, spec.shuffle, global_batch),
+      order(data, spec.shuffle, spec.interleave, global_batch),
       // Where the data ends with an error, so does the epoch: behind the last full step.
       steps(order, global_batch, data.raised.empty() ? spec.last_batch_policy : LastBatchPolicy::drop,
-            checked_passes(spec, data, global_batch), ranks),
+            checked_passes(spec, data, global_batch), data.raised.empty() ? spec.epoch_steps : 0, ranks),
       parser(spec.features),
       formulas(spec),
       replicas(who.replicas),
@@ -113,30 +113,42 @@ void Plan::plan_epoch() {
   }
   samples_per_epoch = steps.full() * global_batch + steps.remainder();
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
-  if (!data.raised.empty()) return;
+  if (!data.raised.empty() || steps.epochs_go_on()) return;
   uint64_t pass = 0;
-  for (size_t f = 0; f < data.files.size(); f++) pass += audit_keys[f] * data.files[f].index.audit;
+  for (size_t f = 0; f < data.files.size(); f++) {
+    const uint64_t samples = data.files[f].samples.samples();
+    if (samples == 0) continue;
+    if (samples < data.files[f].index.records) return;
+    pass += audit_keys[f] * data.files[f].index.audit;
+  }
   audit_per_epoch = pass * static_cast<uint64_t>(spec.repeat);
 }
 
 void Plan::plan_slots() {
+  if (order.mode() == ShuffleMode::global) {
+    slot_data_bytes = order.picks() * order.pick_bytes();
+    slot_arena_bytes = arena_bytes(order.picks(), order.picks() * largest_record(data));
+  }
   // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
-  const uint64_t picked = ranks.world_size > 1 && !order.shuffled() ? largest_pick() : 0;
+  const uint64_t picked = steps.picks_rows() ? largest_pick() : 0;
   for (const Block& block : order.blocks()) {
     const io::FileIndex& index = data.files[block.file].index;
     Ticket ticket;
-    ticket.add(data, block.file, index.entries[block.begin].record, block.rows);
+    ticket.add(data, block.file, block.first, block.rows);
     const bool compressed = index.compression != Compression::none;
-    const uint64_t picks = picked > 0 ? block.bytes / Walk::fine_step_bytes + 2 : 0;
+    const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
     slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
-    const uint64_t payload = block.bytes - block.rows * io::frame_bytes;
-    const uint64_t arena = block.rows * sizeof(io::RecordView) + alignof(io::RecordView) +
-                           parser.arena_bound(block.rows, payload) + formulas.arena_bound(block.rows);
-    slot_arena_bytes = std::max(slot_arena_bytes, arena);
+    slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(block.rows, block.bytes - block.rows * io::frame_bytes));
     if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
   }
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
+}
+
+// Of a chunk's columns.
+uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
+  return rows * sizeof(io::RecordView) + alignof(io::RecordView) + parser.arena_bound(rows, payload) +
+         formulas.arena_bound(rows);
 }
 
 // What one read more takes, at most: two strides, the records that cross their borders, and whole blocks.
@@ -148,8 +160,12 @@ uint64_t Plan::largest_pick() const {
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
-  if (!order.shuffled()) return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks;
   const Rows& rows = steps.of_rank(Steps::Kind::full);
+  if (order.mode() == ShuffleMode::none)
+    return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks +
+           order.interleave().cycle_length - 1;
+  if (order.mode() == ShuffleMode::global)
+    return (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
   const int64_t lane_step = steps.lane_step();
   const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
   // A last step may be shared out a lane further on; at the end of a pass a lane has blocks of the next one, too.
@@ -162,9 +178,9 @@ void Plan::plan_outputs() {
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = !any_variable      ? 0
-                           : order.shuffled() ? product(rows, largest_record(data))
-                                              : order.largest_span(rows, spec.repeat == 1).bytes;
+  const uint64_t payload = !any_variable     ? 0
+                           : in_file_order() ? order.largest_span(rows, spec.repeat == 1).bytes
+                                             : product(rows, largest_record(data));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -220,8 +236,8 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t wanted_slots =
-      chunks + (order.shuffled() ? order.lanes() : chunks) + static_cast<uint64_t>(threads) + reads_ahead;
+  const uint64_t wanted_slots = chunks + (order.mode() == ShuffleMode::block ? order.lanes() : chunks) +
+                                static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
@@ -268,24 +284,48 @@ uint64_t Plan::memory_bytes() const noexcept {
   return sum;
 }
 
+// What is chosen of a source, where it is not all.
+void Plan::sources_text(std::string& text, size_t number) const {
+  uint64_t records = 0, samples = 0;
+  for (const DataFile& file : data.files) {
+    if (file.source != number) continue;
+    records += file.index.records;
+    samples += file.samples.samples();
+  }
+  if (samples == records) return;
+  const std::string& name = spec.sources[number].name;
+  fmt::format_to(std::back_inserter(text), "source   {}{} of {} records\n", name.empty() ? "" : name + ": ", samples,
+                 records);
+}
+
 std::string Plan::text() const {
   std::string text;
   auto out = std::back_inserter(text);
   const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
-  fmt::format_to(out, "data     {} files, {}, {} records counted and verified in {:.2f} s\n", data.files.size(),
+  fmt::format_to(out, "data     {} files, {}, {} samples, counted and verified in {:.2f} s\n", data.files.size(),
                  format_byte_size(data.bytes), order.samples(), data.count_s);
   if (data.skipped_total > 0)
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
-  if (order.shuffled())
+  for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
+  if (order.mode() == ShuffleMode::global)
+    fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
+                   format_byte_size(slot_data_bytes));
+  else if (order.mode() == ShuffleMode::block)
     fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
                    order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
                    order.lanes() * order.window() * order.samples() / order.blocks().size());
   else
-    fmt::format_to(out, "order    files one after another, {} reads of up to {}\n", order.blocks().size(),
-                   format_byte_size(slot_data_bytes));
+    fmt::format_to(out, "order    files {}, {} reads of up to {}\n",
+                   order.interleave().on()
+                       ? fmt::format("interleaved, {} open, {} samples of each in turn",
+                                     order.interleave().cycle_length, order.interleave().block_length)
+                       : "one after another",
+                   order.blocks().size(), format_byte_size(slot_data_bytes));
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
-  if (spec.repeat != 1)
+  if (spec.epoch_steps > 0)
+    fmt::format_to(out, ", going on from each other");
+  else if (spec.repeat != 1)
     fmt::format_to(out, ", {} passes", spec.repeat < 0 ? "endless" : fmt::format("{}", spec.repeat));
   if (dropped_per_epoch > 0) fmt::format_to(out, ", {} dropped at the end", dropped_per_epoch);
   constexpr const char* policies[] = {"DROP", "PARTIAL", "PAD"};

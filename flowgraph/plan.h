@@ -56,7 +56,8 @@ struct Plan {
   int64_t samples_per_epoch = 0;  // -1 where the epoch never ends, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
-  std::optional<uint64_t> audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: not known
+  std::optional<uint64_t> audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: the epoch ends
+                                            // with an error, goes on from another, or holds a part of a file
 
   // Memory.
   uint32_t slots = 0;
@@ -75,7 +76,10 @@ struct Plan {
  private:
   void plan_epoch();
   void plan_slots();
+  uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
   uint64_t largest_pick() const;
+  bool in_file_order() const noexcept { return order.mode() == ShuffleMode::none && !order.interleave().on(); }
+  void sources_text(std::string& text, size_t number) const;
   uint64_t chunks_of_step() const;
   void plan_outputs();
   void fit_memory();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,6 +50,12 @@ struct IndexSpec {
   bool given = false;  // the pipeline speaks of it: then indexes of small files are kept, too
 };
 
+/// One end of a range of records: a number, or a part of them.
+struct RangeEnd {
+  uint64_t value = 0;  // or millionths of a per cent
+  bool percent = false;
+};
+
 struct SourceSpec {
   std::string name;
   std::vector<std::string> files;  // absolute; globs expanded, sorted within a glob, excludes gone; each at most once
@@ -56,6 +63,8 @@ struct SourceSpec {
   RecordType record_type = RecordType::example;
   uint64_t record_limit = io::default_record_limit;
   IndexSpec index;
+  RangeEnd begin, end{100'000'000, true};
+  uint32_t num_shards = 1, shard_id = 0;
 };
 
 enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64
@@ -105,8 +114,17 @@ struct ExpressionSpec {
   std::vector<Input> inputs;  // as program.inputs()
 };
 
+/// Of the files of a pass, as tf.data's: one after another, unless `cycle_length` is greater than 1.
+struct InterleaveSpec {
+  uint32_t cycle_length = 1;
+  uint64_t block_length = std::numeric_limits<uint64_t>::max();
+  bool on() const noexcept { return cycle_length > 1; }
+};
+
+enum class ShuffleMode : uint8_t { none, block, global };
+
 struct ShuffleSpec {
-  bool on = false;  // BLOCK; else samples come in file order
+  ShuffleMode mode = ShuffleMode::none;
   int64_t buffer_size = 0;
   uint64_t buffer_bytes = 0;  // in place of buffer_size, where it is not 0; samples that mix, of all lanes together
   uint64_t block_bytes = 256 << 10;
@@ -123,8 +141,10 @@ struct PipelineSpec {
   std::vector<FeatureSpec> features;  // the raw record type has one: `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
+  InterleaveSpec interleave;
   ShuffleSpec shuffle;
-  int64_t repeat = 1;             // passes over the data in an epoch; -1 without end
+  int64_t repeat = 1;             // passes over the data in an epoch; -1 without end, as where there are epoch_steps
+  int64_t epoch_steps = 0;        // not 0: an epoch is so many steps, wherever passes end
   int64_t global_batch_size = 0;  // this, or
   int64_t batch_size_per_replica = 0;
   LastBatchPolicy last_batch_policy = LastBatchPolicy::drop;

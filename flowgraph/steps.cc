@@ -6,14 +6,19 @@
 
 namespace feedline::flow {
 
-Steps::Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, const Ranks& ranks)
+Steps::Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, int64_t epoch_steps,
+             const Ranks& ranks)
     : order_(&order),
       global_batch_(global_batch),
       policy_(policy),
       passes_(passes),
       ranks_(ranks),
-      lanes_(order.lanes()) {
-  if (passes >= 0) {
+      lanes_(order.lanes()),
+      epochs_go_on_(epoch_steps > 0),
+      picks_rows_(ranks.world_size > 1 && order.picks_rows(global_batch)) {
+  if (epoch_steps > 0) {
+    full_ = epoch_steps;
+  } else if (passes >= 0) {
     const int64_t samples = static_cast<int64_t>(order.samples()) * passes;
     full_ = samples / global_batch;
     remainder_ = samples % global_batch;
@@ -30,7 +35,7 @@ int64_t Steps::per_epoch() const noexcept {
 }
 
 Steps::Kind Steps::kind(int64_t step) const noexcept {
-  if (full_ < 0 || step < full_) return Kind::full;
+  if (full_ < 0 || step < full_ || epochs_go_on_) return Kind::full;
   return policy_ == LastBatchPolicy::drop ? Kind::dropped : Kind::last;
 }
 

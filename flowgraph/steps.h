@@ -33,8 +33,10 @@ class Steps {
     dropped,  // DROP: samples that nobody is given; each rank reads its share all the same, for the audit
   };
 
-  /// passes: of an epoch; -1 without end.
-  Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, const Ranks& ranks);
+  /// passes: of an epoch; -1 without end. epoch_steps: where it is not 0, epochs of so many steps go on from each other
+  /// through passes without end.
+  Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, int64_t epoch_steps,
+        const Ranks& ranks);
 
   /// Full and last ones; -1 without end.
   int64_t per_epoch() const noexcept;
@@ -43,6 +45,21 @@ class Steps {
   int64_t full() const noexcept { return full_; }
   /// Of step `step` of an epoch. None: the epoch is over.
   bool exists(int64_t step) const noexcept { return full_ < 0 || step < full_ || (step == full_ && remainder_ > 0); }
+
+  /// A new epoch goes on in the pass that the last one ended in.
+  bool epochs_go_on() const noexcept { return epochs_go_on_; }
+  /// The pass that an epoch begins with, of all since the beginning of the feed; 0 where epochs go on from each other.
+  uint64_t first_pass(uint64_t epoch) const noexcept {
+    return passes_ < 0 || epochs_go_on_ ? 0 : epoch * static_cast<uint64_t>(passes_);
+  }
+  /// The number of a step, counted from the beginning of first_pass() on.
+  int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
+    return epochs_go_on_ ? static_cast<int64_t>(epoch) * full_ + step : step;
+  }
+  /// As exists(), of a number counted in that way.
+  bool reaches(int64_t step_of_streams) const noexcept { return epochs_go_on_ || exists(step_of_streams); }
+  /// In file order: this rank reads its rows out of a block, not the whole block.
+  bool picks_rows() const noexcept { return picks_rows_; }
   Kind kind(int64_t step) const noexcept;
 
   int64_t rows(Kind kind) const noexcept { return kind == Kind::full ? global_batch_ : remainder_; }
@@ -71,6 +88,8 @@ class Steps {
   const int64_t passes_;
   const Ranks ranks_;
   const int64_t lanes_;
+  const bool epochs_go_on_;
+  bool picks_rows_ = false;
   int64_t full_ = -1, remainder_ = 0;
   Rows of_rank_[3];
 };

@@ -34,8 +34,9 @@ class BadBytes {
   std::vector<io::BadRegion>::const_iterator at_, end_;
 };
 
-uint32_t records_between(const io::FileIndex& index, uint32_t begin, uint32_t end) {
-  return static_cast<uint32_t>(index.entries[end].record - index.entries[begin].record);
+uint32_t samples_between(const DataFile& file, uint32_t begin, uint32_t end) {
+  const auto& entries = file.index.entries;
+  return static_cast<uint32_t>(file.samples.before(entries[end].record) - file.samples.before(entries[begin].record));
 }
 
 }  // namespace
@@ -46,9 +47,9 @@ uint64_t Ticket::bytes() const noexcept {
   return sum;
 }
 
-void Ticket::add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count) {
+void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t count) {
   const io::FileIndex& index = data.files[file].index;
-  const uint64_t last = first + count;
+  const uint64_t first = data.files[file].samples.record(first_sample), last = first + count;
   const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
   const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);
   auto begin = std::lower_bound(index.entries.begin(), end, first + 1, by_record);
@@ -84,7 +85,8 @@ Blocks cut_by_size(const DataSet& data, const BlockLimits& limits) {
     uint64_t gaps = 0;
     const auto close = [&](uint32_t end) {
       block.end = end;
-      block.rows = records_between(index, block.begin, end);
+      block.first = data.files[f].samples.before(index.entries[block.begin].record);
+      block.rows = samples_between(data.files[f], block.begin, end);
       if (block.rows > 0) blocks.push_back(block);
       block = {.file = f, .begin = end};
       gaps = 0;
@@ -92,9 +94,8 @@ Blocks cut_by_size(const DataSet& data, const BlockLimits& limits) {
     for (uint32_t end = 1; end < index.entries.size(); end++) {
       const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
       const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
-      if (records_between(index, block.begin, end - 1) > 0 &&
-          (block.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
-           records_between(index, block.begin, end) > limits.rows))
+      if (end - 1 > block.begin && (block.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
+                                    samples_between(data.files[f], block.begin, end) > limits.rows))
         close(end - 1);
       block.bytes += good_bytes;
       gaps += bad_regions;
@@ -115,7 +116,12 @@ Blocks cut_by_place(const DataSet& data, uint64_t block_bytes) {
     for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
       const uint32_t end = begin + std::min(strides, last - begin);
       const uint64_t bytes = index.entries[end].offset - index.entries[begin].offset;
-      Block block{.file = f, .begin = begin, .end = end, .rows = records_between(index, begin, end), .bytes = bytes};
+      Block block{.file = f,
+                  .begin = begin,
+                  .end = end,
+                  .first = data.files[f].samples.before(index.entries[begin].record),
+                  .rows = samples_between(data.files[f], begin, end),
+                  .bytes = bytes};
       block.bytes -= bad.until(index.entries[end].offset).bytes;
       if (block.rows > 0) blocks.push_back(block);
     }

@@ -25,7 +25,7 @@ struct Ticket {
   bool ends_file = false;       // of a compressed file: what is read of it in this pass ends here
 
   uint64_t bytes() const noexcept;
-  /// Appends rows: the records [first, first + count) of a file.
+  /// Appends rows: the samples [first, first + count) of a file.
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };
 
@@ -33,7 +33,8 @@ struct Ticket {
 struct Block {
   uint32_t file = 0;
   uint32_t begin = 0, end = 0;  // entries [begin, end) of its file's index
-  uint32_t rows = 0;            // at least one
+  uint64_t first = 0;           // sample of its file
+  uint32_t rows = 0;            // samples: at least one
   uint64_t bytes = 0;           // of good records
 };
 

@@ -56,6 +56,44 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   return spec;
 }
 
+// "10%:90%", "0:50000", ":50%": which records of a source.
+RangeEnd resolve_range_end(const std::string& field, std::string_view text, RangeEnd otherwise) {
+  if (text.empty()) return otherwise;
+  const auto refuse_it = [&] {
+    refuse("{}: '{}'; write two numbers of records or per cents, as in \"0%:90%\" or \"0:50000\"", field, text);
+  };
+  RangeEnd end{.percent = text.back() == '%'};
+  if (!end.percent) {
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), end.value);
+    if (error != std::errc() || rest != text.data() + text.size()) refuse_it();
+    return end;
+  }
+  double percent = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size() - 1, percent);
+  if (error != std::errc() || rest != text.data() + text.size() - 1 || !(percent >= 0 && percent <= 100)) refuse_it();
+  end.value = static_cast<uint64_t>(std::llround(percent * 1e6));
+  return end;
+}
+
+void resolve_part(const config::Source& source, const std::string& path, SourceSpec& spec) {
+  if (!source.range().empty()) {
+    const std::string_view range = source.range();
+    const size_t colon = range.find(':');
+    if (colon == range.npos)
+      refuse("{}: range: '{}'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\"", path, range);
+    spec.begin = resolve_range_end(path + ": range", range.substr(0, colon), spec.begin);
+    spec.end = resolve_range_end(path + ": range", range.substr(colon + 1), spec.end);
+    if (spec.begin.percent == spec.end.percent && spec.begin.value > spec.end.value)
+      refuse("{}: range: '{}' ends before it begins", path, range);
+  }
+  if (source.num_shards() < 0) refuse("{}: num_shards: {} is negative", path, source.num_shards());
+  if (source.num_shards() > 0) spec.num_shards = static_cast<uint32_t>(source.num_shards());
+  if (source.shard_id() < 0 || static_cast<uint32_t>(source.shard_id()) >= spec.num_shards)
+    refuse("{}: shard_id: {}; of {} shards it must be 0 to {}", path, source.shard_id(), spec.num_shards,
+           spec.num_shards - 1);
+  spec.shard_id = static_cast<uint32_t>(source.shard_id());
+}
+
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
                                         std::vector<std::string>& warnings) {
   const config::Pipeline& config = pipeline.message();
@@ -73,6 +111,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     spec.record_type = source.record_type() == config::Source::RAW ? RecordType::raw : RecordType::example;
     spec.record_limit = byte_size(path + ": record_limit", source.record_limit(), spec.record_limit);
     spec.index = resolve_index(pipeline, source, path);
+    resolve_part(source, path, spec);
     if (i > 0 && spec.record_type != sources[0].record_type)
       refuse("{}: record_type: all sources must have the same", path);
     if (source.files().empty()) refuse("{}: files: there are none; name paths or globs", path);
@@ -109,12 +148,41 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
 
   spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
   if (spec.repeat < -1) refuse("epoch.repeat: {}; it is a number of passes, or -1 without end", spec.repeat);
+  spec.epoch_steps = config.epoch().steps();
+  constexpr int64_t most_steps = int64_t{1} << 40;
+  if (spec.epoch_steps < 0 || spec.epoch_steps > most_steps)
+    refuse("epoch.steps: {}; it must be 1 to {}, or left out", spec.epoch_steps, most_steps);
+  if (spec.epoch_steps > 0) {
+    if (config.epoch().repeat() > 0)
+      refuse(
+          "epoch: with `steps`, passes follow one another without end, and an epoch ends behind so many steps; leave "
+          "out `repeat`");
+    spec.repeat = -1;
+  }
 }
 
 ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   const config::Shuffle& shuffle = config.shuffle();
   ShuffleSpec spec;
-  spec.on = config.has_shuffle() && shuffle.mode() != config::Shuffle::NONE;
+  if (config.has_shuffle()) switch (shuffle.mode()) {
+      case config::Shuffle::GLOBAL:
+        spec.mode = ShuffleMode::global;
+        break;
+      case config::Shuffle::NONE:
+        break;
+      default:
+        spec.mode = ShuffleMode::block;
+    }
+  if (spec.mode != ShuffleMode::block) {
+    const std::string mode = config::Shuffle::Mode_Name(shuffle.mode());
+    const auto no_use = [&](const char* field) {
+      refuse("shuffle.{}: of no use with mode {}; leave it out", field, mode);
+    };
+    if (shuffle.buffer_size() != 0) no_use("buffer_size");
+    if (!shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
+    if (!shuffle.block_size().empty()) no_use("block_size");
+    if (shuffle.lanes() != 0) no_use("lanes");
+  }
   spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
   spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
   if (shuffle.buffer_size() < 0) refuse("shuffle.buffer_size: {} is negative", shuffle.buffer_size());
@@ -125,6 +193,21 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   spec.block_bytes = byte_size("shuffle.block_size", shuffle.block_size(), spec.block_bytes);
   if (shuffle.lanes() < 0) refuse("shuffle.lanes: {} is negative", shuffle.lanes());
   spec.lanes = shuffle.lanes();
+  return spec;
+}
+
+InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mode) {
+  const config::Interleave& interleave = config.interleave();
+  InterleaveSpec spec;
+  if (!config.has_interleave()) return spec;
+  if (interleave.cycle_length() < 1)
+    refuse("interleave.cycle_length: {}; how many files are open at once?", interleave.cycle_length());
+  if (interleave.block_length() < 0) refuse("interleave.block_length: {} is negative", interleave.block_length());
+  if (mode == ShuffleMode::block || mode == ShuffleMode::global)
+    refuse("interleave: shuffle.mode {} takes samples of all files in random order; leave it out",
+           config::Shuffle::Mode_Name(config.shuffle().mode()));
+  spec.cycle_length = static_cast<uint32_t>(interleave.cycle_length());
+  if (spec.on()) spec.block_length = static_cast<uint64_t>(std::max(1, interleave.block_length()));
   return spec;
 }
 
@@ -189,6 +272,7 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
   spec.shuffle = resolve_shuffle(config);
+  spec.interleave = resolve_interleave(config, spec.shuffle.mode);
 }
 
 }  // namespace

@@ -119,7 +119,8 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
     for (const std::string& policy : policies)
       for (const int count : {1, 3}) {
         INFO(order << policy << " " << count);
-        Data data({700, 1300});
+        const Data data({700, 1300});
+        HiddenDamage damage(data.path(1));
         const uint64_t sound = offset_of(data.path(1), 900), crc = offset_of(data.path(1), 901) - 2;
         const auto feeder_of = [&](const std::string& more = "") {
           auto feeder =
@@ -137,7 +138,7 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
         };
         {
           const auto feeder = feeder_of();
-          flip(data.path(1), sound + 12 + 9);  // of the payload
+          damage.flip(sound + 12 + 9);  // of the payload
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::holds);
           CHECK(audit.bad != 0);
@@ -148,19 +149,19 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
             audit_of_epoch(*feeder);
             CHECK(feeder->report().differing_epochs == before + 1);
           }
-          flip(data.path(1), sound + 12 + 9);
+          damage.flip(sound + 12 + 9);
         }
         {
           const auto feeder = feeder_of("epoch { repeat: 2 } ");
-          flip(data.path(1), crc);  // of the stored CRC
+          damage.flip(crc);  // of the stored CRC
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::holds);
           CHECK(sum(audit) != audit.expected);
-          flip(data.path(1), crc);
+          damage.flip(crc);
         }
         {
           const auto feeder = feeder_of();
-          flip(data.path(1), sound + 2);  // of the length: which records follow is lost
+          damage.flip(sound + 2);  // of the length: which records follow is lost
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::open);
           CHECK(audit.why.find("lost") != std::string::npos);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +22,34 @@ inline uint64_t offset_of(const std::string& file, int64_t number) {
   return record.offset;
 }
 
-/// Flips a bit of a file, in place, and makes it look untouched.
+/// Flips bits of a file, in place, while others may look at it: it looks untouched at every moment.
+class HiddenDamage {
+ public:
+  explicit HiddenDamage(const std::string& file) {
+    const int fd = open(file.c_str(), O_RDWR);
+    struct stat before {};
+    REQUIRE(fstat(fd, &before) == 0);
+    size_ = static_cast<size_t>(before.st_size);
+    bytes_ = static_cast<volatile char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    REQUIRE(bytes_ != MAP_FAILED);
+    // The first write to a page of a mapping changes the file's time, those behind it do not.
+    for (size_t i = 0; i < size_; i += 4096) bytes_[i] = bytes_[i];
+    const timespec times[] = {before.st_atim, before.st_mtim};
+    REQUIRE(futimens(fd, times) == 0);
+    close(fd);
+  }
+  ~HiddenDamage() { munmap(const_cast<char*>(bytes_), size_); }
+  HiddenDamage(const HiddenDamage&) = delete;
+  HiddenDamage& operator=(const HiddenDamage&) = delete;
+
+  void flip(uint64_t offset) { bytes_[offset] = static_cast<char>(bytes_[offset] ^ 4); }
+
+ private:
+  volatile char* bytes_;
+  size_t size_;
+};
+
+/// Flips a bit of a file, in place, and makes it look untouched when it is done.
 inline void flip(const std::string& file, uint64_t offset) {
   const int fd = open(file.c_str(), O_RDWR);
   struct stat before {};

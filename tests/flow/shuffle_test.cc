@@ -13,6 +13,7 @@ using namespace feedline::test;
 namespace {
 
 const std::string blocks_of_16k = "block_size: '16KiB' ";
+const std::string small_blocks = "mode: BLOCK " + blocks_of_16k;
 
 std::string batch_of(int64_t size, const std::string& policy) {
   return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
@@ -61,12 +62,12 @@ std::vector<std::vector<int64_t>> without_filler(std::vector<std::vector<int64_t
 
 TEST_CASE("a shuffled epoch is every sample once, in an order of its own") {
   const Data data({1500, 0, 1, 700, 40, 2000});
-  for (const std::string more : {"lanes: 1", "lanes: 1 buffer_size: 1000", "buffer_size: 500",
-                                 "lanes: 4 buffer_bytes: '100KiB'", "lanes: 4 buffer_size: 100000"}) {
+  for (const std::string& more : {small_blocks + "lanes: 1", small_blocks + "lanes: 1 buffer_size: 1000",
+                                  small_blocks + "buffer_size: 500", small_blocks + "lanes: 4 buffer_bytes: '100KiB'",
+                                  small_blocks + "lanes: 4 buffer_size: 100000", std::string("mode: GLOBAL")}) {
     INFO(more);
-    const Pipeline pipeline =
-        data.pipeline("shuffle { " + blocks_of_16k + more + " } seed: 5 output { name: 'id' feature: 'id' } " +
-                      batch_of(64, "PARTIAL valid_mask: 'ok'"));
+    const Pipeline pipeline = data.pipeline("shuffle { " + more + " } seed: 5 output { name: 'id' feature: 'id' } " +
+                                            batch_of(64, "PARTIAL valid_mask: 'ok'"));
     Feeder feeder(pipeline);
     std::set<std::vector<int64_t>> orders;
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -95,7 +96,8 @@ TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it chang
 TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
   const Data data({1000, 300, 0, 1900, 24});
   for (const char* shuffle : {"", "shuffle { block_size: '16KiB' buffer_size: 400 } seed: 3 ",
-                              "shuffle { block_size: '32KiB' buffer_size: 3000 lanes: 3 } "})
+                              "shuffle { block_size: '32KiB' buffer_size: 3000 lanes: 3 } ",
+                              "shuffle { mode: GLOBAL } seed: 4 ", "interleave { cycle_length: 3 block_length: 5 } "})
     for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
       INFO(shuffle << policy);
       const Pipeline pipeline = data.pipeline(shuffle + batch_of(48, std::string(policy) + " valid_mask: 'ok'"));
@@ -115,7 +117,7 @@ TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
 TEST_CASE("numbers of samples around a whole number of batches, and fewer samples than ranks") {
   for (const int64_t count : {1, 7, 24, 25, 47, 48, 49, 95}) {
     const Data data({count});
-    for (const char* shuffle : {"", "shuffle { block_size: '16KiB' } "})
+    for (const char* shuffle : {"", "shuffle { block_size: '16KiB' } ", "shuffle { mode: GLOBAL } "})
       for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
         INFO(count << " " << shuffle << policy);
         const Pipeline pipeline = data.pipeline(shuffle + batch_of(24, std::string(policy) + " valid_mask: 'ok'"));
@@ -128,17 +130,21 @@ TEST_CASE("numbers of samples around a whole number of batches, and fewer sample
 
 TEST_CASE("a walk from any step goes on as the one from the beginning") {
   const Data data({1500, 400, 900});
-  for (const char* text : {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 }", "epoch { repeat: 3 }",
-                           "shuffle { block_size: '16KiB' buffer_size: 1200 lanes: 2 } epoch { repeat: 3 }",
-                           "shuffle { block_size: '16KiB' lanes: 8 } epoch { repeat: -1 }"})
+  for (const char* text :
+       {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 }", "epoch { repeat: 3 }",
+        "shuffle { block_size: '16KiB' buffer_size: 1200 lanes: 2 } epoch { repeat: 3 }",
+        "shuffle { block_size: '16KiB' lanes: 8 } epoch { repeat: -1 }", "shuffle { mode: GLOBAL } epoch { repeat: 3 }",
+        "shuffle { mode: GLOBAL } epoch { steps: 120 }",
+        "shuffle { block_size: '16KiB' lanes: 2 } epoch { steps: 130 }", "epoch { steps: 117 }",
+        "interleave { cycle_length: 2 block_length: 7 } epoch { steps: 116 }", "interleave { cycle_length: 3 }"})
     for (const int rank : {0, 2}) {
       INFO(text << " rank " << rank);
       flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, " PARTIAL")));
       const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = 3, .replicas = 1}, 1);
       // Each step as the numbers of its records, by what the tickets and rows say.
       const auto walk = [&](flow::Walk::Start start, int64_t steps) {
-        flow::Walk tickets(plan.data, plan.order, plan.steps, spec.repeat, start, false);
-        flow::Walk rows(plan.data, plan.order, plan.steps, spec.repeat, start, true);
+        flow::Walk tickets(plan.data, plan.order, plan.steps, start, false);
+        flow::Walk rows(plan.data, plan.order, plan.steps, start, true);
         std::vector<std::vector<uint64_t>> out;
         std::vector<flow::Ticket> opened;
         flow::Step a, b;
@@ -185,7 +191,7 @@ TEST_CASE("ranks share the reading") {
       options.epoch = 1;
       flow::PipelineSpec spec = flow::validate(pipeline);
       const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = world, .replicas = 1}, 1);
-      flow::Walk walk(plan.data, plan.order, plan.steps, 1, {}, false);
+      flow::Walk walk(plan.data, plan.order, plan.steps, {}, false);
       std::vector<flow::Ticket> tickets;
       for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
       uint64_t bytes = 0;

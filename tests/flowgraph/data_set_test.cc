@@ -63,7 +63,7 @@ SyscallHook& hook(const std::string& name) {
 }
 
 void check_same(const flow::DataSet& a, const flow::DataSet& b) {
-  CHECK(a.records == b.records);
+  CHECK(a.samples == b.samples);
   CHECK(a.digest == b.digest);
   REQUIRE(a.files.size() == b.files.size());
   for (size_t f = 0; f < a.files.size(); f++) {
@@ -109,7 +109,7 @@ TEST_CASE("a changed file alone is counted again") {
   damage(changed, 500);
   const flow::DataSet after = folder.count("", "errors { on_error: SKIP_RECORD }");
   CHECK(after.counted_bytes == 3'000'000);
-  CHECK(after.records == 5999);
+  CHECK(after.samples == 5999);
   CHECK(after.skipped.size() == 1);
   CHECK(after.digest != before.digest);
   REQUIRE(after.warnings.size() == 1);
@@ -186,7 +186,7 @@ TEST_CASE("an index that nobody takes is a warning") {
   folder.dir.write("cache", "a file where the folder should be");
   hook("create").fail_nth_call(1);
   const flow::DataSet data = folder.count();
-  CHECK(data.records == 2000);
+  CHECK(data.samples == 2000);
   REQUIRE(data.warnings.size() == 1);
   CHECK(data.warnings[0].find("an index cannot be kept") == 0);
   CHECK(folder.indexes() == 0);
@@ -197,7 +197,7 @@ TEST_CASE("one large file and many small ones are the same data") {
   folder.add("data-0", 40'000);
   for (const int threads : {1, 2}) {
     fs::remove(folder.dir.file("data-0.feedline-index"));
-    CHECK(folder.count("", "", threads).records == 40'000);
+    CHECK(folder.count("", "", threads).samples == 40'000);
   }
 }
 

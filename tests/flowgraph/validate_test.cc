@@ -363,11 +363,10 @@ TEST_CASE("what makes no sense is refused by its name") {
 
       // Not in this version.
       besides("filter: \"n > 0\"", "filter: not in this version yet; remove it (write a file of the samples you want)"),
-      besides("interleave {}", "interleave: not in this version yet; remove it (files are read one after another)"),
+      besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
       besides("window { size: 3 }", "window: not in this version yet; remove it (every record is a sample)"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
-      besides("shuffle { mode: GLOBAL }",
-              "shuffle.mode: GLOBAL: not in this version yet; remove it (mode BLOCK mixes buffer_size samples)"),
+      besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
       besides(
           "shuffle { mode: BUFFER buffer_size: 3 }",
           "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
@@ -381,8 +380,7 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
               "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
-      besides("epoch { steps: 3 }",
-              "epoch.steps: not in this version yet; remove it (an epoch is `epoch.repeat` passes over the data)"),
+      besides("epoch { steps: -1 }", "epoch.steps: -1; it must be 1 to 1099511627776, or left out"),
       besides("distribute { mode: SPLIT }",
               "distribute: not in this version yet; remove it (each replica gets its rows of every batch)"),
       besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
@@ -396,12 +394,11 @@ TEST_CASE("what makes no sense is refused by its name") {
               "found)"),
       besides("source { files: \"g\" weight: 2 }",
               "source[1]: weight: not in this version yet; remove it (several sources are read one after another)"),
-      besides("source { files: \"g\" range: \"0%:9%\" }",
-              "source[1]: range: not in this version yet; remove it (name the files you want in `files`)"),
-      besides("source { files: \"g\" num_shards: 2 }",
-              "source[1]: num_shards: not in this version yet; remove it (name the files you want in `files`)"),
-      besides("source { name: \"s\" files: \"g\" shard_id: 1 }",
-              "source 's': shard_id: not in this version yet; remove it (name the files you want in `files`)"),
+      besides("source { files: \"g\" range: \"9\" }",
+              "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
+      besides("source { files: \"g\" num_shards: -2 }", "source[1]: num_shards: -2 is negative"),
+      besides("source { name: \"s\" files: \"g\" num_shards: 2 shard_id: 2 }",
+              "source 's': shard_id: 2; of 2 shards it must be 0 to 1"),
       besides("source { files: \"g\" record_type: SEQUENCE_EXAMPLE }",
               "source[1]: record_type: SEQUENCE_EXAMPLE: not in this version yet; remove it (record_type is EXAMPLE or "
               "RAW)"),

@@ -32,11 +32,12 @@ void run_formulas(const PipelineSpec& spec) {
 void make_plan(PipelineSpec spec) {
   DataSet data;
   DataFile& file = data.files.emplace_back();
-  file.index.records = data.records = 100;
+  file.index.records = 100;
   file.index.payload_bytes = 20'000;
   file.index.largest_record = 200;
   file.index.end = 21'600;
   file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {16'416, 76}, {21'600, 100}};
+  choose_samples(spec, data);
   const uint64_t limit = spec.memory_limit;
   const Plan plan(std::move(spec), std::move(data), {.replicas = 2}, 2);
   if (plan.memory_bytes() > limit || plan.text().empty()) std::abort();

@@ -1,0 +1,96 @@
+#include "flowgraph/block_stream.h"
+
+#include <algorithm>
+
+#include "flowgraph/draws.h"
+#include "flowgraph/mul_div.h"
+
+namespace feedline::flow {
+namespace {
+
+enum Purpose : uint64_t { of_block = 16, of_round };
+
+}  // namespace
+
+BlockStream::BlockStream(const DataSet& data, const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
+    : data_(&data), order_(&order), number_(lane), first_pass_(first_pass) {
+  uint64_t phase = mul_div(sample, order.lanes(), order.samples());
+  while (order.lane_samples(lane, phase) > sample) phase--;
+  while (order.lane_samples(lane, phase + 1) <= sample) phase++;
+  enter_pass(phase);
+  taken_ = sample - order.lane_samples(lane, phase);
+  const auto ends = pass_->round_ends.begin() + static_cast<ptrdiff_t>(this->lane().first_round);
+  round_ = static_cast<uint32_t>(std::upper_bound(ends, ends + this->lane().rounds, taken_) - ends);
+  next_block_ = round_ < order.window() ? 0 : round_ - order.window() + 1;
+}
+
+void BlockStream::enter_pass(uint64_t phase) {
+  phase_ = phase;
+  pass_ = order_->pass(first_pass_ + phase, phase);
+  round_ = next_block_ = 0;
+  taken_ = 0;
+  entered_ = false;
+}
+
+void BlockStream::open_next(Taking& to) {
+  Open open{.part = pass_->part(lane(), next_block_++), .ticket = to.tickets++, .segments = {}, .rows = {}};
+  const Block& block = order_->blocks()[open.part.block];
+  if (to.opened) to.opened->emplace_back().add(*data_, block.file, block.first + open.part.first, open.part.rows);
+  if (to.with_rows) {
+    open.segments = segments_of(*pass_, open.part.block, open.part.rows, order_->window());
+    open.rows.resize(open.part.rows);
+    for (uint32_t row = 0; row < open.part.rows; row++) open.rows[row] = row;
+    // The parts of a block in two lanes are two decks.
+    shuffle(std::span(open.rows), Draws(key_of({pass_->key, of_block, open.part.block, open.part.first})));
+  }
+  open_.push_back(std::move(open));
+}
+
+void BlockStream::enter_round(Taking& to) {
+  entered_ = true;
+  while (next_block_ <= round_ && next_block_ < lane().blocks) open_next(to);
+  if (!to.with_rows) return;
+  drawn_.clear();
+  uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
+  for (const Open& block : open_) {
+    for (uint32_t i = block.segments.before(segment); i < block.segments.before(segment + 1); i++)
+      drawn_.push_back({block.ticket, block.rows[i]});
+    segment--;
+  }
+  shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
+}
+
+// The oldest block has given its last segment.
+void BlockStream::leave_round(Step& step) {
+  const uint32_t oldest = next_block_ - static_cast<uint32_t>(open_.size());
+  if (!open_.empty() && oldest + order_->window() == round_ + 1) {
+    step.finished.push_back(open_.front().ticket);
+    open_.pop_front();
+  }
+  round_++;
+  entered_ = false;
+}
+
+void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+  for (int64_t done = 0; done < count;) {
+    if (taken_ == lane().end - lane().begin) enter_pass(phase_ + 1);
+    if (!entered_) enter_round(to);
+    const uint64_t left = round_end(round_) - taken_;
+    const int64_t n = std::min(static_cast<int64_t>(left), count - done);
+    if (to.with_rows) {
+      const auto first = drawn_.end() - static_cast<ptrdiff_t>(left);
+      for (int64_t i = std::max<int64_t>(0, wanted.first - done); i < std::min(n, wanted.last - done); i++)
+        to.step.rows.push_back({first[i].ticket, first[i].row, 1, at + done + i});
+    }
+    done += n;
+    taken_ += static_cast<uint64_t>(n);
+    if (static_cast<uint64_t>(n) == left) leave_round(to.step);
+  }
+}
+
+void BlockStream::close(Step& step) {
+  for (const Open& block : open_) step.finished.push_back(block.ticket);
+  open_.clear();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,38 @@
+// NONE, shared by ranks whose steps are long: each rank reads its rows of a block, not the block.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "flowgraph/order.h"
+#include "flowgraph/stream.h"
+
+namespace feedline::flow {
+
+/// Each block is a ticket, with the rows that this rank is to have in the steps that it reaches into.
+class PickedStream final : public Stream {
+ public:
+  PickedStream(const DataSet& data, const Order& order, const Steps& steps, uint64_t sample);
+
+  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void close(Step& step) override;
+
+ private:
+  struct Current {
+    size_t block = 0;
+    uint64_t first = 0, end = 0;  // samples of the epoch
+    uint64_t ticket = 0;
+    uint32_t next_row = 0;  // of the ticket
+  };
+  void open_block_of(uint64_t sample, Taking& to);
+  void fill_in(Ticket& ticket) const;
+
+  const DataSet* data_;
+  const Order* order_;
+  const Steps* steps_;
+  const uint64_t started_at_;  // sample of the epoch: rows in front of it are not wanted
+  uint64_t next_;
+  std::optional<Current> current_;
+};
+
+}  // namespace feedline::flow
