@@ -32,6 +32,7 @@ std::string stages_of(const Plan& plan) {
       mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
   uint64_t left = 0;
   for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
+  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // the data ends there
   digests[written_stages + 1] = static_cast<uint32_t>(left);
   std::string text;
   for (const uint32_t stage : digests) text += fmt::format("{:08x}", stage);
@@ -114,6 +115,17 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
           digest(epoch)};
 }
 
+void check_position(const Plan& plan, const Position& position) {
+  // Without an end, as many as samples can be counted.
+  const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / plan.global_batch - 1;
+  const int64_t most = plan.steps_per_epoch >= 0 ? plan.steps_per_epoch : countable;
+  if (position.step < 0 || position.step > most)
+    refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
+  if (plan.steps.epochs_go_on() && position.epoch >= static_cast<uint64_t>(countable / plan.steps_per_epoch))
+    refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
+                       plan.steps_per_epoch));
+}
+
 std::string state_text(const Plan& plan, const Position& position) {
   return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"}})", version,
                      position.epoch, position.step, data_of(plan), stages_of(plan));
@@ -127,11 +139,7 @@ Position read_state(std::string_view text, const Plan& plan, bool accept_changes
         fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
                     "accept the changes to go on at this step all the same",
                     state.position.step, state.position.epoch, changed));
-  // Of an endless epoch: so that samples can be counted.
-  const int64_t most = plan.steps_per_epoch >= 0 ? plan.steps_per_epoch
-                                                 : std::numeric_limits<int64_t>::max() / 2 / plan.global_batch - 1;
-  if (state.position.step > most)
-    refuse(fmt::format("step {} of an epoch that has {} steps", state.position.step, most));
+  check_position(plan, state.position);
   return state.position;
 }
 

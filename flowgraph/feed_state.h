@@ -38,6 +38,9 @@ using WrittenStages = std::array<uint32_t, written_stages>;
 /// Of what is written, without what changes no order; a spelled-out default may count as another.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
+/// Throws Error bad_pipeline for a step that the epoch does not have.
+void check_position(const Plan& plan, const Position& position);
+
 std::string state_text(const Plan& plan, const Position& position);
 
 /// Throws Error bad_pipeline for a text that is no state, for a step that the epoch does not have and, unless changes

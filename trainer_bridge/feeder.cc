@@ -46,7 +46,9 @@ struct Feeder::Impl {
     const std::vector<int> cpus = spec.cpu_set;
     on_cpus(cpus, "feedline-open", [&] {
       open(std::move(spec));
-      begin({.epoch = options.epoch, .step = 0});
+      const flow::Position beginning{options.epoch, 0};
+      flow::check_position(*plan, beginning);
+      begin(beginning);
     });
   }
 
@@ -87,9 +89,8 @@ struct Feeder::Impl {
   }
 
   std::string state_at(const flow::Position& position) const {
-    const std::string text = flow::state_text(*plan, position);
-    flow::read_state(text, *plan, false);  // a step that there is
-    return text;
+    flow::check_position(*plan, position);
+    return flow::state_text(*plan, position);
   }
 
   const Clock::time_point start = Clock::now();
@@ -151,6 +152,7 @@ void Feeder::set_state(std::string_view text, bool accept_changes) {
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
+  flow::check_position(*impl_->plan, beginning);
   const std::lock_guard lock(impl_->mutex);
   const auto [last, first] = impl_->delivery().positions();
   if (last != beginning || first != beginning) impl_->begin_anew(beginning);

@@ -90,6 +90,10 @@ TEST_CASE("a feed that goes on at any step says what one that never stopped says
       {&damaged, batch_of(48, "PARTIAL") + skip},
       {&damaged, blocks + batch_of(48, "PARTIAL") + skip},
       {&plain, batch_of(48, "DROP") + "epoch { repeat: -1 }"},
+      {&plain, "shuffle { mode: GLOBAL } seed: 4 " + batch_of(48, "PARTIAL") + thrice},
+      {&plain, "interleave { cycle_length: 3 block_length: 5 } " + batch_of(48, "PAD")},
+      {&plain, batch_of(48, "DROP") + "epoch { steps: 11 }"},
+      {&plain, blocks + batch_of(48, "DROP") + "epoch { steps: 11 }"},
   };
   for (const Mode& mode : modes)
     for (const int count : {1, 2, 3}) {
@@ -102,6 +106,7 @@ TEST_CASE("a feed that goes on at any step says what one that never stopped says
       const auto wanted = said_of(straight, calls);
       Feeder again(pipeline, replicas(count));
       for (int64_t step = 0; step <= steps; step++) {
+        INFO(step);
         const std::string text = again.get_state(0, step);
         const auto rest = std::vector(wanted.begin() + step, wanted.end());
         again.set_state(text);
@@ -113,6 +118,23 @@ TEST_CASE("a feed that goes on at any step says what one that never stopped says
         CHECK(said_of(another, rest.size()) == rest);
       }
     }
+}
+
+TEST_CASE("epochs of so many steps are gone on with where the one before them ended") {
+  const Data data({300, 420});
+  for (const std::string& order : {std::string(), blocks, std::string("shuffle { mode: GLOBAL } ")}) {
+    const Pipeline pipeline = data.pipeline(order + batch_of(48, "DROP") + "epoch { steps: 11 }");
+    Feeder straight(pipeline), again(pipeline);
+    const auto wanted = said_of(straight, 12 * 5);
+    for (uint64_t epoch = 0; epoch < 5; epoch++)
+      for (const int64_t step : {0, 1, 10, 11}) {
+        again.set_state(again.get_state(epoch, step));
+        const auto rest = std::vector(wanted.begin() + static_cast<int64_t>(epoch) * 12 + step, wanted.end());
+        CHECK(said_of(again, rest.size()) == rest);
+      }
+    CHECK_THROWS_WITH(again.get_state(std::numeric_limits<uint64_t>::max(), 3), Catch::Contains("go on from each"));
+    CHECK_THROWS_WITH(again.set_epoch(std::numeric_limits<uint64_t>::max()), Catch::Contains("go on from each"));
+  }
 }
 
 TEST_CASE("later epochs are gone on with, too, and far into an endless one") {
@@ -139,7 +161,7 @@ TEST_CASE("later epochs are gone on with, too, and far into an endless one") {
 
 TEST_CASE("four ranks stop, and one, two or three go on: every sample once, in the same global batches") {
   const Data data({300, 0, 1, 427, 90});
-  for (const std::string& order : {std::string(), blocks})
+  for (const std::string& order : {std::string(), blocks, std::string("shuffle { mode: GLOBAL } ")})
     for (const char* policy : {"PARTIAL", "PAD"}) {
       const Pipeline pipeline = data.pipeline(order + batch_of(48, policy));
       const auto feeder_of = [&](int rank, int world, int count) {
@@ -247,6 +269,12 @@ TEST_CASE("what changed is named, or accepted") {
   CHECK(of(blocks + batch_of(48, "PAD")) == "batch");
   CHECK(of(text + "epoch { repeat: 2 }") == "epoch");
   CHECK(of(blocks + batch_of(24, "DROP") + "epoch { repeat: 2 }") == "epoch, batch");
+  CHECK(of("shuffle { mode: GLOBAL } seed: 4 " + batch_of(48, "DROP")) == "shuffle");
+  CHECK(of("interleave { cycle_length: 2 } seed: 4 " + batch_of(48, "DROP")) == "interleave, shuffle");
+  {
+    Feeder changed(data.pipeline(text).with("source.range", "0:700"));
+    CHECK_THAT(refusal(changed, kept), Catch::Contains("changed: source;"));
+  }
   // What changes no order.
   CHECK(of("shuffle { block_size: '16KiB' buffer_size: 300 seed: 4 } epoch { repeat: 1 } batch { "
            "batch_size_per_replica: 48 }") == "accepted");

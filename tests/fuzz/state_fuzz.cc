@@ -22,7 +22,8 @@ Plan make_plan() {
       });
   DataSet data;
   DataFile& file = data.files.emplace_back();
-  file.index.records = data.records = 100;
+  file.index.records = data.samples = 100;
+  file.samples = {0, 100};
   file.index.largest_record = 200;
   file.index.payload_bytes = 20'000;
   file.index.end = 21'600;
