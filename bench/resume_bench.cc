@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int files = 16;
 
-void make_data(const std::string& dir, uint64_t records, Compression compression) {
+void make_data(const std::string& dir, uint64_t records) {
   if (fs::exists(dir)) return;
   fs::create_directories(dir + ".new");
   std::string record(229, 'x');  // a chess position's size
   for (int f = 0; f < files; f++) {
-    RecordWriter writer(fmt::format("{}.new/part-{:05}", dir, f), {.compression = compression});
+    RecordWriter writer(fmt::format("{}.new/part-{:05}", dir, f));
     for (uint64_t i = 0; i < records / files; i++) {
       record.replace(0, 16, fmt::format("{:016}", i * files + static_cast<uint64_t>(f)));
       writer.write(std::as_bytes(std::span(record)));
@@ -60,15 +60,15 @@ double median(std::vector<double> values) {
 int run(int argc, char** argv) {
   int rounds = 11;
   uint64_t records = 8'000'000;
-  std::string data = "bench-data";
+  std::string data = fs::temp_directory_path() / "feedline-bench";
   CLI::App app("What it costs to go on with an epoch.", "resume_bench");
   app.add_option("--rounds", rounds, "measurements of each");
   app.add_option("--records", records, "in all, of 229 bytes");
-  app.add_option("--data", data, "folder for the data; made where it is missing");
+  app.add_option("--data", data, "where the data is made, about 2 GB")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   const std::string plain = fmt::format("{}/resume-{}", data, records);
-  make_data(plain, records, Compression::none);
+  make_data(plain, records);
   const auto pipeline = [&](const std::string& more) {
     return parse_pipeline(
         "source { files: 'part-*' record_type: RAW } feature { name: 'record' dtype: BYTES length: 229 } "
@@ -79,6 +79,7 @@ int run(int argc, char** argv) {
   std::vector<Mode> modes = {
       {"file order", pipeline("")},
       {"BLOCK, 10,000 samples", pipeline("shuffle { buffer_size: 10000 }")},
+      {"GLOBAL", pipeline("shuffle { mode: GLOBAL }")},
       {"BLOCK, 1,000,000 samples", pipeline("shuffle { buffer_size: 1000000 } memory { limit: '2GiB' }")},
   };
   for (int round = -1; round < rounds; round++)  // the first makes the indexes

@@ -452,6 +452,9 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   const json skipped =
       run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();
   CHECK(skipped.at("errors").size() == 1);
+  CHECK(skipped.at("errors_total") == 1);
+  const ToolResult told = run_tool({"run", pipeline, "--set", "errors.on_error=SKIP_RECORD"});
+  CHECK(told.out.find("[wrong_length]") != std::string::npos);
   const ToolResult missing = run_tool(
       {"run", dir.write("q.textproto", "source { files: \"nothing-*\" }\nbatch { global_batch_size: 8 }"), "--json"});
   CHECK(missing.code == 1);

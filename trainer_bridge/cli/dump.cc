@@ -132,6 +132,7 @@ void write_report(const fs::path& folder, const Result& result) {
                      {"errors", to_json(result.report.errors, result.error)},
                      {"audit", result.report.audit},
                      {"epoch_audit", audit_json(result.report)},
+                     {"errors_total", result.report.errors_total},
                      {"files", result.files}};
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
   io::OutputFile file(folder / "report.json");

@@ -1,6 +1,7 @@
 // feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/byte_size.h"
@@ -58,7 +59,17 @@ Json to_json(const FeedResult& result) {
                               {"messages", stage.messages}});
   }
   json["errors"] = cli::to_json(report.errors, result.error);
+  json["errors_total"] = report.errors_total;
   return json;
+}
+
+void print_errors(const Report& report) {
+  constexpr size_t most = 10;
+  const size_t told = std::min(most, report.errors.size());
+  for (size_t i = 0; i < told; i++) fmt::print("bad      {}\n", report.errors[i].what());
+  if (report.errors_total > told)
+    fmt::print("         and {} more; --json tells of the first {}\n", format_count(report.errors_total - told),
+               format_count(report.errors.size()));
 }
 
 void print_for_people(const FeedResult& result) {
@@ -75,6 +86,7 @@ void print_for_people(const FeedResult& result) {
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
   fmt::print("data     {} dropped, {} filler, {} bad records, {}\n", format_count(report.dropped),
              format_count(report.filler), format_count(report.errors_total), audit_text(report));
+  print_errors(report);
   fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
   for (const StageReport& stage : report.stages) {
     fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
