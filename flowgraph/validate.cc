@@ -353,6 +353,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   const config::Pipeline& config = pipeline.message();
   refuse_unsupported(config);
   PipelineSpec spec;
+  spec.written_stages = digests_of(config);
   resolve_batch(config, spec);
   resolve_errors(config.errors(), spec);
   resolve_resources(config, spec);
@@ -360,6 +361,11 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
   resolve_outputs(config, spec);
+  if (spec.window)
+    for (const OutputSpec& output : spec.outputs)
+      if (!output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack)))
+        refuse("window: output '{}' has no fixed shape; windows are tensors of [samples, {}, ...]", output.name,
+               spec.window->size);
   return spec;
 }
 

@@ -5,7 +5,8 @@
 #include <random>
 
 #include "data.h"
-#include "flowgraph/order.h"
+#include "flowgraph/plan.h"
+#include "flowgraph/walk.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -209,6 +210,114 @@ TEST_CASE("epochs of so many steps go on from each other") {
   }
   CHECK_THROWS_WITH(Feeder(data.pipeline("epoch { steps: 3 repeat: 2 } batch { global_batch_size: 8 }")),
                     Catch::Contains("leave out `repeat`"));
+}
+
+TEST_CASE("windows over records") {
+  const std::vector<int64_t> sizes = {300, 0, 7, 1, 2000, 12, 3};
+  const Data data(sizes);
+  struct Case {
+    std::string text;
+    int64_t size, shift, stride;
+    bool drop, across;
+  };
+  const Case cases[] = {
+      {"size: 10 shift: 1", 10, 1, 1, true, false},
+      {"size: 4", 4, 4, 1, true, false},
+      {"size: 3 shift: 2 stride: 5", 3, 2, 5, true, false},
+      {"size: 5 shift: 7 across_files: true", 5, 7, 1, true, true},
+      {"size: 6 shift: 4 drop_remainder: false", 6, 4, 1, false, false},
+      {"size: 1 shift: 3", 1, 3, 1, true, false},
+      {"size: 300 shift: 100 stride: 2 across_files: true drop_remainder: false", 300, 100, 2, false, true}};
+  for (const Case& c : cases) {
+    // Each as its frames; -1 is filler.
+    std::vector<std::vector<int64_t>> wanted;
+    const auto add = [&](int64_t begin, int64_t end) {
+      for (int64_t first = begin; first < end; first += c.shift) {
+        std::vector<int64_t> window;
+        for (int64_t f = 0; f < c.size; f++) window.push_back(first + f * c.stride < end ? first + f * c.stride : -1);
+        if (!c.drop || window.back() >= 0) wanted.push_back(window);
+      }
+    };
+    int64_t begin = 0;
+    for (const int64_t size : sizes) {
+      if (!c.across) add(begin, begin + size);
+      begin += size;
+    }
+    if (c.across) add(0, begin);
+    for (const std::string order : {"", "shuffle { mode: GLOBAL } "})
+      for (const int world : {1, 3}) {
+        INFO(c.text << " " << order << world);
+        std::vector<std::vector<int64_t>> got(wanted.size() + 24);
+        for (int rank = 0; rank < world; rank++) {
+          Options options;
+          options.rank = rank;
+          options.world_size = world;
+          Feeder feeder(data.pipeline(order + "window { " + c.text +
+                                      " } batch { global_batch_size: 24 last_batch_policy: PAD valid_mask: 'ok' }"),
+                        options);
+          CHECK(feeder.samples_per_epoch() == static_cast<int64_t>(wanted.size()));
+          const int64_t each = 24 / world;
+          while (const Batch batch = feeder.next()) {
+            const TensorView ids = batch.at("id"), ok = batch.at("ok");
+            REQUIRE(ids.shape.rank() == 2);
+            REQUIRE(ids.shape[0] == each);
+            REQUIRE(ids.shape[1] == c.size);
+            REQUIRE(ok.shape[1] == c.size);
+            int64_t valid = 0;
+            for (int64_t i = 0; i < each; i++) {
+              auto& window = got[static_cast<size_t>(static_cast<int64_t>(batch.step()) * 24 + rank * each + i)];
+              for (int64_t f = 0; f < c.size; f++) {
+                const auto at = static_cast<size_t>(i * c.size + f);
+                window.push_back(ok.as<const bool>()[at] ? ids.as<const int64_t>()[at] : -1);
+              }
+              valid += window.front() >= 0;
+            }
+            CHECK(batch.valid_count() == valid);
+          }
+        }
+        std::erase_if(got, [](const auto& window) { return window.empty() || window.front() < 0; });
+        if (!order.empty() && wanted.size() > 20) {
+          CHECK(got != wanted);
+          std::sort(got.begin(), got.end());
+          std::vector<std::vector<int64_t>> sorted = wanted;
+          std::sort(sorted.begin(), sorted.end());
+          CHECK(got == sorted);
+        } else if (order.empty()) {
+          CHECK(got == wanted);
+          flow::PipelineSpec spec =
+              flow::validate(data.pipeline("window { " + c.text + " } batch { global_batch_size: 24 }"));
+          const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+          flow::Walk walk(plan.data, plan.order, plan.steps, {}, false);
+          std::vector<flow::Ticket> tickets;
+          for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
+          uint64_t rows = 0;
+          for (const flow::Ticket& ticket : tickets) rows += ticket.rows;
+          CHECK(rows <= static_cast<uint64_t>(data.count()));  // frames that windows share are read once
+        }
+      }
+  }
+}
+
+TEST_CASE("windows that make no sense are refused") {
+  const Data data({10});
+  const auto refusal = [&](const std::string& text) {
+    try {
+      Feeder feeder(
+          data.pipeline("feature { name: 'v' dtype: INT64 kind: VARIABLE } batch { global_batch_size: 1 } output { "
+                        "name: 'id' feature: 'id' } " +
+                        text));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  using Catch::Contains;
+  CHECK_THAT(refusal("window { shift: 2 }"), Contains("window.size"));
+  CHECK_THAT(refusal("window { size: 2 shift: -1 }"), Contains("window.shift"));
+  CHECK_THAT(refusal("window { size: 2 } shuffle { mode: BLOCK }"), Contains("use GLOBAL"));
+  CHECK_THAT(refusal("window { size: 2 across_files: true } interleave { cycle_length: 2 }"),
+             Contains("leave out one"));
+  CHECK_THAT(refusal("window { size: 2 } output { name: 'v' feature: 'v' }"), Contains("no fixed shape"));
 }
 
 TEST_CASE("sets of numbers") {
