@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/syscall_hooks.h"
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
@@ -375,6 +376,33 @@ TEST_CASE("behind an error a feed can be set to a place before it") {
     CHECK(feeder.get_state() == feeder.get_state(5));  // the rows before the error are no step
     feeder.set_state(feeder.get_state(1));
   }
+}
+
+TEST_CASE("a feed that could not be set to another place says so, and can be set again") {
+  const Data data({100});
+  Feeder feeder(data.pipeline(batch_of(10, "DROP")));
+  const std::string text = feeder.get_state(0, 4);
+  SyscallHook* start_thread = nullptr;
+  for (SyscallHook* hook : SyscallHook::all())
+    if (std::string(hook->name()) == "start thread") start_thread = hook;
+  REQUIRE(start_thread);
+  int failures = 0;  // not of every thread: another backend may do
+  for (int64_t n = 1; n < 100; n++) {
+    start_thread->fail_nth_call(n);
+    try {
+      feeder.set_state(text);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::io_error);
+      CHECK(said(feeder, 0) == "stalled");
+      failures++;
+    }
+    const bool fired = !start_thread->pending();
+    start_thread->fail_nth_call(0);
+    if (!fired) break;
+    feeder.set_state(text);
+    CHECK(said(feeder, 0).rfind("0/4:", 0) == 0);
+  }
+  CHECK(failures > 0);
 }
 
 TEST_CASE("set_epoch goes to an epoch's beginning, and disturbs nothing where it is there") {
