@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,7 +13,23 @@
 
 namespace feedline::cli {
 
+StateFile::StateFile(std::string path) : path_(std::move(path)) {}
+
+// What a killed process may have left: OutputFile's temporary names.
+void StateFile::remove_unfinished() const {
+  namespace fs = std::filesystem;
+  const fs::path path(path_);
+  const std::string prefix = path.filename().string() + ".";
+  std::error_code error;
+  for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(".part")) fs::remove(entry->path(), error);
+  }
+}
+
 bool StateFile::restore(Feeder& feeder, bool accept_changes) {
+  remove_unfinished();
   errno = 0;
   std::ifstream in(path_, std::ios::binary);
   if (!in && errno == ENOENT) return false;
