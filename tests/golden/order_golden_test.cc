@@ -58,14 +58,15 @@ nlohmann::json epoch_ids(Feeder& feeder) {
   while (const auto batch = feeder.next()) {
     const TensorView tensor = batch.at("id");
     const auto values = tensor.as<int64_t>();
-    const auto rows = static_cast<size_t>(batch.valid_count());
-    const size_t length = tensor.shape.rank() == 2 ? static_cast<size_t>(tensor.shape[1]) : 0;
+    const auto valid = batch.at("@valid").as<const bool>();
+    const bool windows = tensor.shape.rank() == 2;
+    const auto rows = static_cast<size_t>(batch.valid_count()),
+               frames = windows ? static_cast<size_t>(tensor.shape[1]) : 1;
     for (size_t i = 0; i < rows; i++) {
-      if (tensor.shape.rank() == 1)
-        ids.push_back(values[i]);
-      else
-        ids.push_back(std::vector<int64_t>(values.begin() + static_cast<ptrdiff_t>(i * length),
-                                           values.begin() + static_cast<ptrdiff_t>((i + 1) * length)));
+      std::vector<int64_t> sample;  // frames that a short window lacks are filler
+      for (size_t f = i * frames; f < (i + 1) * frames; f++)
+        if (valid[f]) sample.push_back(values[f]);
+      windows ? ids.push_back(sample) : ids.push_back(sample.at(0));
     }
   }
   return ids;
