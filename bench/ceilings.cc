@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <random>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -89,6 +91,45 @@ uint64_t crc(const Frames& data) {
     sum += crc_of(&data.file[frame.offset - 12], 8) ^ crc_of(&data.file[frame.offset], frame.size);
   sink = sum;
   return data.frames.size();
+}
+
+std::vector<Place> random_places(const char* file, uint64_t stride, size_t count) {
+  std::vector<Place> records;  // of each, what lies behind its entry; the lengths come with the entry behind
+  const Frames all = load(file, std::filesystem::file_size(file));
+  uint64_t entry = 0, next = stride;
+  size_t first = 0;
+  for (const Frames::Frame& frame : all.frames) {
+    const uint64_t at = frame.offset - 12;
+    if (at >= next) {
+      for (; first < records.size(); first++) records[first].length = static_cast<uint32_t>(at - entry);
+      entry = at;
+      next = (at / stride + 1) * stride;
+    }
+    records.push_back({entry, 0, records.size() == first ? 1 : records.back().records + 1});
+  }
+  records.resize(first);  // without those of the last entry
+  std::mt19937_64 random(1);
+  std::vector<Place> places(count);
+  for (Place& place : places) place = records[random() % records.size()];
+  return places;
+}
+
+void read_at_random(const char* file, const std::vector<Place>& places) {
+  static std::vector<std::byte> buffer(1 << 20);
+  const int fd = open_or_die(file);
+  uint64_t sum = 0;
+  for (const Place& place : places) {
+    if (pread(fd, buffer.data(), place.length, static_cast<off_t>(place.offset)) != place.length) std::abort();
+    const std::byte* at = buffer.data();
+    for (uint32_t i = 0; i < place.records; i++) {
+      uint64_t length;
+      std::memcpy(&length, at, 8);
+      sum += crc_of(at, 8) ^ crc_of(at + 12, length);
+      at += 16 + length;
+    }
+  }
+  sink = sum;
+  close(fd);
 }
 
 uint64_t walk(const Frames& data, std::vector<const std::byte*>& d, std::vector<int64_t>& s) {

@@ -22,6 +22,15 @@ Frames load(const char* file, size_t bytes);
 
 /// pread of the whole file from the page cache, in blocks of `block` bytes into the same memory.
 void read(const char* file, size_t block);
+/// Records in random order: of each, the bytes from the index's entry before it to the one behind it, and the CRC32C of
+/// every record from that entry up to it. `stride`: bytes of file per entry.
+struct Place {
+  uint64_t offset;
+  uint32_t length;
+  uint32_t records;  // up to it
+};
+std::vector<Place> random_places(const char* file, uint64_t stride, size_t count);
+void read_at_random(const char* file, const std::vector<Place>& places);
 /// CRC32C of each payload and each length: one crc32 stream for short records, three for long ones.
 uint64_t crc(const Frames& data);
 /// The chess Example from its wire format into columns: `d` as a pointer, `s` as a number. Tags, lengths and keys are

@@ -49,6 +49,18 @@ int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint
   return -1;
 }
 
+// Rows of a shuffle: each lies somewhere in the second-level cache or behind it, and none says where the next one is.
+bool scattered(std::span<const BatchRow> rows) noexcept {
+  return rows.front().chunk != rows.back().chunk || rows.back().row - rows.front().row != rows.size() - 1;
+}
+
+// Brings in the first bytes of each row; the rest follows by itself.
+void foresee(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
+  constexpr size_t line = 64, most = 4 * line;
+  for (const std::byte* row : rows)
+    for (size_t at = 0; at < std::min(row_bytes, most) + line; at += line) __builtin_prefetch(row + at);
+}
+
 }  // namespace
 
 BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
@@ -131,6 +143,8 @@ BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int6
 BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) const {
   Tally tally;
   RowAudit audit(plan_);
+  if (scattered(rows))
+    for (const BatchRow& row : rows) __builtin_prefetch(&row.chunk->records()[row.row]);
   for (const BatchRow& row : rows) {
     if (row.filler) continue;
     tally.audit += audit(*row.chunk, row.row);
@@ -152,13 +166,19 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
     const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
     const Chunk* chunk = nullptr;
     RowAccess access;
-    for (size_t i = 0; i < rows.size(); i++) {
-      if (rows[i].chunk != chunk) {
-        chunk = rows[i].chunk;
-        access = rows_of(feature, chunk->features()[static_cast<size_t>(f)]);
+    const auto each_row = [&](const auto& body) {
+      for (size_t i = 0; i < rows.size(); i++) {
+        if (rows[i].chunk != chunk) {
+          chunk = rows[i].chunk;
+          access = rows_of(feature, chunk->features()[static_cast<size_t>(f)]);
+        }
+        body(i, rows[i].row * elements + element);
       }
-      at[i] = access(rows[i].row * elements + element);
-    }
+    };
+    const bool far_apart = scattered(rows);
+    if (far_apart) each_row([&](size_t, uint64_t row) { access.foresee(row); });
+    each_row([&](size_t i, uint64_t row) { at[i] = access(row); });
+    if (far_apart && access.indirect) foresee(pointers, static_cast<size_t>(feature.length));
     unpacker(pointers, to, stride);
   };
 
