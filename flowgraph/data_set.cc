@@ -32,7 +32,9 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
   const auto failures = static_cast<int64_t>(data.skipped_total);
   if (failures == 0) return;
-  const double rate = static_cast<double>(failures) / static_cast<double>(data.samples + data.skipped_total);
+  const bool by_file = spec.on_error == OnError::skip_file;
+  const uint64_t all = by_file ? data.files.size() : data.samples + data.skipped_total;
+  const double rate = static_cast<double>(failures) / static_cast<double>(all);
   const std::string first = data.skipped.front().what();
   if (spec.max_failures >= 0 && failures > spec.max_failures)
     throw Error(data.skipped.front().category(),
@@ -40,8 +42,8 @@ void check_failures(const PipelineSpec& spec, const DataSet& data) {
                             spec.max_failures, first));
   if (rate > spec.max_failure_rate)
     throw Error(data.skipped.front().category(),
-                fmt::format("{:.3g} of the records are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
-                            spec.max_failure_rate, first));
+                fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
+                            by_file ? "files" : "records", spec.max_failure_rate, first));
 }
 
 // "WHAT (and 3 more)", if there is any.

@@ -18,10 +18,14 @@ const char* name(Stage stage) noexcept {
   return names[static_cast<size_t>(stage)];
 }
 
-Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, EpochLedger ledger,
-                   std::function<Stage(int)> busy_stage)
+Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start,
+                   EpochLedger ledger, std::function<Stage(int)> busy_stage)
     : apart_(static_cast<uint64_t>(host_prefetch)), busy_stage_(std::move(busy_stage)), ledger_(std::move(ledger)) {
-  for (auto& ring : rings) replicas_.emplace_back().ring = std::move(ring);
+  for (auto& ring : rings) {
+    Replica& replica = replicas_.emplace_back();
+    replica.ring = std::move(ring);
+    replica.position = start;
+  }
 }
 
 void Delivery::put(int number, Ready ready) {
@@ -94,11 +98,13 @@ Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
   replica.received++;
   if (!ready.batch) {
     replica.epochs++;
+    replica.position = {replica.position.epoch + 1, 0};
     ledger_.ended(number, ready.end);
     batch = Batch();
     return Outcome::end_of_epoch;
   }
   replica.steps++;
+  replica.position.step++;
   report_.records += static_cast<uint64_t>(ready.batch->valid_count);
   report_.filler += static_cast<uint64_t>(ready.batch->rows - ready.batch->valid_count);
   report_.audit += ready.batch->audit;
@@ -189,6 +195,11 @@ size_t Delivery::waiting_batches(int replica) const {
   return replicas_[static_cast<size_t>(replica)].ready.size();
 }
 
-uint64_t Delivery::finished_epochs() const { return report().finished_epochs; }
+Delivery::Positions Delivery::positions() const {
+  const std::lock_guard lock(mutex_);
+  const auto [last, first] =
+      std::minmax_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.position < b.position; });
+  return {last->position, first->position};
+}
 
 }  // namespace feedline::flow

@@ -17,6 +17,7 @@
 #include "feedline/error.h"
 #include "flowgraph/batch_buffers.h"
 #include "flowgraph/epoch_ledger.h"
+#include "flowgraph/feed_state.h"
 #include "flowgraph/latency.h"
 
 namespace feedline::flow {
@@ -49,7 +50,7 @@ struct DeliveryReport {
 class Delivery {
  public:
   /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for.
-  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, EpochLedger ledger,
+  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
            std::function<Stage(int replica)> busy_stage);
 
   void put(int replica, Ready ready);
@@ -65,8 +66,11 @@ class Delivery {
 
   DeliveryReport report() const;
   size_t waiting_batches(int replica) const;
-  /// Of the replica that is furthest behind.
-  uint64_t finished_epochs() const;
+  /// Of the replicas that are furthest behind, and ahead: what they have received.
+  struct Positions {
+    Position last, first;
+  };
+  Positions positions() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -76,6 +80,7 @@ class Delivery {
     std::condition_variable arrived;
     uint64_t received = 0;  // batches and ends of epochs
     uint64_t steps = 0, epochs = 0;
+    Position position;
     std::optional<std::thread::id> served_by;
     bool too_far_ahead = false;  // and waiting for it to change
   };

@@ -74,6 +74,7 @@ struct Graph::Impl {
   void parse(Chunk& chunk);
   void assemble(const ChunkRef& chunk);
   void unpack(int replica, const Batches& message);
+  std::optional<std::string> exceeded_limit() const;
   void note_errors(Chunk& chunk);
   Stage busy_stage(int replica) const;
   void stop() noexcept;
@@ -190,7 +191,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
         std::make_shared<BatchRing>(plan, gpu::Device(options.devices[static_cast<size_t>(replica)]), replica));
   }
   delivery = std::make_unique<Delivery>(
-      rings, plan.spec.host_prefetch,
+      rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
       EpochLedger(static_cast<size_t>(plan.replicas), plan.audit_per_epoch, plan.ranks.world_size == 1),
       [this](int replica) { return busy_stage(replica); });
   make_backend(options.io);
@@ -425,18 +426,31 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   }
 }
 
+// What `errors` does not allow, of the bad records met so far and those that were left out before; none: all is
+// allowed. A file that SKIP_FILE left out is one failure, and is not counted among the records.
+std::optional<std::string> Graph::Impl::exceeded_limit() const {
+  const PipelineSpec& spec = plan.spec;
+  const uint64_t skipped = plan.data.skipped_total, failures = errors.total() + skipped;
+  if (spec.max_failures >= 0 && failures > static_cast<uint64_t>(spec.max_failures))
+    return fmt::format("{} bad records, errors.max_failures allows {}", failures, spec.max_failures);
+  const uint64_t of_records = spec.on_error == OnError::skip_file ? 0 : skipped;
+  const double rate = static_cast<double>(errors.total() + of_records) /
+                      static_cast<double>(std::max<uint64_t>(1, plan.data.samples + of_records));
+  if (rate > spec.max_failure_rate)
+    return fmt::format("{:.3g} of the records are bad, errors.max_failure_rate allows {:.3g}", rate,
+                       spec.max_failure_rate);
+  return std::nullopt;
+}
+
 // Behind the last failure that is allowed, the feed ends.
 void Graph::Impl::note_errors(Chunk& chunk) {
   for (size_t i = 0; i < chunk.errors.size(); i++) {
     const Error& error = chunk.errors[i];
     errors.note(error);
-    const auto failures = static_cast<int64_t>(errors.total() + plan.data.skipped_total);
-    if (plan.spec.max_failures < 0 || failures <= plan.spec.max_failures) continue;
-    return chunk.end_before(chunk.filler[i],
-                            Error(error.category(),
-                                  fmt::format("{} bad records, errors.max_failures allows {}; the last: {}", failures,
-                                              plan.spec.max_failures, error.message()),
-                                  error.place()));
+    if (const auto limit = exceeded_limit())
+      return chunk.end_before(
+          chunk.filler[i],
+          Error(error.category(), fmt::format("{}; the last: {}", *limit, error.message()), error.place()));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "feedline/records.h"
 #include "feedline/tensor.h"
 #include "flowgraph/expression.h"
+#include "flowgraph/feed_state.h"
 #include "flowgraph/file_list.h"
 #include "gpu/unpack.h"
 #include "io/index.h"
@@ -155,6 +156,7 @@ struct PipelineSpec {
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
   std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
+  WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // features that no output names, ...
 };

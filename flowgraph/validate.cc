@@ -281,6 +281,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   const config::Pipeline& config = pipeline.message();
   refuse_unsupported(config);
   PipelineSpec spec;
+  spec.written_stages = digests_of(config);
   resolve_batch(config, spec);
   resolve_errors(config.errors(), spec);
   resolve_resources(config, spec);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/thread.h"
 #include "flowgraph/error_log.h"
+#include "flowgraph/feed_state.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
 
@@ -42,11 +44,18 @@ struct Feeder::Impl {
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
     const std::vector<int> cpus = spec.cpu_set;
-    const auto open_on_this_thread = [&] { open(std::move(spec)); };
-    if (cpus.empty())
-      open_on_this_thread();
-    else
-      run_on_cpus("feedline-open", cpus, open_on_this_thread);  // whatever it starts stays there, too
+    on_cpus(cpus, "feedline-open", [&] {
+      open(std::move(spec));
+      const flow::Position beginning{options.epoch, 0};
+      flow::check_position(*plan, beginning);
+      begin(beginning);
+    });
+  }
+
+  // Whatever it starts stays there, too.
+  template <typename Body>
+  static void on_cpus(const std::vector<int>& cpus, const char* name, Body&& body) {
+    cpus.empty() ? body() : run_on_cpus(name, cpus, body);
   }
 
   void open(flow::PipelineSpec spec) {
@@ -57,17 +66,40 @@ struct Feeder::Impl {
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
     plan.emplace(std::move(spec), std::move(data), ranks, threads);
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
-    graph.emplace(*plan, flow::GraphOptions{.devices = options.devices,
-                                            .io = options.io,
-                                            .start = {.epoch = options.epoch, .step = 0},
-                                            .deliver_before_error = options.deliver_before_error});
+  }
+
+  void begin(const flow::Position& position) {
+    graph = std::make_unique<flow::Graph>(*plan,
+                                          flow::GraphOptions{.devices = options.devices,
+                                                             .io = options.io,
+                                                             .start = {.epoch = position.epoch, .step = position.step},
+                                                             .deliver_before_error = options.deliver_before_error});
+  }
+
+  // Under the lock.
+  void begin_anew(const flow::Position& position) {
+    if (stopped) throw Error(Category::stalled, "the feeder was stopped");
+    graph.reset();  // first, so that there is memory for one
+    on_cpus(plan->spec.cpu_set, "feedline-open", [&] { begin(position); });
+  }
+
+  flow::Delivery& delivery() const {
+    if (!graph) throw Error(Category::stalled, "the feeder could not be set to another place, and has none");
+    return graph->delivery();
+  }
+
+  std::string state_at(const flow::Position& position) const {
+    flow::check_position(*plan, position);
+    return flow::state_text(*plan, position);
   }
 
   const Clock::time_point start = Clock::now();
   Options options;
   std::optional<flow::Plan> plan;
   std::vector<std::string> files;
-  std::optional<flow::Graph> graph;
+  std::mutex mutex;  // of set_state() against what may be called from any thread; guards from here
+  std::unique_ptr<flow::Graph> graph;
+  bool stopped = false;
 };
 
 Feeder::Feeder(const Pipeline& pipeline, Options options)
@@ -77,13 +109,13 @@ Feeder::~Feeder() = default;
 
 Batch Feeder::next(int replica) {
   Batch batch;
-  impl_->graph->delivery().next(replica, std::nullopt, batch);
+  impl_->delivery().next(replica, std::nullopt, batch);
   return batch;
 }
 
 Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   using Outcome = flow::Delivery::Outcome;
-  switch (impl_->graph->delivery().next(replica, after(timeout), batch)) {
+  switch (impl_->delivery().next(replica, after(timeout), batch)) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
@@ -94,11 +126,44 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   return Next::not_ready;
 }
 
-void Feeder::stop() noexcept { impl_->graph->stop(); }
+void Feeder::stop() noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->stopped = true;
+  if (impl_->graph) impl_->graph->stop();
+}
+
+std::string Feeder::get_state() const {
+  const std::lock_guard lock(impl_->mutex);
+  flow::Position position = impl_->delivery().positions().last;
+  // Rows before an error may come as a step that is none.
+  if (impl_->plan->steps_per_epoch >= 0) position.step = std::min(position.step, impl_->plan->steps_per_epoch);
+  return impl_->state_at(position);
+}
+
+std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), step); }
+
+std::string Feeder::get_state(uint64_t epoch, int64_t step) const { return impl_->state_at({epoch, step}); }
+
+void Feeder::set_state(std::string_view text, bool accept_changes) {
+  const flow::Position position = flow::read_state(text, *impl_->plan, accept_changes);
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin_anew(position);
+}
+
+void Feeder::set_epoch(uint64_t epoch) {
+  const flow::Position beginning{epoch, 0};
+  flow::check_position(*impl_->plan, beginning);
+  const std::lock_guard lock(impl_->mutex);
+  const auto [last, first] = impl_->delivery().positions();
+  if (last != beginning || first != beginning) impl_->begin_anew(beginning);
+}
 
 int Feeder::replicas() const noexcept { return impl_->plan->replicas; }
 
-uint64_t Feeder::epoch() const { return impl_->options.epoch + impl_->graph->delivery().finished_epochs(); }
+uint64_t Feeder::epoch() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->delivery().positions().last.epoch;
+}
 
 int64_t Feeder::steps_per_epoch() const noexcept { return impl_->plan->steps_per_epoch; }
 
@@ -112,7 +177,8 @@ const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_
 
 Report Feeder::report() const {
   const flow::Plan& plan = *impl_->plan;
-  const flow::DeliveryReport delivered = impl_->graph->delivery().report();
+  const std::lock_guard lock(impl_->mutex);
+  const flow::DeliveryReport delivered = impl_->delivery().report();
   flow::GraphReport graph = impl_->graph->report();
   Report report;
   report.records = delivered.records;

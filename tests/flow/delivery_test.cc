@@ -26,7 +26,8 @@ namespace {
 struct Rig {
   explicit Rig(int replicas = 1, Stage busy = Stage::read) {
     for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, gpu::Device(host()), r));
-    delivery.emplace(rings, 2, flow::EpochLedger(rings.size(), std::nullopt, true), [busy](int) { return busy; });
+    delivery.emplace(rings, 2, flow::Position{}, flow::EpochLedger(rings.size(), std::nullopt, true),
+                     [busy](int) { return busy; });
   }
 
   /// As [unpack r] does it. False: no buffer.

@@ -286,6 +286,62 @@ TEST_CASE("behind the last failure that is allowed the feed ends, and the batche
   }
 }
 
+TEST_CASE("bad records that were not known before count for the rate, too, and each is told of, up to a hundred") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 5000; id++) records.push_back(id % 20 == 3 ? "\xff" : sample(id));
+  write_records(dir.file("a"), records);
+  const std::string text =
+      "source { files: 'a' } feature { name: 'id' dtype: INT64 } batch { global_batch_size: 100 } "
+      "errors { on_error: SKIP_RECORD ";
+  {
+    Feeder feeder(parse_pipeline(text + "max_failure_rate: 0.05 }", dir.path()));
+    for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all().size() == 4750);
+    const Report report = feeder.report();
+    CHECK(report.filler == 500);
+    CHECK(report.errors_total == 250);
+    REQUIRE(report.errors.size() == 100);
+    for (size_t i = 0; i < 100; i++) CHECK(report.errors[i].place().record == static_cast<int64_t>(20 * i + 3));
+  }
+  Feeder feeder(parse_pipeline(text + "max_failure_rate: 0.0499 }", dir.path()));
+  for (int step = 0; step < 49; step++) REQUIRE(feeder.next());
+  const auto error = error_of_next(feeder);
+  REQUIRE(error);
+  CHECK(error->place().record == 4983);
+  CHECK_THAT(error->message(), Catch::Contains("0.05 of the records are bad, errors.max_failure_rate allows 0.0499"));
+}
+
+TEST_CASE("SKIP_FILE counts files when it counts, and behind that bad records are filler") {
+  const TempDir dir;
+  for (const char* name : {"a", "b", "c"}) write_records(dir.file(name), std::vector<std::string>(100, sample(1)));
+  flip(dir.file("b"), offset_of(dir.file("b"), 7) + 12 + 9);
+  flip(dir.file("b"), offset_of(dir.file("b"), 5) + 12 + 9);
+  auto records = std::vector<std::string>(100, sample(2));
+  records[42] = "\xff";
+  write_records(dir.file("c"), records);
+  const auto pipeline = [&](const std::string& more) {
+    return parse_pipeline(
+        "source { files: '*' } feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } "
+        "errors { on_error: SKIP_FILE " +
+            more + " }",
+        dir.path());
+  };
+  CHECK_THROWS_WITH(Feeder(pipeline("max_failure_rate: 0.3")), Catch::Contains("0.333 of the files are bad"));
+  CHECK_NOTHROW(Feeder(pipeline("max_failures: 1")));
+  Feeder feeder(pipeline("max_failure_rate: 0.34 max_failures: 2"));
+  CHECK(feeder.samples_per_epoch() == 200);
+  for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all().size() == 199);
+  const Report report = feeder.report();
+  CHECK(report.errors_total == 2);
+  REQUIRE(report.errors.size() == 2);
+  CHECK(report.errors[0].place().record == 5);
+  CHECK(report.errors[1].place().record == 42);
+  REQUIRE(report.last_epoch);
+  CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+  Feeder strict(pipeline("max_failures: 1"));
+  CHECK_THROWS_WITH(read_epoch(strict), Catch::Contains("max_failures allows 1"));
+}
+
 TEST_CASE("an epoch of no samples that repeats without end is refused") {
   const Data data({0});
   CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")), Catch::Contains("no good record"));

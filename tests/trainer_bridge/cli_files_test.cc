@@ -101,8 +101,10 @@ TEST_CASE("help names every flag with its default") {
   CHECK(all.code == 0);
   const std::map<std::string, std::vector<std::string>> flags = {
       {"demo", {"--dir", "--replicas", "--megabytes", "--golden"}},
-      {"run", {"--set", "--replicas", "--epochs", "--steps", "--step-ms", "--replay", "--io", "--direct", "--json"}},
-      {"dump", {"--out", "--epoch", "--replicas", "--rank", "--world-size", "--set"}},
+      {"run",
+       {"--set", "--replicas", "--epochs", "--steps", "--step-ms", "--replay", "--state", "--state-every", "--io",
+        "--direct", "--json"}},
+      {"dump", {"--out", "--epoch", "--steps", "--state", "--replicas", "--rank", "--world-size", "--set"}},
       {"check", {"--set", "--replicas"}},
       {"inspect", {"--compression", "--json", "--pipeline"}},
       {"verify", {"--compression", "--json"}},

@@ -452,6 +452,9 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   const json skipped =
       run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();
   CHECK(skipped.at("errors").size() == 1);
+  CHECK(skipped.at("errors_total") == 1);
+  const ToolResult told = run_tool({"run", pipeline, "--set", "errors.on_error=SKIP_RECORD"});
+  CHECK(told.out.find("[wrong_length]") != std::string::npos);
   const ToolResult missing = run_tool(
       {"run", dir.write("q.textproto", "source { files: \"nothing-*\" }\nbatch { global_batch_size: 8 }"), "--json"});
   CHECK(missing.code == 1);
@@ -469,6 +472,89 @@ ToolResult signalled(Tool& tool, int number) {
 }
 
 }  // namespace
+
+TEST_CASE("run keeps its state, goes on from it, and counts epochs from the first") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
+  const std::string state = dir.file("state");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", pipeline, "--json", "--state", state});
+    return run_tool(more);
+  };
+  const ToolResult first = run({"--epochs", "2", "--steps", "5", "--replicas", "2"});
+  REQUIRE(first.code == 0);
+  CHECK(first.json().at("resumed").is_null());
+  CHECK(json::parse(read_file(state)).at("step") == 5);
+  const ToolResult second = run({"--epochs", "2"});
+  REQUIRE(second.code == 0);
+  CHECK(second.err.find("step 5 of epoch 0") != std::string::npos);
+  CHECK(second.json().at("resumed").at("step") == 5);
+  CHECK(second.json().at("records") == 2 * 3000 - 5 * 256);
+  CHECK(json::parse(read_file(state)).at("epoch") == 2);
+  const std::string end = read_file(state);
+  const ToolResult nothing = run({"--epochs", "2"});
+  CHECK(nothing.code == 0);
+  CHECK(nothing.json().at("records") == 0);
+  CHECK(run({"--epochs", "3"}).json().at("records") == 3000);
+
+  // Two ranks go on where one stopped.
+  dir.write("state", end);
+  uint64_t records = 0;
+  for (const char* rank : {"0", "1"}) {
+    const std::string own = dir.write(std::string("state-") + rank, end);
+    const ToolResult part =
+        run_tool({"run", pipeline, "--json", "--state", own, "--epochs", "3", "--rank", rank, "--world-size", "2"});
+    records += part.json().at("records").get<uint64_t>();
+  }
+  CHECK(records == 3000);
+  CHECK(read_file(dir.file("state-0")) == read_file(dir.file("state-1")));
+
+  const ToolResult changed = run({"--set", "batch.global_batch_size=128", "--epochs", "3"});
+  CHECK(changed.code == 1);
+  CHECK(changed.err.find("changed: batch") != std::string::npos);
+  CHECK(changed.err.find(state) != std::string::npos);
+  CHECK(read_file(state) == end);
+  CHECK(run({"--set", "batch.global_batch_size=128", "--epochs", "3", "--accept-changes"}).code == 0);
+  dir.write("state", "nonsense");
+  CHECK(run({}).code == 1);
+  CHECK(run({"--replay", "2"}).code == 2);
+  CHECK(run_tool({"run", pipeline, "--accept-changes"}).code == 2);
+  fs::remove(state);
+  fs::create_directory(state);
+  CHECK(run({}).err.find("io_error") != std::string::npos);
+  CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // it cannot be kept
+}
+
+TEST_CASE("dumps of parts, one behind the other, are the dump of the whole") {
+  const TempDir dir;
+  for (const char* shuffle : {"", "shuffle { block_size: '16KiB' buffer_size: 500 }\n"}) {
+    const std::string pipeline =
+        dir.write("p.textproto", shuffle + chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
+    const auto dump = [&](const std::string& out, std::vector<std::string> more) {
+      more.insert(more.begin(), {"dump", pipeline, "--out", dir.file(out)});
+      const ToolResult result = run_tool(more);
+      INFO(result.err);
+      CHECK(result.code == 0);
+      return load_npy(dir.file(out + "/board.npy")).bytes;
+    };
+    const std::string state = dir.file("state");
+    fs::remove(state);
+    const auto whole = dump("whole", {});
+    auto parts = dump("first", {"--state", state, "--steps", "5", "--replicas", "2"});
+    for (const char* part : {"second", "third"}) {
+      const auto more = dump(part, {"--state", state, "--steps", "3"});
+      parts.insert(parts.end(), more.begin(), more.end());
+    }
+    const auto rest = dump("rest", {"--state", state});
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    CHECK(parts == whole);
+    const json audit = json::parse(read_file(dir.file("rest/report.json"))).at("epoch_audit");
+    CHECK(audit.at("why").get<std::string>().find("step 11") != std::string::npos);
+    CHECK(dump("next", {"--state", state}) == dump("second-epoch", {"--epoch", "1"}));
+    CHECK(run_tool({"dump", pipeline, "--out", dir.file("x"), "--state", state, "--epoch", "1"}).code == 2);
+  }
+}
 
 TEST_CASE("SIGINT and SIGTERM end a run with its report") {
   const TempDir dir;

@@ -16,6 +16,7 @@
 #include "trainer_bridge/cli/json.h"
 #include "trainer_bridge/cli/output_files.h"
 #include "trainer_bridge/cli/pipeline_args.h"
+#include "trainer_bridge/cli/state_file.h"
 #include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
@@ -27,6 +28,9 @@ struct Args {
   PipelineArgs pipeline;
   std::string out;
   uint64_t epoch = 0;
+  uint64_t steps = 0;  // 0: all
+  std::string state;   // empty: none
+  bool accept_changes = false;
 };
 
 std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
@@ -67,11 +71,13 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
   }
 }
 
-/// Takes the epoch to its end, or as far as it goes. The rows of a step lie in the order of the replicas.
-void take_epoch(Feeder& feeder, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
+/// Takes the epoch to its end, so many steps of it (0: all), or as far as it goes. The rows of a step lie in the order
+/// of the replicas.
+void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
   LiveLine line;
   auto shown = std::chrono::steady_clock::now();
-  for (bool more = true; more;) {
+  bool more = true;
+  for (uint64_t step = 0; more && (steps == 0 || step < steps); step++) {
     more = false;
     for (int replica = 0; replica < feeder.replicas(); replica++) {
       Batch batch;
@@ -104,14 +110,17 @@ void dump_epoch(const Args& args, Result& result) {
   options.epoch = args.epoch;
   options.deliver_before_error = true;
   Feeder feeder(pipeline, std::move(options));
+  StateFile state(args.state);
+  if (!args.state.empty()) state.restore(feeder, args.accept_changes);
   result.files = feeder.files();
   for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
 
   auto outputs = open_outputs(args.out, spec);
-  take_epoch(feeder, outputs, result);
+  take_epoch(feeder, args.steps, outputs, result);
   result.report = feeder.report();
   for (const auto& output : outputs) output->close();
   if (!spec.valid_mask.empty()) write_valid_mask(args.out, spec.valid_mask, result.samples);
+  if (!args.state.empty() && !result.error) state.save(feeder.get_state());
 }
 
 void write_report(const fs::path& folder, const Result& result) {
@@ -123,6 +132,7 @@ void write_report(const fs::path& folder, const Result& result) {
                      {"errors", to_json(result.report.errors, result.error)},
                      {"audit", result.report.audit},
                      {"epoch_audit", audit_json(result.report)},
+                     {"errors_total", result.report.errors_total},
                      {"files", result.files}};
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
   io::OutputFile file(folder / "report.json");
@@ -162,9 +172,23 @@ void add_dump(CLI::App& app, Run& run) {
   command->add_option("--out", args->out, "folder to write to; made where it is missing")
       ->required()
       ->option_text("DIR");
-  command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
-      ->check(whole_number(0))
-      ->option_text("E");
+  CLI::Option* const epoch = command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
+                                 ->check(whole_number(0))
+                                 ->option_text("E");
+  command->add_option("--steps", args->steps, "no more than so many steps (default: all of the epoch)")
+      ->check(whole_number(1))
+      ->option_text("N");
+  CLI::Option* const state =
+      command
+          ->add_option("--state", args->state,
+                       "keep in FILE what was written, and go on from there where it exists: parts of an epoch in "
+                       "folders of their own")
+          ->excludes(epoch)
+          ->option_text("FILE");
+  command
+      ->add_flag("--accept-changes", args->accept_changes,
+                 "go on at the step that FILE names though data or pipeline have changed since")
+      ->needs(state);
   command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }
 

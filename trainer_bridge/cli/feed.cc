@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/state_file.h"
 #include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
@@ -44,7 +45,14 @@ uint64_t own_memory() {
 class Feed {
  public:
   Feed(const Pipeline& pipeline, Options options, const FeedOptions& how)
-      : idle_memory_(own_memory()), how_(how), feeder_(pipeline, std::move(options)) {}
+      : idle_memory_(own_memory()), how_(how), feeder_(pipeline, std::move(options)) {
+    if (!how_.state.empty()) {
+      state_.emplace(how_.state);
+      if (state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
+    }
+    first_epoch_ = feeder_.epoch();
+    trained_.resize(static_cast<size_t>(feeder_.replicas()));
+  }
 
   FeedResult run(const std::string& title) {
     std::vector<std::thread> replicas;
@@ -54,6 +62,7 @@ class Feed {
     watch(title);
     for (std::thread& replica : replicas) replica.join();
     sample_memory();
+    keep_state();
     result_.interrupted = Interrupt::happened();
     result_.report = feeder_.report();
     result_.records = records_;
@@ -89,12 +98,17 @@ class Feed {
   }
 
   void take_all(int replica, uint64_t& steps) {
-    for (uint64_t epoch = 0; epoch < how_.epochs; epoch++) {
+    for (uint64_t epoch = first_epoch_; epoch < how_.epochs; epoch++) {
       while (how_.steps == 0 || steps < how_.steps) {
         const Batch batch = feeder_.next(replica);
-        if (!batch) break;
+        if (!batch) {
+          note_trained(replica, {epoch + 1, 0});
+          break;
+        }
         start_clock();
         if (!train(batch->valid_count(), steps)) return;
+        note_trained(replica, {epoch, static_cast<int64_t>(batch->step()) + 1});
+        if (stopping_) return;
       }
     }
   }
@@ -109,14 +123,14 @@ class Feed {
     }
     start_clock();
     const uint64_t wanted = steps_wanted().value_or(UINT64_MAX);
-    while (!batches.empty() && steps < wanted && train(batches[steps % batches.size()], steps)) continue;
+    while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
   /// Of each replica; none: without end.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
-    return static_cast<uint64_t>(feeder_.steps_per_epoch()) * how_.epochs;
+    return static_cast<uint64_t>(feeder_.steps_per_epoch()) * (how_.epochs - std::min(how_.epochs, first_epoch_));
   }
 
   void start_clock() {
@@ -126,16 +140,50 @@ class Feed {
     cpu_at_start_ = cpu_seconds();
   }
 
-  /// The trainer's step. False: stop.
+  /// The trainer's step. False: it was cut short.
   bool train(int64_t records, uint64_t& steps) {
-    records_ += static_cast<uint64_t>(records);
-    steps++;
     if (how_.step_ms > 0) {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, std::chrono::duration<double, std::milli>(how_.step_ms),
-                        [&] { return stopping_.load(); });
+      if (changed_.wait_for(lock, std::chrono::duration<double, std::milli>(how_.step_ms),
+                            [&] { return stopping_.load(); }))
+        return false;
     }
-    return !stopping_;
+    records_ += static_cast<uint64_t>(records);
+    steps++;
+    return true;
+  }
+
+  /// What a replica has trained: so many steps of an epoch.
+  struct Trained {
+    uint64_t epoch = 0;
+    int64_t step = 0;
+    auto operator<=>(const Trained&) const = default;
+  };
+
+  void note_trained(int replica, const Trained& trained) {
+    if (!state_) return;
+    const std::lock_guard lock(mutex_);
+    trained_[static_cast<size_t>(replica)] = trained;
+  }
+
+  // The main thread's. Behind a failure the run ends.
+  void keep_state() {
+    if (!state_) return;
+    std::optional<Trained> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all = *std::min_element(trained_.begin(), trained_.end());
+    }
+    if (!all) return;
+    try {
+      state_->save(feeder_.get_state(all->epoch, all->step));
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex_);
+      if (!result_.error) result_.error = error;
+      stopping_ = true;
+      feeder_.stop();
+      changed_.notify_all();
+    }
   }
 
   // The main thread: the line, the memory, the signals.
@@ -144,14 +192,22 @@ class Feed {
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
     double rate = 0, bytes_rate = 0;
+    const std::chrono::duration<double, std::milli> state_every(how_.state_every_ms);
+    Clock::time_point kept = shown;
+    const auto look_every = state_ ? std::clamp<std::chrono::duration<double, std::milli>>(state_every, 1ms, 20ms)
+                                   : std::chrono::duration<double, std::milli>(20ms);
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, 20ms, [&] { return running_ == 0; })) {
+    while (!changed_.wait_for(lock, look_every, [&] { return running_ == 0; })) {
       if (Interrupt::happened() && !stopping_.exchange(true)) {
         feeder_.stop();
         changed_.notify_all();
       }
       lock.unlock();
       sample_memory();
+      if (Clock::now() - kept >= state_every) {
+        keep_state();
+        kept = Clock::now();
+      }
       const double elapsed = seconds_since(shown);
       if (line.on() && elapsed >= 0.2) {
         const Report report = feeder_.report();
@@ -191,13 +247,16 @@ class Feed {
   const uint64_t idle_memory_;
   const FeedOptions how_;
   Feeder feeder_;
+  uint64_t first_epoch_ = 0;
+  std::optional<StateFile> state_;
 
   std::atomic<bool> stopping_ = false, started_flag_ = false;
   std::atomic<uint64_t> records_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0;
-  FeedResult result_;  // rss_peak_bytes: of the main thread alone
+  std::vector<std::optional<Trained>> trained_;  // by replica; none: nothing yet
+  FeedResult result_;                            // rss_peak_bytes: of the main thread alone
   std::optional<Clock::time_point> started_;
   Clock::time_point ended_;
   double cpu_at_start_ = 0;

@@ -10,17 +10,21 @@
 namespace feedline::cli {
 
 struct FeedOptions {
-  uint64_t epochs = 1;
-  uint64_t steps = 0;  // of each replica, in all; 0: those of the epochs
-  double step_ms = 0;  // how long the trainer keeps a batch
-  uint64_t replay =
-      0;  // after so many steps, the same batches again and again: what the trainer could do if data were free
+  uint64_t epochs = 1;  // up to this one
+  uint64_t steps = 0;   // of each replica, in all; 0: those of the epochs
+  double step_ms = 0;   // how long the trainer keeps a batch
+  // After so many steps, the same batches again and again: what the trainer could do if data were free.
+  uint64_t replay = 0;
+  std::string state = {};  // a file to go on from, where there is one, and to keep what was trained in; empty: none
+  double state_every_ms = 1000;
+  bool accept_changes = false;  // see Feeder::set_state
 };
 
 struct FeedResult {
   Report report;
   std::optional<Error> error;  // what ended it early
   bool interrupted = false;
+  std::string resumed;  // the state that it went on from; empty: none
   // Since the first batch; of a replay, since the first repeated one.
   uint64_t records = 0;
   uint64_t steps = 0;  // of every replica
@@ -30,7 +34,7 @@ struct FeedResult {
 };
 
 /// Feeds one thread for each device, which look at nothing, with a live line that begins with `title` on a terminal.
-/// Throws Error where the feeder cannot even be made. SIGINT and SIGTERM end it.
+/// Throws Error where the feeder cannot even be made or set to its state. SIGINT and SIGTERM end it.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::cli

@@ -1,6 +1,7 @@
 // feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/byte_size.h"
@@ -11,6 +12,7 @@
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/json.h"
 #include "trainer_bridge/cli/pipeline_args.h"
+#include "trainer_bridge/cli/state_file.h"
 #include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
@@ -46,6 +48,7 @@ Json to_json(const FeedResult& result) {
                {"epoch_audit", audit_json(report)},
                {"differing_epochs", report.differing_epochs},
                {"backend", report.backend},
+               {"resumed", result.resumed.empty() ? Json() : Json::parse(result.resumed)},
                {"interrupted", result.interrupted}};
   json["stages"] = Json::array();
   for (const StageReport& stage : report.stages) {
@@ -56,7 +59,17 @@ Json to_json(const FeedResult& result) {
                               {"messages", stage.messages}});
   }
   json["errors"] = cli::to_json(report.errors, result.error);
+  json["errors_total"] = report.errors_total;
   return json;
+}
+
+void print_errors(const Report& report) {
+  constexpr size_t most = 10;
+  const size_t told = std::min(most, report.errors.size());
+  for (size_t i = 0; i < told; i++) fmt::print("bad      {}\n", report.errors[i].what());
+  if (report.errors_total > told)
+    fmt::print("         and {} more; --json tells of the first {}\n", format_count(report.errors_total - told),
+               format_count(report.errors.size()));
 }
 
 void print_for_people(const FeedResult& result) {
@@ -73,6 +86,7 @@ void print_for_people(const FeedResult& result) {
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
   fmt::print("data     {} dropped, {} filler, {} bad records, {}\n", format_count(report.dropped),
              format_count(report.filler), format_count(report.errors_total), audit_text(report));
+  print_errors(report);
   fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
   for (const StageReport& stage : report.stages) {
     fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
@@ -87,6 +101,8 @@ int run_pipeline(const Args& args) {
   FeedResult result;
   try {
     result = feed(pipeline, std::move(options), args.how, "");
+    if (!result.resumed.empty())
+      fmt::print(stderr, "feedline: went on at {}, by {}\n", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
@@ -118,11 +134,28 @@ void add_run(CLI::App& app, Run& run) {
   command->add_option("--step-ms", args->how.step_ms, "milliseconds that the trainer keeps each batch (default: 0)")
       ->check(milliseconds())
       ->option_text("T");
+  CLI::Option* const replay =
+      command
+          ->add_option("--replay", args->how.replay,
+                       "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
+          ->check(whole_number(1))
+          ->option_text("N");
+  CLI::Option* const state =
+      command
+          ->add_option("--state", args->how.state,
+                       "keep in FILE what was trained, and go on from there where it exists; --epochs counts from the "
+                       "first epoch on")
+          ->option_text("FILE");
   command
-      ->add_option("--replay", args->how.replay,
-                   "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
-      ->check(whole_number(1))
-      ->option_text("N");
+      ->add_option("--state-every", args->how.state_every_ms, "milliseconds between two writes of it (default: 1000)")
+      ->check(milliseconds())
+      ->needs(state)
+      ->option_text("T");
+  command
+      ->add_flag("--accept-changes", args->how.accept_changes,
+                 "go on at the step that FILE names though data or pipeline have changed since")
+      ->needs(state);
+  replay->excludes(state);
   add_choice<BackendKind>(
       *command, "--io", args->io.backend,
       {{"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}},

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "feedline/batch.h"
@@ -40,7 +41,7 @@ struct Options {
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
-/// Since the feeder was made. Thread-safe to take; counters are exact when no next() is running.
+/// Since the feeder was made or last set to a place. Thread-safe to take; counters are exact when no next() is running.
 struct Report {
   uint64_t records = 0;  // samples delivered, filler left out
   uint64_t steps = 0;    // that all replicas have received
@@ -90,6 +91,27 @@ class FEEDLINE_PUBLIC Feeder {
 
   /// Wakes every next() and ends the feed; from any thread, any number of times. Batches that are held stay valid.
   void stop() noexcept;
+
+  /// What the trainer has received, as a text of at most 256 bytes of JSON; the same on all ranks, whatever their
+  /// number and that of their replicas. Without a step: up to the last one that all replicas of this process have
+  /// received; those that are ahead will receive the rest again, so it is best taken when all have the same step.
+  std::string get_state() const;
+  /// The first `step` steps of epoch(), 0 to steps_per_epoch(), or of the epoch given; for trainers that know better
+  /// what they have used. Throws Error bad_pipeline for a step that there is not.
+  std::string get_state(int64_t step) const;
+  std::string get_state(uint64_t epoch, int64_t step) const;
+
+  /// Goes on behind what a state says was received: computes the place, reads nothing to get there. Any number of ranks
+  /// and replicas may go on with it. At any time while no next() is running; batches that are held stay valid, and keep
+  /// their memory beside that of the plan. Throws Error bad_pipeline, and changes nothing, for a text that is no state,
+  /// and where data or pipeline are not those of the state: it names what changed. What decides the order counts:
+  /// names, sizes and content of the files, source, filter, shuffle, seed, epoch, batch, and the records that `errors`
+  /// leaves out; features, outputs, parallelism, memory, index and cache do not. accept_changes: goes on at the same
+  /// epoch and step though the samples there are others.
+  void set_state(std::string_view text, bool accept_changes = false);
+  /// Goes to the beginning of an epoch, as set_state; does nothing where it is there. (As torch's
+  /// DistributedSampler.set_epoch: call it before each epoch.)
+  void set_epoch(uint64_t epoch);
 
   int replicas() const noexcept;
   /// Of the replica that is furthest behind.

@@ -1,0 +1,146 @@
+#include "flowgraph/feed_state.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/audit.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/plan.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t version = 1;
+constexpr size_t longest = 4096;  // bytes: no version will write more, and what parses it recurses
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
+
+template <typename Message>
+uint32_t digest(const Message& message) {
+  return static_cast<uint32_t>(hash64(message.SerializeAsString()));
+}
+
+// By what they do: how many samples a step has, and which records are left out.
+std::string stages_of(const Plan& plan) {
+  std::array<uint32_t, state_stages.size()> digests;
+  std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
+  digests[written_stages] = static_cast<uint32_t>(
+      mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
+  uint64_t left = 0;
+  for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
+  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // the data ends there
+  digests[written_stages + 1] = static_cast<uint32_t>(left);
+  std::string text;
+  for (const uint32_t stage : digests) text += fmt::format("{:08x}", stage);
+  return text;
+}
+
+std::string data_of(const Plan& plan) { return fmt::format("{:016x}", plan.data.digest); }
+
+struct Fields {
+  Position position;
+  std::string data, pipeline;
+};
+
+Fields parse(std::string_view text) {
+  using nlohmann::json;
+  if (text.size() > longest) refuse(fmt::format("{} bytes are too many to be one", text.size()));
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) refuse("this is not the text that get_state() gave: it is no JSON object");
+  const auto number = [&](const char* name, uint64_t most) {
+    const auto field = object.find(name);
+    if (field == object.end() || !field->is_number_unsigned() || field->get<uint64_t>() > most)
+      refuse(fmt::format("'{}' is not a whole number from 0 to {}", name, most));
+    return field->get<uint64_t>();
+  };
+  const auto string = [&](const char* name) {
+    const auto field = object.find(name);
+    if (field == object.end() || !field->is_string()) refuse(fmt::format("'{}' is not a string", name));
+    return field->get<std::string>();
+  };
+  constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
+  if (const uint64_t of = number("feedline_state", any); of != version)
+    refuse(fmt::format("its format is version {}, this program reads version {}", of, version));
+  return {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}, string("data"), string("pipeline")};
+}
+
+// "the data, shuffle, batch"; empty: nothing.
+std::string changes(const Fields& state, const Plan& plan) {
+  std::vector<std::string> changed;
+  if (state.data != data_of(plan)) changed.push_back("the data (names, sizes or content of the files)");
+  const std::string now = stages_of(plan);
+  if (state.pipeline.size() != now.size()) {
+    changed.push_back("the pipeline");
+  } else {
+    for (size_t s = 0; s < state_stages.size(); s++)
+      if (state.pipeline.compare(8 * s, 8, now, 8 * s, 8) != 0) changed.push_back(std::string(state_stages[s]));
+  }
+  return fmt::format("{}", fmt::join(changed, ", "));
+}
+
+}  // namespace
+
+WrittenStages digests_of(const config::Pipeline& pipeline) {
+  uint64_t sources = 0;
+  for (config::Source source : pipeline.source()) {
+    source.clear_name();
+    source.clear_files();  // the digest of the data tells which there are and what is in them
+    source.clear_exclude();
+    source.clear_compression();
+    source.clear_record_type();
+    source.clear_index();
+    source.clear_feature();
+    source.clear_record_limit();
+    sources = mix64(sources ^ hash64(source.SerializeAsString()));
+  }
+  config::Shuffle shuffle = pipeline.shuffle();
+  if (shuffle.mode() == config::Shuffle::NONE) shuffle.Clear();
+  // No shuffle at all is no BLOCK shuffle.
+  const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
+  shuffle.clear_seed();
+  config::Epoch epoch = pipeline.epoch();
+  if (epoch.repeat() == 0) epoch.set_repeat(1);
+  const uint64_t seed = pipeline.shuffle().has_seed() ? pipeline.shuffle().seed() : pipeline.seed();
+  return {static_cast<uint32_t>(sources),
+          digest(pipeline.interleave()),
+          static_cast<uint32_t>(hash64(pipeline.filter())),
+          digest(pipeline.window()),
+          digest(pipeline.mixture()),
+          digest(shuffle) ^ shuffled,
+          static_cast<uint32_t>(mix64(seed)),
+          digest(epoch)};
+}
+
+void check_position(const Plan& plan, const Position& position) {
+  // Without an end, as many as samples can be counted.
+  const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / plan.global_batch - 1;
+  const int64_t most = plan.steps_per_epoch >= 0 ? plan.steps_per_epoch : countable;
+  if (position.step < 0 || position.step > most)
+    refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
+  if (plan.steps.epochs_go_on() && position.epoch >= static_cast<uint64_t>(countable / plan.steps_per_epoch))
+    refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
+                       plan.steps_per_epoch));
+}
+
+std::string state_text(const Plan& plan, const Position& position) {
+  return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"}})", version,
+                     position.epoch, position.step, data_of(plan), stages_of(plan));
+}
+
+Position read_state(std::string_view text, const Plan& plan, bool accept_changes) {
+  const Fields state = parse(text);
+  const std::string changed = changes(state, plan);
+  if (!changed.empty() && !accept_changes)
+    refuse(
+        fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
+                    "accept the changes to go on at this step all the same",
+                    state.position.step, state.position.epoch, changed));
+  check_position(plan, state.position);
+  return state.position;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,50 @@
+// Where a feed stands, as text that is kept and given back: what a trainer has received, of which data and pipeline.
+//
+//   {"feedline_state":1,"epoch":3,"step":1200,"data":"0123456789abcdef","pipeline":"0123456789abcdef..."}
+//
+// data: DataSet::digest. pipeline: 8 hexadecimal digits for each of `state_stages`, all that decides which samples a
+// step has. At most 256 bytes. Nothing in it depends on rank, world size, replicas, threads or what was prefetched.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace feedline::config {
+class Pipeline;
+}
+
+namespace feedline::flow {
+
+struct Plan;
+
+/// So many steps of an epoch have been received; all of the epochs before it.
+struct Position {
+  uint64_t epoch = 0;
+  int64_t step = 0;
+  auto operator<=>(const Position&) const = default;
+};
+
+/// The stages that are told apart, in the order of the text. Outputs, features, parallelism, memory, index and cache
+/// change no order: a feed may go on with others. `errors` counts by what it leaves out.
+inline constexpr std::array<std::string_view, 10> state_stages = {
+    "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
+/// Those that the pipeline's text alone decides: the first ones.
+inline constexpr size_t written_stages = 8;
+using WrittenStages = std::array<uint32_t, written_stages>;
+
+/// Of what is written, without what changes no order; a spelled-out default may count as another.
+WrittenStages digests_of(const config::Pipeline& pipeline);
+
+/// Throws Error bad_pipeline for a step that the epoch does not have.
+void check_position(const Plan& plan, const Position& position);
+
+std::string state_text(const Plan& plan, const Position& position);
+
+/// Throws Error bad_pipeline for a text that is no state, for a step that the epoch does not have and, unless changes
+/// are accepted, where data or pipeline are others: it names what changed.
+Position read_state(std::string_view text, const Plan& plan, bool accept_changes);
+
+}  // namespace feedline::flow
