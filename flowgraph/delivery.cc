@@ -140,7 +140,9 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     const Stage stage = behind ? Stage::replica : busy_stage_(number);
     waited = true;
     replica.too_far_ahead = behind != nullptr;
+    replica.waiting = {stage, before};
     replica.arrived.wait_until(lock, step(before));
+    replica.waiting.reset();
     replica.too_far_ahead = false;
     report_.waited_s[static_cast<size_t>(stage)] += std::chrono::duration<double>(Clock::now() - before).count();
     if (!told && Clock::now() - start >= long_wait) {
@@ -180,6 +182,11 @@ std::string Delivery::long_wait_message(int number, const Replica* behind, Stage
 DeliveryReport Delivery::report() const {
   const std::lock_guard lock(mutex_);
   DeliveryReport report = report_;
+  const auto now = Clock::now();
+  for (const Replica& replica : replicas_)
+    if (replica.waiting)
+      report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
+          std::chrono::duration<double>(now - replica.waiting->since).count();
   report.steps =
       std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.steps < b.steps; })->steps;
   report.finished_epochs = std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) {

@@ -83,6 +83,11 @@ class Delivery {
     Position position;
     std::optional<std::thread::id> served_by;
     bool too_far_ahead = false;  // and waiting for it to change
+    struct Waiting {
+      Stage stage;
+      Clock::time_point since;
+    };
+    std::optional<Waiting> waiting;
   };
   /// The replica that `replica` is too far ahead of, if any.
   const Replica* laggard(const Replica& replica) const;

@@ -21,7 +21,8 @@ SyscallHook& hook(const std::string& name) {
   throw std::logic_error("no hook " + name);
 }
 
-const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 } seed: 4 "};
+const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 } seed: 4 ",
+                                         "shuffle { mode: GLOBAL } "};
 const std::vector<std::string> policies = {"PARTIAL", "PAD", "DROP"};
 
 std::string batch_of(int64_t size, const std::string& policy) {
@@ -74,10 +75,10 @@ TEST_CASE("a record that is left out or doubled is found") {
   for (const char* fault : {"record left out of a batch", "record doubled in a batch"})
     for (const std::string& order : orders)
       for (const std::string& policy : policies)
-        for (const int count : {1, 2, 3})
+        for (const int count : {1, 3})
           for (const std::string epoch : {"", "epoch { repeat: 2 } "}) {
             INFO(fault << " " << order << policy << " " << count << " " << epoch);
-            for (const int64_t n : {1, 2, 1000, 1500}) {
+            for (const int64_t n : {1, 1500}) {
               hook(fault).fail_nth_call(n);
               Feeder feeder(data.pipeline(order + epoch + batch_of(96, policy)), replicas(count));
               const EpochAudit audit = audit_of_epoch(feeder);

@@ -129,6 +129,19 @@ TEST_CASE("waiting is told to the stage that has the work") {
   }
 }
 
+TEST_CASE("a wait that goes on is told of, too") {
+  Rig rig(1, Stage::parse);
+  auto waits = std::async(std::launch::async, [&] {
+    Batch batch;
+    return rig.delivery->next(0, std::nullopt, batch);
+  });
+  const auto waited = [&] { return rig.delivery->report().waited_s[static_cast<size_t>(Stage::parse)]; };
+  while (waited() == 0) std::this_thread::yield();  // or for ever
+  rig.delivery->put(0, {});
+  CHECK(waits.get() == Outcome::end_of_epoch);
+  CHECK(waited() > 0);
+}
+
 /// A file that nobody can open, until release(): whoever tries, waits. As a disk that does not answer.
 class Withheld {
  public:

@@ -568,6 +568,26 @@ TEST_CASE("SIGINT and SIGTERM end a run with its report") {
   }
 }
 
+TEST_CASE("a run that is ended by a signal has kept what it trained, and goes on there") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 10"));
+  for (const int number : {SIGINT, SIGTERM}) {
+    const std::string state = dir.file("state-" + std::to_string(number));
+    const std::vector<std::string> arguments = {"run",     pipeline, "--json",        "--step-ms", "3",
+                                                "--state", state,    "--state-every", "86400000"};
+    Tool tool(arguments);
+    const ToolResult result = signalled(tool, number);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    const auto trained = result.json().at("records").get<uint64_t>();
+    REQUIRE(trained < 3000);
+    if (trained > 0) CHECK(json::parse(read_file(state)).at("step") == trained / 10);
+    std::vector<std::string> rest = arguments;
+    rest[4] = "0";
+    CHECK(run_tool(rest).json().at("records") == 3000 - trained);
+  }
+}
+
 TEST_CASE("an interrupted dump leaves no arrays") {
   const TempDir dir;
   const std::string pipeline =
