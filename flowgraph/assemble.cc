@@ -59,22 +59,25 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
 
 // The rows of a step that cannot be made whole, shared evenly.
 void Assembler::emit_unfinished(Out& out) {
-  int64_t samples = 0;
+  int64_t rows_so_far = 0;
+  const int64_t first = step_.rows.empty() ? 0 : step_.rows.front().at;
   for (TicketRows& rows : step_.rows) {
-    rows.at = samples;
-    samples += rows.count;
+    rows.at = plan_.frames > 1 ? rows.at - first : rows_so_far;
+    rows_so_far = rows.at + rows.count;
   }
+  const int64_t samples = rows_so_far / plan_.frames;
   if (samples == 0) return;
   for (int replica = 0; replica < plan_.replicas; replica++)
     emit_batch(replica, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
 }
 
 // Places without a sample repeat the row before them, or else the one behind; a batch has one row at least.
-void Assembler::emit_batch(int replica, const Rows& wanted, Out& out) {
+void Assembler::emit_batch(int replica, const Rows& samples, Out& out) {
+  const Rows wanted{samples.first * plan_.frames, samples.last * plan_.frames};
   BatchRows batch{.kind = BatchRows::Kind::batch,
                   .epoch = step_.epoch,
                   .step = static_cast<uint64_t>(step_.step),
-                  .rows = std::max<int64_t>(1, wanted.count()),
+                  .rows = std::max(plan_.frames, wanted.count()),
                   .runs = {},
                   .chunks = {},
                   .error = {},

@@ -41,6 +41,8 @@ int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint
       return chunk.extent_of(row).file;
     case Reserved::offset:
       return static_cast<int64_t>(chunk.offset_of(row));
+    case Reserved::audit:
+      return static_cast<int64_t>(RowAudit(plan)(chunk, row));
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
   }
@@ -72,10 +74,12 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   BatchContent& content = buffer.content;
   content.epoch = batch.epoch;
   content.step = batch.step;
-  content.rows = batch.rows;
+  content.rows = batch.rows / plan_.frames;
   for (size_t t = 0; t < plan_.tensors.size(); t++)
     if (plan_.tensors[t].part == BatchTensor::Part::dense || plan_.tensors[t].part == BatchTensor::Part::valid)
-      content.tensors[t].tensor.shape = plan_.tensors[t].shape.with_rows(batch.rows);
+      content.tensors[t].tensor.shape = plan_.spec.window
+                                            ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
+                                            : plan_.tensors[t].shape.with_rows(batch.rows);
 
   std::atomic<uint64_t> audit{0};
   std::atomic<int64_t> valid{0};
@@ -90,7 +94,7 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
     }
   });
   content.audit = audit;
-  content.valid_count = valid;
+  content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
   for (size_t t = 0; t < plan_.tensors.size(); t++) {
     const BatchTensor::Part part = plan_.tensors[t].part;
@@ -99,6 +103,15 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
     const auto& unpackers = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
     write_varying(plan_, t, unpackers.empty() ? nullptr : &unpackers.front(), batch, buffer);
   }
+}
+
+// Windows with a frame that is no filler.
+int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
+  const std::byte* valid = buffer.memory + plan_.tensors.front().offset;
+  int64_t count = 0;
+  for (int64_t window = 0; window < buffer.content.rows; window++, valid += plan_.frames)
+    count += std::any_of(valid, valid + plan_.frames, [](std::byte frame) { return frame != std::byte{0}; });
+  return count;
 }
 
 BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int64_t first,

@@ -29,6 +29,7 @@ class BatchWriter {
   /// `first`: the number in the batch of rows[0].
   Tally write_block(std::span<const BatchRow> rows, int64_t first, const BatchBuffer& buffer) const;
   void write_dense(int output, std::span<const BatchRow> rows, std::byte* out) const;
+  int64_t valid_windows(const BatchBuffer& buffer) const;
   Tally tally(std::span<const BatchRow> rows) const;
 
   const Plan& plan_;

@@ -109,8 +109,9 @@ struct Chunk::Scan {
 };
 
 void Chunk::Scan::parse(uint32_t first, size_t count) {
-  const auto rows = records.subspan(first, count);
   refused.clear();
+  if (count == 0) return;
+  const auto rows = records.subspan(first, count);
   if (plan.spec.sources[plan.data.files[chunk.extent_of(first).file].source].record_type == RecordType::raw)
     take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
   else
@@ -133,6 +134,8 @@ bool Chunk::Scan::extent(size_t number) {
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;
   const uint32_t end = row + extent.rows;
+  uint64_t record = extent.first_record;  // of the next one behind those
+  const auto is_row = [&](uint64_t r) { return !extent.kept || extent.kept->has(r); };
   while (row < end) {
     size_t count = 0;
     io::RecordScanner::Stop stop;
@@ -140,7 +143,16 @@ bool Chunk::Scan::extent(size_t number) {
       stop = scanner.next(std::span(passed_over).first(std::min(block, skip)), count);
       skip -= static_cast<uint32_t>(count);
     } else {
-      stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
+      if (extent.kept) {
+        stop = scanner.next(passed_over, count);
+        uint32_t rows = 0;
+        for (size_t i = 0; i < count && row + rows < end; i++)
+          if (is_row(record + i)) records[row + rows++] = passed_over[i];
+        record += count;
+        count = rows;
+      } else {
+        stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
+      }
       parse(row, count);
       for (RowError& error : refused) {
         const std::string feature =
@@ -160,7 +172,7 @@ bool Chunk::Scan::extent(size_t number) {
     constexpr BadTerm lost{.lost = true};
     if (skip > 0) {
       skip--;
-    } else {
+    } else if (is_row(record++)) {
       lose(row++, bytes, category, offset,
            "this record was good when the data was counted; the file has changed since, or its disk fails",
            category == Category::bad_data_crc

@@ -62,10 +62,7 @@ class Chunk {
   /// The extent of the ticket that a row lies in.
   const Extent& extent_of(uint32_t row) const noexcept;
   /// Number of a row in its file.
-  uint64_t record_of(uint32_t row) const noexcept {
-    const Extent& extent = extent_of(row);
-    return extent.first_record + (row - extent.first_row);
-  }
+  uint64_t record_of(uint32_t row) const noexcept { return extent_of(row).record_of(row); }
   /// Byte offset of a row in its (inflated) file.
   uint64_t offset_of(uint32_t row) const noexcept;
 

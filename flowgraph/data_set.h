@@ -19,6 +19,7 @@ struct DataFile {
   io::FileIndex index;
   uint64_t first_record = 0;  // number of its first record in the source: good ones of the source's files before it
   Selection samples;
+  uint64_t kept_audit = 0;  // of what a filter keeps: sum of the audit terms, with their key (base/audit.h)
 };
 
 struct DataSet {

@@ -18,6 +18,9 @@ class GlobalStream final : public Stream {
   void close(Step&) override {}
 
  private:
+  /// Of one sample, whose first row in its ticket is `row`; returns how many it has there.
+  uint32_t add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, Taking& to) const;
+
   const DataSet* data_;
   const Order* order_;
   const uint64_t first_pass_;

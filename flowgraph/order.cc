@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "flowgraph/draws.h"
@@ -18,7 +20,7 @@ namespace {
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr int64_t most_lanes = 64;
 
-enum Purpose : uint64_t { of_pass, of_segments };
+enum Purpose : uint64_t { of_pass, of_segments, of_files };
 
 // A ticket of GLOBAL is not much more than one of the other modes.
 constexpr uint64_t picked_bytes = 512 << 10;
@@ -62,6 +64,9 @@ Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec
       refuse_compressed(data, "shuffle.mode: BLOCK reads blocks in random order");
       check_block_size(data, shuffle);
       return cut_by_place(data, shuffle.block_bytes);
+    case ShuffleMode::buffer:
+      refuse_compressed(data, "shuffle.mode: BUFFER may read a sample again");
+      return cut_by_size(data, file_order_limits);
     case ShuffleMode::global:
       refuse_compressed(data, "shuffle.mode: GLOBAL reads every sample by itself");
       return {};
@@ -70,12 +75,17 @@ Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec
 }
 
 // What reading one sample takes: from the entry before it to the one behind it, in whole blocks.
-uint64_t largest_pick(const DataSet& data) {
-  uint64_t largest = 0;
-  for (const DataFile& file : data.files)
-    if (file.samples.samples() > 0)
-      largest = std::max(largest, file.index.stride + 2 * (file.index.largest_record + io::frame_bytes));
-  return largest + 2 * io::block_bytes;
+uint64_t largest_pick(const DataSet& data, const Windows* windows) {
+  const uint64_t records = windows ? windows->span() : 1;
+  const uint64_t extents = windows && windows->spec().across_files ? std::min(records, data.files.size()) : 1;
+  uint64_t largest = 0, gaps = 0;
+  for (const DataFile& file : data.files) {
+    if (file.samples.samples() == 0) continue;
+    const uint64_t record = file.index.largest_record + io::frame_bytes;
+    largest = std::max(largest, extents * (file.index.stride + record) + records * record);
+    if (!file.index.bad.empty()) gaps = records - 1;
+  }
+  return largest + (extents + gaps) * 2 * io::block_bytes;
 }
 
 }  // namespace
@@ -99,19 +109,24 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
   return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
 }
 
-Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch)
+Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+             const std::optional<WindowSpec>& window, int64_t global_batch)
     : data_(&data), shuffle_(shuffle), interleave_(interleave), blocks_(cut(data, shuffle, interleave)) {
   lane_step_ = static_cast<uint64_t>(global_batch);
+  file_starts_.push_back(0);
+  if (window) windows_.emplace(data, *window);
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
+    file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1])
+                                    : file_starts_.back() + data.files[f].samples.samples());
     files_.push_back(f);
-    file_starts_.push_back(f == 0 ? 0 : file_starts_.back() + data.files[f - 1].samples.samples());
     file_blocks_.push_back(block);
     while (block < blocks_.size() && blocks_[block].file == f) block++;
   }
   interleave_.cycle_length =
       std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, data.files.size())));
-  pick_bytes_ = largest_pick(data);
+  pick_bytes_ = largest_pick(data, windows());
   picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+  if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
   if (lanes_ > 1 && samples() < 4 * lanes_)
@@ -119,11 +134,7 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSp
                 fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", lanes_,
                             samples(), std::max<uint64_t>(1, samples() / 4)));
   lane_step_ /= lanes_;
-  uint64_t bytes = 0;
-  for (const Block& block : blocks_) bytes += block.bytes;
-  const uint64_t asked = shuffle.buffer_bytes > 0 ? mul_div(shuffle.buffer_bytes, samples(), bytes)
-                                                  : static_cast<uint64_t>(shuffle.buffer_size);
-  const uint64_t of_lane = (std::min(asked, samples()) + lanes_ - 1) / lanes_;  // samples that mix
+  const uint64_t of_lane = (samples_that_mix() + lanes_ - 1) / lanes_;
   window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
   // What a few orders need, and a little more: most others then fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
@@ -132,6 +143,23 @@ Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSp
     open_blocks_ = std::max(open_blocks_, open);
   }
   open_blocks_ += open_blocks_ / 8 + 1;
+}
+
+uint64_t Order::samples_that_mix() const noexcept {
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  const uint64_t asked = shuffle_.buffer_bytes > 0
+                             ? mul_div(shuffle_.buffer_bytes, samples(), std::max<uint64_t>(1, bytes))
+                             : static_cast<uint64_t>(shuffle_.buffer_size);
+  return std::min(asked, samples());
+}
+
+void Order::plan_buffer() {
+  buffer_ = std::clamp<uint64_t>(samples_that_mix(), 1, std::numeric_limits<uint32_t>::max());
+  uint32_t rows = 1;
+  for (const Block& block : blocks_) rows = std::max(rows, block.rows);
+  // A sample is left after B (ln rows + 3) steps with a probability of e^-3 / rows: a twentieth of one in a block.
+  buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
 uint64_t Order::key_of_pass(uint64_t number) const noexcept {
@@ -151,10 +179,47 @@ uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
   return static_cast<uint32_t>(behind - blocks_.begin() - 1);
 }
 
-Sequence Order::sequence(uint64_t, uint64_t position) const { return {*data_, files_, interleave_, position}; }
+Sequence Order::sequence(uint64_t pass, uint64_t position) const {
+  std::vector<uint32_t> files = files_;
+  if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
+  return {file_starts_, std::move(files), interleave_, position};
+}
+
+uint64_t Order::open_in_windows(uint64_t step) const {
+  const uint64_t of_window = largest_span(windows_->span(), true).blocks;
+  if (interleave_.on()) return std::min<uint64_t>(blocks_.size(), (step + interleave_.cycle_length) * of_window);
+  // Blocks come one after another, so a step that touches the most begins with the last window of a block.
+  const std::vector<uint64_t>& starts = windows_->file_starts();
+  const auto block_of = [&](uint64_t frame) {
+    const auto file = std::upper_bound(starts.begin(), starts.end(), frame) - starts.begin() - 1;
+    return block_at(static_cast<uint32_t>(file), frame - starts[static_cast<size_t>(file)]);
+  };
+  uint64_t most = 0;
+  for (uint64_t b = 0; b < blocks_.size(); b++) {
+    const uint64_t behind = windows_->before(starts[blocks_[b].file] + blocks_[b].first + blocks_[b].rows);
+    if (behind == 0) continue;
+    const uint64_t last = std::min(samples(), behind - 1 + step) - 1;
+    const Windows::Window window = windows_->at(last);
+    most = std::max(most, block_of(window.last(windows_->spec().stride)) -
+                              std::min<uint64_t>(b, block_of(windows_->at(behind - 1).first)) + 1);
+  }
+  return std::min<uint64_t>(blocks_.size(), most + of_window);
+}
+
+uint64_t Order::open_in_buffer(uint64_t step) const {
+  const uint64_t samples = buffer_age_ + step;
+  if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;
+  // Files in any order, a part of each: at worst the smallest blocks, and two more of each open file.
+  std::vector<uint32_t> rows;
+  for (const Block& block : blocks_) rows.push_back(block.rows);
+  std::sort(rows.begin(), rows.end());
+  uint64_t sum = 0, blocks = 0;
+  while (blocks < rows.size() && sum < samples) sum += rows[blocks++];
+  return std::min<uint64_t>(blocks_.size(), blocks + 2 * (interleave_.cycle_length + 1));
+}
 
 bool Order::picks_rows(int64_t global_batch) const noexcept {
-  if (shuffle_.mode != ShuffleMode::none || interleave_.on()) return false;
+  if (shuffle_.mode != ShuffleMode::none || interleave_.on() || windows_) return false;
   uint64_t bytes = 0;
   for (const Block& block : blocks_) bytes += block.bytes;
   return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
@@ -272,7 +337,9 @@ uint64_t Order::memory_bytes() const noexcept {
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
                                      lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t)));
-  return blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) + passes;
+  const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
+  return buffers + blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) +
+         passes;
 }
 
 }  // namespace feedline::flow

@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "flowgraph/sequence.h"
 #include "flowgraph/ticket.h"
+#include "flowgraph/windows.h"
 
 namespace feedline::flow {
 
@@ -47,10 +49,15 @@ struct Pass {
 class Order {
  public:
   /// Keeps a reference to `data`. Throws Error bad_pipeline where the lanes do not fit the batch or the data.
-  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave, int64_t global_batch);
+  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+        const std::optional<WindowSpec>& window, int64_t global_batch);
 
   ShuffleMode mode() const noexcept { return shuffle_.mode; }
-  uint64_t samples() const noexcept { return data_->samples; }
+  uint64_t samples() const noexcept { return file_starts_.back(); }
+  /// Samples before those of each file, and in all.
+  const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
+  /// Null: a sample is a record.
+  const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
   const Blocks& blocks() const noexcept { return blocks_; }
   uint32_t lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
@@ -71,7 +78,7 @@ class Order {
   Place place(uint64_t sample) const noexcept;
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
-  /// NONE: the samples of a pass from one on.
+  /// NONE and BUFFER: the samples of a pass from one on, before they are shuffled.
   Sequence sequence(uint64_t pass, uint64_t position) const;
   const InterleaveSpec& interleave() const noexcept { return interleave_; }
   /// NONE: ranks read their rows out of a block, not the whole block. Not those of shorter steps: neighbours would read
@@ -79,7 +86,17 @@ class Order {
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
 
-  /// GLOBAL: samples of a ticket, each read by itself; and what one takes of a slot at most.
+  /// BUFFER: samples that are in the buffer; how many steps of one sample a block stays open behind its last one; and
+  /// how many blocks are open at once, at most, while a step takes so many samples.
+  uint64_t buffer() const noexcept { return buffer_; }
+  uint64_t buffer_age() const noexcept { return buffer_age_; }
+  uint64_t open_in_buffer(uint64_t step) const;
+
+  /// Windows in file order: blocks that are open at once, at most, while a step takes so many.
+  uint64_t open_in_windows(uint64_t step) const;
+
+  /// GLOBAL, and what BUFFER reads again: samples of a ticket, each read by itself; and what one takes of a slot at
+  /// most.
   uint32_t picks() const noexcept { return picks_; }
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
@@ -101,6 +118,8 @@ class Order {
   uint64_t memory_bytes() const noexcept;
 
  private:
+  uint64_t samples_that_mix() const noexcept;
+  void plan_buffer();
   uint64_t border(uint32_t lane, uint64_t phase) const noexcept;
   void cut_lanes(Pass& pass, uint64_t phase) const;
   uint32_t plan_rounds(Pass& pass) const;
@@ -110,9 +129,11 @@ class Order {
   const ShuffleSpec shuffle_;
   InterleaveSpec interleave_;
   Blocks blocks_;
-  std::vector<uint32_t> files_;        // in order
-  std::vector<uint64_t> file_starts_;  // samples before each file
+  std::vector<uint32_t> files_;  // in order
+  std::optional<Windows> windows_;
+  std::vector<uint64_t> file_starts_;  // samples before each file, and in all
   std::vector<uint32_t> file_blocks_;  // blocks before those of each file
+  uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;
   uint64_t pick_bytes_ = 0;
   uint32_t lanes_ = 1, window_ = 1;

@@ -79,6 +79,12 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
   return spec.repeat;
 }
 
+std::string interleaving(const InterleaveSpec& interleave) {
+  if (!interleave.on()) return "one after another";
+  return fmt::format("interleaved, {} open, {} samples of each in turn", interleave.cycle_length,
+                     interleave.block_length);
+}
+
 }  // namespace
 
 Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count)
@@ -86,14 +92,15 @@ Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_
       data(std::move(counted)),
       ranks(who),
       global_batch(choose_global_batch(spec, ranks)),
-      order(data, spec.shuffle, spec.interleave, global_batch),
+      order(data, spec.shuffle, spec.interleave, spec.window, global_batch),
       // Where the data ends with an error, so does the epoch: behind the last full step.
       steps(order, global_batch, data.raised.empty() ? spec.last_batch_policy : LastBatchPolicy::drop,
             checked_passes(spec, data, global_batch), data.raised.empty() ? spec.epoch_steps : 0, ranks),
       parser(spec.features),
       formulas(spec),
       replicas(who.replicas),
-      threads(thread_count) {
+      threads(thread_count),
+      frames(spec.window ? spec.window->size : 1) {
   for (const FeatureSpec& feature : spec.features)
     zeros.resize(std::max(zeros.size(), static_cast<size_t>(std::max<int64_t>(0, feature.length))));
   std::vector<uint64_t> files_of_source(spec.sources.size());
@@ -113,21 +120,26 @@ void Plan::plan_epoch() {
   }
   samples_per_epoch = steps.full() * global_batch + steps.remainder();
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
-  if (!data.raised.empty() || steps.epochs_go_on()) return;
+  if (!data.raised.empty() || steps.epochs_go_on() || spec.window) return;
   uint64_t pass = 0;
   for (size_t f = 0; f < data.files.size(); f++) {
-    const uint64_t samples = data.files[f].samples.samples();
-    if (samples == 0) continue;
-    if (samples < data.files[f].index.records) return;
-    pass += audit_keys[f] * data.files[f].index.audit;
+    const DataFile& file = data.files[f];
+    if (file.samples.kept())
+      pass += file.kept_audit;
+    else if (file.samples.samples() == file.index.records)
+      pass += audit_keys[f] * file.index.audit;
+    else if (file.samples.samples() > 0)
+      return;
   }
   audit_per_epoch = pass * static_cast<uint64_t>(spec.repeat);
 }
 
 void Plan::plan_slots() {
-  if (order.mode() == ShuffleMode::global) {
+  if (order.mode() == ShuffleMode::global || order.mode() == ShuffleMode::buffer) {
+    const uint64_t pick_rows = order.windows() ? order.windows()->span() : 1;
     slot_data_bytes = order.picks() * order.pick_bytes();
-    slot_arena_bytes = arena_bytes(order.picks(), order.picks() * largest_record(data));
+    slot_arena_bytes =
+        arena_bytes(static_cast<uint32_t>(order.picks() * pick_rows), order.picks() * pick_rows * largest_record(data));
   }
   // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
   const uint64_t picked = steps.picks_rows() ? largest_pick() : 0;
@@ -161,9 +173,14 @@ uint64_t Plan::largest_pick() const {
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
   const Rows& rows = steps.of_rank(Steps::Kind::full);
+  if (order.windows() && order.mode() == ShuffleMode::none)
+    return order.open_in_windows(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2);
   if (order.mode() == ShuffleMode::none)
     return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks +
            order.interleave().cycle_length - 1;
+  if (order.mode() == ShuffleMode::buffer)
+    return order.open_in_buffer(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2) +
+           (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
   if (order.mode() == ShuffleMode::global)
     return (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
   const int64_t lane_step = steps.lane_step();
@@ -174,13 +191,13 @@ uint64_t Plan::chunks_of_step() const {
 }
 
 void Plan::plan_outputs() {
-  const auto rows = static_cast<uint64_t>(replica_batch);
+  const uint64_t rows = product(static_cast<uint64_t>(replica_batch), static_cast<uint64_t>(frames));
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = !any_variable     ? 0
-                           : in_file_order() ? order.largest_span(rows, spec.repeat == 1).bytes
-                                             : product(rows, largest_record(data));
+  const uint64_t payload = !any_variable                     ? 0
+                           : in_file_order() && !spec.window ? order.largest_span(rows, spec.repeat == 1).bytes
+                                                             : product(rows, largest_record(data));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -236,11 +253,15 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t wanted_slots = chunks + (order.mode() == ShuffleMode::block ? order.lanes() : chunks) +
+  const uint64_t wanted_slots = chunks +
+                                (order.mode() == ShuffleMode::block    ? order.lanes()
+                                 : order.mode() == ShuffleMode::buffer ? 0
+                                                                       : chunks) +
                                 static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = 0;
-  for (const DataFile& file : data.files) index_bytes += file.index.memory_bytes();
+  for (const DataFile& file : data.files)
+    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t others =
@@ -311,18 +332,20 @@ std::string Plan::text() const {
   if (order.mode() == ShuffleMode::global)
     fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
                    format_byte_size(slot_data_bytes));
+  else if (order.mode() == ShuffleMode::buffer)
+    fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
+                   spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
   else if (order.mode() == ShuffleMode::block)
     fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
                    order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
                    order.lanes() * order.window() * order.samples() / order.blocks().size());
   else
-    fmt::format_to(out, "order    files {}, {} reads of up to {}\n",
-                   order.interleave().on()
-                       ? fmt::format("interleaved, {} open, {} samples of each in turn",
-                                     order.interleave().cycle_length, order.interleave().block_length)
-                       : "one after another",
+    fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
                    order.blocks().size(), format_byte_size(slot_data_bytes));
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
+  if (spec.window)
+    fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,
+                   spec.window->shift);
   if (spec.epoch_steps > 0)
     fmt::format_to(out, ", going on from each other");
   else if (spec.repeat != 1)
@@ -335,7 +358,10 @@ std::string Plan::text() const {
   for (const BatchTensor& tensor : tensors) {
     if (tensor.name == "@valid") continue;
     const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
-    const char* rows = dense ? "[rows" : tensor.part == BatchTensor::Part::padded ? "[rows, longest" : "[any";
+    const std::string dense_rows = spec.window ? fmt::format("[rows, {}", frames) : "[rows";
+    const char* rows = dense                                      ? dense_rows.c_str()
+                       : tensor.part == BatchTensor::Part::padded ? "[rows, longest"
+                                                                  : "[any";
     std::string axes;
     for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
     fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);

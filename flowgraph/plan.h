@@ -52,12 +52,14 @@ struct Plan {
   int replicas;                      // of this rank
   int threads;
 
+  int64_t frames = 1;  // rows of a sample: frames of a window
   int64_t replica_batch = 0;
   int64_t samples_per_epoch = 0;  // -1 where the epoch never ends, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
-  std::optional<uint64_t> audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: the epoch ends
-                                            // with an error, goes on from another, or holds a part of a file
+  std::optional<uint64_t>
+      audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: the epoch ends
+                        // with an error, goes on from another, has windows, or holds a part of a file
 
   // Memory.
   uint32_t slots = 0;

@@ -547,6 +547,9 @@ void warn_of_unused_features(PipelineSpec& spec) {
   }
   for (const ExpressionSpec& expression : spec.expressions)
     for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
+  if (spec.filter)
+    for (const ExpressionSpec& expression : spec.filter->expressions)
+      for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
   std::vector<std::string> unused;
   for (size_t i = 0; i < used.size(); i++)
     if (!used[i]) unused.push_back("'" + spec.features[i].name + "'");

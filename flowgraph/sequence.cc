@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace feedline::flow {
 
-Sequence::Sequence(const DataSet& data, std::span<const uint32_t> files, const InterleaveSpec& interleave,
+Sequence::Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> files, const InterleaveSpec& interleave,
                    uint64_t position)
-    : data_(&data), files_(files), interleave_(interleave), cycle_(interleave.cycle_length) {
+    : starts_(&starts), files_(std::move(files)), interleave_(interleave), cycle_(interleave.cycle_length) {
   while (position > 0) {
     if (const uint64_t rounds =
             std::min(whole_rounds(), position / interleave_.block_length / std::max(size_t{1}, open_));
@@ -40,7 +41,7 @@ Run Sequence::next(uint64_t most) {
     Open& place = cycle_[turn_];
     if (!place.open && next_file_ < files_.size()) {
       const uint32_t file = files_[next_file_++];
-      place = {.open = true, .file = file, .next = 0, .left = data_->files[file].samples.samples()};
+      place = {.open = true, .file = file, .next = 0, .left = (*starts_)[file + 1] - (*starts_)[file]};
       open_++;
     }
     if (place.left == 0) {

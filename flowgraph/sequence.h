@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "flowgraph/data_set.h"
+#include "flowgraph/spec.h"
 
 namespace feedline::flow {
 
@@ -19,9 +18,10 @@ struct Run {
 /// that ends gives up its turn, and its place is taken by the next file when the turn comes round to it again.
 class Sequence {
  public:
-  /// From sample `position` of the pass on. O(files * cycle_length), whatever the position. `files`: in their order in
-  /// this pass; to outlive the sequence, as `data`.
-  Sequence(const DataSet& data, std::span<const uint32_t> files, const InterleaveSpec& interleave, uint64_t position);
+  /// From sample `position` of the pass on. O(files * cycle_length), whatever the position. `starts`: samples before
+  /// each file, and in all; keeps a reference. `files`: in their order in this pass.
+  Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> files, const InterleaveSpec& interleave,
+           uint64_t position);
 
   /// The next at most `most` samples that lie one after another; none at the end of the pass.
   Run next(uint64_t most);
@@ -35,8 +35,8 @@ class Sequence {
   void advance() noexcept;
   uint64_t whole_rounds() const noexcept;
 
-  const DataSet* data_;
-  std::span<const uint32_t> files_;
+  const std::vector<uint64_t>* starts_;
+  std::vector<uint32_t> files_;
   InterleaveSpec interleave_;
   size_t next_file_ = 0;
   std::vector<Open> cycle_;

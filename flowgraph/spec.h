@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -67,7 +68,9 @@ struct SourceSpec {
   uint32_t num_shards = 1, shard_id = 0;
 };
 
-enum class Reserved : uint8_t { record, file, offset, source };  // @record @file @offset @source, all int64
+/// @record @file @offset @source, all int64; audit: the row's audit term times its file's key (base/audit.h), for the
+/// filter only.
+enum class Reserved : uint8_t { record, file, offset, source, audit };
 
 /// What an output is made from, resolved to numbers of `features` and `expressions`.
 struct FromFeature {
@@ -121,7 +124,15 @@ struct InterleaveSpec {
   bool on() const noexcept { return cycle_length > 1; }
 };
 
-enum class ShuffleMode : uint8_t { none, block, global };
+/// A sample is so many records, its frames: `size` of them, `stride` apart; the next begins `shift` behind its
+/// beginning.
+struct WindowSpec {
+  int64_t size = 0, shift = 1, stride = 1;
+  bool drop_remainder = true;  // else windows at the end of a file are short, and their missing frames filler
+  bool across_files = false;
+};
+
+enum class ShuffleMode : uint8_t { none, block, global, buffer };
 
 struct ShuffleSpec {
   ShuffleMode mode = ShuffleMode::none;
@@ -130,18 +141,24 @@ struct ShuffleSpec {
   uint64_t block_bytes = 256 << 10;
   uint64_t seed = 0;
   bool reshuffle_each_epoch = true;
-  int lanes = 0;  // 0: the largest divisor of the global batch up to 64
+  bool shuffle_files = false;  // BUFFER: the order of files, too
+  int lanes = 0;               // 0: the largest divisor of the global batch up to 64
 };
 
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
 
 struct PipelineSpec {
+  /// Of the samples, those are left for which this feed's output `filter` (float64) is not 0; its outputs `@file` and
+  /// `@audit` say which row is which. The text is all that it depends on beside the data.
+  std::shared_ptr<const PipelineSpec> filter;
+  std::string filter_text;
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // the raw record type has one: `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
   InterleaveSpec interleave;
+  std::optional<WindowSpec> window;
   ShuffleSpec shuffle;
   int64_t repeat = 1;             // passes over the data in an epoch; -1 without end, as where there are epoch_steps
   int64_t epoch_steps = 0;        // not 0: an epoch is so many steps, wherever passes end

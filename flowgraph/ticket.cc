@@ -47,9 +47,10 @@ uint64_t Ticket::bytes() const noexcept {
   return sum;
 }
 
-void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t count) {
+void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t sample_count) {
   const io::FileIndex& index = data.files[file].index;
-  const uint64_t first = data.files[file].samples.record(first_sample), last = first + count;
+  const Selection& samples = data.files[file].samples;
+  const uint64_t first = samples.record(first_sample), last = samples.record(first_sample + sample_count - 1) + 1;
   const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
   const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);
   auto begin = std::lower_bound(index.entries.begin(), end, first + 1, by_record);
@@ -57,16 +58,20 @@ void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint
 
   io::IndexEntry at = *begin;
   const auto take = [&](uint64_t until, uint64_t until_record) {
-    const uint64_t from = std::max(first, at.record), to = std::min(last, until_record);
-    if (from >= to) return;
+    uint64_t from = std::max(first, at.record);
+    const uint64_t to = std::min(last, until_record);
+    const uint64_t count = samples.before(to) - samples.before(std::min(from, to));
+    if (count == 0) return;
+    from = samples.record(samples.before(from));
     extents.push_back({.file = file,
                        .offset = at.offset,
                        .length = until - at.offset,
                        .skip = static_cast<uint32_t>(from - at.record),
-                       .rows = static_cast<uint32_t>(to - from),
+                       .rows = static_cast<uint32_t>(count),
                        .first_row = rows,
-                       .first_record = from});
-    rows += static_cast<uint32_t>(to - from);
+                       .first_record = from,
+                       .kept = samples.kept()});
+    rows += static_cast<uint32_t>(count);
   };
   for (auto bad = first_bad_behind(index, at.offset); bad != index.bad.end() && bad->offset < end->offset; ++bad) {
     take(bad->offset, bad->record);

@@ -17,6 +17,12 @@ struct Extent {
   uint32_t rows = 0;                // records then
   uint32_t first_row = 0;           // of the ticket
   uint64_t first_record = 0;        // number in its file of the first row
+  const NumberSet* kept = nullptr;  // of the file's records: only these are rows; null: all
+  /// Number in its file of a row of the ticket.
+  uint64_t record_of(uint32_t row) const noexcept {
+    const uint64_t in_extent = row - first_row;
+    return kept && in_extent > 0 ? kept->at(kept->before(first_record) + in_extent) : first_record + in_extent;
+  }
 };
 
 struct Ticket {

@@ -19,8 +19,7 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Pipeline.filter", "write a file of the samples you want"},
-    {"Pipeline.window", "every record is a sample"},
+    {"Window.key", "windows end at the end of a file"},
     {"Pipeline.mixture", "several sources are read one after another"},
     {"Pipeline.distribute", "each replica gets its rows of every batch"},
     {"Pipeline.cache", "the page cache keeps what was read"},
@@ -28,8 +27,6 @@ constexpr Missing missing[] = {
     {"Source.weight", "several sources are read one after another"},
     {"Index.LAZY", "BUILD counts once and keeps what it found"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
-    {"Shuffle.BUFFER", "mode BLOCK mixes as many samples, and reads them block by block"},
-    {"Shuffle.shuffle_files", "mode BLOCK takes blocks of all files in random order"},
     {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},

@@ -165,6 +165,9 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   const config::Shuffle& shuffle = config.shuffle();
   ShuffleSpec spec;
   if (config.has_shuffle()) switch (shuffle.mode()) {
+      case config::Shuffle::BUFFER:
+        spec.mode = ShuffleMode::buffer;
+        break;
       case config::Shuffle::GLOBAL:
         spec.mode = ShuffleMode::global;
         break;
@@ -173,18 +176,23 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
       default:
         spec.mode = ShuffleMode::block;
     }
-  if (spec.mode != ShuffleMode::block) {
-    const std::string mode = config::Shuffle::Mode_Name(shuffle.mode());
-    const auto no_use = [&](const char* field) {
-      refuse("shuffle.{}: of no use with mode {}; leave it out", field, mode);
-    };
-    if (shuffle.buffer_size() != 0) no_use("buffer_size");
-    if (!shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
-    if (!shuffle.block_size().empty()) no_use("block_size");
-    if (shuffle.lanes() != 0) no_use("lanes");
-  }
+  const auto no_use = [&](const char* field) {
+    refuse("shuffle.{}: of no use with mode {}; leave it out", field, config::Shuffle::Mode_Name(shuffle.mode()));
+  };
+  if (spec.mode != ShuffleMode::block && !shuffle.block_size().empty()) no_use("block_size");
+  if (spec.mode != ShuffleMode::block && shuffle.lanes() != 0) no_use("lanes");
   spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
   spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
+  const bool buffers = spec.mode == ShuffleMode::block || spec.mode == ShuffleMode::buffer;
+  if (!buffers && shuffle.buffer_size() != 0) no_use("buffer_size");
+  if (!buffers && !shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
+  if (spec.mode != ShuffleMode::buffer && shuffle.shuffle_files()) no_use("shuffle_files");
+  if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() == 0 && shuffle.buffer_bytes().empty())
+    refuse("shuffle: mode BUFFER wants buffer_size or buffer_bytes");
+  spec.shuffle_files = shuffle.shuffle_files();
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
+    refuse("shuffle.buffer_size: {} samples; it must be 1 to {}", shuffle.buffer_size(), most);
   if (shuffle.buffer_size() < 0) refuse("shuffle.buffer_size: {} is negative", shuffle.buffer_size());
   if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
     refuse("shuffle: give buffer_size or buffer_bytes, not both");
@@ -209,6 +217,32 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
   spec.cycle_length = static_cast<uint32_t>(interleave.cycle_length());
   if (spec.on()) spec.block_length = static_cast<uint64_t>(std::max(1, interleave.block_length()));
   return spec;
+}
+
+std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const PipelineSpec& spec) {
+  if (!config.has_window()) return std::nullopt;
+  const config::Window& window = config.window();
+  WindowSpec out;
+  constexpr int64_t most = 1 << 20;
+  const auto in_range = [most](const char* field, int64_t value, int64_t otherwise) {
+    if (value < 0 || value > most) refuse("window.{}: {} records; it must be 1 to {}", field, value, most);
+    return value > 0 ? value : otherwise;
+  };
+  if (window.size() == 0) refuse("window.size: how many records are a sample?");
+  out.size = in_range("size", window.size(), 1);
+  out.shift = in_range("shift", window.shift(), out.size);
+  out.stride = in_range("stride", window.stride(), 1);
+  if (out.size * out.stride > most)
+    refuse("window: from the first record to the last there are {}; at most {} can be", (out.size - 1) * out.stride + 1,
+           most);
+  out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
+  out.across_files = window.across_files();
+  if (out.across_files && spec.interleave.on())
+    refuse("window.across_files: interleaved files do not follow one another; leave out one of the two");
+  if (spec.shuffle.mode == ShuffleMode::block || spec.shuffle.mode == ShuffleMode::buffer)
+    refuse("window: shuffle.mode {} mixes single records in this version; use GLOBAL, or NONE",
+           config::Shuffle::Mode_Name(config.shuffle().mode()));
+  return out;
 }
 
 void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
@@ -273,6 +307,44 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
   spec.shuffle = resolve_shuffle(config);
   spec.interleave = resolve_interleave(config, spec.shuffle.mode);
+  spec.window = resolve_window(config, spec);
+}
+
+// The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
+void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
+  if (config.filter().empty()) return;
+  auto filter = std::make_shared<PipelineSpec>(spec);
+  filter->shuffle = {};
+  filter->interleave = {};
+  filter->window.reset();
+  filter->repeat = 1;
+  filter->epoch_steps = 0;
+  filter->global_batch_size = 4096;
+  filter->batch_size_per_replica = 0;
+  filter->last_batch_policy = LastBatchPolicy::partial;
+  filter->valid_mask.clear();
+  config::Pipeline output;
+  output.add_output()->set_name("filter");
+  output.mutable_output(0)->set_dtype(config::FLOAT64);
+  output.mutable_output(0)->mutable_expression()->set_formula(config.filter());
+  output.add_output()->set_name("@file");
+  output.mutable_output(1)->set_feature("@file");
+  try {
+    resolve_outputs(output, *filter);
+  } catch (const Error& error) {
+    constexpr std::string_view path = "output 'filter': expression.formula: ";
+    if (!error.message().starts_with(path)) throw;
+    throw Error(Category::bad_pipeline, "filter: " + error.message().substr(path.size()));
+  }
+  filter->outputs.push_back(filter->outputs.back());
+  filter->outputs.back().name = "@audit";
+  filter->outputs.back().from = FromReserved{Reserved::audit};
+  filter->warnings.clear();
+  spec.filter_text = config.filter();
+  for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
+  for (const config::Source& source : config.source())
+    for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
+  spec.filter = std::move(filter);
 }
 
 }  // namespace
@@ -287,7 +359,13 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   resolve_resources(config, spec);
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
+  resolve_filter(config, spec);
   resolve_outputs(config, spec);
+  if (spec.window)
+    for (const OutputSpec& output : spec.outputs)
+      if (!output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack)))
+        refuse("window: output '{}' has no fixed shape; windows are tensors of [samples, {}, ...]", output.name,
+               spec.window->size);
   return spec;
 }
 

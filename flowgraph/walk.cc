@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "flowgraph/block_stream.h"
+#include "flowgraph/buffer_stream.h"
 #include "flowgraph/file_stream.h"
 #include "flowgraph/global_stream.h"
 #include "flowgraph/picked_stream.h"
+#include "flowgraph/window_stream.h"
 
 namespace feedline::flow {
 
@@ -28,11 +30,16 @@ Stream& Walk::stream(uint32_t lane) {
     case ShuffleMode::none:
       if (steps_->picks_rows())
         stream = std::make_unique<PickedStream>(*data_, *order_, *steps_, sample);
+      else if (order_->windows())
+        stream = std::make_unique<WindowStream>(*data_, *order_, first_pass, sample);
       else
         stream = std::make_unique<FileStream>(*data_, *order_, first_pass, sample);
       break;
     case ShuffleMode::block:
       stream = std::make_unique<BlockStream>(*data_, *order_, lane, first_pass, sample);
+      break;
+    case ShuffleMode::buffer:
+      stream = std::make_unique<BufferStream>(*data_, *order_, first_pass, sample);
       break;
     case ShuffleMode::global:
       stream = std::make_unique<GlobalStream>(*data_, *order_, first_pass, sample);

@@ -61,6 +61,11 @@ std::vector<std::string> index_places(const std::string& file, const std::string
   return places;
 }
 
+std::string cache_place(const std::string& name, const std::string& dir) {
+  const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
+  return folder.empty() ? std::string() : (folder / name).string();
+}
+
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir) {
   KeptIndex found;
   for (const std::string& path : index_places(data.uri, dir)) {

@@ -22,6 +22,9 @@ bool is_index_name(std::string_view path);
 /// the cache folder, if there is one.
 std::vector<std::string> index_places(const std::string& file, const std::string& dir);
 
+/// Where something else that can be made again is kept under `name`: in `dir`, or in the cache folder; empty: nowhere.
+std::string cache_place(const std::string& name, const std::string& dir);
+
 struct KeptIndex {
   std::optional<FileIndex> index;
   std::string path;  // where it lies

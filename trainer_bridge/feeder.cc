@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/feed_state.h"
+#include "flowgraph/filter.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
 
@@ -61,6 +62,7 @@ struct Feeder::Impl {
   void open(flow::PipelineSpec spec) {
     const int threads = thread_count(options, spec);
     flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
+    flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
     for (const std::string& warning : data.warnings) logger()->warn(warning);
     const flow::Ranks ranks{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};

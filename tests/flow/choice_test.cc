@@ -1,9 +1,12 @@
 // Which samples there are, and in which order files give them: range, shards, interleave, epochs of so many steps.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "data.h"
-#include "flowgraph/order.h"
+#include "flowgraph/plan.h"
+#include "flowgraph/walk.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -75,7 +78,8 @@ TEST_CASE("a range of the records, and a shard of a range") {
     }
     return all;
   };
-  for (const std::string more : {"", "shuffle { block_size: '16KiB' }", "shuffle { mode: GLOBAL }"}) {
+  for (const std::string more : {"", "shuffle { block_size: '16KiB' }", "shuffle { mode: GLOBAL }",
+                                 "shuffle { mode: BUFFER buffer_size: 40 }"}) {
     INFO(more);
     CHECK(chosen({{"source.range", "0%:90%"}}, more) == numbers(900));
     CHECK(chosen({{"source.range", "90%:100%"}}, more) == numbers(100, 900));
@@ -137,15 +141,15 @@ TEST_CASE("files are interleaved as tf.data does, from any sample on") {
     const auto wanted = interleaved(sizes, cycle_length, block_length);
     INFO(round << ": " << sizes.size() << " files, " << cycle_length << " open, " << block_length << " in turn");
 
-    flow::DataSet data;
+    std::vector<uint64_t> starts = {0};
     std::vector<uint32_t> files;
     for (const int64_t size : sizes) {
-      files.push_back(static_cast<uint32_t>(data.files.size()));
-      data.files.emplace_back().samples = flow::Selection(0, static_cast<uint64_t>(size));
+      files.push_back(static_cast<uint32_t>(files.size()));
+      starts.push_back(starts.back() + static_cast<uint64_t>(size));
     }
     const flow::InterleaveSpec spec{static_cast<uint32_t>(cycle_length), static_cast<uint64_t>(block_length)};
     for (const size_t from : {size_t{0}, wanted.size() / 3, wanted.size() / 2, wanted.size()}) {
-      flow::Sequence sequence(data, files, spec, from);
+      flow::Sequence sequence(starts, files, spec, from);
       std::vector<std::pair<uint32_t, uint64_t>> got;
       for (flow::Run run; (run = sequence.next(1 + random() % 12)).count > 0;)
         for (uint64_t i = 0; i < run.count; i++) got.push_back({run.file, run.first + i});
@@ -208,6 +212,220 @@ TEST_CASE("epochs of so many steps go on from each other") {
                     Catch::Contains("leave out `repeat`"));
 }
 
+TEST_CASE("windows over records") {
+  const std::vector<int64_t> sizes = {300, 0, 7, 1, 2000, 12, 3};
+  const Data data(sizes);
+  struct Case {
+    std::string text;
+    int64_t size, shift, stride;
+    bool drop, across;
+  };
+  const Case cases[] = {
+      {"size: 10 shift: 1", 10, 1, 1, true, false},
+      {"size: 4", 4, 4, 1, true, false},
+      {"size: 3 shift: 2 stride: 5", 3, 2, 5, true, false},
+      {"size: 5 shift: 7 across_files: true", 5, 7, 1, true, true},
+      {"size: 6 shift: 4 drop_remainder: false", 6, 4, 1, false, false},
+      {"size: 1 shift: 3", 1, 3, 1, true, false},
+      {"size: 300 shift: 100 stride: 2 across_files: true drop_remainder: false", 300, 100, 2, false, true}};
+  for (const Case& c : cases) {
+    // Each as its frames; -1 is filler.
+    std::vector<std::vector<int64_t>> wanted;
+    const auto add = [&](int64_t begin, int64_t end) {
+      for (int64_t first = begin; first < end; first += c.shift) {
+        std::vector<int64_t> window;
+        for (int64_t f = 0; f < c.size; f++) window.push_back(first + f * c.stride < end ? first + f * c.stride : -1);
+        if (!c.drop || window.back() >= 0) wanted.push_back(window);
+      }
+    };
+    int64_t begin = 0;
+    for (const int64_t size : sizes) {
+      if (!c.across) add(begin, begin + size);
+      begin += size;
+    }
+    if (c.across) add(0, begin);
+    for (const std::string order : {"", "shuffle { mode: GLOBAL } "})
+      for (const int world : {1, 3}) {
+        INFO(c.text << " " << order << world);
+        std::vector<std::vector<int64_t>> got(wanted.size() + 24);
+        for (int rank = 0; rank < world; rank++) {
+          Options options;
+          options.rank = rank;
+          options.world_size = world;
+          Feeder feeder(data.pipeline(order + "window { " + c.text +
+                                      " } batch { global_batch_size: 24 last_batch_policy: PAD valid_mask: 'ok' }"),
+                        options);
+          CHECK(feeder.samples_per_epoch() == static_cast<int64_t>(wanted.size()));
+          const int64_t each = 24 / world;
+          while (const Batch batch = feeder.next()) {
+            const TensorView ids = batch.at("id"), ok = batch.at("ok");
+            REQUIRE(ids.shape.rank() == 2);
+            REQUIRE(ids.shape[0] == each);
+            REQUIRE(ids.shape[1] == c.size);
+            REQUIRE(ok.shape[1] == c.size);
+            int64_t valid = 0;
+            for (int64_t i = 0; i < each; i++) {
+              auto& window = got[static_cast<size_t>(static_cast<int64_t>(batch.step()) * 24 + rank * each + i)];
+              for (int64_t f = 0; f < c.size; f++) {
+                const auto at = static_cast<size_t>(i * c.size + f);
+                window.push_back(ok.as<const bool>()[at] ? ids.as<const int64_t>()[at] : -1);
+              }
+              valid += window.front() >= 0;
+            }
+            CHECK(batch.valid_count() == valid);
+          }
+        }
+        std::erase_if(got, [](const auto& window) { return window.empty() || window.front() < 0; });
+        if (!order.empty() && wanted.size() > 20) {
+          CHECK(got != wanted);
+          std::sort(got.begin(), got.end());
+          std::vector<std::vector<int64_t>> sorted = wanted;
+          std::sort(sorted.begin(), sorted.end());
+          CHECK(got == sorted);
+        } else if (order.empty()) {
+          CHECK(got == wanted);
+          flow::PipelineSpec spec =
+              flow::validate(data.pipeline("window { " + c.text + " } batch { global_batch_size: 24 }"));
+          const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+          flow::Walk walk(plan.data, plan.order, plan.steps, {}, false);
+          std::vector<flow::Ticket> tickets;
+          for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
+          uint64_t rows = 0;
+          for (const flow::Ticket& ticket : tickets) rows += ticket.rows;
+          CHECK(rows <= static_cast<uint64_t>(data.count()));  // frames that windows share are read once
+        }
+      }
+  }
+}
+
+TEST_CASE("windows that make no sense are refused") {
+  const Data data({10});
+  const auto refusal = [&](const std::string& text) {
+    try {
+      Feeder feeder(
+          data.pipeline("feature { name: 'v' dtype: INT64 kind: VARIABLE } batch { global_batch_size: 1 } output { "
+                        "name: 'id' feature: 'id' } " +
+                        text));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  using Catch::Contains;
+  CHECK_THAT(refusal("window { shift: 2 }"), Contains("window.size"));
+  CHECK_THAT(refusal("window { size: 2 shift: -1 }"), Contains("window.shift"));
+  CHECK_THAT(refusal("window { size: 2 } shuffle { mode: BLOCK }"), Contains("use GLOBAL"));
+  CHECK_THAT(refusal("window { size: 2 across_files: true } interleave { cycle_length: 2 }"),
+             Contains("leave out one"));
+  CHECK_THAT(refusal("window { size: 2 } output { name: 'v' feature: 'v' }"), Contains("no fixed shape"));
+}
+
+TEST_CASE("sets of numbers") {
+  std::mt19937_64 random(3);
+  for (const size_t words : {0, 1, 3, 8, 9, 40}) {
+    std::vector<uint64_t> bits(words);
+    for (uint64_t& word : bits) word = random() % 3 == 0 ? 0 : random() & random();
+    const flow::NumberSet set(bits);
+    uint64_t before = 0;
+    for (uint64_t number = 0; number < words * 64 + 70; number++) {
+      REQUIRE(set.before(number) == before);
+      const bool has = number < words * 64 && (bits[number / 64] >> number % 64 & 1) != 0;
+      REQUIRE(set.has(number) == has);
+      if (has) REQUIRE(set.at(before++) == number);
+    }
+    CHECK(set.size() == before);
+  }
+}
+
+TEST_CASE("a filter keeps the samples for which it is not 0, and is computed once") {
+  const Data data({900, 0, 1, 1500, 599}), packed({900, 0, 1, 1500, 599}, Compression::gzip);
+  const std::pair<std::string, int64_t> filters[] = {
+      {"mod(id, 3) == 1", 3}, {"mod(id, 100) == 0", 100}, {"id >= 700 and id < 1600", 0}, {"id > 5000", -1}, {"1", 1}};
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    const Data& set = compression == Compression::none ? data : packed;
+    for (const auto& [filter, every] : filters)
+      for (const std::string order :
+           {"", "shuffle { block_size: '16KiB' buffer_size: 200 } ", "shuffle { mode: GLOBAL } ",
+            "shuffle { mode: BUFFER buffer_size: 70 } ", "interleave { cycle_length: 2 } "}) {
+        if (compression != Compression::none && !order.empty()) continue;
+        INFO(filter << " " << order);
+        std::vector<int64_t> wanted;
+        for (int64_t id = 0; id < 3000; id++)
+          if (every == 0 ? id >= 700 && id < 1600 : every > 0 && id % every == (every == 3 ? 1 : 0))
+            wanted.push_back(id);
+        const Pipeline pipeline =
+            with(set.pipeline(order + partial), {{"filter", filter}, {"source.index.dir", set.dir().file("kept")}});
+        Feeder feeder(pipeline);
+        CHECK(feeder.samples_per_epoch() == static_cast<int64_t>(wanted.size()));
+        for (int epoch = 0; epoch < 2; epoch++) {
+          std::vector<int64_t> all = read_epoch(feeder).front().all();
+          if (!order.empty()) std::sort(all.begin(), all.end());
+          CHECK(all == wanted);
+          REQUIRE(feeder.report().last_epoch);
+          CHECK(feeder.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+        }
+      }
+  }
+}
+
+TEST_CASE("@record of a filtered sample is its number in the source") {
+  const Data data({900, 700});
+  Feeder feeder(
+      with(data.pipeline("output { name: 'record' feature: '@record' } output { name: 'id' feature: 'id' } " + partial),
+           {{"filter", "mod(id, 7) == 3"}, {"source.range", "100:1500"}}));
+  int64_t rows = 0;
+  while (const Batch batch = feeder.next()) {
+    const auto record = batch.at("record").as<int64_t>(), id = batch.at("id").as<int64_t>();
+    CHECK(std::equal(record.begin(), record.end(), id.begin(), id.end()));
+    rows += batch.rows();
+  }
+  CHECK(rows == 200);
+}
+
+TEST_CASE("what a filter keeps is kept, and made anew where anything has changed") {
+  const Data data({500, 500});
+  const auto kept = [&] {
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(data.dir().file("kept")))
+      files += entry.path().string().ends_with(".feedline-filter");
+    return files;
+  };
+  const auto fed = [&](const Fields& fields) {
+    Fields all = {{"filter", "mod(id, 5) == 0"}, {"source.index.dir", data.dir().file("kept")}};
+    all.insert(all.end(), fields.begin(), fields.end());
+    return epoch_of(with(data.pipeline(partial), all)).size();
+  };
+  CHECK(fed({}) == 200);
+  CHECK(kept() == 1);
+  CHECK(fed({}) == 200);
+  CHECK(fed({{"seed", "3"}}) == 200);
+  CHECK(kept() == 1);
+  CHECK(fed({{"filter", "mod(id, 4) == 0"}}) == 250);
+  CHECK(fed({{"source.range", "0:100"}}) == 20);
+  CHECK(kept() == 3);
+  for (const auto& entry : std::filesystem::directory_iterator(data.dir().file("kept")))
+    if (entry.path().string().ends_with(".feedline-filter")) {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(20);
+      file.put('\x55');
+    }
+  CHECK(fed({}) == 200);  // damaged: not believed
+}
+
+TEST_CASE("a filter that makes no sense is refused") {
+  const Data data({10});
+  const auto refusal = [&](const std::string& filter) {
+    try {
+      Feeder feeder(data.pipeline("batch { global_batch_size: 1 }").with("filter", filter));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  CHECK_THAT(refusal("idd > 3"), Catch::StartsWith("filter: unknown name 'idd'; did you mean 'id'?"));
+  CHECK_THAT(refusal("id >"), Catch::StartsWith("filter: "));
+}
+
 TEST_CASE("choices that make no sense are refused with the reason") {
   const Data data({10});
   const auto refusal = [&](const Fields& fields, const std::string& more = "") {
@@ -232,7 +450,10 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("of no use"));
 
   const Data compressed({10, 10}, Compression::gzip);
-  for (const char* more : {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }"})
+  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("wants buffer_size"));
+  CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("of no use"));
+  for (const char* more :
+       {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})
     CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),
                       Contains("feedline split"));
 }

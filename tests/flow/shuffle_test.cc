@@ -1,6 +1,9 @@
 // Shuffled order, and ranks: a pure function of data, seed and epoch.
 #include <algorithm>
-#include <random>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "data.h"
@@ -62,9 +65,12 @@ std::vector<std::vector<int64_t>> without_filler(std::vector<std::vector<int64_t
 
 TEST_CASE("a shuffled epoch is every sample once, in an order of its own") {
   const Data data({1500, 0, 1, 700, 40, 2000});
-  for (const std::string& more : {small_blocks + "lanes: 1", small_blocks + "lanes: 1 buffer_size: 1000",
-                                  small_blocks + "buffer_size: 500", small_blocks + "lanes: 4 buffer_bytes: '100KiB'",
-                                  small_blocks + "lanes: 4 buffer_size: 100000", std::string("mode: GLOBAL")}) {
+  for (const std::string& more :
+       {small_blocks + "lanes: 1", small_blocks + "lanes: 1 buffer_size: 1000", small_blocks + "buffer_size: 500",
+        small_blocks + "lanes: 4 buffer_bytes: '100KiB'", small_blocks + "lanes: 4 buffer_size: 100000",
+        std::string("mode: GLOBAL"), std::string("mode: BUFFER buffer_size: 300"),
+        std::string("mode: BUFFER buffer_size: 7"),
+        std::string("mode: BUFFER buffer_size: 10000 shuffle_files: true")}) {
     INFO(more);
     const Pipeline pipeline = data.pipeline("shuffle { " + more + " } seed: 5 output { name: 'id' feature: 'id' } " +
                                             batch_of(64, "PARTIAL valid_mask: 'ok'"));
@@ -95,9 +101,12 @@ TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it chang
 
 TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
   const Data data({1000, 300, 0, 1900, 24});
-  for (const char* shuffle : {"", "shuffle { block_size: '16KiB' buffer_size: 400 } seed: 3 ",
-                              "shuffle { block_size: '32KiB' buffer_size: 3000 lanes: 3 } ",
-                              "shuffle { mode: GLOBAL } seed: 4 ", "interleave { cycle_length: 3 block_length: 5 } "})
+  for (const char* shuffle :
+       {"", "shuffle { block_size: '16KiB' buffer_size: 400 } seed: 3 ",
+        "shuffle { block_size: '32KiB' buffer_size: 3000 lanes: 3 } ", "shuffle { mode: GLOBAL } seed: 4 ",
+        "interleave { cycle_length: 3 block_length: 5 } ", "shuffle { mode: BUFFER buffer_size: 150 } ",
+        "interleave { cycle_length: 3 block_length: 2 } "
+        "shuffle { mode: BUFFER buffer_size: 40 shuffle_files: true } "})
     for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
       INFO(shuffle << policy);
       const Pipeline pipeline = data.pipeline(shuffle + batch_of(48, std::string(policy) + " valid_mask: 'ok'"));
@@ -117,7 +126,8 @@ TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
 TEST_CASE("numbers of samples around a whole number of batches, and fewer samples than ranks") {
   for (const int64_t count : {1, 7, 24, 25, 47, 48, 49, 95}) {
     const Data data({count});
-    for (const char* shuffle : {"", "shuffle { block_size: '16KiB' } ", "shuffle { mode: GLOBAL } "})
+    for (const char* shuffle : {"", "shuffle { block_size: '16KiB' } ", "shuffle { mode: GLOBAL } ",
+                                "shuffle { mode: BUFFER buffer_size: 9 } "})
       for (const char* policy : {"DROP", "PARTIAL", "PAD"}) {
         INFO(count << " " << shuffle << policy);
         const Pipeline pipeline = data.pipeline(shuffle + batch_of(24, std::string(policy) + " valid_mask: 'ok'"));
@@ -136,7 +146,10 @@ TEST_CASE("a walk from any step goes on as the one from the beginning") {
         "shuffle { block_size: '16KiB' lanes: 8 } epoch { repeat: -1 }", "shuffle { mode: GLOBAL } epoch { repeat: 3 }",
         "shuffle { mode: GLOBAL } epoch { steps: 120 }",
         "shuffle { block_size: '16KiB' lanes: 2 } epoch { steps: 130 }", "epoch { steps: 117 }",
-        "interleave { cycle_length: 2 block_length: 7 } epoch { steps: 116 }", "interleave { cycle_length: 3 }"})
+        "interleave { cycle_length: 2 block_length: 7 } epoch { steps: 116 }", "interleave { cycle_length: 3 }",
+        "shuffle { mode: BUFFER buffer_size: 100 }", "shuffle { mode: BUFFER buffer_size: 5000 } epoch { repeat: 3 }",
+        "interleave { cycle_length: 2 } shuffle { mode: BUFFER buffer_size: 30 shuffle_files: true } "
+        "epoch { steps: 125 }"})
     for (const int rank : {0, 2}) {
       INFO(text << " rank " << rank);
       flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, " PARTIAL")));
@@ -199,6 +212,92 @@ TEST_CASE("ranks share the reading") {
       INFO(world << " ranks: rank " << rank << " reads " << bytes << " of " << all);
       CHECK(static_cast<double>(bytes) <= 1.1 * static_cast<double>(all) / world);
     }
+}
+
+TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
+  // A file of 2000 records of 1 KiB, as an index has them.
+  flow::DataSet data;
+  data.samples = 2000;
+  flow::DataFile& file = data.files.emplace_back();
+  file.index.records = 2000;
+  file.index.largest_record = 1008;
+  file.samples = flow::Selection(0, 2000);
+  std::vector<io::IndexEntry> entries;
+  for (uint64_t record = 0; record <= 2000; record += 16) entries.push_back({record << 10, record});
+  file.index.entries = std::move(entries);
+
+  std::ifstream in(FEEDLINE_GOLDEN "/order/buffer.json");
+  const auto golden = nlohmann::json::parse(in);
+  REQUIRE(golden["samples"] == 2000);
+  const int orders = golden["orders"], of_label = 2000 / golden["labels"].get<int>();
+  uint64_t read_again = 0;
+  for (const auto& figure : golden["figures"]) {
+    const int64_t buffer_size = figure["buffer_size"];
+    const flow::Order order(data, {.mode = flow::ShuffleMode::buffer, .buffer_size = buffer_size, .seed = 11}, {}, {},
+                            50);
+    const flow::Steps steps(order, 50, flow::LastBatchPolicy::drop, 1, 0, {});
+    flow::Walk walk(data, order, steps, {}, true);
+    uint64_t first_ticket = 0;
+    std::map<std::string, std::vector<double>> got;
+    for (int pass = 0; pass < orders; pass++) {
+      std::vector<flow::Ticket> tickets;
+      std::vector<uint64_t> samples;
+      std::set<uint64_t> open;
+      size_t most_open = 0;
+      for (flow::Step step; !step.ends_epoch;) {
+        walk.next(step, &tickets);
+        for (const flow::TicketRows& rows : step.rows) {
+          const flow::Ticket& ticket = tickets[rows.ticket - first_ticket];
+          const auto extent = std::find_if(ticket.extents.begin(), ticket.extents.end(),
+                                           [&](const auto& e) { return rows.first < e.first_row + e.rows; });
+          samples.push_back(extent->first_record + rows.first - extent->first_row);
+          open.insert(rows.ticket);
+        }
+        most_open = std::max(most_open, open.size());
+        for (const uint64_t ticket : step.finished) open.erase(ticket);
+      }
+      first_ticket += tickets.size();
+      CHECK(open.empty());
+      CHECK(most_open <= order.open_in_buffer(50) + 50 / order.picks() + 1);
+      uint64_t rows = 0;
+      for (const flow::Ticket& ticket : tickets) rows += ticket.rows;
+      read_again += rows - 2000;
+
+      std::vector<double> displacement;
+      double sum = 0, runs = 1;
+      for (size_t i = 0; i < samples.size(); i++) {
+        displacement.push_back(static_cast<double>(i) - static_cast<double>(samples[i]));
+        sum += std::abs(displacement.back());
+        runs +=
+            i > 0 && samples[i] / static_cast<uint64_t>(of_label) != samples[i - 1] / static_cast<uint64_t>(of_label);
+      }
+      got["mean_displacement"].push_back(sum / 2000);
+      got["first_stays"].push_back(samples[0] == 0);
+      got["label_run"].push_back(2000 / runs);
+      std::sort(displacement.begin(), displacement.end());
+      for (const int per_cent : {0, 1, 10, 50, 90, 99, 100}) {
+        const double at = 1999 * per_cent / 100.0;
+        const auto below = static_cast<size_t>(at);
+        const double above = displacement[std::min<size_t>(1999, below + 1)];
+        got["quantiles " + std::to_string(per_cent)].push_back(displacement[below] + (at - static_cast<double>(below)) *
+                                                                                         (above - displacement[below]));
+      }
+      std::sort(samples.begin(), samples.end());
+      REQUIRE(samples.size() == 2000);
+      CHECK(std::adjacent_find(samples.begin(), samples.end()) == samples.end());
+    }
+    for (const auto& [name, values] : got) {
+      const size_t space = name.find(' ');
+      const auto& wanted = space == name.npos ? figure[name] : figure["quantiles"][name.substr(space + 1)];
+      double mean = 0, squares = 0;
+      for (const double value : values) mean += value / orders;
+      for (const double value : values) squares += (value - mean) * (value - mean);
+      const double error = std::sqrt(squares / orders / (orders - 1));
+      INFO("buffer_size " << buffer_size << ": " << name);
+      CHECK(std::abs(mean - wanted[0].get<double>()) <= 5 * std::hypot(error, wanted[1].get<double>()) + 1e-9);
+    }
+  }
+  CHECK(read_again > 0);  // a few samples outlive their blocks
 }
 
 TEST_CASE("samples mix as widely as asked") {

@@ -362,19 +362,14 @@ TEST_CASE("what makes no sense is refused by its name") {
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
       // Not in this version.
-      besides("filter: \"n > 0\"", "filter: not in this version yet; remove it (write a file of the samples you want)"),
+      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
-      besides("window { size: 3 }", "window: not in this version yet; remove it (every record is a sample)"),
+      besides("window { size: 3 key: \"n\" }",
+              "window.key: not in this version yet; remove it (windows end at the end of a file)"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
-      besides(
-          "shuffle { mode: BUFFER buffer_size: 3 }",
-          "shuffle.mode: BUFFER: not in this version yet; remove it (mode BLOCK mixes as many samples, and reads them "
-          "block by block)"),
-      besides(
-          "shuffle { shuffle_files: true }",
-          "shuffle.shuffle_files: not in this version yet; remove it (mode BLOCK takes blocks of all files in random "
-          "order)"),
+      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
+      besides("shuffle { shuffle_files: true }", "shuffle.shuffle_files: of no use with mode BLOCK; leave it out"),
       besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",

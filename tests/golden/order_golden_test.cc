@@ -52,24 +52,21 @@ std::string pipeline_text(const nlohmann::json& sets, const nlohmann::json& gold
              batch);
 }
 
-// An epoch's ids as `expect` has them: numbers, or lists of numbers where samples are windows; of a short window the
-// mask says which frames it has.
+// An epoch's ids, as `expect` has them: numbers, or lists of numbers where samples are windows.
 nlohmann::json epoch_ids(Feeder& feeder) {
   nlohmann::json ids = nlohmann::json::array();
   while (const auto batch = feeder.next()) {
     const TensorView tensor = batch.at("id");
     const auto values = tensor.as<int64_t>();
-    const auto valid = batch.at("@valid").as<uint8_t>();
-    const size_t frames = tensor.shape.rank() == 2 ? static_cast<size_t>(tensor.shape[1]) : 1;
-    REQUIRE(valid.size() == values.size());
-    for (size_t first = 0; first < values.size(); first += frames) {
-      std::vector<int64_t> window;
-      for (size_t i = first; i < first + frames; i++)
-        if (valid[i]) window.push_back(values[i]);
-      if (tensor.shape.rank() == 2)
-        ids.push_back(window);
-      else if (!window.empty())
-        ids.push_back(window.front());
+    const auto valid = batch.at("@valid").as<const bool>();
+    const bool windows = tensor.shape.rank() == 2;
+    const auto rows = static_cast<size_t>(batch.valid_count()),
+               frames = windows ? static_cast<size_t>(tensor.shape[1]) : 1;
+    for (size_t i = 0; i < rows; i++) {
+      std::vector<int64_t> sample;  // frames that a short window lacks are filler
+      for (size_t f = i * frames; f < (i + 1) * frames; f++)
+        if (valid[f]) sample.push_back(values[f]);
+      windows ? ids.push_back(sample) : ids.push_back(sample.at(0));
     }
   }
   return ids;

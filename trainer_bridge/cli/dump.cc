@@ -36,8 +36,9 @@ struct Args {
 std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
   std::vector<std::unique_ptr<OutputFiles>> outputs;
   std::set<std::string> names;
-  if (!spec.valid_mask.empty()) names.insert(file_name(spec.valid_mask) + ".npy");
-  for (const flow::OutputSpec& output : spec.outputs) {
+  std::vector<flow::OutputSpec> delivered = spec.outputs;
+  if (!spec.valid_mask.empty()) delivered.push_back({.name = spec.valid_mask, .dtype = DType::boolean});
+  for (const flow::OutputSpec& output : delivered) {
     if (output.internal) continue;
     outputs.push_back(std::make_unique<OutputFiles>(folder, spec, output));
     for (const std::string& name : outputs.back()->names()) {
@@ -102,7 +103,7 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
 void dump_epoch(const Args& args, Result& result) {
   const Pipeline pipeline = load(args.pipeline);
   const flow::PipelineSpec spec = flow::validate(pipeline);
-  if (spec.repeat < 0) {
+  if (spec.repeat < 0 && spec.epoch_steps == 0) {
     throw Error(Category::bad_pipeline,
                 "epoch.repeat: -1 never ends, so it cannot be dumped; try --set epoch.repeat=1");
   }
@@ -119,7 +120,6 @@ void dump_epoch(const Args& args, Result& result) {
   take_epoch(feeder, args.steps, outputs, result);
   result.report = feeder.report();
   for (const auto& output : outputs) output->close();
-  if (!spec.valid_mask.empty()) write_valid_mask(args.out, spec.valid_mask, result.samples);
   if (!args.state.empty() && !result.error) state.save(feeder.get_state());
 }
 

@@ -52,7 +52,8 @@ OutputFiles::OutputFiles(const std::string& folder, const flow::PipelineSpec& sp
     has_offsets_ = true;
     values_of_row_ = output.shape.elements();
   } else {
-    open(output.variable ? ".values" : "", output.dtype, output.shape);
+    open(output.variable ? ".values" : "", output.dtype,
+         spec.window ? output.shape.with_rows(spec.window->size) : output.shape);
   }
   if (output.variable) {
     open(".row_splits", DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
@@ -75,8 +76,10 @@ std::vector<std::string> OutputFiles::names() const {
 std::vector<OutputFiles::Range> OutputFiles::valid_rows(const Batch& batch) {
   const auto valid = batch.at("@valid").as<const bool>();
   std::vector<Range> ranges;
+  const size_t frames = batch.rows() > 0 ? valid.size() / static_cast<size_t>(batch.rows()) : 1;  // of a row
   for (int64_t row = 0; row < batch.rows(); row++) {
-    if (!valid[static_cast<size_t>(row)]) continue;
+    const auto of_row = valid.subspan(static_cast<size_t>(row) * frames, frames);
+    if (std::find(of_row.begin(), of_row.end(), true) == of_row.end()) continue;
     if (ranges.empty() || ranges.back().end != row) ranges.push_back({row, row});
     ranges.back().end = row + 1;
   }
@@ -190,13 +193,6 @@ void OutputFiles::close() {
       files_[0]->set_row_shape(step_shape_.with_rows(longest / std::max<int64_t>(1, step_shape_.elements())));
   }
   for (const auto& file : files_) file->close();
-}
-
-void write_valid_mask(const std::string& folder, const std::string& name, int64_t rows) {
-  NpyWriter file((std::filesystem::path(folder) / (file_name(name) + ".npy")).string(), DType::boolean, {});
-  const std::vector<std::byte> ones(static_cast<size_t>(rows), std::byte{1});
-  file.append(rows, ones);
-  file.close();
 }
 
 }  // namespace feedline::cli

@@ -58,7 +58,4 @@ class OutputFiles {
   std::vector<Piece> pieces_;
 };
 
-/// The bool output that `valid_mask` names: without filler all rows are valid.
-void write_valid_mask(const std::string& folder, const std::string& name, int64_t rows);
-
 }  // namespace feedline::cli
