@@ -37,7 +37,11 @@ std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder
   std::vector<std::unique_ptr<OutputFiles>> outputs;
   std::set<std::string> names;
   std::vector<flow::OutputSpec> delivered = spec.outputs;
-  if (!spec.valid_mask.empty()) delivered.push_back({.name = spec.valid_mask, .dtype = DType::boolean});
+  if (!spec.valid_mask.empty()) {
+    flow::OutputSpec& mask = delivered.emplace_back();
+    mask.name = spec.valid_mask;
+    mask.dtype = DType::boolean;
+  }
   for (const flow::OutputSpec& output : delivered) {
     if (output.internal) continue;
     outputs.push_back(std::make_unique<OutputFiles>(folder, spec, output));
