@@ -7,7 +7,7 @@
 namespace feedline::flow {
 
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
-    : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan.data, plan.order, plan.steps, start, true) {
+    : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
   end_.first_step = start.step;
   walk_.next(step_, nullptr);
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "flowgraph/draws.h"
-#include "flowgraph/mul_div.h"
 
 namespace feedline::flow {
 namespace {
@@ -14,9 +13,7 @@ enum Purpose : uint64_t { of_block = 16, of_round };
 
 BlockStream::BlockStream(const DataSet& data, const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
     : data_(&data), order_(&order), number_(lane), first_pass_(first_pass) {
-  uint64_t phase = mul_div(sample, order.lanes(), order.samples());
-  while (order.lane_samples(lane, phase) > sample) phase--;
-  while (order.lane_samples(lane, phase + 1) <= sample) phase++;
+  const uint64_t phase = order.phase_at(lane, sample);
   enter_pass(phase);
   taken_ = sample - order.lane_samples(lane, phase);
   const auto ends = pass_->round_ends.begin() + static_cast<ptrdiff_t>(this->lane().first_round);
@@ -73,7 +70,9 @@ void BlockStream::leave_round(Step& step) {
 
 void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   for (int64_t done = 0; done < count;) {
-    if (taken_ == lane().end - lane().begin) enter_pass(phase_ + 1);
+    // Passes may be shorter than there are lanes.
+    if (taken_ == lane().end - lane().begin)
+      enter_pass(order_->phase_at(number_, order_->lane_samples(number_, phase_ + 1)));
     if (!entered_) enter_round(to);
     const uint64_t left = round_end(round_) - taken_;
     const int64_t n = std::min(static_cast<int64_t>(left), count - done);

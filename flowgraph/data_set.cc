@@ -166,6 +166,14 @@ void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
 
 }  // namespace
 
+FileRange DataSet::files_of(uint32_t source) const noexcept {
+  FileRange range;
+  while (range.first < files.size() && files[range.first].source < source) range.first++;
+  range.last = range.first;
+  while (range.last < files.size() && files[range.last].source == source) range.last++;
+  return range;
+}
+
 void choose_samples(const PipelineSpec& spec, DataSet& data) {
   std::vector<uint64_t> records(spec.sources.size());
   for (DataFile& file : data.files) {

@@ -22,8 +22,16 @@ struct DataFile {
   uint64_t kept_audit = 0;  // of what a filter keeps: sum of the audit terms, with their key (base/audit.h)
 };
 
+/// Files [first, last) of a data set.
+struct FileRange {
+  uint32_t first = 0, last = 0;
+  bool has(uint32_t file) const noexcept { return file >= first && file < last; }
+};
+
 struct DataSet {
   std::vector<DataFile> files;  // in the order of the sources and their files
+  FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
+  FileRange files_of(uint32_t source) const noexcept;
   uint64_t samples = 0;        // that are fed in a pass: good, chosen, and before the first error where they are raised
   uint64_t bytes = 0;          // of all files, as they lie on disk
   uint64_t counted_bytes = 0;  // of those that had no valid index

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -15,7 +16,7 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t version = 1;
-constexpr size_t longest = 4096;  // bytes: no version will write more, and what parses it recurses
+constexpr size_t longest = 1 << 20;  // bytes: no version will write more, and what parses it recurses
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
 
@@ -42,9 +43,36 @@ std::string stages_of(const Plan& plan) {
 std::string data_of(const Plan& plan) { return fmt::format("{:016x}", plan.data.digest); }
 
 struct Fields {
-  Position position;
+  FeedState state;
   std::string data, pipeline;
 };
+
+constexpr size_t weight_digits = 6, taken_digits = 10;
+
+std::string mixture_text(const Reweighted& reweighted) {
+  std::string text = fmt::format(R"(,"since":{},"mixture":")", reweighted.since_epoch);
+  for (size_t source = 0; source < reweighted.shares.size(); source++)
+    text += fmt::format("{:06x}{:010x}", reweighted.shares[source], reweighted.taken[source]);
+  return text + '"';
+}
+
+Reweighted read_mixture(uint64_t since, std::string_view digits) {
+  Reweighted reweighted{.since_epoch = since};
+  const auto hexadecimal = [](std::string_view text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    if (error != std::errc() || end != text.data() + text.size())
+      refuse("'mixture' is not 16 hexadecimal digits for each source");
+    return value;
+  };
+  for (; !digits.empty(); digits.remove_prefix(weight_digits + taken_digits)) {
+    if (digits.size() < weight_digits + taken_digits) refuse("'mixture' is not 16 hexadecimal digits for each source");
+    reweighted.shares.push_back(static_cast<uint32_t>(hexadecimal(digits.substr(0, weight_digits))));
+    reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, taken_digits)));
+    if (reweighted.shares.back() == 0) refuse("'mixture' has a weight of 0");
+  }
+  return reweighted;
+}
 
 Fields parse(std::string_view text) {
   using nlohmann::json;
@@ -65,7 +93,10 @@ Fields parse(std::string_view text) {
   constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
   if (const uint64_t of = number("feedline_state", any); of != version)
     refuse(fmt::format("its format is version {}, this program reads version {}", of, version));
-  return {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}, string("data"), string("pipeline")};
+  Fields fields{
+      {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}}, string("data"), string("pipeline")};
+  if (object.contains("mixture")) fields.state.reweighted = read_mixture(number("since", any), string("mixture"));
+  return fields;
 }
 
 // "the data, shuffle, batch"; empty: nothing.
@@ -121,26 +152,38 @@ void check_position(const Plan& plan, const Position& position) {
   const int64_t most = plan.steps_per_epoch >= 0 ? plan.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
     refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
+  if (plan.mixture && position.epoch < plan.mixture->since_epoch())
+    refuse(fmt::format("epoch {}: the mixture has had other weights until epoch {}", position.epoch,
+                       plan.mixture->since_epoch()));
   if (plan.steps.epochs_go_on() && position.epoch >= static_cast<uint64_t>(countable / plan.steps_per_epoch))
     refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
                        plan.steps_per_epoch));
 }
 
 std::string state_text(const Plan& plan, const Position& position) {
-  return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"}})", version,
-                     position.epoch, position.step, data_of(plan), stages_of(plan));
+  const auto* const reweighted =
+      plan.spec.mixture && plan.spec.mixture->reweighted ? &*plan.spec.mixture->reweighted : nullptr;
+  return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"{}}})", version,
+                     position.epoch, position.step, data_of(plan), stages_of(plan),
+                     reweighted ? mixture_text(*reweighted) : "");
 }
 
-Position read_state(std::string_view text, const Plan& plan, bool accept_changes) {
-  const Fields state = parse(text);
-  const std::string changed = changes(state, plan);
+FeedState read_state(std::string_view text, const Plan& plan, bool accept_changes) {
+  const Fields fields = parse(text);
+  const auto& [position, reweighted] = fields.state;
+  const std::string changed = changes(fields, plan);
   if (!changed.empty() && !accept_changes)
     refuse(
         fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
                     "accept the changes to go on at this step all the same",
-                    state.position.step, state.position.epoch, changed));
-  check_position(plan, state.position);
-  return state.position;
+                    position.step, position.epoch, changed));
+  if (reweighted && (!plan.spec.mixture || reweighted->shares.size() != plan.spec.sources.size()))
+    refuse(fmt::format("it has weights of {} sources, the pipeline mixes {}", reweighted->shares.size(),
+                       plan.spec.mixture ? plan.spec.sources.size() : 0));
+  if (reweighted && reweighted->since_epoch > position.epoch)
+    refuse(fmt::format("its weights hold from epoch {} on, and it stands in epoch {}", reweighted->since_epoch,
+                       position.epoch));
+  return fields.state;
 }
 
 }  // namespace feedline::flow

@@ -4,13 +4,18 @@
 //
 // data: DataSet::digest. pipeline: 8 hexadecimal digits for each of `state_stages`, all that decides which samples a
 // step has. At most 256 bytes. Nothing in it depends on rank, world size, replicas, threads or what was prefetched.
+//
+// Where the weights of a mixture were changed there are "since", the epoch from which on they hold, and "mixture": for
+// each source 6 hexadecimal digits of its weight and 10 of what each lane had taken of it then.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace feedline::config {
 class Pipeline;
@@ -25,6 +30,15 @@ struct Position {
   uint64_t epoch = 0;
   int64_t step = 0;
   auto operator<=>(const Position&) const = default;
+};
+
+/// Weights of a mixture that are not those of the pipeline.
+struct Reweighted {
+  std::vector<uint32_t> shares = {};  // as MixtureSpec's
+  // Where epochs go on from each other: since when they hold, and what each lane had taken of each source then.
+  uint64_t since_epoch = 0;
+  std::vector<uint64_t> taken = {};
+  bool operator==(const Reweighted&) const = default;
 };
 
 /// The stages that are told apart, in the order of the text. Outputs, features, parallelism, memory, index and cache
@@ -43,8 +57,12 @@ void check_position(const Plan& plan, const Position& position);
 
 std::string state_text(const Plan& plan, const Position& position);
 
-/// Throws Error bad_pipeline for a text that is no state, for a step that the epoch does not have and, unless changes
-/// are accepted, where data or pipeline are others: it names what changed.
-Position read_state(std::string_view text, const Plan& plan, bool accept_changes);
+/// Throws Error bad_pipeline for a text that is no state and, unless changes are accepted, where data or pipeline are
+/// others: it names what changed. Whether its position is one, the plan with its weights tells.
+struct FeedState {
+  Position position;
+  std::optional<Reweighted> reweighted = std::nullopt;
+};
+FeedState read_state(std::string_view text, const Plan& plan, bool accept_changes);
 
 }  // namespace feedline::flow

@@ -18,25 +18,12 @@ namespace {
 // A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
 // last-level cache. Measured: bench/README.md.
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
-constexpr int64_t most_lanes = 64;
+constexpr uint32_t most_lanes = 64;
 
 enum Purpose : uint64_t { of_pass, of_segments, of_files };
 
 // A ticket of GLOBAL is not much more than one of the other modes.
 constexpr uint64_t picked_bytes = 512 << 10;
-
-int64_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
-  if (shuffle.lanes > 0) {
-    if (global_batch % shuffle.lanes != 0)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("shuffle.lanes: {} do not divide the global batch of {}", shuffle.lanes, global_batch));
-    return shuffle.lanes;
-  }
-  // A lane of less than a few samples would be no sequence.
-  const auto most = std::clamp<int64_t>(static_cast<int64_t>(samples / 4), 1, most_lanes);
-  for (int64_t lanes = std::min(most, global_batch);; lanes--)
-    if (global_batch % lanes == 0) return lanes;
-}
 
 // No part of a compressed file can be read by itself.
 void refuse_compressed(const DataSet& data, const char* what) {
@@ -55,18 +42,18 @@ void check_block_size(const DataSet& data, const ShuffleSpec& shuffle) {
                                                       shuffle.block_bytes, file.index.stride));
 }
 
-Blocks cut(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
+Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
   switch (shuffle.mode) {
     case ShuffleMode::none:
       if (interleave.on()) refuse_compressed(data, "interleave: several files are open at once");
-      return cut_by_size(data, file_order_limits);
+      return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::block:
       refuse_compressed(data, "shuffle.mode: BLOCK reads blocks in random order");
       check_block_size(data, shuffle);
-      return cut_by_place(data, shuffle.block_bytes);
+      return cut_by_place(data, files, shuffle.block_bytes);
     case ShuffleMode::buffer:
       refuse_compressed(data, "shuffle.mode: BUFFER may read a sample again");
-      return cut_by_size(data, file_order_limits);
+      return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::global:
       refuse_compressed(data, "shuffle.mode: GLOBAL reads every sample by itself");
       return {};
@@ -109,32 +96,55 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
   return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
 }
 
-Order::Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
-             const std::optional<WindowSpec>& window, int64_t global_batch)
-    : data_(&data), shuffle_(shuffle), interleave_(interleave), blocks_(cut(data, shuffle, interleave)) {
-  lane_step_ = static_cast<uint64_t>(global_batch);
+uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window) {
+  if (window) return Windows(data, files, *window).count();
+  uint64_t samples = 0;
+  for (uint32_t f = files.first; f < files.last; f++) samples += data.files[f].samples.samples();
+  return samples;
+}
+
+uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
+  if (shuffle.mode != ShuffleMode::block || samples == 0) return 1;
+  const auto given = static_cast<uint32_t>(shuffle.lanes);
+  if (given == 0) {
+    // A lane of less than a few samples would be no sequence.
+    const uint64_t most = std::clamp<uint64_t>(samples / 4, 1, most_lanes);
+    for (auto lanes = static_cast<uint32_t>(std::min(most, static_cast<uint64_t>(global_batch)));; lanes--)
+      if (global_batch % lanes == 0) return lanes;
+  }
+  if (global_batch % given != 0)
+    throw Error(Category::bad_pipeline,
+                fmt::format("shuffle.lanes: {} do not divide the global batch of {}", given, global_batch));
+  if (given > 1 && samples < 4 * given)
+    throw Error(Category::bad_pipeline,
+                fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", given,
+                            samples, std::max<uint64_t>(1, samples / 4)));
+  return given;
+}
+
+Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+             const std::optional<WindowSpec>& window, const Lanes& lanes)
+    : data_(&data),
+      shuffle_(shuffle),
+      interleave_(interleave),
+      blocks_(cut(data, files, shuffle, interleave)),
+      lanes_(lanes) {
   file_starts_.push_back(0);
-  if (window) windows_.emplace(data, *window);
+  if (window) windows_.emplace(data, files, *window);
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
-    file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1])
-                                    : file_starts_.back() + data.files[f].samples.samples());
-    files_.push_back(f);
+    const uint64_t own = files.has(f) ? data.files[f].samples.samples() : 0;
+    file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1]) : file_starts_.back() + own);
+    if (files.has(f)) files_.push_back(f);
     file_blocks_.push_back(block);
     while (block < blocks_.size() && blocks_[block].file == f) block++;
   }
   interleave_.cycle_length =
-      std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, data.files.size())));
+      std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, files_.size())));
   pick_bytes_ = largest_pick(data, windows());
   picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
-  lanes_ = static_cast<uint32_t>(choose_lanes(shuffle, global_batch, samples()));
-  if (lanes_ > 1 && samples() < 4 * lanes_)
-    throw Error(Category::bad_pipeline,
-                fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", lanes_,
-                            samples(), std::max<uint64_t>(1, samples() / 4)));
-  lane_step_ /= lanes_;
-  const uint64_t of_lane = (samples_that_mix() + lanes_ - 1) / lanes_;
+  const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
   window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
   // What a few orders need, and a little more: most others then fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
@@ -225,19 +235,19 @@ bool Order::picks_rows(int64_t global_batch) const noexcept {
   return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
 }
 
-uint64_t Order::lane_samples(uint32_t lane, uint64_t passes) const noexcept {
-  const uint64_t all = samples() * passes;
-  return mul_div(all, lane + 1, lanes_) - mul_div(all, lane, lanes_);
+uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {
+  uint64_t phase = mul_div(sample, lanes_.count, samples());
+  while (phase > 0 && lane_samples(lane, phase) > sample) phase--;
+  while (lane_samples(lane, phase + 1) <= sample) phase++;
+  return phase;
 }
 
-// Where a lane begins in a pass: the lanes before it have had their samples of all passes so far, whole.
-uint64_t Order::border(uint32_t lane, uint64_t phase) const noexcept {
-  return mul_div(samples() * (phase + 1), lane, lanes_) - mul_div(samples() * phase, lane, lanes_);
-}
-
+// The lanes have had their samples of all passes so far, whole.
 void Order::cut_lanes(Pass& pass, uint64_t phase) const {
-  for (uint32_t l = 0; l < lanes_; l++) {
-    Lane lane{.begin = border(l, phase), .end = border(l + 1, phase)};
+  uint64_t begin = 0;
+  for (uint32_t l = 0; l < lanes_.count; l++) {
+    Lane lane{.begin = begin, .end = begin + lanes_.samples(l, phase * samples(), (phase + 1) * samples())};
+    begin = lane.end;
     if (lane.begin < lane.end) {
       const auto behind = [&](uint64_t sample) {
         return static_cast<uint32_t>(std::upper_bound(pass.starts.begin(), pass.starts.end(), sample) -
@@ -273,7 +283,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
     // A step that opens the most begins with the last sample of a round.
     for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
-      while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lane_step_) last++;
+      while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lanes_.step) last++;
       last = std::max(first, last);
       const uint32_t oldest = first < window_ ? 0 : first - window_ + 1;
       most = std::max(most, std::min(last, lane.blocks - 1) - std::min(oldest, lane.blocks - 1) + 1);
@@ -336,7 +346,7 @@ uint64_t Order::memory_bytes() const noexcept {
   const uint64_t passes = shuffle_.mode != ShuffleMode::block
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
-                                     lanes_ * (sizeof(Lane) + window_ * sizeof(uint64_t)));
+                                     lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
   const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
   return buffers + blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) +
          passes;

@@ -1,7 +1,8 @@
 // Which sample comes when: a pure function of (data, seed, pass). No I/O, no threads.
 //
 // A pass takes the blocks of the data in an order of its own. That sequence of samples is cut into C lanes equal in
-// samples; each step of G samples takes the next G/C of every lane, so that ranks can share the lanes.
+// samples; each step of G samples takes the next G/C of every lane, so that ranks can share the lanes. Of a mixture
+// each source has an order of its own, cut into as many lanes.
 //
 // Shuffled (BLOCK), a lane mixes W blocks at a time: in its round t the blocks t, t-1, ... t-W+1 each give one of their
 // W segments (which records are in a segment is random, too), in random order. So one block comes and one goes in each
@@ -15,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "flowgraph/lanes.h"
 #include "flowgraph/sequence.h"
 #include "flowgraph/ticket.h"
 #include "flowgraph/windows.h"
@@ -48,9 +50,10 @@ struct Pass {
 
 class Order {
  public:
-  /// Keeps a reference to `data`. Throws Error bad_pipeline where the lanes do not fit the batch or the data.
-  Order(const DataSet& data, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
-        const std::optional<WindowSpec>& window, int64_t global_batch);
+  /// Of some of the files of `data`, to which it keeps a reference. Throws Error bad_pipeline where the files cannot be
+  /// read in such an order.
+  Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+        const std::optional<WindowSpec>& window, const Lanes& lanes);
 
   ShuffleMode mode() const noexcept { return shuffle_.mode; }
   uint64_t samples() const noexcept { return file_starts_.back(); }
@@ -59,7 +62,7 @@ class Order {
   /// Null: a sample is a record.
   const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
   const Blocks& blocks() const noexcept { return blocks_; }
-  uint32_t lanes() const noexcept { return lanes_; }
+  const Lanes& lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
   uint32_t window() const noexcept { return window_; }
 
@@ -100,8 +103,11 @@ class Order {
   uint32_t picks() const noexcept { return picks_; }
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
-  /// Samples of a lane in the first `passes` passes of an epoch.
-  uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept;
+  /// The phase of an epoch that a sample of a lane is in, and samples of the lane in the phases before one.
+  uint64_t phase_at(uint32_t lane, uint64_t sample) const noexcept;
+  uint64_t lane_samples(uint32_t lane, uint64_t phases) const noexcept {
+    return lanes_.samples(lane, 0, phases * samples());
+  }
 
   /// Blocks that a lane has open at once, at most, while a step takes its samples. Passes whose order would need more
   /// are drawn again, by the same rule everywhere.
@@ -120,7 +126,6 @@ class Order {
  private:
   uint64_t samples_that_mix() const noexcept;
   void plan_buffer();
-  uint64_t border(uint32_t lane, uint64_t phase) const noexcept;
   void cut_lanes(Pass& pass, uint64_t phase) const;
   uint32_t plan_rounds(Pass& pass) const;
   std::shared_ptr<Pass> draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const;
@@ -130,14 +135,14 @@ class Order {
   InterleaveSpec interleave_;
   Blocks blocks_;
   std::vector<uint32_t> files_;  // in order
+  Lanes lanes_;
   std::optional<Windows> windows_;
   std::vector<uint64_t> file_starts_;  // samples before each file, and in all
   std::vector<uint32_t> file_blocks_;  // blocks before those of each file
   uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;
   uint64_t pick_bytes_ = 0;
-  uint32_t lanes_ = 1, window_ = 1;
-  uint64_t lane_step_ = 0;  // samples that a step takes of a lane
+  uint32_t window_ = 1;
   uint32_t open_blocks_ = 0;
 
   struct Kept {
@@ -147,6 +152,13 @@ class Order {
   mutable std::mutex mutex_;
   mutable std::array<Kept, 2> kept_;  // the later one last
 };
+
+/// In some of the files: records, or windows.
+uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window);
+
+/// So many lanes does a batch have: all of its own choice, or as many as it names. Throws Error bad_pipeline where they
+/// do not fit the batch or the data.
+uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples);
 
 /// How the `rows` records of a block fall to its W segments: as evenly as whole numbers allow, from a random start.
 struct Segments {

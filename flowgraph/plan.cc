@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "base/audit.h"
 #include "base/byte_size.h"
+#include "flowgraph/draws.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/walk.h"
 
@@ -88,14 +90,15 @@ std::string interleaving(const InterleaveSpec& interleave) {
 }  // namespace
 
 Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count)
+    : Plan(std::move(pipeline), std::make_shared<const DataSet>(std::move(counted)), who, thread_count) {}
+
+Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count)
     : spec(std::move(pipeline)),
-      data(std::move(counted)),
+      shared_data(std::move(counted)),
+      data(*shared_data),
       ranks(who),
       global_batch(choose_global_batch(spec, ranks)),
-      order(data, spec.shuffle, spec.interleave, spec.window, global_batch),
-      // Where the data ends with an error, so does the epoch: behind the last full step.
-      steps(order, global_batch, data.raised.empty() ? spec.last_batch_policy : LastBatchPolicy::drop,
-            checked_passes(spec, data, global_batch), data.raised.empty() ? spec.epoch_steps : 0, ranks),
+      steps(plan_orders()),
       parser(spec.features),
       formulas(spec),
       replicas(who.replicas),
@@ -112,6 +115,47 @@ Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_
   fit_memory();
 }
 
+Steps Plan::plan_orders() {
+  // Where the data ends with an error, so does the epoch: behind the last full step.
+  const bool ends = !data.raised.empty();
+  const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = ends ? 0 : spec.epoch_steps;
+  const LastBatchPolicy policy = ends ? LastBatchPolicy::drop : spec.last_batch_policy;
+  if (!spec.mixture) {
+    uint64_t samples = count_samples(data, data.all_files(), spec.window);
+    const uint32_t count = choose_lanes(spec.shuffle, global_batch, samples);
+    orders.push_back(std::make_unique<Order>(data, data.all_files(), spec.shuffle, spec.interleave, spec.window,
+                                             Lanes{count, static_cast<uint64_t>(global_batch) / count, 0}));
+    const bool picks_rows = ranks.world_size > 1 && orders[0]->picks_rows(global_batch);
+    return {{passes < 0 ? -1 : static_cast<int64_t>(samples) * passes, epoch_steps},
+            global_batch,
+            policy,
+            count,
+            picks_rows,
+            ranks};
+  }
+
+  MixtureSpec mixing = *spec.mixture;
+  if (ends && mixing.stop != MixtureStop::all_exhausted) mixing.stop = MixtureStop::first_exhausted;
+  std::vector<uint64_t> sizes;
+  for (uint32_t source = 0; source < spec.sources.size(); source++)
+    sizes.push_back(count_samples(data, data.files_of(source), spec.window) *
+                    static_cast<uint64_t>(std::max<int64_t>(1, passes)));
+  const uint32_t lane_count =
+      choose_lanes(spec.shuffle, global_batch, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
+  const uint64_t lane_step = static_cast<uint64_t>(global_batch) / lane_count;
+  mixture.emplace(mixing, sizes, spec.shuffle.seed, lane_count, static_cast<uint64_t>(epoch_steps) * lane_step);
+  for (uint32_t source = 0; source < spec.sources.size(); source++) {
+    ShuffleSpec shuffle = spec.shuffle;
+    shuffle.seed = key_of({spec.shuffle.seed, source});
+    shuffle.buffer_size = static_cast<int64_t>(mixture->part_of(source, static_cast<uint64_t>(shuffle.buffer_size)));
+    shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
+    orders.push_back(std::make_unique<Order>(
+        data, data.files_of(source), shuffle, spec.interleave, spec.window,
+        Lanes{lane_count, std::max<uint64_t>(1, mixture->most_of(source, lane_step)), mixture->rotation(source)}));
+  }
+  return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, lane_count, false, ranks};
+}
+
 void Plan::plan_epoch() {
   steps_per_epoch = steps.per_epoch();
   if (steps_per_epoch < 0) {
@@ -121,37 +165,49 @@ void Plan::plan_epoch() {
   samples_per_epoch = steps.full() * global_batch + steps.remainder();
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
   if (!data.raised.empty() || steps.epochs_go_on() || spec.window) return;
-  uint64_t pass = 0;
+  uint64_t sum = 0;
   for (size_t f = 0; f < data.files.size(); f++) {
     const DataFile& file = data.files[f];
-    if (file.samples.kept())
-      pass += file.kept_audit;
-    else if (file.samples.samples() == file.index.records)
-      pass += audit_keys[f] * file.index.audit;
-    else if (file.samples.samples() > 0)
+    const std::optional<uint64_t> passes = passes_over(file.source);
+    if (!passes || (!file.samples.kept() && file.samples.samples() != file.index.records && file.samples.samples() > 0))
       return;
+    if (file.samples.kept())
+      sum += *passes * file.kept_audit;
+    else if (file.samples.samples() > 0)
+      sum += *passes * audit_keys[f] * file.index.audit;
   }
-  audit_per_epoch = pass * static_cast<uint64_t>(spec.repeat);
+  audit_per_epoch = sum;
+}
+
+// Of an epoch, over the samples of a source; none: the last one ends somewhere within.
+std::optional<uint64_t> Plan::passes_over(uint32_t source) const {
+  if (!mixture) return static_cast<uint64_t>(spec.repeat);
+  const uint64_t size = orders[source]->samples(), taken = mixture->amounts()[source];
+  if (size == 0) return 0;
+  return taken % size == 0 ? std::optional(taken / size) : std::nullopt;
 }
 
 void Plan::plan_slots() {
-  if (order.mode() == ShuffleMode::global || order.mode() == ShuffleMode::buffer) {
-    const uint64_t pick_rows = order.windows() ? order.windows()->span() : 1;
-    slot_data_bytes = order.picks() * order.pick_bytes();
-    slot_arena_bytes =
-        arena_bytes(static_cast<uint32_t>(order.picks() * pick_rows), order.picks() * pick_rows * largest_record(data));
-  }
   // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
   const uint64_t picked = steps.picks_rows() ? largest_pick() : 0;
-  for (const Block& block : order.blocks()) {
-    const io::FileIndex& index = data.files[block.file].index;
-    Ticket ticket;
-    ticket.add(data, block.file, block.first, block.rows);
-    const bool compressed = index.compression != Compression::none;
-    const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
-    slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
-    slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(block.rows, block.bytes - block.rows * io::frame_bytes));
-    if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
+  for (const auto& order : orders) {
+    if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
+      const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
+      slot_data_bytes = std::max(slot_data_bytes, order->picks() * order->pick_bytes());
+      slot_arena_bytes =
+          std::max(slot_arena_bytes, arena_bytes(static_cast<uint32_t>(rows), rows * largest_record(data)));
+    }
+    for (const Block& block : order->blocks()) {
+      const io::FileIndex& index = data.files[block.file].index;
+      Ticket ticket;
+      ticket.add(data, block.file, block.first, block.rows);
+      const bool compressed = index.compression != Compression::none;
+      const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
+      slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
+      slot_arena_bytes =
+          std::max(slot_arena_bytes, arena_bytes(block.rows, block.bytes - block.rows * io::frame_bytes));
+      if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
+    }
   }
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
@@ -173,21 +229,45 @@ uint64_t Plan::largest_pick() const {
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
   const Rows& rows = steps.of_rank(Steps::Kind::full);
-  if (order.windows() && order.mode() == ShuffleMode::none)
-    return order.open_in_windows(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2);
-  if (order.mode() == ShuffleMode::none)
-    return order.largest_span(static_cast<uint64_t>(global_batch), spec.repeat == 1).blocks +
-           order.interleave().cycle_length - 1;
-  if (order.mode() == ShuffleMode::buffer)
-    return order.open_in_buffer(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2) +
-           (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
-  if (order.mode() == ShuffleMode::global)
-    return (static_cast<uint64_t>(rows.count()) + order.picks() - 1) / order.picks();
+  uint64_t chunks = 0;
+  for (uint32_t source = 0; source < orders.size(); source++) {
+    const Order& order = *orders[source];
+    const auto most_of = [&](int64_t samples) {
+      const auto count = static_cast<uint64_t>(samples);
+      return mixture ? std::min(count, mixture->most_of(source, count)) : count;
+    };
+    if (order.samples() == 0) continue;
+    const bool all_ranks_read = order.mode() == ShuffleMode::none || order.mode() == ShuffleMode::buffer;
+    chunks += chunks_of_step(source, most_of(all_ranks_read ? global_batch : rows.count()));
+  }
+  return chunks;
+}
+
+// Those of one source, while the step takes so many of its samples.
+uint64_t Plan::chunks_of_step(uint32_t source, uint64_t samples) const {
+  const Order& order = *orders[source];
+  const bool one_pass =
+      !mixture ? spec.repeat == 1 : !mixture->epochs_go_on() && mixture->amounts()[source] <= order.samples();
+  // At the end of a pass there are blocks of the next one, too; of several where they are short.
+  const uint64_t passes = one_pass ? 1 : samples / order.samples() + 2;
+  const uint64_t picks = (samples + order.picks() - 1) / order.picks();
+  switch (order.mode()) {
+    case ShuffleMode::none:
+      if (order.windows()) return order.open_in_windows(samples) * passes;
+      return order.largest_span(samples, one_pass).blocks + order.interleave().cycle_length - 1;
+    case ShuffleMode::buffer:
+      return order.open_in_buffer(samples) * passes + picks;
+    case ShuffleMode::global:
+      return picks;
+    case ShuffleMode::block:
+      break;
+  }
+  // A last step may be shared out a lane further on.
+  const Rows& rows = steps.of_rank(Steps::Kind::full);
   const int64_t lane_step = steps.lane_step();
   const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
-  // A last step may be shared out a lane further on; at the end of a pass a lane has blocks of the next one, too.
-  const uint64_t of_rank = std::min<uint64_t>(order.lanes(), mine + (ranks.world_size > 1 ? 2 : 0));
-  return of_rank * order.open_blocks() * (spec.repeat == 1 ? 1 : 2);
+  const uint64_t of_rank = std::min<uint64_t>(order.lanes().count, mine + (ranks.world_size > 1 ? 2 : 0));
+  return of_rank * order.open_blocks() * passes;
 }
 
 void Plan::plan_outputs() {
@@ -195,9 +275,10 @@ void Plan::plan_outputs() {
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = !any_variable                     ? 0
-                           : in_file_order() && !spec.window ? order.largest_span(rows, spec.repeat == 1).bytes
-                                                             : product(rows, largest_record(data));
+  const uint64_t payload = !any_variable ? 0
+                           : in_file_order() && !spec.window && !mixture
+                               ? orders[0]->largest_span(rows, spec.repeat == 1).bytes
+                               : product(rows, largest_record(data));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -254,9 +335,9 @@ void Plan::fit_memory() {
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
   const uint64_t wanted_slots = chunks +
-                                (order.mode() == ShuffleMode::block    ? order.lanes()
-                                 : order.mode() == ShuffleMode::buffer ? 0
-                                                                       : chunks) +
+                                (spec.shuffle.mode == ShuffleMode::block    ? orders.size() * steps.lanes()
+                                 : spec.shuffle.mode == ShuffleMode::buffer ? 0
+                                                                            : chunks) +
                                 static_cast<uint64_t>(threads) + reads_ahead;
 
   uint64_t index_bytes = 0;
@@ -265,7 +346,7 @@ void Plan::fit_memory() {
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t others =
-      product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes;
+      product(buffers, buffer_bytes) + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -275,11 +356,11 @@ void Plan::fit_memory() {
             {"batches", buffers, buffer_bytes},
             {"inflating", lanes, InflateLane::memory_bytes},
             {"index", 1, index_bytes},
-            {"order", 1, order.memory_bytes()}};
+            {"order", 1, order_bytes()}};
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order.memory_bytes() +
+  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order_bytes() +
                                    lanes * InflateLane::memory_bytes +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
@@ -297,6 +378,12 @@ void Plan::fit_memory() {
       fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} read slots), the limit is {}; {}",
                   format_byte_size(memory_bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
                   format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
+}
+
+uint64_t Plan::order_bytes() const noexcept {
+  uint64_t sum = 0;
+  for (const auto& order : orders) sum += order->memory_bytes();
+  return sum;
 }
 
 uint64_t Plan::memory_bytes() const noexcept {
@@ -319,29 +406,42 @@ void Plan::sources_text(std::string& text, size_t number) const {
                  records);
 }
 
+// How the samples of each source are ordered.
+void Plan::order_text(std::string& text) const {
+  auto out = std::back_inserter(text);
+  if (mixture) text += mixture->text(spec.sources);
+  for (const auto& each : orders) {
+    const Order& order = *each;
+    if (order.mode() == ShuffleMode::global)
+      fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
+                     format_byte_size(slot_data_bytes));
+    else if (order.mode() == ShuffleMode::buffer)
+      fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
+                     spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
+    else if (order.mode() == ShuffleMode::block)
+      fmt::format_to(
+          out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+          order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.window(),
+          order.lanes().count * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
+    else
+      fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
+                     order.blocks().size(), format_byte_size(slot_data_bytes));
+  }
+}
+
 std::string Plan::text() const {
   std::string text;
   auto out = std::back_inserter(text);
   const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
+  uint64_t samples = 0;
+  for (const auto& order : orders) samples += order->samples();
   fmt::format_to(out, "data     {} files, {}, {} samples, counted and verified in {:.2f} s\n", data.files.size(),
-                 format_byte_size(data.bytes), order.samples(), data.count_s);
+                 format_byte_size(data.bytes), samples, data.count_s);
   if (data.skipped_total > 0)
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
   for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
-  if (order.mode() == ShuffleMode::global)
-    fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
-                   format_byte_size(slot_data_bytes));
-  else if (order.mode() == ShuffleMode::buffer)
-    fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
-                   spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
-  else if (order.mode() == ShuffleMode::block)
-    fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
-                   order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
-                   order.lanes() * order.window() * order.samples() / order.blocks().size());
-  else
-    fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
-                   order.blocks().size(), format_byte_size(slot_data_bytes));
+  order_text(text);
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
   if (spec.window)
     fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "flowgraph/compute.h"
 #include "flowgraph/data_set.h"
 #include "flowgraph/example_parser.h"
+#include "flowgraph/mixture.h"
 #include "flowgraph/order.h"
 #include "flowgraph/spec.h"
 #include "flowgraph/steps.h"
@@ -36,14 +38,17 @@ struct MemoryLine {
 
 struct Plan {
   Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count);
+  Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
   PipelineSpec spec;
-  DataSet data;
+  std::shared_ptr<const DataSet> shared_data;
+  const DataSet& data;
   Ranks ranks;
   int64_t global_batch;
-  Order order;  // of `data`
+  std::vector<std::unique_ptr<const Order>> orders;  // of `data`; of a mixture one for each source
+  std::optional<Mixture> mixture;
   Steps steps;  // of an epoch
   ExampleParser parser;
   Formulas formulas;
@@ -76,13 +81,18 @@ struct Plan {
   std::string text() const;
 
  private:
+  Steps plan_orders();
   void plan_epoch();
+  std::optional<uint64_t> passes_over(uint32_t source) const;
   void plan_slots();
   uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
   uint64_t largest_pick() const;
-  bool in_file_order() const noexcept { return order.mode() == ShuffleMode::none && !order.interleave().on(); }
+  bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }
   void sources_text(std::string& text, size_t number) const;
+  void order_text(std::string& text) const;
   uint64_t chunks_of_step() const;
+  uint64_t chunks_of_step(uint32_t source, uint64_t samples) const;
+  uint64_t order_bytes() const noexcept;
   void plan_outputs();
   void fit_memory();
 };

@@ -145,6 +145,19 @@ struct ShuffleSpec {
   int lanes = 0;               // 0: the largest divisor of the global batch up to 64
 };
 
+enum class MixtureStop : uint8_t { first_exhausted, all_exhausted, cycle_until_all, cycle_forever };
+
+/// How the sources are mixed.
+struct MixtureSpec {
+  static constexpr uint32_t whole = (1 << 24) - 1;  // of the weights
+
+  MixtureStop stop = MixtureStop::first_exhausted;
+  std::vector<uint32_t> shares = {};  // of each source: its weight in parts of `whole`, at least one
+  std::optional<Reweighted> reweighted = std::nullopt;
+};
+/// Throws Error bad_pipeline for weights that are not positive numbers, or too small a part of the whole.
+std::vector<uint32_t> shares_of(const std::vector<double>& weights);
+
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
 
@@ -159,6 +172,7 @@ struct PipelineSpec {
   std::vector<OutputSpec> outputs;  // in the pipeline's order, internal ones included
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
+  std::optional<MixtureSpec> mixture;
   ShuffleSpec shuffle;
   int64_t repeat = 1;             // passes over the data in an epoch; -1 without end, as where there are epoch_steps
   int64_t epoch_steps = 0;        // not 0: an epoch is so many steps, wherever passes end

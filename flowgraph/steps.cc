@@ -2,26 +2,21 @@
 
 #include <algorithm>
 
-#include "flowgraph/mul_div.h"
-
 namespace feedline::flow {
 
-Steps::Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, int64_t epoch_steps,
+Steps::Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
              const Ranks& ranks)
-    : order_(&order),
-      global_batch_(global_batch),
+    : global_batch_(global_batch),
       policy_(policy),
-      passes_(passes),
       ranks_(ranks),
-      lanes_(order.lanes()),
-      epochs_go_on_(epoch_steps > 0),
-      picks_rows_(ranks.world_size > 1 && order.picks_rows(global_batch)) {
-  if (epoch_steps > 0) {
-    full_ = epoch_steps;
-  } else if (passes >= 0) {
-    const int64_t samples = static_cast<int64_t>(order.samples()) * passes;
-    full_ = samples / global_batch;
-    remainder_ = samples % global_batch;
+      lanes_(lanes),
+      epochs_go_on_(epoch.steps > 0),
+      picks_rows_(picks_rows) {
+  if (epoch.steps > 0) {
+    full_ = epoch.steps;
+  } else if (epoch.samples >= 0) {
+    full_ = epoch.samples / global_batch;
+    remainder_ = epoch.samples % global_batch;
   }
   of_rank_[static_cast<size_t>(Kind::full)] = hull(Kind::full);
   if (remainder_ == 0) return;
@@ -73,17 +68,12 @@ Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   return before >= 0 ? Rows{before, before + 1} : Rows{behind, behind + 1};
 }
 
-int64_t Steps::lane_remainder(uint32_t lane) const noexcept {
-  return static_cast<int64_t>(order_->lane_samples(lane, static_cast<uint64_t>(passes_))) - full_ * lane_step();
-}
-
+// The samples of an epoch are dealt to the lanes in turn; those that the full steps leave, too.
 Steps::LaneRows Steps::of_lane(Kind kind, uint32_t lane) const noexcept {
   if (kind == Kind::full) return {lane * lane_step(), lane_step()};
-  const int64_t count = lane_remainder(lane);
+  const auto count = static_cast<int64_t>(dealt(0, static_cast<uint64_t>(remainder_), lane, lanes_));
   if (kind == Kind::last && policy_ == LastBatchPolicy::pad) return {lane * lane_step(), count};
-  // Samples of the lanes before it, less those of their full steps.
-  const uint64_t all = order_->samples() * static_cast<uint64_t>(passes_);
-  return {static_cast<int64_t>(mul_div(all, lane, static_cast<uint64_t>(lanes_))) - lane * full_ * lane_step(), count};
+  return {lane * (remainder_ / lanes_) + std::min<int64_t>(lane, remainder_ % lanes_), count};
 }
 
 }  // namespace feedline::flow

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "flowgraph/order.h"
+#include "flowgraph/lanes.h"
 #include "flowgraph/spec.h"
 
 namespace feedline::flow {
@@ -33,9 +33,14 @@ class Steps {
     dropped,  // DROP: samples that nobody is given; each rank reads its share all the same, for the audit
   };
 
-  /// passes: of an epoch; -1 without end. epoch_steps: where it is not 0, epochs of so many steps go on from each other
-  /// through passes without end.
-  Steps(const Order& order, int64_t global_batch, LastBatchPolicy policy, int64_t passes, int64_t epoch_steps,
+  /// What an epoch is: so many samples, or -1 without end; or, where `steps` is not 0, so many steps, and epochs go on
+  /// from each other.
+  struct Epoch {
+    int64_t samples = 0;
+    int64_t steps = 0;
+  };
+  /// picks_rows: in file order, a rank reads its rows out of a block, not the whole block.
+  Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
         const Ranks& ranks);
 
   /// Full and last ones; -1 without end.
@@ -48,17 +53,14 @@ class Steps {
 
   /// A new epoch goes on in the pass that the last one ended in.
   bool epochs_go_on() const noexcept { return epochs_go_on_; }
-  /// The pass that an epoch begins with, of all since the beginning of the feed; 0 where epochs go on from each other.
-  uint64_t first_pass(uint64_t epoch) const noexcept {
-    return passes_ < 0 || epochs_go_on_ ? 0 : epoch * static_cast<uint64_t>(passes_);
-  }
+  /// Passes are numbered through all epochs: the one that an epoch begins with.
+  uint64_t first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : epoch << 32; }
   /// The number of a step, counted from the beginning of first_pass() on.
   int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
     return epochs_go_on_ ? static_cast<int64_t>(epoch) * full_ + step : step;
   }
   /// As exists(), of a number counted in that way.
   bool reaches(int64_t step_of_streams) const noexcept { return epochs_go_on_ || exists(step_of_streams); }
-  /// In file order: this rank reads its rows out of a block, not the whole block.
   bool picks_rows() const noexcept { return picks_rows_; }
   Kind kind(int64_t step) const noexcept;
 
@@ -75,21 +77,19 @@ class Steps {
   };
   LaneRows of_lane(Kind kind, uint32_t lane) const noexcept;
 
+  uint32_t lanes() const noexcept { return lanes_; }
   int64_t lane_step() const noexcept { return global_batch_ / lanes_; }
 
  private:
   Rows hull(Kind kind) const noexcept;
   Rows with_a_sample(Kind kind, Rows rows) const noexcept;
-  int64_t lane_remainder(uint32_t lane) const noexcept;
 
-  const Order* order_;
   const int64_t global_batch_;
   const LastBatchPolicy policy_;
-  const int64_t passes_;
   const Ranks ranks_;
-  const int64_t lanes_;
+  const uint32_t lanes_;
   const bool epochs_go_on_;
-  bool picks_rows_ = false;
+  const bool picks_rows_;
   int64_t full_ = -1, remainder_ = 0;
   Rows of_rank_[3];
 };

@@ -80,9 +80,9 @@ void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint
   take(end->offset, end->record);
 }
 
-Blocks cut_by_size(const DataSet& data, const BlockLimits& limits) {
+Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits) {
   Blocks blocks;
-  for (uint32_t f = 0; f < data.files.size(); f++) {
+  for (uint32_t f = files.first; f < files.last; f++) {
     const io::FileIndex& index = data.files[f].index;
     if (index.entries.empty()) continue;
     BadBytes bad(index);
@@ -110,9 +110,9 @@ Blocks cut_by_size(const DataSet& data, const BlockLimits& limits) {
   return blocks;
 }
 
-Blocks cut_by_place(const DataSet& data, uint64_t block_bytes) {
+Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) {
   Blocks blocks;
-  for (uint32_t f = 0; f < data.files.size(); f++) {
+  for (uint32_t f = files.first; f < files.last; f++) {
     const io::FileIndex& index = data.files[f].index;
     if (index.entries.empty()) continue;
     BadBytes bad(index);

@@ -53,9 +53,9 @@ struct BlockLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;
 };
-Blocks cut_by_size(const DataSet& data, const BlockLimits& limits);
+Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits);
 
 /// The records that begin in [k S, (k+1) S) of a file are a block. Precondition: the strides of all indexes divide S.
-Blocks cut_by_place(const DataSet& data, uint64_t block_bytes);
+Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes);
 
 }  // namespace feedline::flow

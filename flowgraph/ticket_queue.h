@@ -13,8 +13,7 @@ namespace feedline::flow {
 class TicketQueue {
  public:
   /// Keeps a reference to `plan`.
-  TicketQueue(const Plan& plan, const Walk::Start& start)
-      : plan_(plan), walk_(plan.data, plan.order, plan.steps, start, false) {}
+  TicketQueue(const Plan& plan, const Walk::Start& start) : plan_(plan), walk_(plan, start, false) {}
 
   /// The next ticket, to be moved from before pop(). Null: the data has ended with its error.
   Ticket* front() {

@@ -245,6 +245,34 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
   return out;
 }
 
+std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, PipelineSpec& spec) {
+  const bool any_weight = std::any_of(config.source().begin(), config.source().end(),
+                                      [](const config::Source& source) { return source.weight() != 0; });
+  if (!config.has_mixture()) {
+    if (any_weight)
+      refuse("source.weight: sources are read one after another; write mixture {{}} to draw them by weight");
+    return std::nullopt;
+  }
+  MixtureSpec out;
+  out.stop = static_cast<MixtureStop>(config.mixture().stop());
+  const std::string stop = config::Mixture::Stop_Name(config.mixture().stop());
+  if (out.stop == MixtureStop::cycle_forever && spec.epoch_steps == 0)
+    refuse("mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop");
+  if (out.stop != MixtureStop::cycle_forever && spec.epoch_steps > 0)
+    refuse("epoch.steps: a mixture's epoch ends by mixture.stop, which is {}; write CYCLE_FOREVER, or leave steps out",
+           stop);
+  if (out.stop != MixtureStop::cycle_forever && spec.repeat < 0)
+    refuse("epoch.repeat: -1 has no end, and mixture.stop is {}; write CYCLE_FOREVER and epoch.steps", stop);
+  std::vector<double> weights;
+  for (int s = 0; s < config.source_size(); s++) {
+    if (any_weight && config.source(s).weight() == 0)
+      refuse("source[{}].weight: the other sources have one; what is its part of the mixture?", s);
+    weights.push_back(any_weight ? config.source(s).weight() : 1);
+  }
+  out.shares = shares_of(weights);
+  return out;
+}
+
 void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
   spec.on_error = static_cast<OnError>(errors.on_error());
   if (errors.max_failures() < 0)
@@ -308,6 +336,7 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.shuffle = resolve_shuffle(config);
   spec.interleave = resolve_interleave(config, spec.shuffle.mode);
   spec.window = resolve_window(config, spec);
+  spec.mixture = resolve_mixture(config, spec);
 }
 
 // The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
@@ -317,6 +346,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   filter->shuffle = {};
   filter->interleave = {};
   filter->window.reset();
+  filter->mixture.reset();
   filter->repeat = 1;
   filter->epoch_steps = 0;
   filter->global_batch_size = 4096;
@@ -348,6 +378,24 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
+  double sum = 0;
+  for (size_t s = 0; s < weights.size(); s++) {
+    if (!(weights[s] > 0) || weights[s] > std::numeric_limits<float>::max())
+      refuse("source[{}].weight: {}; a weight is a positive number", s, weights[s]);
+    sum += weights[s];
+  }
+  std::vector<uint32_t> shares;
+  for (size_t s = 0; s < weights.size(); s++) {
+    const double share = weights[s] / sum * MixtureSpec::whole;
+    if (share < 0.5)
+      refuse("source[{}].weight: {} of {} in all; at least {:.1g} of it can be drawn", s, weights[s], sum,
+             1.0 / MixtureSpec::whole);
+    shares.push_back(static_cast<uint32_t>(std::lround(share)));
+  }
+  return shares;
+}
 
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   const config::Pipeline& config = pipeline.message();

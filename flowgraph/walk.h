@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "flowgraph/order.h"
-#include "flowgraph/steps.h"
 #include "flowgraph/stream.h"
 
 namespace feedline::flow {
+
+struct Plan;
 
 class Walk {
  public:
@@ -18,8 +18,8 @@ class Walk {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// with_rows: Step::rows are filled in.
-  Walk(const DataSet& data, const Order& order, const Steps& steps, Start start, bool with_rows);
+  /// Keeps a reference to `plan`. with_rows: Step::rows are filled in.
+  Walk(const Plan& plan, Start start, bool with_rows);
 
   /// Tickets that the step opens are appended to `opened`, if given.
   void next(Step& step, std::vector<Ticket>* opened);
@@ -27,9 +27,8 @@ class Walk {
  private:
   Stream& stream(uint32_t lane);
 
-  const DataSet* data_;
-  const Order* order_;
-  const Steps* steps_;
+  const Plan& plan_;
+  const Steps& steps_;
   const bool with_rows_;
   uint64_t epoch_;
   int64_t step_;

@@ -4,15 +4,16 @@
 
 namespace feedline::flow {
 
-Windows::Windows(const DataSet& data, const WindowSpec& spec) : spec_(spec) {
+Windows::Windows(const DataSet& data, FileRange files, const WindowSpec& spec) : spec_(spec) {
   uint64_t frames = 0, windows = 0;
   const auto add = [&](uint64_t begin, uint64_t end) {
     groups_.push_back({begin, end, windows});
     windows += windows_of(groups_.back());
   };
   uint64_t source_begin = 0;
-  for (size_t f = 0; f < data.files.size(); f++) {
+  for (uint32_t f = 0; f < data.files.size(); f++) {
     file_starts_.push_back(frames);
+    if (!files.has(f)) continue;
     const uint64_t begin = frames;
     frames += data.files[f].samples.samples();
     if (!spec.across_files) {

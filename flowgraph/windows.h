@@ -13,7 +13,8 @@ namespace feedline::flow {
 /// files of a source, with across_files), and has every `stride`-th frame from there on.
 class Windows {
  public:
-  Windows(const DataSet& data, const WindowSpec& spec);
+  /// Of some of the files; frames of the others are not counted.
+  Windows(const DataSet& data, FileRange files, const WindowSpec& spec);
 
   uint64_t count() const noexcept {
     return groups_.empty() ? 0 : groups_.back().first_window + windows_of(groups_.back());

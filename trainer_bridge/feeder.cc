@@ -66,8 +66,9 @@ struct Feeder::Impl {
     for (const std::string& warning : data.warnings) logger()->warn(warning);
     const flow::Ranks ranks{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
-    plan.emplace(std::move(spec), std::move(data), ranks, threads);
+    plan = std::make_unique<flow::Plan>(std::move(spec), std::move(data), ranks, threads);
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
+    warnings = plan->spec.warnings;
   }
 
   void begin(const flow::Position& position) {
@@ -79,9 +80,22 @@ struct Feeder::Impl {
   }
 
   // Under the lock.
-  void begin_anew(const flow::Position& position) {
+  std::optional<flow::Reweighted> reweighted() const {
+    return plan->spec.mixture ? plan->spec.mixture->reweighted : std::nullopt;
+  }
+
+  // Under the lock; with other weights of a mixture, or those of the pipeline.
+  void begin_anew(const flow::Position& position, const std::optional<flow::Reweighted>& weights) {
     if (stopped) throw Error(Category::stalled, "the feeder was stopped");
+    std::unique_ptr<flow::Plan> reweighted;
+    if (plan->spec.mixture && plan->spec.mixture->reweighted != weights) {
+      flow::PipelineSpec spec = plan->spec;
+      spec.mixture->reweighted = weights;
+      reweighted = std::make_unique<flow::Plan>(std::move(spec), plan->shared_data, plan->ranks, plan->threads);
+    }
+    flow::check_position(reweighted ? *reweighted : *plan, position);
     graph.reset();  // first, so that there is memory for one
+    if (reweighted) plan = std::move(reweighted);
     on_cpus(plan->spec.cpu_set, "feedline-open", [&] { begin(position); });
   }
 
@@ -97,8 +111,8 @@ struct Feeder::Impl {
 
   const Clock::time_point start = Clock::now();
   Options options;
-  std::optional<flow::Plan> plan;
-  std::vector<std::string> files;
+  std::unique_ptr<flow::Plan> plan;  // guarded as `graph`, where its mixture may get other weights
+  std::vector<std::string> files, warnings;
   std::mutex mutex;  // of set_state() against what may be called from any thread; guards from here
   std::unique_ptr<flow::Graph> graph;
   bool stopped = false;
@@ -147,17 +161,34 @@ std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), st
 std::string Feeder::get_state(uint64_t epoch, int64_t step) const { return impl_->state_at({epoch, step}); }
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
-  const flow::Position position = flow::read_state(text, *impl_->plan, accept_changes);
   const std::lock_guard lock(impl_->mutex);
-  impl_->begin_anew(position);
+  const auto [position, reweighted] = flow::read_state(text, *impl_->plan, accept_changes);
+  impl_->begin_anew(position, reweighted);
 }
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
-  flow::check_position(*impl_->plan, beginning);
   const std::lock_guard lock(impl_->mutex);
+  flow::check_position(*impl_->plan, beginning);
   const auto [last, first] = impl_->delivery().positions();
-  if (last != beginning || first != beginning) impl_->begin_anew(beginning);
+  if (last != beginning || first != beginning) impl_->begin_anew(beginning, impl_->reweighted());
+}
+
+void Feeder::set_weights(const std::vector<double>& weights) {
+  const std::lock_guard lock(impl_->mutex);
+  const flow::Plan& plan = *impl_->plan;
+  if (!plan.mixture) throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture");
+  if (weights.size() != plan.spec.sources.size())
+    throw Error(Category::bad_pipeline,
+                fmt::format("set_weights: {} weights for {} sources", weights.size(), plan.spec.sources.size()));
+  const auto [last, first] = impl_->delivery().positions();
+  if (last != first || last.step != 0)
+    throw Error(Category::bad_pipeline,
+                fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
+                            first.epoch));
+  impl_->begin_anew(last, flow::Reweighted{.shares = flow::shares_of(weights),
+                                           .since_epoch = plan.mixture->epochs_go_on() ? last.epoch : 0,
+                                           .taken = plan.mixture->taken_before(last.epoch)});
 }
 
 int Feeder::replicas() const noexcept { return impl_->plan->replicas; }
@@ -167,19 +198,28 @@ uint64_t Feeder::epoch() const {
   return impl_->delivery().positions().last.epoch;
 }
 
-int64_t Feeder::steps_per_epoch() const noexcept { return impl_->plan->steps_per_epoch; }
+int64_t Feeder::steps_per_epoch() const noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->plan->steps_per_epoch;
+}
 
-int64_t Feeder::samples_per_epoch() const noexcept { return impl_->plan->samples_per_epoch; }
+int64_t Feeder::samples_per_epoch() const noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->plan->samples_per_epoch;
+}
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
-std::string Feeder::plan_text() const { return impl_->plan->text(); }
+std::string Feeder::plan_text() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->plan->text();
+}
 
-const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->plan->spec.warnings; }
+const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
 
 Report Feeder::report() const {
-  const flow::Plan& plan = *impl_->plan;
   const std::lock_guard lock(impl_->mutex);
+  const flow::Plan& plan = *impl_->plan;
   const flow::DeliveryReport delivered = impl_->delivery().report();
   flow::GraphReport graph = impl_->graph->report();
   Report report;

@@ -287,7 +287,7 @@ TEST_CASE("windows over records") {
           flow::PipelineSpec spec =
               flow::validate(data.pipeline("window { " + c.text + " } batch { global_batch_size: 24 }"));
           const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
-          flow::Walk walk(plan.data, plan.order, plan.steps, {}, false);
+          flow::Walk walk(plan, {}, false);
           std::vector<flow::Ticket> tickets;
           for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
           uint64_t rows = 0;

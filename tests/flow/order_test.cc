@@ -252,12 +252,9 @@ TEST_CASE("stacks, formulas and casts") {
 }
 
 TEST_CASE("the rows of replicas in a step that is not full") {
-  const Data data({5});
-  flow::DataSet counted = flow::count_data(flow::validate(data.pipeline("batch { global_batch_size: 1 }")), 1, {});
-  const flow::Order order(counted, {}, {}, {}, 8);
   using flow::LastBatchPolicy;
   const auto rows = [&](LastBatchPolicy policy, int rank) {
-    return flow::Steps(order, 8, policy, 1, 0, {.rank = rank, .world_size = 2, .replicas = 2});
+    return flow::Steps({.samples = 5, .steps = 0}, 8, policy, 1, false, {.rank = rank, .world_size = 2, .replicas = 2});
   };
   constexpr auto last = flow::Steps::Kind::last;
   CHECK(rows(LastBatchPolicy::partial, 1).of_replica(last, 1) == flow::Rows{4, 5});
@@ -271,7 +268,7 @@ TEST_CASE("the rows of replicas in a step that is not full") {
 TEST_CASE("the largest span of samples, by trying them all") {
   const Data data({3, 0, 5000, 1, 400});
   flow::DataSet counted = flow::count_data(flow::validate(data.pipeline("batch { global_batch_size: 1 }")), 1, {});
-  const flow::Order order(counted, {}, {}, {}, 1);
+  const flow::Order order(counted, counted.all_files(), {}, {}, {}, {});
   std::vector<uint64_t> block_of, bytes_of;
   for (uint64_t b = 0; b < order.blocks().size(); b++) {
     bytes_of.push_back(order.blocks()[b].bytes);

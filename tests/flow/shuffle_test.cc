@@ -156,8 +156,8 @@ TEST_CASE("a walk from any step goes on as the one from the beginning") {
       const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = 3, .replicas = 1}, 1);
       // Each step as the numbers of its records, by what the tickets and rows say.
       const auto walk = [&](flow::Walk::Start start, int64_t steps) {
-        flow::Walk tickets(plan.data, plan.order, plan.steps, start, false);
-        flow::Walk rows(plan.data, plan.order, plan.steps, start, true);
+        flow::Walk tickets(plan, start, false);
+        flow::Walk rows(plan, start, true);
         std::vector<std::vector<uint64_t>> out;
         std::vector<flow::Ticket> opened;
         flow::Step a, b;
@@ -204,7 +204,7 @@ TEST_CASE("ranks share the reading") {
       options.epoch = 1;
       flow::PipelineSpec spec = flow::validate(pipeline);
       const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = world, .replicas = 1}, 1);
-      flow::Walk walk(plan.data, plan.order, plan.steps, {}, false);
+      flow::Walk walk(plan, {}, false);
       std::vector<flow::Ticket> tickets;
       for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
       uint64_t bytes = 0;
@@ -233,10 +233,15 @@ TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
   uint64_t read_again = 0;
   for (const auto& figure : golden["figures"]) {
     const int64_t buffer_size = figure["buffer_size"];
-    const flow::Order order(data, {.mode = flow::ShuffleMode::buffer, .buffer_size = buffer_size, .seed = 11}, {}, {},
-                            50);
-    const flow::Steps steps(order, 50, flow::LastBatchPolicy::drop, 1, 0, {});
-    flow::Walk walk(data, order, steps, {}, true);
+    const Pipeline pipeline = parse_pipeline(
+        "source { files: 'a' record_type: RAW } shuffle { mode: BUFFER buffer_size: " + std::to_string(buffer_size) +
+        " } seed: 11 " + batch_of(50, "DROP"));
+    const flow::PipelineSpec spec = flow::validate(pipeline, [](const flow::FilePatterns& patterns) {
+      return flow::FileList{patterns.files, {}};
+    });
+    const flow::Plan plan(spec, data, {}, 1);
+    const flow::Order& order = *plan.orders[0];
+    flow::Walk walk(plan, {}, true);
     uint64_t first_ticket = 0;
     std::map<std::string, std::vector<double>> got;
     for (int pass = 0; pass < orders; pass++) {

@@ -366,7 +366,16 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
       besides("window { size: 3 key: \"n\" }",
               "window.key: not in this version yet; remove it (windows end at the end of a file)"),
-      besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
+      besides("mixture { stop: CYCLE_FOREVER }",
+              "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop"),
+      besides("mixture {} epoch { steps: 9 }",
+              "epoch.steps: a mixture's epoch ends by mixture.stop, which is FIRST_DATASET_EXHAUSTED; write "
+              "CYCLE_FOREVER, or leave steps out"),
+      besides("mixture {} epoch { repeat: -1 }",
+              "epoch.repeat: -1 has no end, and mixture.stop is FIRST_DATASET_EXHAUSTED; write CYCLE_FOREVER and "
+              "epoch.steps"),
+      besides("mixture {} source { files: \"g\" weight: 2 }",
+              "source[0].weight: the other sources have one; what is its part of the mixture?"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
       besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
       besides("shuffle { shuffle_files: true }", "shuffle.shuffle_files: of no use with mode BLOCK; leave it out"),
@@ -388,7 +397,7 @@ TEST_CASE("what makes no sense is refused by its name") {
               "source[1]: index.mode: LAZY: not in this version yet; remove it (BUILD counts once and keeps what it "
               "found)"),
       besides("source { files: \"g\" weight: 2 }",
-              "source[1]: weight: not in this version yet; remove it (several sources are read one after another)"),
+              "source.weight: sources are read one after another; write mixture {} to draw them by weight"),
       besides("source { files: \"g\" range: \"9\" }",
               "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
       besides("source { files: \"g\" num_shards: -2 }", "source[1]: num_shards: -2 is negative"),

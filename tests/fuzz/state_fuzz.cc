@@ -14,34 +14,50 @@ using namespace feedline::flow;
 
 namespace {
 
-Plan make_plan() {
-  PipelineSpec spec = validate(
-      parse_pipeline("source { files: 'a' record_type: RAW } batch { global_batch_size: 7 last_batch_policy: PAD }"),
+PipelineSpec make_spec() {
+  return validate(
+      parse_pipeline("source { files: 'a' record_type: RAW weight: 1 } source { files: 'b' record_type: RAW "
+                     "weight: 2 } mixture { stop: CYCLE_FOREVER } epoch { steps: 40 } "
+                     "batch { global_batch_size: 7 last_batch_policy: PAD }"),
       [](const FilePatterns& patterns) {
         return FileList{patterns.files, {}};
       });
+}
+
+DataSet make_data() {
   DataSet data;
-  DataFile& file = data.files.emplace_back();
-  file.index.records = data.samples = 100;
-  file.samples = {0, 100};
-  file.index.largest_record = 200;
-  file.index.payload_bytes = 20'000;
-  file.index.end = 21'600;
-  file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {21'600, 100}};
-  return {std::move(spec), std::move(data), {}, 1};
+  for (uint32_t source = 0; source < 2; source++) {
+    DataFile& file = data.files.emplace_back();
+    file.source = source;
+    file.index.records = 100;
+    file.samples = {0, 100};
+    file.index.largest_record = 200;
+    file.index.payload_bytes = 20'000;
+    file.index.end = 21'600;
+    file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {21'600, 100}};
+  }
+  data.samples = 200;
+  return data;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Plan plan = make_plan();
+  static const PipelineSpec spec = make_spec();
+  static const auto counted = std::make_shared<const DataSet>(make_data());
+  static const Plan plan(spec, counted, {}, 1);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const bool accept_changes : {false, true}) {
     try {
-      const Position position = read_state(text, plan, accept_changes);
-      if (position.step < 0 || position.step > plan.steps_per_epoch) std::abort();
-      const std::string again = state_text(plan, position);
-      if (again.size() > 256 || read_state(again, plan, false) != position) std::abort();
+      const auto [position, reweighted] = read_state(text, plan, accept_changes);
+      PipelineSpec changed = spec;
+      changed.mixture->reweighted = reweighted;
+      const Plan other(changed, counted, {}, 1);
+      check_position(other, position);
+      if (position.step < 0 || position.step > other.steps_per_epoch) std::abort();
+      const std::string again = state_text(other, position);
+      const auto [same_position, same_weights] = read_state(again, other, false);
+      if (again.size() > 256 + 16 * 2 || same_position != position || same_weights != reweighted) std::abort();
     } catch (const Error& error) {
       if (error.category() != Category::bad_pipeline || error.message().empty()) std::abort();
     }
