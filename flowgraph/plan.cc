@@ -228,29 +228,22 @@ uint64_t Plan::largest_pick() const {
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
-  const Rows& rows = steps.of_rank(Steps::Kind::full);
   uint64_t chunks = 0;
-  for (uint32_t source = 0; source < orders.size(); source++) {
-    const Order& order = *orders[source];
-    const auto most_of = [&](int64_t samples) {
-      const auto count = static_cast<uint64_t>(samples);
-      return mixture ? std::min(count, mixture->most_of(source, count)) : count;
-    };
-    if (order.samples() == 0) continue;
-    const bool all_ranks_read = order.mode() == ShuffleMode::none || order.mode() == ShuffleMode::buffer;
-    chunks += chunks_of_step(source, most_of(all_ranks_read ? global_batch : rows.count()));
-  }
+  for (uint32_t source = 0; source < orders.size(); source++) chunks += chunks_of_step(source);
   return chunks;
 }
 
-// Those of one source, while the step takes so many of its samples.
-uint64_t Plan::chunks_of_step(uint32_t source, uint64_t samples) const {
+uint64_t Plan::chunks_of_step(uint32_t source) const {
   const Order& order = *orders[source];
+  if (order.samples() == 0) return 0;
+  const Rows& rows = steps.of_rank(Steps::Kind::full);
+  const uint64_t samples = order.lanes().count * order.lanes().step;
   const bool one_pass =
       !mixture ? spec.repeat == 1 : !mixture->epochs_go_on() && mixture->amounts()[source] <= order.samples();
   // At the end of a pass there are blocks of the next one, too; of several where they are short.
   const uint64_t passes = one_pass ? 1 : samples / order.samples() + 2;
-  const uint64_t picks = (samples + order.picks() - 1) / order.picks();
+  const auto of_rank = static_cast<uint64_t>(rows.count());
+  const uint64_t picks = ((mixture ? mixture->most_of(source, of_rank) : of_rank) + order.picks() - 1) / order.picks();
   switch (order.mode()) {
     case ShuffleMode::none:
       if (order.windows()) return order.open_in_windows(samples) * passes;
@@ -263,11 +256,9 @@ uint64_t Plan::chunks_of_step(uint32_t source, uint64_t samples) const {
       break;
   }
   // A last step may be shared out a lane further on.
-  const Rows& rows = steps.of_rank(Steps::Kind::full);
   const int64_t lane_step = steps.lane_step();
   const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
-  const uint64_t of_rank = std::min<uint64_t>(order.lanes().count, mine + (ranks.world_size > 1 ? 2 : 0));
-  return of_rank * order.open_blocks() * passes;
+  return std::min<uint64_t>(order.lanes().count, mine + (ranks.world_size > 1 ? 2 : 0)) * order.open_blocks() * passes;
 }
 
 void Plan::plan_outputs() {

@@ -91,7 +91,7 @@ struct Plan {
   void sources_text(std::string& text, size_t number) const;
   void order_text(std::string& text) const;
   uint64_t chunks_of_step() const;
-  uint64_t chunks_of_step(uint32_t source, uint64_t samples) const;
+  uint64_t chunks_of_step(uint32_t source) const;
   uint64_t order_bytes() const noexcept;
   void plan_outputs();
   void fit_memory();
