@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,9 @@ struct DataFile {
   io::FileIndex index;
   uint64_t first_record = 0;  // number of its first record in the source: good ones of the source's files before it
   Selection samples;
-  uint64_t kept_audit = 0;  // of what a filter keeps: sum of the audit terms, with their key (base/audit.h)
+  // Found by apply_filter() (flowgraph/filter.h):
+  std::optional<uint64_t> kept_audit = {};  // of the samples: sum of the audit terms, with their key (base/audit.h)
+  std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the one before them
 };
 
 struct DataSet {

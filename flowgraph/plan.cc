@@ -124,8 +124,8 @@ void Plan::plan_epoch() {
   uint64_t pass = 0;
   for (size_t f = 0; f < data.files.size(); f++) {
     const DataFile& file = data.files[f];
-    if (file.samples.kept())
-      pass += file.kept_audit;
+    if (file.kept_audit)
+      pass += *file.kept_audit;
     else if (file.samples.samples() == file.index.records)
       pass += audit_keys[f] * file.index.audit;
     else if (file.samples.samples() > 0)
@@ -146,11 +146,15 @@ void Plan::plan_slots() {
   for (const Block& block : order.blocks()) {
     const io::FileIndex& index = data.files[block.file].index;
     Ticket ticket;
-    ticket.add(data, block.file, block.first, block.rows);
+    if (order.windows() && order.mode() == ShuffleMode::none)
+      ticket.add(data, block.file, block.first, block.rows);
+    else
+      order.add_samples(ticket, block.file, block.first, block.rows);
     const bool compressed = index.compression != Compression::none;
     const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
     slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
-    slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(block.rows, block.bytes - block.rows * io::frame_bytes));
+    slot_arena_bytes =
+        std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
     if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
   }
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
@@ -261,7 +265,8 @@ void Plan::fit_memory() {
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)
-    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0);
+    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
+                   (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t others =
@@ -329,6 +334,9 @@ std::string Plan::text() const {
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
   for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
+  if (spec.window && !spec.window->key.empty())
+    fmt::format_to(out, "window   {} groups of records that have the same '{}'\n", order.windows()->groups(),
+                   spec.window->key);
   if (order.mode() == ShuffleMode::global)
     fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
                    format_byte_size(slot_data_bytes));
@@ -338,7 +346,7 @@ std::string Plan::text() const {
   else if (order.mode() == ShuffleMode::block)
     fmt::format_to(out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
                    order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes(), order.window(),
-                   order.lanes() * order.window() * order.samples() / order.blocks().size());
+                   order.lanes() * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
   else
     fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
                    order.blocks().size(), format_byte_size(slot_data_bytes));

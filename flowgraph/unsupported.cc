@@ -19,7 +19,6 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Window.key", "windows end at the end of a file"},
     {"Pipeline.mixture", "several sources are read one after another"},
     {"Pipeline.distribute", "each replica gets its rows of every batch"},
     {"Pipeline.cache", "the page cache keeps what was read"},

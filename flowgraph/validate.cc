@@ -237,11 +237,11 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
            most);
   out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
   out.across_files = window.across_files();
+  out.key = window.key();
   if (out.across_files && spec.interleave.on())
     refuse("window.across_files: interleaved files do not follow one another; leave out one of the two");
-  if (spec.shuffle.mode == ShuffleMode::block || spec.shuffle.mode == ShuffleMode::buffer)
-    refuse("window: shuffle.mode {} mixes single records in this version; use GLOBAL, or NONE",
-           config::Shuffle::Mode_Name(config.shuffle().mode()));
+  if (out.across_files && spec.shuffle.shuffle_files)
+    refuse("window.across_files: shuffled files do not follow one another; leave out one of the two");
   return out;
 }
 
@@ -310,9 +310,24 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.window = resolve_window(config, spec);
 }
 
-// The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
+// The number of the feature that windows do not reach across a change of.
+int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features) {
+  std::vector<std::string> names;
+  for (const FeatureSpec& feature : features) {
+    names.push_back(feature.name);
+    if (feature.name != key) continue;
+    if (feature.dtype == DType::float32 || feature.kind != FeatureKind::fixed || feature.shape.rank() > 0)
+      refuse("window.key: feature '{}' is not one INT64 or BYTES value in each record", key);
+    return static_cast<int>(names.size()) - 1;
+  }
+  refuse("window.key: there is no feature '{}'; there are: {}", key, fmt::join(names, " "));
+}
+
+// Filter and window.key as a feed of its own: the same records and features, in file order, and nothing but what the
+// two want to know.
 void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
-  if (config.filter().empty()) return;
+  const bool has_key = spec.window && !spec.window->key.empty();
+  if (config.filter().empty() && !has_key) return;
   auto filter = std::make_shared<PipelineSpec>(spec);
   filter->shuffle = {};
   filter->interleave = {};
@@ -326,7 +341,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   config::Pipeline output;
   output.add_output()->set_name("filter");
   output.mutable_output(0)->set_dtype(config::FLOAT64);
-  output.mutable_output(0)->mutable_expression()->set_formula(config.filter());
+  output.mutable_output(0)->mutable_expression()->set_formula(config.filter().empty() ? "1" : config.filter());
   output.add_output()->set_name("@file");
   output.mutable_output(1)->set_feature("@file");
   try {
@@ -336,11 +351,16 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
     if (!error.message().starts_with(path)) throw;
     throw Error(Category::bad_pipeline, "filter: " + error.message().substr(path.size()));
   }
-  filter->outputs.push_back(filter->outputs.back());
-  filter->outputs.back().name = "@audit";
-  filter->outputs.back().from = FromReserved{Reserved::audit};
+  const auto add = [&](const char* name, FromReserved from) {
+    filter->outputs.push_back(filter->outputs.back());
+    filter->outputs.back().name = name;
+    filter->outputs.back().from = from;
+  };
+  add("@audit", {Reserved::audit});
+  if (has_key) add("@key", {Reserved::value, resolve_key(spec.window->key, spec.features)});
   filter->warnings.clear();
   spec.filter_text = config.filter();
+  if (has_key) spec.filter_text += "\nwindow.key: " + spec.window->key;
   for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
   for (const config::Source& source : config.source())
     for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();

@@ -36,13 +36,13 @@ Stream& Walk::stream(uint32_t lane) {
         stream = std::make_unique<FileStream>(*data_, *order_, first_pass, sample);
       break;
     case ShuffleMode::block:
-      stream = std::make_unique<BlockStream>(*data_, *order_, lane, first_pass, sample);
+      stream = std::make_unique<BlockStream>(*order_, lane, first_pass, sample);
       break;
     case ShuffleMode::buffer:
-      stream = std::make_unique<BufferStream>(*data_, *order_, first_pass, sample);
+      stream = std::make_unique<BufferStream>(*order_, first_pass, sample);
       break;
     case ShuffleMode::global:
-      stream = std::make_unique<GlobalStream>(*data_, *order_, first_pass, sample);
+      stream = std::make_unique<GlobalStream>(*order_, first_pass, sample);
       break;
   }
   return *stream;

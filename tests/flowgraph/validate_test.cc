@@ -364,8 +364,7 @@ TEST_CASE("what makes no sense is refused by its name") {
       // Not in this version.
       besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
-      besides("window { size: 3 key: \"n\" }",
-              "window.key: not in this version yet; remove it (windows end at the end of a file)"),
+      besides("window { size: 3 key: \"nn\" }", "window.key: there is no feature 'nn'; there are: n m x"),
       besides("mixture {}", "mixture: not in this version yet; remove it (several sources are read one after another)"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
       besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
