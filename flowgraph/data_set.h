@@ -33,6 +33,10 @@ struct DataSet {
   uint64_t counted_bytes = 0;  // of those that had no valid index
   double count_s = 0;
 
+  /// index.mode LAZY, and not all of it has a valid index: there are no counts, samples nor digest, and of an index
+  /// only `largest_record`, which is record_limit.
+  bool lazy = false;
+
   /// Of the names (without folders), sizes, counts and audit sums of all files in their order, before anything is left
   /// out: the same data has the same digest, wherever it lies and whenever it was written.
   uint64_t digest = 0;
@@ -62,5 +66,8 @@ void choose_samples(const PipelineSpec& spec, DataSet& data);
 /// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
+
+/// Lazy data once it has been counted: as count_data() would have it.
+DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes);
 
 }  // namespace feedline::flow

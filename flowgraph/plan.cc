@@ -9,6 +9,7 @@
 #include "base/audit.h"
 #include "base/byte_size.h"
 #include "flowgraph/inflate_lane.h"
+#include "flowgraph/lazy_reader.h"
 #include "flowgraph/walk.h"
 
 namespace feedline::flow {
@@ -113,7 +114,10 @@ Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_
 }
 
 void Plan::plan_epoch() {
-  steps_per_epoch = steps.per_epoch();
+  if (data.lazy && ranks.world_size > 1)
+    throw Error(Category::bad_pipeline,
+                "source: index.mode: LAZY is for one process: ranks have to know their steps before; use BUILD");
+  steps_per_epoch = data.lazy ? -1 : steps.per_epoch();
   if (steps_per_epoch < 0) {
     samples_per_epoch = -1;
     return;
@@ -135,6 +139,10 @@ void Plan::plan_epoch() {
 }
 
 void Plan::plan_slots() {
+  if (data.lazy) {
+    slot_data_bytes = LazyReader::slot_bytes(largest_record(data));
+    slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
+  }
   if (order.mode() == ShuffleMode::global || order.mode() == ShuffleMode::buffer) {
     const uint64_t pick_rows = order.windows() ? order.windows()->span() : 1;
     slot_data_bytes = order.picks() * order.pick_bytes();
@@ -176,6 +184,7 @@ uint64_t Plan::largest_pick() const {
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
+  if (data.lazy) return LazyReader::chunks_of(static_cast<uint64_t>(global_batch), largest_record(data));
   const Rows& rows = steps.of_rank(Steps::Kind::full);
   if (order.windows() && order.mode() == ShuffleMode::none)
     return order.open_in_windows(static_cast<uint64_t>(global_batch)) * (spec.repeat == 1 ? 1 : 2);
@@ -199,9 +208,10 @@ void Plan::plan_outputs() {
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
-  const uint64_t payload = !any_variable                     ? 0
-                           : in_file_order() && !spec.window ? order.largest_span(rows, spec.repeat == 1).bytes
-                                                             : product(rows, largest_record(data));
+  const uint64_t payload = !any_variable ? 0
+                           : in_file_order() && !spec.window && !data.lazy
+                               ? order.largest_span(rows, spec.repeat == 1).bytes
+                               : product(rows, largest_record(data));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -269,8 +279,9 @@ void Plan::fit_memory() {
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
-  const uint64_t others =
-      product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() + lanes * InflateLane::memory_bytes;
+  const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
+  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order.memory_bytes() +
+                          lanes * InflateLane::memory_bytes + counting;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -279,19 +290,23 @@ void Plan::fit_memory() {
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
             {"inflating", lanes, InflateLane::memory_bytes},
+            {"counting while reading", 1, counting},
             {"index", 1, index_bytes},
             {"order", 1, order.memory_bytes()}};
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order.memory_bytes() +
-                                   lanes * InflateLane::memory_bytes +
+                                   lanes * InflateLane::memory_bytes + counting +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
       advice +=
           fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
+  if (data.lazy)
+    advice += fmt::format(", or source.record_limit: index.mode LAZY plans for records of {}",
+                          format_byte_size(largest_record(data)));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
@@ -327,9 +342,13 @@ void Plan::sources_text(std::string& text, size_t number) const {
 std::string Plan::text() const {
   std::string text;
   auto out = std::back_inserter(text);
-  const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
-  fmt::format_to(out, "data     {} files, {}, {} samples, counted and verified in {:.2f} s\n", data.files.size(),
-                 format_byte_size(data.bytes), order.samples(), data.count_s);
+  const auto count = [&](int64_t n) {
+    return n >= 0 ? fmt::format("{}", n) : std::string(data.lazy ? "unknown" : "endless");
+  };
+  const std::string counted =
+      data.lazy ? "counted while they are fed"
+                : fmt::format("{} samples, counted and verified in {:.2f} s", order.samples(), data.count_s);
+  fmt::format_to(out, "data     {} files, {}, {}\n", data.files.size(), format_byte_size(data.bytes), counted);
   if (data.skipped_total > 0)
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
@@ -349,7 +368,8 @@ std::string Plan::text() const {
                    order.lanes() * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
   else
     fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
-                   order.blocks().size(), format_byte_size(slot_data_bytes));
+                   count(data.lazy ? -1 : static_cast<int64_t>(order.blocks().size())),
+                   format_byte_size(slot_data_bytes));
   fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
   if (spec.window)
     fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,

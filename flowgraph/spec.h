@@ -42,7 +42,7 @@ struct FeatureSpec {
 
 enum class RecordType : uint8_t { example, raw };
 
-enum class IndexMode : uint8_t { build, require };
+enum class IndexMode : uint8_t { build, require, lazy };
 
 struct IndexSpec {
   IndexMode mode = IndexMode::build;
@@ -53,6 +53,7 @@ struct IndexSpec {
 
 /// One end of a range of records: a number, or a part of them.
 struct RangeEnd {
+  static constexpr uint64_t all = 100'000'000;
   uint64_t value = 0;  // or millionths of a per cent
   bool percent = false;
 };
@@ -64,7 +65,7 @@ struct SourceSpec {
   RecordType record_type = RecordType::example;
   uint64_t record_limit = io::default_record_limit;
   IndexSpec index;
-  RangeEnd begin, end{100'000'000, true};
+  RangeEnd begin, end{RangeEnd::all, true};
   uint32_t num_shards = 1, shard_id = 0;
 };
 

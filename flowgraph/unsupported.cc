@@ -24,7 +24,6 @@ constexpr Missing missing[] = {
     {"Pipeline.cache", "the page cache keeps what was read"},
     {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
     {"Source.weight", "several sources are read one after another"},
-    {"Index.LAZY", "BUILD counts once and keeps what it found"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
     {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},

@@ -42,7 +42,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   if (!source.has_index()) return spec;
   const config::Index& index = source.index();
   spec.given = true;
-  spec.mode = index.mode() == config::Index::REQUIRE ? IndexMode::require : IndexMode::build;
+  spec.mode = static_cast<IndexMode>(index.mode());
   if (index.dir().find('\0') != std::string::npos)
     refuse("{}: index.dir: '{}' is no name of a folder", path, index.dir());
   if (!index.dir().empty()) {
@@ -367,6 +367,36 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   spec.filter = std::move(filter);
 }
 
+// LAZY: what takes counts or an index, which are not there before the end of the first epoch.
+void refuse_with_lazy(const PipelineSpec& spec) {
+  const auto lazy = std::count_if(spec.sources.begin(), spec.sources.end(),
+                                  [](const SourceSpec& source) { return source.index.mode == IndexMode::lazy; });
+  if (lazy == 0) return;
+  const auto refuse_if = [](bool wanted, const char* what) {
+    if (wanted)
+      refuse(
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no {}: use BUILD, or "
+          "leave that out",
+          what);
+  };
+  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another mode");
+  for (const SourceSpec& source : spec.sources)
+    refuse_if(
+        source.begin.value > 0 || !source.end.percent || source.end.value < RangeEnd::all || source.num_shards > 1,
+        "a range or shard");
+  refuse_if(spec.filter != nullptr, "filter");
+  refuse_if(spec.interleave.on(), "interleave");
+  refuse_if(spec.window.has_value(), "window");
+  refuse_if(spec.shuffle.mode != ShuffleMode::none, "shuffle");
+  refuse_if(spec.repeat != 1, "epoch.repeat or steps");
+  refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
+  refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
+  for (const OutputSpec& output : spec.outputs) {
+    const auto* from = std::get_if<FromReserved>(&output.from);
+    refuse_if(from && from->what == Reserved::record, "@record");
+  }
+}
+
 }  // namespace
 
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
@@ -381,6 +411,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
   resolve_outputs(config, spec);
+  refuse_with_lazy(spec);
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)
       if (!output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack)))

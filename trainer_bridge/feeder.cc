@@ -66,7 +66,8 @@ struct Feeder::Impl {
     for (const std::string& warning : data.warnings) logger()->warn(warning);
     const flow::Ranks ranks{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
-    plan.emplace(std::move(spec), std::move(data), ranks, threads);
+    plan = std::make_unique<flow::Plan>(std::move(spec), std::move(data), ranks, threads);
+    warnings = plan->spec.warnings;
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
   }
 
@@ -82,6 +83,7 @@ struct Feeder::Impl {
   void begin_anew(const flow::Position& position) {
     if (stopped) throw Error(Category::stalled, "the feeder was stopped");
     graph.reset();  // first, so that there is memory for one
+    if (counted) plan = std::move(counted);
     on_cpus(plan->spec.cpu_set, "feedline-open", [&] { begin(position); });
   }
 
@@ -90,16 +92,38 @@ struct Feeder::Impl {
     return graph->delivery();
   }
 
+  /// What is known of the data by now. Under the lock.
+  const flow::Plan& known() const { return counted ? *counted : *plan; }
+
+  /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
+  void note_end_of_epoch() {
+    const std::lock_guard lock(mutex);
+    if (counted || !plan->data.lazy || graph->delivery().report().finished_epochs == 0) return;
+    counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
+                                           plan->ranks, plan->threads);
+    for (const std::string& warning : counted->data.warnings) logger()->warn(warning);
+  }
+
+  // Under the lock.
+  void check_counted() const {
+    if (known().data.lazy)
+      throw Error(Category::bad_pipeline,
+                  "state: index.mode LAZY: before the first epoch has ended nobody knows which data this is; with mode "
+                  "BUILD it is counted first");
+  }
+
   std::string state_at(const flow::Position& position) const {
-    flow::check_position(*plan, position);
-    return flow::state_text(*plan, position);
+    check_counted();
+    flow::check_position(known(), position);
+    return flow::state_text(known(), position);
   }
 
   const Clock::time_point start = Clock::now();
   Options options;
-  std::optional<flow::Plan> plan;
-  std::vector<std::string> files;
-  std::mutex mutex;  // of set_state() against what may be called from any thread; guards from here
+  std::vector<std::string> files, warnings;
+  mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
+  std::unique_ptr<flow::Plan> plan;     // of the graph
+  std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
   bool stopped = false;
 };
@@ -111,7 +135,8 @@ Feeder::~Feeder() = default;
 
 Batch Feeder::next(int replica) {
   Batch batch;
-  impl_->delivery().next(replica, std::nullopt, batch);
+  if (impl_->delivery().next(replica, std::nullopt, batch) == flow::Delivery::Outcome::end_of_epoch)
+    impl_->note_end_of_epoch();
   return batch;
 }
 
@@ -121,6 +146,7 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
+      impl_->note_end_of_epoch();
       return Next::end_of_epoch;
     case Outcome::not_ready:
       break;
@@ -138,54 +164,68 @@ std::string Feeder::get_state() const {
   const std::lock_guard lock(impl_->mutex);
   flow::Position position = impl_->delivery().positions().last;
   // Rows before an error may come as a step that is none.
-  if (impl_->plan->steps_per_epoch >= 0) position.step = std::min(position.step, impl_->plan->steps_per_epoch);
+  const int64_t steps = impl_->known().steps_per_epoch;
+  if (steps >= 0) position.step = std::min(position.step, steps);
   return impl_->state_at(position);
 }
 
 std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), step); }
 
-std::string Feeder::get_state(uint64_t epoch, int64_t step) const { return impl_->state_at({epoch, step}); }
+std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->state_at({epoch, step});
+}
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
-  const flow::Position position = flow::read_state(text, *impl_->plan, accept_changes);
   const std::lock_guard lock(impl_->mutex);
-  impl_->begin_anew(position);
+  impl_->check_counted();
+  impl_->begin_anew(flow::read_state(text, impl_->known(), accept_changes));
 }
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
-  flow::check_position(*impl_->plan, beginning);
   const std::lock_guard lock(impl_->mutex);
+  flow::check_position(impl_->known(), beginning);
   const auto [last, first] = impl_->delivery().positions();
-  if (last != beginning || first != beginning) impl_->begin_anew(beginning);
+  if (last != beginning || first != beginning || impl_->counted) impl_->begin_anew(beginning);
 }
 
-int Feeder::replicas() const noexcept { return impl_->plan->replicas; }
+int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
 
 uint64_t Feeder::epoch() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->delivery().positions().last.epoch;
 }
 
-int64_t Feeder::steps_per_epoch() const noexcept { return impl_->plan->steps_per_epoch; }
+int64_t Feeder::steps_per_epoch() const noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->known().steps_per_epoch;
+}
 
-int64_t Feeder::samples_per_epoch() const noexcept { return impl_->plan->samples_per_epoch; }
+int64_t Feeder::samples_per_epoch() const noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->known().samples_per_epoch;
+}
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
-std::string Feeder::plan_text() const { return impl_->plan->text(); }
+std::string Feeder::plan_text() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->known().text();
+}
 
-const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->plan->spec.warnings; }
+const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
 
 Report Feeder::report() const {
-  const flow::Plan& plan = *impl_->plan;
   const std::lock_guard lock(impl_->mutex);
+  const flow::Plan& plan = *impl_->plan;
   const flow::DeliveryReport delivered = impl_->delivery().report();
   flow::GraphReport graph = impl_->graph->report();
   Report report;
   report.records = delivered.records;
   report.steps = delivered.steps;
-  report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, plan.dropped_per_epoch));
+  report.dropped =
+      delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->known().dropped_per_epoch));
   report.filler = delivered.filler;
   for (const std::vector<Error>* errors : {&plan.data.skipped, &std::as_const(graph.errors)}) {
     const size_t room = flow::ErrorLog::kept - report.errors.size();
