@@ -9,13 +9,17 @@ namespace feedline::flow {
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
     : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
   end_.first_step = start.step;
-  walk_.next(step_, nullptr);
+  if (plan.data.lazy)
+    arriving_.emplace(plan.steps, start.epoch);
+  else
+    walk_.next(step_, nullptr);
 }
 
 void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
   chunks_.push_back({chunk});
-  while (step_.tickets <= first_ticket_ + chunks_.size()) {
+  if (arriving_) arriving_->add(*chunk);
+  while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
     if (!step_.ends_epoch)
       emit(chunk, out);
     else if (plan_.data.raised.empty())
@@ -24,7 +28,7 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
       fail(chunk, plan_.data.raised.front(), out);
     if (failed_) return chunks_.clear();
     let_go();
-    walk_.next(step_, nullptr);
+    if (!arriving_) walk_.next(step_, nullptr);
   }
 }
 
@@ -49,7 +53,7 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
   }
   if (step_.kind != Steps::Kind::dropped) {
     for (int replica = 0; replica < plan_.replicas; replica++)
-      emit_batch(replica, plan_.steps.of_replica(step_.kind, replica), out);
+      emit_batch(replica, steps().of_replica(step_.kind, replica), out);
   } else if (plan_.data.raised.empty()) {
     note_dropped();
   } else if (deliver_before_error_) {
@@ -137,6 +141,7 @@ void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
 
 void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out) {
   end_.epoch = step_.epoch;
+  if (arriving_) end_.counted = chunk->ticket.audit;
   for (auto& of_replica : out)
     of_replica.push_back({.kind = kind,
                           .epoch = step_.epoch,

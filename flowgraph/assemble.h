@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/arriving_rows.h"
 #include "flowgraph/chunk.h"
 #include "flowgraph/epoch_ledger.h"
 #include "flowgraph/plan.h"
@@ -57,12 +59,14 @@ class Assembler {
   void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
   void let_go();
+  const Steps& steps() const noexcept { return arriving_ ? arriving_->steps() : plan_.steps; }
   const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
 
   const Plan& plan_;
   const bool deliver_before_error_;
   Walk walk_;
-  Step step_;  // the next one to be emitted
+  std::optional<ArrivingRows> arriving_;  // LAZY: instead of the walk
+  Step step_;                             // the next one to be emitted
   struct Held {
     ChunkRef chunk;      // null: no longer needed
     uint64_t batch = 0;  // the last one that it was put into

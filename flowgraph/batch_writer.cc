@@ -33,8 +33,14 @@ void act_out_faults(std::span<BatchRow> rows) {
       if (injected<DoubleRecordOp>()) rows[i] = rows[i - 1];
 }
 
-int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint32_t row) {
-  switch (what) {
+int64_t value_of(const FeatureSpec& feature, const Column& column, uint32_t row) {
+  if (feature.dtype == DType::int64) return column.as<int64_t>()[row];
+  const BytesRef& bytes = column.as<BytesRef>()[row];
+  return static_cast<int64_t>(hash64({reinterpret_cast<const char*>(bytes.data), bytes.size}));
+}
+
+int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& chunk, uint32_t row) {
+  switch (from.what) {
     case Reserved::record:
       return static_cast<int64_t>(plan.data.files[chunk.extent_of(row).file].first_record + chunk.record_of(row));
     case Reserved::file:
@@ -45,6 +51,10 @@ int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint
       return static_cast<int64_t>(RowAudit(plan)(chunk, row));
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
+    case Reserved::value: {
+      const auto feature = static_cast<size_t>(from.feature);
+      return value_of(plan.spec.features[feature], chunk.features()[feature], row);
+    }
   }
   return -1;
 }
@@ -199,10 +209,10 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
           rows_of_expression(rows[i].chunk->expressions()[static_cast<size_t>(expression->expression)])(rows[i].row);
     unpack(pointers, out);
   } else {
-    const Reserved what = std::get<FromReserved>(output.from).what;
+    const FromReserved& reserved = std::get<FromReserved>(output.from);
     std::array<int64_t, block_rows> values;
     for (size_t i = 0; i < rows.size(); i++) {
-      values[i] = reserved_value(plan_, what, *rows[i].chunk, rows[i].row);
+      values[i] = reserved_value(plan_, reserved, *rows[i].chunk, rows[i].row);
       at[i] = reinterpret_cast<const std::byte*>(&values[i]);
     }
     unpack(pointers, out);

@@ -11,8 +11,8 @@ enum Purpose : uint64_t { of_block = 16, of_round };
 
 }  // namespace
 
-BlockStream::BlockStream(const DataSet& data, const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
-    : data_(&data), order_(&order), number_(lane), first_pass_(first_pass) {
+BlockStream::BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
+    : order_(&order), number_(lane), first_pass_(first_pass) {
   const uint64_t phase = order.phase_at(lane, sample);
   enter_pass(phase);
   taken_ = sample - order.lane_samples(lane, phase);
@@ -30,15 +30,17 @@ void BlockStream::enter_pass(uint64_t phase) {
 }
 
 void BlockStream::open_next(Taking& to) {
-  Open open{.part = pass_->part(lane(), next_block_++), .ticket = to.tickets++, .segments = {}, .rows = {}};
-  const Block& block = order_->blocks()[open.part.block];
-  if (to.opened) to.opened->emplace_back().add(*data_, block.file, block.first + open.part.first, open.part.rows);
+  const Pass::Part part = pass_->part(lane(), next_block_++);
+  const Block& block = order_->blocks()[part.block];
+  Open open{
+      .ticket = to.tickets++, .segments = {}, .file = block.file, .first = block.first + part.first, .samples = {}};
+  if (to.opened) order_->add_samples(to.opened->emplace_back(), open.file, open.first, part.rows);
   if (to.with_rows) {
-    open.segments = segments_of(*pass_, open.part.block, open.part.rows, order_->window());
-    open.rows.resize(open.part.rows);
-    for (uint32_t row = 0; row < open.part.rows; row++) open.rows[row] = row;
+    open.segments = segments_of(*pass_, part.block, part.rows, order_->window());
+    open.samples.resize(part.rows);
+    for (uint32_t sample = 0; sample < part.rows; sample++) open.samples[sample] = sample;
     // The parts of a block in two lanes are two decks.
-    shuffle(std::span(open.rows), Draws(key_of({pass_->key, of_block, open.part.block, open.part.first})));
+    shuffle(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})));
   }
   open_.push_back(std::move(open));
 }
@@ -51,7 +53,7 @@ void BlockStream::enter_round(Taking& to) {
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
   for (const Open& block : open_) {
     for (uint32_t i = block.segments.before(segment); i < block.segments.before(segment + 1); i++)
-      drawn_.push_back({block.ticket, block.rows[i]});
+      drawn_.push_back({block.ticket, order_->rows_of(block.file, block.first, block.first + block.samples[i])});
     segment--;
   }
   shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
@@ -79,7 +81,7 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
     if (to.with_rows) {
       const auto first = drawn_.end() - static_cast<ptrdiff_t>(left);
       for (int64_t i = std::max<int64_t>(0, wanted.first - done); i < std::min(n, wanted.last - done); i++)
-        to.step.rows.push_back({first[i].ticket, first[i].row, 1, at + done + i});
+        add_rows(*order_, {first[i].ticket, first[i].rows.first, first[i].rows.count, at + done + i}, to.step.rows);
     }
     done += n;
     taken_ += static_cast<uint64_t>(n);

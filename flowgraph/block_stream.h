@@ -15,21 +15,22 @@ namespace feedline::flow {
 class BlockStream final : public Stream {
  public:
   /// From sample `sample` of the lane on; its passes are numbered from `first_pass` on.
-  BlockStream(const DataSet& data, const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample);
+  BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
   void close(Step& step) override;
 
  private:
   struct Open {
-    Pass::Part part;
     uint64_t ticket = 0;
     Segments segments;
-    std::vector<uint32_t> rows;  // in random order
+    uint32_t file = 0;
+    uint64_t first = 0;             // sample of the file
+    std::vector<uint32_t> samples;  // numbers from there on, in random order
   };
   struct Drawn {
     uint64_t ticket;
-    uint32_t row;
+    Order::SampleRows rows;
   };
   const Lane& lane() const noexcept { return pass_->lanes[number_]; }
   uint64_t round_end(uint32_t round) const noexcept { return pass_->round_ends[lane().first_round + round]; }
@@ -38,7 +39,6 @@ class BlockStream final : public Stream {
   void open_next(Taking& to);
   void leave_round(Step& step);
 
-  const DataSet* data_;
   const Order* order_;
   const uint32_t number_;
   const uint64_t first_pass_;
@@ -49,7 +49,7 @@ class BlockStream final : public Stream {
   uint64_t taken_ = 0;        // samples of the lane in this pass
   std::deque<Open> open_;     // of consecutive blocks, up to the newest
   bool entered_ = false;      // the round's blocks are open and its rows drawn
-  std::vector<Drawn> drawn_;  // the rows of the round
+  std::vector<Drawn> drawn_;  // the samples of the round
 };
 
 }  // namespace feedline::flow

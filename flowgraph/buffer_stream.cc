@@ -7,8 +7,7 @@
 
 namespace feedline::flow {
 
-BufferStream::BufferStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
-    : data_(&data), order_(&order) {
+BufferStream::BufferStream(const Order& order, uint64_t first_pass, uint64_t sample) : order_(&order) {
   begin_pass(first_pass + sample / order.samples(), sample % order.samples());
 }
 
@@ -67,7 +66,7 @@ std::optional<BufferStream::Sample> BufferStream::next_of_sequence() {
   next_++;
   // It comes into the buffer at the beginning, or in the place of the sample that is taken there.
   const uint64_t comes_at = next_ - std::min(next_, order_->buffer());
-  if (sample.row + 1 == block.rows) expiring_.push_back({number, comes_at + order_->buffer_age()});
+  if (sample.number + 1 == block.rows) expiring_.push_back({number, comes_at + order_->buffer_age()});
   return sample;
 }
 
@@ -85,25 +84,30 @@ BufferStream::Sample BufferStream::pop() {
 }
 
 TicketRows BufferStream::pick(const Sample& sample, Taking& to) {
-  if (!picks_ || picks_->rows == order_->picks()) {
-    picks_ = {.ticket = to.tickets++, .opened = to.opened ? to.opened->size() : 0, .rows = 0};
+  if (!picks_ || picks_->samples == order_->picks()) {
+    picks_ = {.ticket = to.tickets++, .opened = to.opened ? to.opened->size() : 0};
     to.step.finished.push_back(picks_->ticket);
     if (to.opened) to.opened->emplace_back();
   }
   const Block& block = order_->blocks()[sample.block];
-  if (to.opened) (*to.opened)[picks_->opened].add(*data_, block.file, block.first + sample.row, 1);
-  return {picks_->ticket, picks_->rows++, 1, 0};
+  const uint64_t number = block.first + sample.number;
+  if (to.opened) order_->add_samples((*to.opened)[picks_->opened], block.file, number, 1);
+  const uint32_t frames = order_->rows_of(block.file, number, number).count, row = picks_->rows;
+  picks_->samples++;
+  picks_->rows += (frames - 1) * static_cast<uint32_t>(order_->stride()) + 1;
+  return {picks_->ticket, row, frames, 0};
 }
 
 TicketRows BufferStream::row_of(const Sample& sample, Taking& to) {
   if (expired_[sample.block]) return pick(sample, to);
   uint64_t& ticket = open_[sample.block];
+  const Block& block = order_->blocks()[sample.block];
   if (ticket == none) {
-    const Block& block = order_->blocks()[sample.block];
     ticket = to.tickets++;
-    if (to.opened) to.opened->emplace_back().add(*data_, block.file, block.first, block.rows);
+    if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, block.first, block.rows);
   }
-  return {ticket, sample.row, 1, 0};
+  const Order::SampleRows rows = order_->rows_of(block.file, block.first, block.first + sample.number);
+  return {ticket, rows.first, rows.count, 0};
 }
 
 void BufferStream::expire(Step& step) {
@@ -126,7 +130,7 @@ void BufferStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
     if (row < wanted.first || row >= wanted.last) continue;
     TicketRows rows = row_of(sample, to);
     rows.at = at + row;
-    if (to.with_rows) to.step.rows.push_back(rows);
+    if (to.with_rows) add_rows(*order_, rows, to.step.rows);
   }
   picks_.reset();
   expire(to.step);

@@ -20,14 +20,14 @@ namespace feedline::flow {
 /// then hardly any is left in the buffer. Those that are left are read again, each by itself.
 class BufferStream final : public Stream {
  public:
-  BufferStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
+  BufferStream(const Order& order, uint64_t first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
   void close(Step& step) override;
 
  private:
   struct Sample {
-    uint32_t block = 0, row = 0;  // of Order::blocks(), and of the block
+    uint32_t block = 0, number = 0;  // of Order::blocks(), and of the block
   };
   static constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
   struct Expiring {
@@ -38,7 +38,7 @@ class BufferStream final : public Stream {
   struct Picks {
     uint64_t ticket = 0;
     size_t opened = 0;  // where it is in Taking::opened
-    uint32_t rows = 0;
+    uint32_t samples = 0, rows = 0;
   };
 
   void begin_pass(uint64_t pass, uint64_t position);
@@ -50,7 +50,6 @@ class BufferStream final : public Stream {
   TicketRows pick(const Sample& sample, Taking& to);
   void expire(Step& step);
 
-  const DataSet* data_;
   const Order* order_;
   uint64_t pass_ = 0;  // since the beginning of the feed
   uint64_t key_ = 0;

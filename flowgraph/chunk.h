@@ -43,6 +43,13 @@ class Chunk {
   /// The read failed: nothing of the chunk can be used.
   std::optional<Error> failed;
 
+  /// LAZY: bad regions that were passed over, and how many rows of the chunk come before each.
+  struct PassedOver {
+    uint32_t rows;
+    Error error;
+  };
+  std::vector<PassedOver> passed_over;
+
   /// Verifies and parses all rows; then records() and the columns are there. A bad record or read error under RAISE
   /// ends the rows early: rows() is smaller than ticket.rows and `first_error` says why. Otherwise the bad row becomes
   /// a copy of its nearest good row, its number is in `filler` and its error in `errors`.

@@ -63,7 +63,8 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
               {file.id.uri, -1, -1, ""});
 }
 
-// Fills in every file's index: the one that is kept, or by counting.
+// Fills in every file's index: the one that is kept, or by counting. LAZY: all of them are kept, or nothing is filled
+// in.
 void index_files(const PipelineSpec& spec, DataSet& data,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
   const auto source_of = [&](const DataFile& file) -> const SourceSpec& { return spec.sources[file.source]; };
@@ -90,6 +91,8 @@ void index_files(const PipelineSpec& spec, DataSet& data,
     data.counted_bytes += file.id.size;
   }
   warn_of(refused, data.warnings);
+  data.lazy = !uncounted.empty() && source_of(*uncounted.front()).index.mode == IndexMode::lazy;
+  if (data.lazy) return;
 
   std::mutex mutex;  // guards from here
   uint64_t done = 0;
@@ -118,7 +121,7 @@ void index_files(const PipelineSpec& spec, DataSet& data,
 }
 
 uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
-  return end.percent ? mul_div(records, end.value, 100'000'000) : std::min(end.value, records);
+  return end.percent ? mul_div(records, end.value, RangeEnd::all) : std::min(end.value, records);
 }
 
 uint64_t digest_of(const DataSet& data) noexcept {
@@ -193,6 +196,19 @@ void choose_samples(const PipelineSpec& spec, DataSet& data) {
   for (const DataFile& file : data.files) data.samples += file.samples.samples();
 }
 
+namespace {
+
+// Of data whose indexes are known.
+void settle(const PipelineSpec& spec, DataSet& data) {
+  data.digest = digest_of(data);
+  for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
+  for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
+  choose_samples(spec, data);
+  check_failures(spec, data);
+}
+
+}  // namespace
+
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
   const auto start = std::chrono::steady_clock::now();
@@ -204,13 +220,23 @@ DataSet count_data(const PipelineSpec& spec, int threads,
     }
   WorkerArena arena(threads, spec.cpu_set);
   arena.execute([&] { index_files(spec, data, on_progress); });
-  data.digest = digest_of(data);
-  for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
-
-  for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
-  choose_samples(spec, data);
-  check_failures(spec, data);
+  if (data.lazy) {
+    for (DataFile& file : data.files) {
+      file.index = {};
+      file.index.largest_record = spec.sources[file.source].record_limit;
+    }
+    data.counted_bytes = 0;
+  } else {
+    settle(spec, data);
+  }
   data.count_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return data;
+}
+
+DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes) {
+  data.lazy = false;
+  for (size_t f = 0; f < data.files.size(); f++) data.files[f].index = std::move(indexes[f]);
+  settle(spec, data);
   return data;
 }
 

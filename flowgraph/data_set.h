@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,9 @@ struct DataFile {
   io::FileIndex index;
   uint64_t first_record = 0;  // number of its first record in the source: good ones of the source's files before it
   Selection samples;
-  uint64_t kept_audit = 0;  // of what a filter keeps: sum of the audit terms, with their key (base/audit.h)
+  // Found by apply_filter() (flowgraph/filter.h):
+  std::optional<uint64_t> kept_audit = {};  // of the samples: sum of the audit terms, with their key (base/audit.h)
+  std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the one before them
 };
 
 /// Files [first, last) of a data set.
@@ -36,6 +40,10 @@ struct DataSet {
   uint64_t bytes = 0;          // of all files, as they lie on disk
   uint64_t counted_bytes = 0;  // of those that had no valid index
   double count_s = 0;
+
+  /// index.mode LAZY, and not all of it has a valid index: there are no counts, samples nor digest, and of an index
+  /// only `largest_record`, which is record_limit.
+  bool lazy = false;
 
   /// Of the names (without folders), sizes, counts and audit sums of all files in their order, before anything is left
   /// out: the same data has the same digest, wherever it lies and whenever it was written.
@@ -66,5 +74,8 @@ void choose_samples(const PipelineSpec& spec, DataSet& data);
 /// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
+
+/// Lazy data once it has been counted: as count_data() would have it.
+DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes);
 
 }  // namespace feedline::flow

@@ -37,15 +37,16 @@ std::optional<EpochAudit> EpochLedger::last() const { return last_ ? std::option
 EpochAudit EpochLedger::audit(const Entry& entry) const {
   using Verdict = EpochAudit::Verdict;
   const EpochEnd& end = entry.end;
+  const std::optional<uint64_t> expected = end.counted ? end.counted : expected_;
   EpochAudit audit{.epoch = end.epoch,
                    .delivered = entry.delivered,
                    .dropped = end.dropped,
                    .bad = end.bad,
-                   .expected = expected_.value_or(0),
+                   .expected = expected.value_or(0),
                    .verdict = Verdict::open,
                    .why = {}};
   const uint64_t missing = audit.expected - (audit.delivered + audit.dropped + audit.bad);
-  if (!expected_)
+  if (!expected)
     audit.why = "the indexes do not say what an epoch holds";
   else if (end.first_step > 0)
     audit.why = fmt::format("the feed began at step {}", end.first_step);

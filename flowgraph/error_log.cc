@@ -6,7 +6,8 @@ namespace feedline::flow {
 namespace {
 
 uint64_t hash(const Place& place) noexcept {
-  return mix64(mix64(std::hash<std::string>{}(place.file)) ^ static_cast<uint64_t>(place.record));
+  const uint64_t record = mix64(std::hash<std::string>{}(place.file)) ^ static_cast<uint64_t>(place.record);
+  return mix64(mix64(record) ^ static_cast<uint64_t>(place.offset));  // bad regions side by side have one number
 }
 
 }  // namespace

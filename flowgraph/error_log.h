@@ -19,7 +19,7 @@ class ErrorLog {
   /// Bad records that are told from one another. Those behind them count at each reading.
   static constexpr size_t told_apart = 1 << 16;
 
-  /// Takes note of an error whose place names file and record, if it is new.
+  /// Takes note of an error whose place names file, record and offset, if it is new.
   void note(const Error& error);
 
   uint64_t total() const noexcept { return total_; }

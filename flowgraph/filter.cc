@@ -19,11 +19,16 @@ namespace {
 
 constexpr char magic[9] = "feedflt1";
 
-/// What the filter says of every sample, in order.
+/// What filter and key say of every sample, in order.
 struct Answer {
-  std::vector<uint64_t> kept;    // bit i % 64 of word i / 64 is that of sample i
-  std::vector<uint64_t> audits;  // by file: sum over those that are kept
-  std::vector<Error> bad;        // the first ones
+  Answer(const PipelineSpec& spec, const DataSet& data)
+      : kept((data.samples + 63) / 64),
+        changes(spec.window && !spec.window->key.empty() ? kept.size() : 0),
+        audits(data.files.size()) {}
+  std::vector<uint64_t> kept;     // bit i % 64 of word i / 64 is that of sample i
+  std::vector<uint64_t> changes;  // as kept: its key is not that of the one kept before it; empty: there is no key
+  std::vector<uint64_t> audits;   // by file: sum over those that are kept
+  std::vector<Error> bad;         // the first ones
   uint64_t bad_total = 0;
 };
 
@@ -39,50 +44,56 @@ uint64_t digest_of(const PipelineSpec& spec, const DataSet& data) {
   return digest;
 }
 
-// Sizes are part of the digest. Layout: magic, digest, words of `kept`, words of `audits`, CRC32C of all before it.
+bool has(const std::vector<uint64_t>& set, uint64_t number) { return (set[number / 64] >> number % 64 & 1) != 0; }
+void put(std::vector<uint64_t>& set, uint64_t number) { set[number / 64] |= uint64_t{1} << number % 64; }
+
+// Sizes follow from what is digested. Layout: magic, digest, words of `kept`, `changes` and `audits`, CRC32C of all
+// before it.
 std::string bytes_of(const Answer& answer, uint64_t digest) {
   std::string bytes(magic, 8);
   const auto add = [&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); };
   add(&digest, sizeof digest);
-  add(answer.kept.data(), answer.kept.size() * sizeof(uint64_t));
-  add(answer.audits.data(), answer.audits.size() * sizeof(uint64_t));
+  for (const auto* words : {&answer.kept, &answer.changes, &answer.audits})
+    add(words->data(), words->size() * sizeof(uint64_t));
   const uint32_t crc = io::crc32c(std::as_bytes(std::span(bytes)));
   add(&crc, sizeof crc);
   return bytes;
 }
 
-std::optional<Answer> load(const std::string& path, uint64_t digest, const DataSet& data) {
+std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::ifstream in(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  Answer answer;
-  answer.kept.resize((data.samples + 63) / 64);
-  answer.audits.resize(data.files.size());
-  const size_t kept = answer.kept.size() * sizeof(uint64_t), audits = answer.audits.size() * sizeof(uint64_t);
-  if (bytes.size() != 16 + kept + audits + 4) return std::nullopt;
-  std::memcpy(answer.kept.data(), bytes.data() + 16, kept);
-  std::memcpy(answer.audits.data(), bytes.data() + 16 + kept, audits);
+  if (bytes.size() != bytes_of(answer, digest).size()) return std::nullopt;
+  size_t at = 16;
+  for (auto* words : {&answer.kept, &answer.changes, &answer.audits}) {
+    std::memcpy(words->data(), bytes.data() + at, words->size() * sizeof(uint64_t));
+    at += words->size() * sizeof(uint64_t);
+  }
   if (bytes != bytes_of(answer, digest)) return std::nullopt;
   return answer;
 }
 
-// The filter as the only output of a feed in file order.
+// Filter and key as the only outputs of a feed in file order.
 Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& run) {
-  Answer answer;
-  answer.kept.resize((data.samples + 63) / 64);
-  answer.audits.resize(data.files.size());
+  Answer answer(spec, data);
   DataSet whole = data;
   whole.raised.clear();  // told when the feed that is wanted comes there
   const Plan plan(*spec.filter, std::move(whole), {}, run.threads);
   Graph graph(plan, {.devices = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
   uint64_t sample = 0;
+  std::optional<int64_t> key;  // of the last one kept
   for (Batch batch; graph.delivery().next(0, std::nullopt, batch) == Delivery::Outcome::batch;) {
     const auto keeps = batch.at("filter").as<double>();
     const auto valid = batch.at("@valid").as<bool>();
     const auto file = batch.at("@file").as<int64_t>(), audit = batch.at("@audit").as<int64_t>();
+    const auto keys = answer.changes.empty() ? std::span<const int64_t>() : batch.at("@key").as<int64_t>();
     for (size_t i = 0; i < keeps.size(); i++, sample++) {
       if (!valid[i] || keeps[i] == 0) continue;
-      answer.kept[sample / 64] |= uint64_t{1} << sample % 64;
+      put(answer.kept, sample);
       answer.audits[static_cast<size_t>(file[i])] += static_cast<uint64_t>(audit[i]);
+      if (keys.empty() || key == keys[i]) continue;
+      put(answer.changes, sample);
+      key = keys[i];
     }
     if (run.on_progress) run.on_progress(data.bytes * sample / data.samples, data.bytes);
   }
@@ -101,7 +112,7 @@ void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSe
     out.write(std::as_bytes(std::span(bytes)));
     out.publish_unsynced();
   } catch (const Error& error) {
-    data.warnings.push_back(fmt::format("what the filter keeps will be computed again: {}", error.what()));
+    data.warnings.push_back(fmt::format("what filter and window.key say will be found out again: {}", error.what()));
   }
 }
 
@@ -110,10 +121,16 @@ void apply(const Answer& answer, DataSet& data) {
   for (size_t f = 0; f < data.files.size(); f++) {
     DataFile& file = data.files[f];
     const uint64_t samples = file.samples.samples(), first = samples > 0 ? file.samples.record(0) : 0;
-    std::vector<uint64_t> words((first + samples + 63) / 64);
-    for (uint64_t i = 0; i < samples; i++, sample++)
-      if (answer.kept[sample / 64] >> sample % 64 & 1) words[(first + i) / 64] |= uint64_t{1} << (first + i) % 64;
-    file.samples = Selection(std::make_shared<const NumberSet>(std::move(words)));
+    std::vector<uint64_t> kept((first + samples + 63) / 64), changes(answer.changes.empty() ? 0 : (samples + 63) / 64);
+    uint64_t left = 0;
+    for (uint64_t i = 0; i < samples; i++, sample++) {
+      if (!has(answer.kept, sample)) continue;
+      put(kept, first + i);
+      if (!changes.empty() && has(answer.changes, sample)) put(changes, left);
+      left++;
+    }
+    if (left < samples) file.samples = Selection(std::make_shared<const NumberSet>(std::move(kept)));
+    if (!changes.empty()) file.key_changes = std::make_shared<const NumberSet>(std::move(changes));
     file.kept_audit = answer.audits[f];
   }
   data.samples = 0;
@@ -127,7 +144,7 @@ void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run)
   const uint64_t digest = digest_of(spec, data);
   const std::string path = io::cache_place(fmt::format("{:016x}.feedline-filter", digest), spec.sources[0].index.dir);
   std::optional<Answer> answer;
-  if (!path.empty()) answer = load(path, digest, data);
+  if (!path.empty()) answer = load(path, digest, Answer(spec, data));
   if (!answer) {
     answer = evaluate(spec, data, run);
     // Errors are told where they are found; a kept answer would pass over them.

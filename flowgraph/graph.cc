@@ -15,6 +15,7 @@
 #include "flowgraph/batch_writer.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/inflate_lane.h"
+#include "flowgraph/lazy_reader.h"
 #include "flowgraph/stage_counters.h"
 #include "flowgraph/ticket_queue.h"
 #include "flowgraph/worker_arena.h"
@@ -67,6 +68,7 @@ struct Graph::Impl {
   // Bodies.
   void read();
   bool issue_next();
+  bool read_lazily();
   bool lane_ready(const Ticket& ticket);
   void read_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
@@ -75,6 +77,7 @@ struct Graph::Impl {
   void assemble(const ChunkRef& chunk);
   void unpack(int replica, const Batches& message);
   std::optional<std::string> exceeded_limit() const;
+  std::optional<Error> note(const Error& error);
   void note_errors(Chunk& chunk);
   Stage busy_stage(int replica) const;
   void stop() noexcept;
@@ -117,6 +120,7 @@ struct Graph::Impl {
   InflateLane* lane = nullptr;     // of the compressed file that is being issued
   std::vector<io::Read> requests;  // of one burst
   size_t burst = 0;                // chunks that they are for
+  std::optional<LazyReader> lazy;  // instead of all these
 
   // [assemble]
   Assembler assembler;
@@ -183,6 +187,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
       arena(plan.threads, plan.spec.cpu_set) {
+  if (plan.data.lazy) lazy.emplace(plan);
   make_slots();
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
@@ -298,6 +303,11 @@ void Graph::Impl::stop() noexcept {
 }
 
 void Graph::Impl::read() {
+  if (lazy) {
+    while (read_lazily()) {
+    }
+    return;
+  }
   while (issue_next()) {
   }
   submit(requests, std::exchange(burst, 0));
@@ -317,6 +327,20 @@ bool Graph::Impl::issue_next() {
   std::swap(chunk->ticket, *ticket);
   tickets.pop();
   read_into(chunk);
+  return true;
+}
+
+// Nobody knows what the next ticket is before its records have been read: it is read here.
+bool Graph::Impl::read_lazily() {
+  if (stopping || ended || lazy->ended()) return false;
+  const auto slot = slots->take();
+  if (!slot) return false;
+  const ChunkRef chunk(*slot, [this](Chunk* done) { slots->give_back(done); });
+  chunk->sequence = next_sequence++;
+  lazy->fill(*chunk);
+  bytes_read = lazy->bytes_read();
+  parse_counters.waiting++;
+  nodes->parse.try_put(chunk);
   return true;
 }
 
@@ -414,7 +438,7 @@ void Graph::Impl::parse(Chunk& chunk) {
 }
 
 void Graph::Impl::assemble(const ChunkRef& chunk) {
-  if (!chunk->errors.empty()) note_errors(*chunk);
+  if (!chunk->errors.empty() || !chunk->passed_over.empty()) note_errors(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) ended = true;
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
@@ -436,22 +460,25 @@ std::optional<std::string> Graph::Impl::exceeded_limit() const {
   const uint64_t of_records = spec.on_error == OnError::skip_file ? 0 : skipped;
   const double rate = static_cast<double>(errors.total() + of_records) /
                       static_cast<double>(std::max<uint64_t>(1, plan.data.samples + of_records));
-  if (rate > spec.max_failure_rate)
+  if (spec.max_failure_rate < 1 && rate > spec.max_failure_rate)
     return fmt::format("{:.3g} of the records are bad, errors.max_failure_rate allows {:.3g}", rate,
                        spec.max_failure_rate);
   return std::nullopt;
 }
 
-// Behind the last failure that is allowed, the feed ends.
+// What ends the feed, behind the last failure that is allowed.
+std::optional<Error> Graph::Impl::note(const Error& error) {
+  errors.note(error);
+  const auto limit = exceeded_limit();
+  if (!limit) return std::nullopt;
+  return Error(error.category(), fmt::format("{}; the last: {}", *limit, error.message()), error.place());
+}
+
 void Graph::Impl::note_errors(Chunk& chunk) {
-  for (size_t i = 0; i < chunk.errors.size(); i++) {
-    const Error& error = chunk.errors[i];
-    errors.note(error);
-    if (const auto limit = exceeded_limit())
-      return chunk.end_before(
-          chunk.filler[i],
-          Error(error.category(), fmt::format("{}; the last: {}", *limit, error.message()), error.place()));
-  }
+  for (const Chunk::PassedOver& bad : chunk.passed_over)
+    if (auto end = note(bad.error)) return chunk.end_before(bad.rows, std::move(*end));
+  for (size_t i = 0; i < chunk.errors.size(); i++)
+    if (auto end = note(chunk.errors[i])) return chunk.end_before(chunk.filler[i], std::move(*end));
 }
 
 void Graph::Impl::unpack(int replica, const Batches& message) {
@@ -493,7 +520,13 @@ Delivery& Graph::delivery() noexcept { return *impl_->delivery; }
 
 void Graph::stop() noexcept { impl_->stop(); }
 
-std::string Graph::backend() const { return impl_->backend->description(); }
+const std::vector<io::FileIndex>* Graph::counted() const noexcept {
+  return impl_->lazy && impl_->lazy->counted() ? &*impl_->lazy->counted() : nullptr;
+}
+
+std::string Graph::backend() const {
+  return impl_->lazy ? "blocking reads, file after file: index.mode is LAZY" : impl_->backend->description();
+}
 
 GraphReport Graph::report() const {
   const Impl& impl = *impl_;

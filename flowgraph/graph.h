@@ -58,6 +58,9 @@ class Graph {
   /// Nothing new begins and every next() wakes; from any thread.
   void stop() noexcept;
 
+  /// LAZY: of all files, once an epoch has ended; else null.
+  const std::vector<io::FileIndex>* counted() const noexcept;
+
   std::string backend() const;
   GraphReport report() const;
 

@@ -131,6 +131,8 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
       lanes_(lanes) {
   file_starts_.push_back(0);
   if (window) windows_.emplace(data, files, *window);
+  // Shuffled, a window moves with the block that it begins in.
+  if (window && mode() != ShuffleMode::none) windows_->count_windows(blocks_);
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
     const uint64_t own = files.has(f) ? data.files[f].samples.samples() : 0;
     file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1]) : file_starts_.back() + own);
@@ -187,6 +189,17 @@ uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
   const auto behind =
       std::upper_bound(begin, end, sample, [](uint64_t at, const Block& block) { return at < block.first; });
   return static_cast<uint32_t>(behind - blocks_.begin() - 1);
+}
+
+void Order::add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const {
+  windows_ ? windows_->add_to(ticket, *data_, file_starts_[file] + first, count)
+           : ticket.add(*data_, file, first, count);
+}
+
+Order::SampleRows Order::rows_of_window(uint32_t file, uint64_t first, uint64_t sample) const noexcept {
+  const Windows::Window window = windows_->at(file_starts_[file] + sample);
+  return {static_cast<uint32_t>(window.first - windows_->at(file_starts_[file] + first).first),
+          static_cast<uint32_t>(window.frames)};
 }
 
 Sequence Order::sequence(uint64_t pass, uint64_t position) const {
@@ -348,8 +361,8 @@ uint64_t Order::memory_bytes() const noexcept {
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
                                      lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
   const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
-  return buffers + blocks_.capacity() * sizeof(Block) + files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) +
-         passes;
+  return buffers + (windows_ ? windows_->memory_bytes() : 0) + blocks_.capacity() * sizeof(Block) +
+         files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) + passes;
 }
 
 }  // namespace feedline::flow

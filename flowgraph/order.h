@@ -61,6 +61,7 @@ class Order {
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
   /// Null: a sample is a record.
   const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
+  /// Of samples; of frames where windows come in file order.
   const Blocks& blocks() const noexcept { return blocks_; }
   const Lanes& lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
@@ -80,6 +81,19 @@ class Order {
   };
   Place place(uint64_t sample) const noexcept;
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
+
+  /// What is read for the samples [first, first + count) of a file, as rows of a ticket.
+  void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
+  /// Of one sample among the rows for those from `first` on: its first row, and how many it has, stride() apart.
+  struct SampleRows {
+    uint32_t first = 0, count = 1;
+  };
+  SampleRows rows_of(uint32_t file, uint64_t first, uint64_t sample) const noexcept {
+    return windows_ ? rows_of_window(file, first, sample) : SampleRows{static_cast<uint32_t>(sample - first)};
+  }
+  /// Rows of a sample, where none is missing; and from one to the next.
+  int64_t frames() const noexcept { return windows_ ? windows_->spec().size : 1; }
+  int64_t stride() const noexcept { return windows_ ? windows_->spec().stride : 1; }
 
   /// NONE and BUFFER: the samples of a pass from one on, before they are shuffled.
   Sequence sequence(uint64_t pass, uint64_t position) const;
@@ -124,6 +138,7 @@ class Order {
   uint64_t memory_bytes() const noexcept;
 
  private:
+  SampleRows rows_of_window(uint32_t file, uint64_t first, uint64_t sample) const noexcept;
   uint64_t samples_that_mix() const noexcept;
   void plan_buffer();
   void cut_lanes(Pass& pass, uint64_t phase) const;

@@ -11,6 +11,7 @@
 #include "base/byte_size.h"
 #include "flowgraph/draws.h"
 #include "flowgraph/inflate_lane.h"
+#include "flowgraph/lazy_reader.h"
 #include "flowgraph/walk.h"
 
 namespace feedline::flow {
@@ -157,7 +158,10 @@ Steps Plan::plan_orders() {
 }
 
 void Plan::plan_epoch() {
-  steps_per_epoch = steps.per_epoch();
+  if (data.lazy && ranks.world_size > 1)
+    throw Error(Category::bad_pipeline,
+                "source: index.mode: LAZY is for one process: ranks have to know their steps before; use BUILD");
+  steps_per_epoch = data.lazy ? -1 : steps.per_epoch();
   if (steps_per_epoch < 0) {
     samples_per_epoch = -1;
     return;
@@ -169,8 +173,10 @@ void Plan::plan_epoch() {
   for (size_t f = 0; f < data.files.size(); f++) {
     const DataFile& file = data.files[f];
     const std::optional<uint64_t> passes = passes_over(file.source);
-    if (!passes || (!file.samples.kept() && file.samples.samples() != file.index.records && file.samples.samples() > 0))
-      return;
+    if (file.samples.samples() == 0) continue;
+    if (!passes || (!file.kept_audit && file.samples.samples() != file.index.records)) return;
+    sum += *passes * (file.kept_audit ? *file.kept_audit : audit_keys[f] * file.index.audit);
+    return;
     if (file.samples.kept())
       sum += *passes * file.kept_audit;
     else if (file.samples.samples() > 0)
@@ -188,6 +194,10 @@ std::optional<uint64_t> Plan::passes_over(uint32_t source) const {
 }
 
 void Plan::plan_slots() {
+  if (data.lazy) {
+    slot_data_bytes = LazyReader::slot_bytes(largest_record(data));
+    slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
+  }
   // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
   const uint64_t picked = steps.picks_rows() ? largest_pick() : 0;
   for (const auto& order : orders) {
@@ -200,12 +210,15 @@ void Plan::plan_slots() {
     for (const Block& block : order->blocks()) {
       const io::FileIndex& index = data.files[block.file].index;
       Ticket ticket;
-      ticket.add(data, block.file, block.first, block.rows);
+      if (order->windows() && order->mode() == ShuffleMode::none)
+        ticket.add(data, block.file, block.first, block.rows);
+      else
+        order->add_samples(ticket, block.file, block.first, block.rows);
       const bool compressed = index.compression != Compression::none;
       const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
       slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
       slot_arena_bytes =
-          std::max(slot_arena_bytes, arena_bytes(block.rows, block.bytes - block.rows * io::frame_bytes));
+          std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
       if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
     }
   }
@@ -228,6 +241,7 @@ uint64_t Plan::largest_pick() const {
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
+  if (data.lazy) return LazyReader::chunks_of(static_cast<uint64_t>(global_batch), largest_record(data));
   uint64_t chunks = 0;
   for (uint32_t source = 0; source < orders.size(); source++) chunks += chunks_of_step(source);
   return chunks;
@@ -267,7 +281,7 @@ void Plan::plan_outputs() {
     return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
   });
   const uint64_t payload = !any_variable ? 0
-                           : in_file_order() && !spec.window && !mixture
+                           : in_file_order() && !spec.window && !mixture && !data.lazy
                                ? orders[0]->largest_span(rows, spec.repeat == 1).bytes
                                : product(rows, largest_record(data));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
@@ -333,11 +347,13 @@ void Plan::fit_memory() {
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)
-    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0);
+    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
+                   (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
+  const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
   const uint64_t others =
-      product(buffers, buffer_bytes) + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes;
+      product(buffers, buffer_bytes) + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes + counting;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -346,19 +362,23 @@ void Plan::fit_memory() {
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
             {"inflating", lanes, InflateLane::memory_bytes},
+            {"counting while reading", 1, counting},
             {"index", 1, index_bytes},
             {"order", 1, order_bytes()}};
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order_bytes() +
-                                   lanes * InflateLane::memory_bytes +
+                                   lanes * InflateLane::memory_bytes + counting +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
       advice +=
           fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
+  if (data.lazy)
+    advice += fmt::format(", or source.record_limit: index.mode LAZY plans for records of {}",
+                          format_byte_size(largest_record(data)));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
@@ -403,6 +423,9 @@ void Plan::order_text(std::string& text) const {
   if (mixture) text += mixture->text(spec.sources);
   for (const auto& each : orders) {
     const Order& order = *each;
+    if (spec.window && !spec.window->key.empty())
+      fmt::format_to(out, "window   {} groups of records that have the same '{}'\n", order.windows()->groups(),
+                     spec.window->key);
     if (order.mode() == ShuffleMode::global)
       fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
                      format_byte_size(slot_data_bytes));
@@ -416,18 +439,23 @@ void Plan::order_text(std::string& text) const {
           order.lanes().count * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
     else
       fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
-                     order.blocks().size(), format_byte_size(slot_data_bytes));
+                     data.lazy ? "unknown" : fmt::format("{}", order.blocks().size()),
+                     format_byte_size(slot_data_bytes));
   }
 }
 
 std::string Plan::text() const {
   std::string text;
   auto out = std::back_inserter(text);
-  const auto count = [](int64_t n) { return n < 0 ? std::string("endless") : fmt::format("{}", n); };
+  const auto count = [&](int64_t n) {
+    return n >= 0 ? fmt::format("{}", n) : std::string(data.lazy ? "unknown" : "endless");
+  };
   uint64_t samples = 0;
   for (const auto& order : orders) samples += order->samples();
-  fmt::format_to(out, "data     {} files, {}, {} samples, counted and verified in {:.2f} s\n", data.files.size(),
-                 format_byte_size(data.bytes), samples, data.count_s);
+  const std::string counted = data.lazy
+                                  ? "counted while they are fed"
+                                  : fmt::format("{} samples, counted and verified in {:.2f} s", samples, data.count_s);
+  fmt::format_to(out, "data     {} files, {}, {}\n", data.files.size(), format_byte_size(data.bytes), counted);
   if (data.skipped_total > 0)
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());

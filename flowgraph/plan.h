@@ -59,7 +59,7 @@ struct Plan {
 
   int64_t frames = 1;  // rows of a sample: frames of a window
   int64_t replica_batch = 0;
-  int64_t samples_per_epoch = 0;  // -1 where the epoch never ends, as
+  int64_t samples_per_epoch = 0;  // -1 where the epoch never ends or the data is lazy, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
   std::optional<uint64_t>

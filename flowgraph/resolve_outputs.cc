@@ -547,9 +547,12 @@ void warn_of_unused_features(PipelineSpec& spec) {
   }
   for (const ExpressionSpec& expression : spec.expressions)
     for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
-  if (spec.filter)
+  if (spec.filter) {
     for (const ExpressionSpec& expression : spec.filter->expressions)
       for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
+    for (const OutputSpec& output : spec.filter->outputs)
+      if (const auto* from = std::get_if<FromReserved>(&output.from)) use(from->feature);
+  }
   std::vector<std::string> unused;
   for (size_t i = 0; i < used.size(); i++)
     if (!used[i]) unused.push_back("'" + spec.features[i].name + "'");

@@ -42,7 +42,7 @@ struct FeatureSpec {
 
 enum class RecordType : uint8_t { example, raw };
 
-enum class IndexMode : uint8_t { build, require };
+enum class IndexMode : uint8_t { build, require, lazy };
 
 struct IndexSpec {
   IndexMode mode = IndexMode::build;
@@ -53,6 +53,7 @@ struct IndexSpec {
 
 /// One end of a range of records: a number, or a part of them.
 struct RangeEnd {
+  static constexpr uint64_t all = 100'000'000;
   uint64_t value = 0;  // or millionths of a per cent
   bool percent = false;
 };
@@ -64,13 +65,13 @@ struct SourceSpec {
   RecordType record_type = RecordType::example;
   uint64_t record_limit = io::default_record_limit;
   IndexSpec index;
-  RangeEnd begin, end{100'000'000, true};
+  RangeEnd begin, end{RangeEnd::all, true};
   uint32_t num_shards = 1, shard_id = 0;
 };
 
-/// @record @file @offset @source, all int64; audit: the row's audit term times its file's key (base/audit.h), for the
-/// filter only.
-enum class Reserved : uint8_t { record, file, offset, source, audit };
+/// @record @file @offset @source, all int64. For the filter only: the row's audit term times its file's key
+/// (base/audit.h); and a number for a feature's value, of INT64 itself, of BYTES hash64().
+enum class Reserved : uint8_t { record, file, offset, source, audit, value };
 
 /// What an output is made from, resolved to numbers of `features` and `expressions`.
 struct FromFeature {
@@ -78,6 +79,7 @@ struct FromFeature {
 };  // passed through: fixed, variable, fixed_sequence or ragged
 struct FromReserved {
   Reserved what;
+  int feature = -1;  // of `value`
 };
 struct FromExpression {
   int expression = -1;
@@ -130,6 +132,7 @@ struct WindowSpec {
   int64_t size = 0, shift = 1, stride = 1;
   bool drop_remainder = true;  // else windows at the end of a file are short, and their missing frames filler
   bool across_files = false;
+  std::string key;  // a feature: no window reaches across a change of its value; empty: none
 };
 
 enum class ShuffleMode : uint8_t { none, block, global, buffer };
@@ -163,7 +166,8 @@ enum class OnError : uint8_t { raise, skip_record, skip_file };
 
 struct PipelineSpec {
   /// Of the samples, those are left for which this feed's output `filter` (float64) is not 0; its outputs `@file` and
-  /// `@audit` say which row is which. The text is all that it depends on beside the data.
+  /// `@audit` say which row is which, and `@key`, where there is a window.key, when that changes. The text is all that
+  /// it depends on beside the data. Null: neither filter nor key.
   std::shared_ptr<const PipelineSpec> filter;
   std::string filter_text;
   std::vector<SourceSpec> sources;

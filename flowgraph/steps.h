@@ -80,6 +80,12 @@ class Steps {
   uint32_t lanes() const noexcept { return lanes_; }
   int64_t lane_step() const noexcept { return global_batch_ / lanes_; }
 
+  /// LAZY: an epoch has turned out to have so many.
+  void end_with(int64_t full, int64_t remainder) noexcept {
+    full_ = full;
+    remainder_ = remainder;
+  }
+
  private:
   Rows hull(Kind kind) const noexcept;
   Rows with_a_sample(Kind kind, Rows rows) const noexcept;

@@ -16,6 +16,14 @@ struct TicketRows {
   int64_t at = 0;
 };
 
+/// Appends the rows of a sample: `sample.count` of them, the order's stride apart; `sample.at` numbers the sample.
+inline void add_rows(const Order& order, const TicketRows& sample, std::vector<TicketRows>& rows) {
+  const int64_t at = sample.at * order.frames();
+  if (order.stride() == 1) return rows.push_back({sample.ticket, sample.first, sample.count, at});
+  for (uint32_t frame = 0; frame < sample.count; frame++)
+    rows.push_back({sample.ticket, sample.first + frame * static_cast<uint32_t>(order.stride()), 1, at + frame});
+}
+
 struct Step {
   bool ends_epoch = false;  // instead of a step: one empty ticket, the last one, says so
   Steps::Kind kind = Steps::Kind::full;

@@ -29,6 +29,7 @@ struct Ticket {
   std::vector<Extent> extents;  // none: the ticket only brings the end of an epoch
   uint32_t rows = 0;            // of all extents together
   bool ends_file = false;       // of a compressed file: what is read of it in this pass ends here
+  uint64_t audit = 0;           // LAZY, of the end of a pass: what it held, as Plan::audit_per_epoch
 
   uint64_t bytes() const noexcept;
   /// Appends rows: the samples [first, first + count) of a file.

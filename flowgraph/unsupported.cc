@@ -19,11 +19,9 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Window.key", "windows end at the end of a file"},
     {"Pipeline.distribute", "each replica gets its rows of every batch"},
     {"Pipeline.cache", "the page cache keeps what was read"},
     {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
-    {"Index.LAZY", "BUILD counts once and keeps what it found"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
     {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},

@@ -42,7 +42,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   if (!source.has_index()) return spec;
   const config::Index& index = source.index();
   spec.given = true;
-  spec.mode = index.mode() == config::Index::REQUIRE ? IndexMode::require : IndexMode::build;
+  spec.mode = static_cast<IndexMode>(index.mode());
   if (index.dir().find('\0') != std::string::npos)
     refuse("{}: index.dir: '{}' is no name of a folder", path, index.dir());
   if (!index.dir().empty()) {
@@ -237,11 +237,11 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
            most);
   out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
   out.across_files = window.across_files();
+  out.key = window.key();
   if (out.across_files && spec.interleave.on())
     refuse("window.across_files: interleaved files do not follow one another; leave out one of the two");
-  if (spec.shuffle.mode == ShuffleMode::block || spec.shuffle.mode == ShuffleMode::buffer)
-    refuse("window: shuffle.mode {} mixes single records in this version; use GLOBAL, or NONE",
-           config::Shuffle::Mode_Name(config.shuffle().mode()));
+  if (out.across_files && spec.shuffle.shuffle_files)
+    refuse("window.across_files: shuffled files do not follow one another; leave out one of the two");
   return out;
 }
 
@@ -339,9 +339,24 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.mixture = resolve_mixture(config, spec);
 }
 
-// The filter as a feed of its own: the same records and features, in file order, and nothing but its formula.
+// The number of the feature that windows do not reach across a change of.
+int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features) {
+  std::vector<std::string> names;
+  for (const FeatureSpec& feature : features) {
+    names.push_back(feature.name);
+    if (feature.name != key) continue;
+    if (feature.dtype == DType::float32 || feature.kind != FeatureKind::fixed || feature.shape.rank() > 0)
+      refuse("window.key: feature '{}' is not one INT64 or BYTES value in each record", key);
+    return static_cast<int>(names.size()) - 1;
+  }
+  refuse("window.key: there is no feature '{}'; there are: {}", key, fmt::join(names, " "));
+}
+
+// Filter and window.key as a feed of its own: the same records and features, in file order, and nothing but what the
+// two want to know.
 void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
-  if (config.filter().empty()) return;
+  const bool has_key = spec.window && !spec.window->key.empty();
+  if (config.filter().empty() && !has_key) return;
   auto filter = std::make_shared<PipelineSpec>(spec);
   filter->shuffle = {};
   filter->interleave = {};
@@ -356,7 +371,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   config::Pipeline output;
   output.add_output()->set_name("filter");
   output.mutable_output(0)->set_dtype(config::FLOAT64);
-  output.mutable_output(0)->mutable_expression()->set_formula(config.filter());
+  output.mutable_output(0)->mutable_expression()->set_formula(config.filter().empty() ? "1" : config.filter());
   output.add_output()->set_name("@file");
   output.mutable_output(1)->set_feature("@file");
   try {
@@ -366,15 +381,51 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
     if (!error.message().starts_with(path)) throw;
     throw Error(Category::bad_pipeline, "filter: " + error.message().substr(path.size()));
   }
-  filter->outputs.push_back(filter->outputs.back());
-  filter->outputs.back().name = "@audit";
-  filter->outputs.back().from = FromReserved{Reserved::audit};
+  const auto add = [&](const char* name, FromReserved from) {
+    filter->outputs.push_back(filter->outputs.back());
+    filter->outputs.back().name = name;
+    filter->outputs.back().from = from;
+  };
+  add("@audit", {Reserved::audit});
+  if (has_key) add("@key", {Reserved::value, resolve_key(spec.window->key, spec.features)});
   filter->warnings.clear();
   spec.filter_text = config.filter();
+  if (has_key) spec.filter_text += "\nwindow.key: " + spec.window->key;
   for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
   for (const config::Source& source : config.source())
     for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
   spec.filter = std::move(filter);
+}
+
+// LAZY: what takes counts or an index, which are not there before the end of the first epoch.
+void refuse_with_lazy(const PipelineSpec& spec) {
+  const auto lazy = std::count_if(spec.sources.begin(), spec.sources.end(),
+                                  [](const SourceSpec& source) { return source.index.mode == IndexMode::lazy; });
+  if (lazy == 0) return;
+  const auto refuse_if = [](bool wanted, const char* what) {
+    if (wanted)
+      refuse(
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no {}: use BUILD, or "
+          "leave that out",
+          what);
+  };
+  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another mode");
+  for (const SourceSpec& source : spec.sources)
+    refuse_if(
+        source.begin.value > 0 || !source.end.percent || source.end.value < RangeEnd::all || source.num_shards > 1,
+        "a range or shard");
+  refuse_if(spec.filter != nullptr, "filter");
+  refuse_if(spec.interleave.on(), "interleave");
+  refuse_if(spec.window.has_value(), "window");
+  refuse_if(spec.mixture.has_value(), "mixture");
+  refuse_if(spec.shuffle.mode != ShuffleMode::none, "shuffle");
+  refuse_if(spec.repeat != 1, "epoch.repeat or steps");
+  refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
+  refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
+  for (const OutputSpec& output : spec.outputs) {
+    const auto* from = std::get_if<FromReserved>(&output.from);
+    refuse_if(from && from->what == Reserved::record, "@record");
+  }
 }
 
 }  // namespace
@@ -409,6 +460,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
   resolve_outputs(config, spec);
+  refuse_with_lazy(spec);
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)
       if (!output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack)))

@@ -23,11 +23,11 @@ std::unique_ptr<Stream> open_stream(const Plan& plan, const Order& order, uint32
       if (order.windows()) return std::make_unique<WindowStream>(plan.data, order, first_pass, sample);
       return std::make_unique<FileStream>(plan.data, order, first_pass, sample);
     case ShuffleMode::block:
-      return std::make_unique<BlockStream>(plan.data, order, lane, first_pass, sample);
+      return std::make_unique<BlockStream>(order, lane, first_pass, sample);
     case ShuffleMode::buffer:
-      return std::make_unique<BufferStream>(plan.data, order, first_pass, sample);
+      return std::make_unique<BufferStream>(order, first_pass, sample);
     case ShuffleMode::global:
-      return std::make_unique<GlobalStream>(plan.data, order, first_pass, sample);
+      return std::make_unique<GlobalStream>(order, first_pass, sample);
   }
   return nullptr;
 }

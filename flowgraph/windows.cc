@@ -1,28 +1,29 @@
 #include "flowgraph/windows.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace feedline::flow {
 
 Windows::Windows(const DataSet& data, FileRange files, const WindowSpec& spec) : spec_(spec) {
-  uint64_t frames = 0, windows = 0;
-  const auto add = [&](uint64_t begin, uint64_t end) {
-    groups_.push_back({begin, end, windows});
-    windows += windows_of(groups_.back());
+  uint64_t frames = 0, begin = 0, windows = 0;
+  const auto end_group_at = [&](uint64_t end) {
+    const Group group{std::exchange(begin, end), end, windows};
+    if (group.begin == end) return;
+    group_count_++;
+    windows += windows_of(group);
+    if (windows > group.first_window) groups_.push_back(group);
   };
-  uint64_t source_begin = 0;
   for (uint32_t f = 0; f < data.files.size(); f++) {
     file_starts_.push_back(frames);
     if (!files.has(f)) continue;
-    const uint64_t begin = frames;
-    frames += data.files[f].samples.samples();
-    if (!spec.across_files) {
-      add(begin, frames);
-    } else if (f + 1 == data.files.size() || data.files[f + 1].source != data.files[f].source) {
-      add(source_begin, frames);
-      source_begin = frames;
-    }
+    const DataFile& file = data.files[f];
+    if (!spec.across_files || (f > 0 && file.source != data.files[f - 1].source)) end_group_at(frames);
+    for (uint64_t i = 0; file.key_changes && i < file.key_changes->size(); i++)
+      end_group_at(frames + file.key_changes->at(i));
+    frames += file.samples.samples();
   }
+  end_group_at(frames);
   file_starts_.push_back(frames);
 }
 
@@ -49,6 +50,27 @@ Windows::Window Windows::at(uint64_t window) const noexcept {
   const uint64_t there =
       (group.end - first + static_cast<uint64_t>(spec_.stride) - 1) / static_cast<uint64_t>(spec_.stride);
   return {first, static_cast<int64_t>(std::min(there, static_cast<uint64_t>(spec_.size)))};
+}
+
+void Windows::add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const {
+  uint64_t frame = at(window).first, end = 0;
+  for (uint64_t w = window; w < window + count; w++) end = std::max(end, at(w).last(spec_.stride) + 1);  // short ones
+  auto file = static_cast<uint32_t>(std::upper_bound(file_starts_.begin(), file_starts_.end(), frame) -
+                                    file_starts_.begin() - 1);
+  for (; frame < end; file++) {
+    const uint64_t until = std::min(end, file_starts_[file + 1]);
+    if (until > frame) ticket.add(data, file, frame - file_starts_[file], until - frame);
+    frame = until;
+  }
+}
+
+void Windows::count_windows(Blocks& blocks) const {
+  for (Block& block : blocks) {
+    const uint64_t file = file_starts_[block.file], begin = before(file + block.first);
+    block.rows = static_cast<uint32_t>(before(file + block.first + block.rows) - begin);
+    block.first = begin - before(file);
+  }
+  std::erase_if(blocks, [](const Block& block) { return block.rows == 0; });
 }
 
 }  // namespace feedline::flow

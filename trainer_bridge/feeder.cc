@@ -79,23 +79,21 @@ struct Feeder::Impl {
                                                              .deliver_before_error = options.deliver_before_error});
   }
 
-  // Under the lock.
-  std::optional<flow::Reweighted> reweighted() const {
-    return plan->spec.mixture ? plan->spec.mixture->reweighted : std::nullopt;
+  // With other weights of the mixture, or those of the pipeline; null: it has these. Under the lock.
+  std::unique_ptr<flow::Plan> reweighted_plan(const std::optional<flow::Reweighted>& weights) const {
+    if (!plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
+    flow::PipelineSpec spec = plan->spec;
+    spec.mixture->reweighted = weights;
+    return std::make_unique<flow::Plan>(std::move(spec), plan->shared_data, plan->ranks, plan->threads);
   }
 
-  // Under the lock; with other weights of a mixture, or those of the pipeline.
-  void begin_anew(const flow::Position& position, const std::optional<flow::Reweighted>& weights) {
+  // Under the lock; by another plan, if there is one.
+  void begin_anew(const flow::Position& position, std::unique_ptr<flow::Plan> reweighted = nullptr) {
     if (stopped) throw Error(Category::stalled, "the feeder was stopped");
-    std::unique_ptr<flow::Plan> reweighted;
-    if (plan->spec.mixture && plan->spec.mixture->reweighted != weights) {
-      flow::PipelineSpec spec = plan->spec;
-      spec.mixture->reweighted = weights;
-      reweighted = std::make_unique<flow::Plan>(std::move(spec), plan->shared_data, plan->ranks, plan->threads);
-    }
-    flow::check_position(reweighted ? *reweighted : *plan, position);
+    std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
+    flow::check_position(other ? *other : *plan, position);
     graph.reset();  // first, so that there is memory for one
-    if (reweighted) plan = std::move(reweighted);
+    if (other) plan = std::move(other);
     on_cpus(plan->spec.cpu_set, "feedline-open", [&] { begin(position); });
   }
 
@@ -104,16 +102,38 @@ struct Feeder::Impl {
     return graph->delivery();
   }
 
+  /// What is known of the data by now. Under the lock.
+  const flow::Plan& known() const { return counted ? *counted : *plan; }
+
+  /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
+  void note_end_of_epoch() {
+    const std::lock_guard lock(mutex);
+    if (counted || !plan->data.lazy || graph->delivery().report().finished_epochs == 0) return;
+    counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
+                                           plan->ranks, plan->threads);
+    for (const std::string& warning : counted->data.warnings) logger()->warn(warning);
+  }
+
+  // Under the lock.
+  void check_counted() const {
+    if (known().data.lazy)
+      throw Error(Category::bad_pipeline,
+                  "state: index.mode LAZY: before the first epoch has ended nobody knows which data this is; with mode "
+                  "BUILD it is counted first");
+  }
+
   std::string state_at(const flow::Position& position) const {
-    flow::check_position(*plan, position);
-    return flow::state_text(*plan, position);
+    check_counted();
+    flow::check_position(known(), position);
+    return flow::state_text(known(), position);
   }
 
   const Clock::time_point start = Clock::now();
   Options options;
-  std::unique_ptr<flow::Plan> plan;  // guarded as `graph`, where its mixture may get other weights
   std::vector<std::string> files, warnings;
-  std::mutex mutex;  // of set_state() against what may be called from any thread; guards from here
+  mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
+  std::unique_ptr<flow::Plan> plan;     // of the graph
+  std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
   bool stopped = false;
 };
@@ -125,7 +145,8 @@ Feeder::~Feeder() = default;
 
 Batch Feeder::next(int replica) {
   Batch batch;
-  impl_->delivery().next(replica, std::nullopt, batch);
+  if (impl_->delivery().next(replica, std::nullopt, batch) == flow::Delivery::Outcome::end_of_epoch)
+    impl_->note_end_of_epoch();
   return batch;
 }
 
@@ -135,6 +156,7 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
+      impl_->note_end_of_epoch();
       return Next::end_of_epoch;
     case Outcome::not_ready:
       break;
@@ -152,26 +174,31 @@ std::string Feeder::get_state() const {
   const std::lock_guard lock(impl_->mutex);
   flow::Position position = impl_->delivery().positions().last;
   // Rows before an error may come as a step that is none.
-  if (impl_->plan->steps_per_epoch >= 0) position.step = std::min(position.step, impl_->plan->steps_per_epoch);
+  const int64_t steps = impl_->known().steps_per_epoch;
+  if (steps >= 0) position.step = std::min(position.step, steps);
   return impl_->state_at(position);
 }
 
 std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), step); }
 
-std::string Feeder::get_state(uint64_t epoch, int64_t step) const { return impl_->state_at({epoch, step}); }
+std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->state_at({epoch, step});
+}
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
   const std::lock_guard lock(impl_->mutex);
-  const auto [position, reweighted] = flow::read_state(text, *impl_->plan, accept_changes);
-  impl_->begin_anew(position, reweighted);
+  impl_->check_counted();
+  const auto [position, reweighted] = flow::read_state(text, impl_->known(), accept_changes);
+  impl_->begin_anew(position, impl_->reweighted_plan(reweighted));
 }
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
   const std::lock_guard lock(impl_->mutex);
-  flow::check_position(*impl_->plan, beginning);
+  flow::check_position(impl_->known(), beginning);
   const auto [last, first] = impl_->delivery().positions();
-  if (last != beginning || first != beginning) impl_->begin_anew(beginning, impl_->reweighted());
+  if (last != beginning || first != beginning || impl_->counted) impl_->begin_anew(beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {
@@ -186,12 +213,13 @@ void Feeder::set_weights(const std::vector<double>& weights) {
     throw Error(Category::bad_pipeline,
                 fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
                             first.epoch));
-  impl_->begin_anew(last, flow::Reweighted{.shares = flow::shares_of(weights),
-                                           .since_epoch = plan.mixture->epochs_go_on() ? last.epoch : 0,
-                                           .taken = plan.mixture->taken_before(last.epoch)});
+  impl_->begin_anew(
+      last, impl_->reweighted_plan(flow::Reweighted{.shares = flow::shares_of(weights),
+                                                    .since_epoch = plan.mixture->epochs_go_on() ? last.epoch : 0,
+                                                    .taken = plan.mixture->taken_before(last.epoch)}));
 }
 
-int Feeder::replicas() const noexcept { return impl_->plan->replicas; }
+int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
 
 uint64_t Feeder::epoch() const {
   const std::lock_guard lock(impl_->mutex);
@@ -200,19 +228,19 @@ uint64_t Feeder::epoch() const {
 
 int64_t Feeder::steps_per_epoch() const noexcept {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->plan->steps_per_epoch;
+  return impl_->known().steps_per_epoch;
 }
 
 int64_t Feeder::samples_per_epoch() const noexcept {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->plan->samples_per_epoch;
+  return impl_->known().samples_per_epoch;
 }
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
 std::string Feeder::plan_text() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->plan->text();
+  return impl_->known().text();
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
@@ -225,7 +253,8 @@ Report Feeder::report() const {
   Report report;
   report.records = delivered.records;
   report.steps = delivered.steps;
-  report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, plan.dropped_per_epoch));
+  report.dropped =
+      delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->known().dropped_per_epoch));
   report.filler = delivered.filler;
   for (const std::vector<Error>* errors : {&plan.data.skipped, &std::as_const(graph.errors)}) {
     const size_t room = flow::ErrorLog::kept - report.errors.size();

@@ -149,7 +149,9 @@ TEST_CASE("a walk from any step goes on as the one from the beginning") {
         "interleave { cycle_length: 2 block_length: 7 } epoch { steps: 116 }", "interleave { cycle_length: 3 }",
         "shuffle { mode: BUFFER buffer_size: 100 }", "shuffle { mode: BUFFER buffer_size: 5000 } epoch { repeat: 3 }",
         "interleave { cycle_length: 2 } shuffle { mode: BUFFER buffer_size: 30 shuffle_files: true } "
-        "epoch { steps: 125 }"})
+        "epoch { steps: 125 }",
+        "window { size: 4 shift: 1 } shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 }",
+        "window { size: 7 shift: 1 across_files: true } shuffle { mode: BUFFER buffer_size: 90 } epoch { steps: 125 }"})
     for (const int rank : {0, 2}) {
       INFO(text << " rank " << rank);
       flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, " PARTIAL")));
@@ -185,6 +187,47 @@ TEST_CASE("a walk from any step goes on as the one from the beginning") {
         CHECK(std::equal(rest.begin(), rest.end(), all.begin() + step));
       }
     }
+}
+
+TEST_CASE("no step needs more chunks than the smallest plan has slots for") {
+  const Data data({1500, 400, 3, 900});
+  for (const char* text :
+       {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 } epoch { repeat: 3 }",
+        "shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 }", "shuffle { mode: GLOBAL } epoch { repeat: 3 }",
+        "window { size: 40 shift: 3 stride: 5 }", "window { size: 40 shift: 3 } shuffle { mode: GLOBAL }",
+        "window { size: 9 shift: 1 } shuffle { block_size: '16KiB' buffer_size: 300 lanes: 2 } epoch { repeat: 3 }",
+        "window { size: 200 shift: 7 across_files: true } shuffle { block_size: '16KiB' buffer_size: 100 lanes: 4 }",
+        "window { size: 9 shift: 1 across_files: true } shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 }",
+        "window { size: 30 shift: 40 } shuffle { mode: BUFFER buffer_size: 10 shuffle_files: true }"}) {
+    INFO(text);
+    flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, "PARTIAL")));
+    const flow::DataSet counted = flow::count_data(spec, 1, {});
+    uint64_t refused = 0, accepted = spec.memory_limit;
+    while (accepted - refused > 1) {
+      spec.memory_limit = refused + (accepted - refused) / 2;
+      try {
+        const flow::Plan plan(spec, counted, {}, 1);
+        accepted = spec.memory_limit;
+      } catch (const Error&) {
+        refused = spec.memory_limit;
+      }
+    }
+    spec.memory_limit = accepted;
+    const flow::Plan plan(spec, counted, {}, 1);
+    flow::Walk walk(plan, {}, false);
+    std::vector<flow::Ticket> opened;
+    uint64_t finished = 0, most = 0;
+    for (flow::Step step; !step.ends_epoch; finished += step.finished.size()) {
+      walk.next(step, &opened);
+      most = std::max(most, step.tickets - finished);
+    }
+    CHECK(most + 2 <= plan.slots);
+    for (const flow::Ticket& ticket : opened) {
+      uint64_t bytes = 0;
+      for (const flow::Extent& e : ticket.extents) bytes += io::Read::capacity_for(e.offset, e.length);
+      CHECK(bytes <= plan.slot_data_bytes);
+    }
+  }
 }
 
 TEST_CASE("ranks share the reading") {

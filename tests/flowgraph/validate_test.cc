@@ -364,8 +364,8 @@ TEST_CASE("what makes no sense is refused by its name") {
       // Not in this version.
       besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
-      besides("window { size: 3 key: \"n\" }",
-              "window.key: not in this version yet; remove it (windows end at the end of a file)"),
+      besides("window { size: 3 key: \"nn\" }",
+              "window.key: there is no feature 'nn'; there are: d open n m x image square list texts steps"),
       besides("mixture { stop: CYCLE_FOREVER }",
               "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop"),
       besides("mixture {} epoch { steps: 9 }",
@@ -393,9 +393,10 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("parallelism { device_prefetch: 1 }",
               "parallelism.device_prefetch: not in this version yet; remove it (batches are in host memory, see "
               "host_prefetch)"),
-      besides("source { files: \"g\" index { mode: LAZY } }",
-              "source[1]: index.mode: LAZY: not in this version yet; remove it (BUILD counts once and keeps what it "
-              "found)"),
+      besides(
+          "source { files: \"g\" index { mode: LAZY } }",
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no sources of another "
+          "mode: use BUILD, or leave that out"),
       besides("source { files: \"g\" weight: 2 }",
               "source.weight: sources are read one after another; write mixture {} to draw them by weight"),
       besides("source { files: \"g\" range: \"9\" }",

@@ -95,10 +95,11 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
     const auto now = std::chrono::steady_clock::now();
     if (line.on() && now - shown > std::chrono::milliseconds(200)) {
       const int64_t total = feeder.samples_per_epoch();
-      line.show(
-          fmt::format("{} of {} samples, {:.0f} %", format_count(static_cast<uint64_t>(result.samples)),
-                      format_count(static_cast<uint64_t>(total)),
-                      100.0 * static_cast<double>(result.samples) / static_cast<double>(std::max<int64_t>(total, 1))));
+      std::string text = format_count(static_cast<uint64_t>(result.samples));
+      if (total > 0)
+        text += fmt::format(" of {} samples, {:.0f} %", format_count(static_cast<uint64_t>(total)),
+                            100.0 * static_cast<double>(result.samples) / static_cast<double>(total));
+      line.show(text);
       shown = now;
     }
   }

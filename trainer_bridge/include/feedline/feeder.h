@@ -107,7 +107,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// and where data or pipeline are not those of the state: it names what changed. What decides the order counts:
   /// names, sizes and content of the files, source, filter, shuffle, seed, epoch, batch, and the records that `errors`
   /// leaves out; features, outputs, parallelism, memory, index and cache do not. accept_changes: goes on at the same
-  /// epoch and step though the samples there are others.
+  /// epoch and step though the samples there are others. With index.mode LAZY there are states once the first epoch has
+  /// ended: before, this and get_state() throw Error bad_pipeline.
   void set_state(std::string_view text, bool accept_changes = false);
   /// Goes to the beginning of an epoch, as set_state; does nothing where it is there. (As torch's
   /// DistributedSampler.set_epoch: call it before each epoch.)
@@ -122,7 +123,8 @@ class FEEDLINE_PUBLIC Feeder {
   int replicas() const noexcept;
   /// Of the replica that is furthest behind.
   uint64_t epoch() const;
-  /// -1: the epoch never ends (repeat: -1).
+  /// -1: the epoch never ends (repeat: -1), or the first one has not yet ended for all replicas, and with index.mode
+  /// LAZY nobody knows.
   int64_t steps_per_epoch() const noexcept;
   /// Good samples of an epoch, before the batch policy; -1 as above.
   int64_t samples_per_epoch() const noexcept;

@@ -1,0 +1,239 @@
+// index.mode LAZY: files that nobody has counted are fed at once, as if they had been, and counted on the way.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "damage.h"
+#include "data.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+// Records of 30 to 300 bytes, and one in 2000 of 700 KB.
+std::string record_of(int64_t id, std::mt19937& random) {
+  const size_t size = random() % 2000 == 0 ? 700'000 : random() % 270;
+  return wire::example(wire::entry("id", wire::int64_feature({id})) +
+                       wire::entry("b", wire::bytes_feature({std::string(size, 'b')})));
+}
+
+class Uncounted {
+ public:
+  Uncounted(const std::vector<int64_t>& sizes, Compression compression, uint64_t seed) {
+    std::mt19937 random(static_cast<uint32_t>(seed));
+    int64_t id = 0;
+    for (size_t f = 0; f < sizes.size(); f++) {
+      std::vector<std::string> records;
+      for (int64_t i = 0; i < sizes[f]; i++) records.push_back(record_of(id++, random));
+      write_records(path(f), records, f % 2 == 1 ? compression : Compression::none);
+      bytes_ += std::filesystem::file_size(path(f));
+    }
+  }
+  std::string path(size_t file) const { return dir_.file("part-" + std::to_string(file)); }
+  uint64_t bytes() const { return bytes_; }
+
+  Pipeline pipeline(const std::string& mode, const std::string& more) const {
+    return parse_pipeline("source { files: 'part-*' record_limit: '1MiB' index { mode: " + mode + " dir: '" + mode +
+                              "' } } feature { name: 'id' dtype: INT64 } " + more,
+                          dir_.path());
+  }
+  /// What is kept for a mode: names and content.
+  std::map<std::string, std::string> indexes(const std::string& mode) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_.file(mode))) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      all[entry.path().filename()] = std::string(std::istreambuf_iterator<char>(in), {});
+    }
+    return all;
+  }
+
+ private:
+  TempDir dir_;
+  uint64_t bytes_ = 0;
+};
+
+// All that the replicas are given in the next epochs, in turn: steps, rows (-1: filler), ends, and the error.
+std::vector<std::string> said(Feeder& feeder, int epochs) {
+  std::vector<std::string> all;
+  try {
+    for (int epoch = 0; epoch < epochs; epoch++)
+      for (bool more = true; more;)
+        for (int replica = 0; replica < feeder.replicas(); replica++) {
+          const Batch batch = feeder.next(replica);
+          more = static_cast<bool>(batch);
+          all.push_back(more ? fmt::format("{} of {}:", batch.step(), batch.epoch()) : "end");
+          if (!more) continue;
+          const auto ids = batch.at("id").as<int64_t>();
+          const auto valid = batch.at("@valid").as<const bool>();
+          for (size_t row = 0; row < ids.size(); row++) all.back() += fmt::format(" {}", valid[row] ? ids[row] : -1);
+        }
+  } catch (const Error& error) {
+    all.push_back(error.what());
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a lazy feed says what a counted one says, and keeps the same indexes") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 24; round++) {
+    std::vector<int64_t> sizes(1 + random() % 5);
+    for (int64_t& size : sizes) size = random() % 4 == 0 ? 0 : static_cast<int64_t>(random() % 2500);
+    const Uncounted data(sizes, round % 3 == 0 ? Compression::gzip : Compression::none, random());
+    const int count = 1 + static_cast<int>(random() % 3);
+    const std::string batch = fmt::format("batch {{ batch_size_per_replica: {} last_batch_policy: {} }}",
+                                          1 + random() % 40, std::array{"DROP", "PARTIAL", "PAD"}[random() % 3]);
+    INFO(round << ": " << sizes.size() << " files, " << count << " replicas, " << batch);
+    Feeder counted(data.pipeline("BUILD", batch), replicas(count)), lazy(data.pipeline("LAZY", batch), replicas(count));
+    CHECK(lazy.steps_per_epoch() == -1);
+    CHECK(lazy.samples_per_epoch() == -1);
+    CHECK(said(lazy, 1) == said(counted, 1));
+    CHECK(lazy.steps_per_epoch() == counted.steps_per_epoch());
+    CHECK(lazy.samples_per_epoch() == counted.samples_per_epoch());
+    CHECK(data.indexes("LAZY") == data.indexes("BUILD"));
+    CHECK(said(lazy, 2) == said(counted, 2));
+    CHECK(lazy.report().dropped == counted.report().dropped);
+    CHECK(lazy.report().audit == counted.report().audit);
+    REQUIRE(lazy.report().last_epoch);
+    CHECK(lazy.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+    CHECK(lazy.get_state() == counted.get_state());
+
+    lazy.set_epoch(3);  // from here on by the indexes
+    CHECK(said(lazy, 1) == said(counted, 1));
+
+    Feeder again(data.pipeline("LAZY", batch), replicas(count));
+    CHECK(again.steps_per_epoch() == counted.steps_per_epoch());
+    again.set_state(counted.get_state());
+    CHECK(said(again, 1) == said(counted, 1));
+  }
+}
+
+TEST_CASE("damage is met by a lazy feed where a counted one meets it") {
+  std::mt19937 random(9);
+  for (int round = 0; round < 24; round++) {
+    const Uncounted data({900, 0, 1200, 300}, round % 4 == 3 ? Compression::gzip : Compression::none, random());
+    for (int places = 1 + static_cast<int>(random() % 3); places > 0; places--) {
+      const std::string file = data.path(std::array{0, 2, 3}[random() % 3]);
+      if (random() % 4 == 0)
+        std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1 - random() % 40);
+      else
+        flip(file, random() % std::filesystem::file_size(file));
+    }
+    const std::string batch = fmt::format("batch {{ global_batch_size: {} last_batch_policy: {} }} ",
+                                          4 * (1 + random() % 20), std::array{"DROP", "PARTIAL", "PAD"}[random() % 3]);
+    for (const std::string errors : {"", "errors { on_error: SKIP_RECORD }"})
+      for (const bool unfinished : {false, true}) {
+        INFO(round << ": " << batch << errors);
+        Options options = replicas(2);
+        options.deliver_before_error = unfinished;
+        Feeder counted(data.pipeline("BUILD", batch + errors), options);
+        Feeder lazy(data.pipeline("LAZY", batch + errors), options);
+        CHECK(said(lazy, 2) == said(counted, 2));
+        if (errors.empty()) continue;
+        CHECK(data.indexes("LAZY") == data.indexes("BUILD"));
+        CHECK(lazy.report().errors_total == counted.report().errors_total);
+        REQUIRE(lazy.report().last_epoch);
+        CHECK(lazy.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+        std::filesystem::remove_all(std::filesystem::path(data.path(0)).parent_path() / "LAZY");
+      }
+  }
+}
+
+TEST_CASE("max_failures ends a lazy feed; a record that is no Example is filler, or raised") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 50; id++) records.push_back(id % 20 == 7 ? std::string("no Example") : sample(id));
+  write_records(dir.file("part"), records);
+  flip(dir.file("part"), offset_of(dir.file("part"), 44) + 20);
+  const auto fed = [&](const std::string& mode, const std::string& errors) {
+    Feeder feeder(
+        parse_pipeline("source { files: 'part' record_limit: '1KiB' index { mode: " + mode + " dir: '" + mode +
+                           "' } } feature { name: 'id' dtype: INT64 } batch { global_batch_size: 5 } " + errors,
+                       dir.path()));
+    return said(feeder, 1);
+  };
+  CHECK(fed("LAZY", "") == fed("BUILD", ""));
+  std::filesystem::remove_all(dir.file("LAZY"));
+  CHECK(fed("LAZY", "errors { on_error: SKIP_RECORD max_failures: 4 }") ==
+        fed("BUILD", "errors { on_error: SKIP_RECORD max_failures: 4 }"));
+  std::filesystem::remove_all(dir.file("LAZY"));
+  const auto three = fed("LAZY", "errors { on_error: SKIP_RECORD max_failures: 2 }");
+  CHECK_THAT(three.back(), Catch::Contains("3 bad records, errors.max_failures allows 2"));
+}
+
+TEST_CASE("a lazy feed reads each byte once in an epoch") {
+  const Data data({120'000, 120'000});
+  uint64_t bytes = 0;
+  for (const size_t file : {0, 1}) bytes += std::filesystem::file_size(data.path(file));
+  Feeder feeder(data.pipeline("batch { global_batch_size: 200 }")
+                    .with("source.index.mode", "LAZY")
+                    .with("source.record_limit", "1KiB")
+                    .with("parallelism.threads", "2"));
+  int64_t records = 0;
+  while (const Batch batch = feeder.next()) {
+    records += batch.rows();
+    // What is read ahead lies in 16 slots; the next epoch's, too.
+    CHECK(feeder.report().bytes_read <= static_cast<uint64_t>(records) * bytes / 240'000 + bytes / 2);
+  }
+  CHECK(records == 240'000);
+  CHECK(feeder.report().bytes_read >= bytes);
+  CHECK(feeder.report().bytes_read < bytes + bytes / 2);
+}
+
+TEST_CASE("there are states once a lazy feed has counted") {
+  const Uncounted data({100, 60}, Compression::none, 1);
+  const std::string batch = "batch { global_batch_size: 16 }";
+  Feeder lazy(data.pipeline("LAZY", batch)), counted(data.pipeline("BUILD", batch));
+  const Batch first = lazy.next();
+  CHECK_THROWS_WITH(lazy.get_state(), Catch::Contains("before the first epoch has ended"));
+  CHECK_THROWS_WITH(lazy.set_state(counted.get_state(4)), Catch::Contains("before the first epoch has ended"));
+  lazy.set_epoch(0);  // to the beginning, still uncounted
+  CHECK(said(lazy, 1) == said(counted, 1));
+  lazy.set_state(counted.get_state(4));  // of epoch 1
+  counted.set_state(counted.get_state(4));
+  CHECK(said(lazy, 1) == said(counted, 1));
+  CHECK(first.rows() == 16);
+}
+
+TEST_CASE("what wants counts is refused beside LAZY, by its name") {
+  const Uncounted data({10, 10}, Compression::none, 1);
+  const std::string batch = "batch { batch_size_per_replica: 1 } ";
+  const auto refusal = [&](const Pipeline& pipeline, const Options& options = {}) {
+    try {
+      Feeder feeder(pipeline, options);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::bad_pipeline);
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  const std::pair<std::string, std::string> refused[] = {
+      {"filter: 'id > 3'", "filter"},
+      {"window { size: 2 }", "window"},
+      {"interleave { cycle_length: 2 }", "interleave"},
+      {"shuffle { mode: BUFFER buffer_size: 5 }", "shuffle"},
+      {"shuffle {}", "shuffle"},
+      {"epoch { repeat: 2 }", "epoch"},
+      {"epoch { steps: 2 }", "epoch"},
+      {"errors { on_error: SKIP_FILE }", "SKIP_FILE"},
+      {"errors { on_error: SKIP_RECORD max_failure_rate: 0.5 }", "max_failure_rate"},
+      {"output { name: 'r' feature: '@record' }", "@record"}};
+  using Catch::Contains;
+  for (const auto& [text, name] : refused) {
+    INFO(text);
+    CHECK_THAT(refusal(data.pipeline("LAZY", batch + text)),
+               Contains("LAZY feeds files as they lie") && Contains(name));
+  }
+  CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.range", "5:10")), Contains("a range or shard"));
+  CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.num_shards", "2")), Contains("a range or shard"));
+  CHECK_THAT(refusal(data.pipeline("LAZY", batch), {.rank = 1, .world_size = 2}), Contains("for one process"));
+  CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.record_limit", "1GiB").with("memory.limit", "1GiB")),
+             Contains("source.record_limit: index.mode LAZY plans for records of 1 GiB"));
+}
