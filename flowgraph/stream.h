@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "flowgraph/order.h"
 #include "flowgraph/steps.h"
 #include "flowgraph/ticket.h"
 
