@@ -199,7 +199,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
       EpochLedger(static_cast<size_t>(plan.replicas), plan.audit_per_epoch, plan.ranks.world_size == 1),
       [this](int replica) { return busy_stage(replica); });
-  make_backend(options.io);
+  if (!lazy) make_backend(options.io);
   make_nodes();
 }
 
@@ -283,7 +283,7 @@ void Graph::Impl::make_nodes() {
 
 Graph::Impl::~Impl() {
   stop();
-  backend->stop();
+  if (backend) backend->stop();
   nodes->graph.release_wait();
   if (owner.joinable()) owner.join();
   nodes->graph.reset();  // lets go of queued messages

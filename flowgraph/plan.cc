@@ -438,9 +438,8 @@ void Plan::order_text(std::string& text) const {
           order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.window(),
           order.lanes().count * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
     else
-      fmt::format_to(out, "order    files {}, {} reads of up to {}\n", interleaving(order.interleave()),
-                     data.lazy ? "unknown" : fmt::format("{}", order.blocks().size()),
-                     format_byte_size(slot_data_bytes));
+      fmt::format_to(out, "order    files {}, {}reads of up to {}\n", interleaving(order.interleave()),
+                     data.lazy ? "" : fmt::format("{} ", order.blocks().size()), format_byte_size(slot_data_bytes));
   }
 }
 
@@ -491,7 +490,7 @@ std::string Plan::text() const {
                      format_byte_size(line.bytes), format_byte_size(line.count * line.bytes));
   fmt::format_to(out, "memory   {:<26} {:>31} of {}\n", "in all", format_byte_size(memory_bytes()),
                  format_byte_size(spec.memory_limit));
-  fmt::format_to(out, "threads  {}, and one that reads\n", threads);
+  fmt::format_to(out, "threads  {}{}\n", threads, data.lazy ? "" : ", and one that reads");
   return text;
 }
 

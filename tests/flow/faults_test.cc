@@ -1,6 +1,7 @@
 // Fails the n-th call of every kind that can fail, for n = 1, 2, ... until none is left: system calls, starts of
 // threads, and the bodies of the graph's stages.
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <new>
 #include <set>
@@ -39,18 +40,30 @@ struct Mode {
   const char* name;
   const Data* data;
   IoOptions io;
+  bool lazy = false;
 };
 
 /// Feeds an epoch. Every batch that comes is right; returns the error that ended the run.
 std::optional<Error> feed(const Mode& mode) {
   Options options = replicas(2);
   options.io = mode.io;
+  Pipeline pipeline = mode.data->pipeline("batch { global_batch_size: 100 last_batch_policy: PAD }");
+  if (mode.lazy) {
+    const std::string kept = mode.data->dir().file("kept");
+    std::filesystem::remove_all(kept);  // uncounted again
+    pipeline = pipeline.with("source.index.mode", "LAZY").with("source.index.dir", kept);
+    pipeline = pipeline.with("source.record_limit", "1KiB");
+  }
   try {
-    Feeder feeder(mode.data->pipeline("batch { global_batch_size: 100 last_batch_policy: PAD }"), options);
+    Feeder feeder(pipeline, options);
     Epoch got;
     try {
-      for (int64_t step = 0; step < feeder.steps_per_epoch(); step++)
-        for (int r = 0; r < 2; r++) add_batch(got, feeder.next(r));
+      for (bool more = true; more;)
+        for (int r = 0; r < 2; r++) {
+          const Batch batch = feeder.next(r);
+          more = static_cast<bool>(batch);
+          if (more) add_batch(got, batch);
+        }
     } catch (...) {
       const auto ids = got.all();
       CHECK(ids == numbers(static_cast<int64_t>(ids.size())));
@@ -75,6 +88,7 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
     modes.push_back({"gzip", &packed, {.backend = backend, .direct = Toggle::automatic}});
     modes.push_back({"plain, O_DIRECT", &plain, {.backend = backend, .direct = Toggle::on}});
   }
+  for (const Data* data : {&plain, &packed}) modes.push_back({"lazy", data, {}, true});
   if (const auto refused = feed(modes[2])) {
     skip("O_DIRECT: " + std::string(refused->what()));
     std::erase_if(modes, [](const Mode& mode) { return mode.io.direct == Toggle::on; });
@@ -121,7 +135,7 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
     INFO(name);
     CHECK(fired[name] > 0);
   }
-  if (modes.size() == 6) CHECK(fired["open O_DIRECT"] > 0);
+  if (modes.size() == 8) CHECK(fired["open O_DIRECT"] > 0);
   CHECK(out_of_memory > 0);  // bodies that run ahead of the last batch may fail unnoticed
   CHECK(errors > 5);
 }

@@ -187,6 +187,21 @@ TEST_CASE("a lazy feed reads each byte once in an epoch") {
   CHECK(feeder.report().bytes_read < bytes + bytes / 2);
 }
 
+TEST_CASE("a lazy feed ends at any moment, also in the midst of its first epoch") {
+  const Uncounted data({3000, 2000}, Compression::gzip, 3);
+  Batch held;  // longer than its feeder lives
+  for (int batches = 0; batches < 60; batches++) {
+    std::filesystem::remove_all(std::filesystem::path(data.path(0)).parent_path() / "LAZY");
+    Feeder lazy(data.pipeline("LAZY", "batch { global_batch_size: 200 }"), replicas(2));
+    for (int batch = 0; batch < batches; batch++) held = lazy.next(batch % 2);
+    if (batches % 3 == 0) lazy.stop();
+    if (batches % 3 == 1) lazy.set_epoch(7);
+    if (!held) continue;
+    const auto ids = held.at("id").as<int64_t>();
+    CHECK(std::is_sorted(ids.begin(), ids.end()));
+  }
+}
+
 TEST_CASE("there are states once a lazy feed has counted") {
   const Uncounted data({100, 60}, Compression::none, 1);
   const std::string batch = "batch { global_batch_size: 16 }";
