@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "flowgraph/rank_group.h"
 #include "flowgraph/selection.h"
 #include "flowgraph/spec.h"
 #include "io/index.h"
@@ -26,7 +27,7 @@ struct DataSet {
   std::vector<DataFile> files;  // in the order of the sources and their files
   uint64_t samples = 0;        // that are fed in a pass: good, chosen, and before the first error where they are raised
   uint64_t bytes = 0;          // of all files, as they lie on disk
-  uint64_t counted_bytes = 0;  // of those that had no valid index
+  uint64_t counted_bytes = 0;  // of those that had no valid index; among ranks, this one's share
   double count_s = 0;
 
   /// Of the names (without folders), sizes, counts and audit sums of all files in their order, before anything is left
@@ -56,7 +57,14 @@ void choose_samples(const PipelineSpec& spec, DataSet& data);
 /// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error and chooses
 /// samples; throws Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is
 /// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
+///
+/// `ranks`: all call it, and have the same data, or all throw; each counts its share (flowgraph/index_files.h).
 DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress);
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
+inline DataSet count_data(const PipelineSpec& spec, int threads,
+                          const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  RankGroup alone;
+  return count_data(spec, threads, on_progress, alone);
+}
 
 }  // namespace feedline::flow
