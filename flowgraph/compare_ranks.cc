@@ -36,7 +36,7 @@ void refuse_differences(const std::vector<std::string>& in_what) {
                             ? fmt::format("rank {} differs from rank 0: {}", which[0], what)
                             : fmt::format("ranks {} differ from rank 0: {}", fmt::join(which, ", "), what));
   std::sort(sentences.begin(), sentences.end());
-  throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, "; ")));
+  throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
 }
 
 /// "shuffle.seed: 7, not 5" for each field.
@@ -60,7 +60,8 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
     printer.SetSingleLineMode(true);
     std::string text;
     printer.PrintFieldValueToString(message, path.back().field, index, &text);
-    return text.size() > 200 ? text.substr(0, 200) + "..." : text;
+    if (text.size() > 200) text = text.substr(0, 200) + "... ";
+    return path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "{ " + text + "}" : text;
   }
   void ReportAdded(const pb::Message&, const pb::Message& theirs, const Path& path) override {
     found.push_back(fmt::format("{}: {}, there left out", name(path), value(theirs, path, path.back().new_index)));
@@ -171,11 +172,11 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);
     constexpr size_t most = 5;
     if (found.size() > most) {
-      const std::string more = fmt::format("and {} fields more", found.size() - most);
+      const std::string more = fmt::format("{} fields more", found.size() - most);
       found.resize(most);
       found.push_back(more);
     }
-    in_what.push_back(fmt::format("{}", fmt::join(found, ", ")));
+    in_what.push_back(fmt::format("{}", fmt::join(found, "; ")));
   }
   refuse_differences(in_what);
 }
