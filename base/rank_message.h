@@ -29,7 +29,8 @@ class MessageWriter {
   }
   void put_text(std::string_view text) { put_rows(std::span(text.data(), text.size())); }
 
-  std::string take() { return std::move(bytes_); }
+  /// All that was put; then it is empty.
+  std::string take() { return std::exchange(bytes_, {}); }
 
  private:
   std::string bytes_;

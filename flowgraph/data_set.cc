@@ -11,6 +11,7 @@
 #include "flowgraph/dataset_info.h"
 #include "flowgraph/index_files.h"
 #include "flowgraph/mul_div.h"
+#include "flowgraph/rank_group.h"
 #include "flowgraph/worker_arena.h"
 
 namespace feedline::flow {
@@ -131,6 +132,12 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   check_failures(spec, data);
   data.count_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;
+}
+
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  RankGroup alone;
+  return count_data(spec, threads, on_progress, alone);
 }
 
 }  // namespace feedline::flow

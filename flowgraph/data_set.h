@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/rank_group.h"
 #include "flowgraph/selection.h"
 #include "flowgraph/spec.h"
 #include "io/index.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
+
+class RankGroup;
 
 struct DataFile {
   io::FileId id;
@@ -61,10 +62,8 @@ void choose_samples(const PipelineSpec& spec, DataSet& data);
 /// `ranks`: all call it, and have the same data, or all throw; each counts its share (flowgraph/index_files.h).
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
-inline DataSet count_data(const PipelineSpec& spec, int threads,
-                          const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
-  RankGroup alone;
-  return count_data(spec, threads, on_progress, alone);
-}
+/// By itself.
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 
 }  // namespace feedline::flow

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/rank_message.h"
@@ -59,6 +58,11 @@ struct RankGroup::Head {
   uint64_t rest;  // bytes of the message that come behind this piece
 };
 
+struct RankGroup::Pieces {
+  std::vector<std::string> bytes;  // of each rank
+  bool last = true;                // nobody has more
+};
+
 RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
   if (!exchange_) return;
   rank_ = rank;
@@ -66,49 +70,48 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
 }
 
 // A piece of every rank's message. All ranks look at the same strings, and come to the same verdict.
-std::vector<std::string> RankGroup::pass(Head head, std::string_view bytes, uint64_t& longest_rest) {
+RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
   over_ = true;
   MessageWriter out;
   out.put(head);
   const std::string mine = out.take().append(bytes);
-  std::vector<std::string> all = exchange_(mine);
+  const std::vector<std::string> all = exchange_(mine);
+  std::vector<Head> heads;
   for (size_t place = 0; place < all.size(); place++) {
     if (all[place].size() < sizeof head || MessageReader(all[place]).get<uint64_t>() != magic)
       refuse("what it gives as that of rank {} is no message of this version of feedline", place);
-    head = MessageReader(all[place]).get<Head>();
-    if (head.rank != static_cast<int64_t>(place) || head.size != std::ssize(all))
+    heads.push_back(MessageReader(all[place]).get<Head>());
+    if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
       refuse("it has {} ranks; in the place of rank {} is one whose options say rank {} of {}", all.size(), place,
-             head.rank, head.size);
+             heads[place].rank, heads[place].size);
   }
-  longest_rest = 0;
+  if (all.size() <= rank() || all[rank()] != mine) refuse("it does not give this rank's own string back");
+  Pieces pieces;
   for (size_t place = 0; place < all.size(); place++) {
-    head = MessageReader(all[place]).get<Head>();
-    longest_rest = std::max(longest_rest, head.rest);
-    std::string piece = all[place].substr(sizeof head);
-    if (head.failed) throw unpack(place, MessageReader(piece));
-    all[place].swap(piece);
+    pieces.bytes.push_back(all[place].substr(sizeof head));
+    pieces.last = pieces.last && heads[place].rest == 0;
+    if (heads[place].failed) throw unpack(place, MessageReader(pieces.bytes[place]));
   }
-  if (all.size() <= rank() || all[rank()] != bytes) refuse("it does not give this rank's own string back");
   over_ = false;
-  return all;
+  return pieces;
 }
 
 std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   if (!exchange_) return {std::string(mine)};
   std::vector<std::string> all;
-  for (uint64_t longest_rest = 1; longest_rest > 0;) {
+  for (bool last = false; !last;) {
     const std::string_view piece = mine.substr(0, piece_bytes);
     mine.remove_prefix(piece.size());
-    const auto pieces = pass({magic, 0, rank_, size_, mine.size()}, piece, longest_rest);
-    all.resize(pieces.size());
-    for (size_t rank = 0; rank < pieces.size(); rank++) all[rank] += pieces[rank];
+    const Pieces pieces = pass({magic, 0, rank_, size_, mine.size()}, piece);
+    all.resize(pieces.bytes.size());
+    for (size_t rank = 0; rank < all.size(); rank++) all[rank] += pieces.bytes[rank];
+    last = pieces.last;
   }
   return all;
 }
 
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
-  uint64_t longest_rest = 0;
-  pass({magic, 1, rank_, size_, 0}, pack(failure), longest_rest);
+  pass({magic, 1, rank_, size_, 0}, pack(failure));
 } catch (...) {
   // Whatever the others say, or if they cannot be told: this rank's own reason is what it ends with.
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <string>
@@ -33,7 +32,8 @@ class RankGroup {
 
  private:
   struct Head;
-  std::vector<std::string> pass(Head head, std::string_view bytes, uint64_t& longest_rest);
+  struct Pieces;
+  Pieces pass(Head head, std::string_view bytes);
   void tell(const std::exception_ptr& failure) noexcept;
 
   Exchange exchange_;
