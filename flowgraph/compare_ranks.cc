@@ -26,17 +26,17 @@ namespace pb = google::protobuf;
 
 // in_what[r]: of rank r; empty: in nothing.
 void refuse_differences(const std::vector<std::string>& in_what) {
-  std::map<std::string_view, std::vector<size_t>> ranks;
-  for (size_t rank = 0; rank < in_what.size(); rank++)
-    if (!in_what[rank].empty()) ranks[in_what[rank]].push_back(rank);
-  if (ranks.empty()) return;
+  std::map<std::string_view, std::vector<size_t>> alike;
+  for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(rank);
   std::vector<std::string> sentences;
-  for (const auto& [what, which] : ranks)
-    sentences.push_back(which.size() == 1
-                            ? fmt::format("rank {} differs from rank 0: {}", which[0], what)
-                            : fmt::format("ranks {} differ from rank 0: {}", fmt::join(which, ", "), what));
-  std::sort(sentences.begin(), sentences.end());
-  throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
+  for (size_t rank = 0; rank < in_what.size(); rank++) {
+    const std::vector<size_t>& ranks = alike[in_what[rank]];
+    if (in_what[rank].empty() || rank != ranks.front()) continue;
+    sentences.push_back(ranks.size() == 1
+                            ? fmt::format("rank {} differs from rank 0: {}", rank, in_what[rank])
+                            : fmt::format("ranks {} differ from rank 0: {}", fmt::join(ranks, ", "), in_what[rank]));
+  }
+  if (!sentences.empty()) throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
 }
 
 /// "shuffle.seed: 7, not 5" for each field.

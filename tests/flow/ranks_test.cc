@@ -120,8 +120,8 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
   ranks[0].pipeline = pipeline.with("seed", "6");
   ranks[3].pipeline = pipeline.with("batch.global_batch_size", "48");
   check_all(start(ranks),
-            "rank 3 differs from rank 0: batch.global_batch_size: 48, not 24; seed: 5, not 6, and "
-            "ranks 1, 2 differ from rank 0: seed: 5, not 6 [bad_pipeline]");
+            "ranks 1, 2 differ from rank 0: seed: 5, not 6, and "
+            "rank 3 differs from rank 0: batch.global_batch_size: 48, not 24; seed: 5, not 6 [bad_pipeline]");
 }
 
 TEST_CASE("what is a machine's own may differ") {
