@@ -1,20 +1,18 @@
 #include "flowgraph/data_set.h"
 
 #include <fmt/format.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/parallel_for_each.h>
 
 #include <chrono>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "base/audit.h"
+#include "flowgraph/compare_ranks.h"
 #include "flowgraph/dataset_info.h"
+#include "flowgraph/index_files.h"
 #include "flowgraph/mul_div.h"
+#include "flowgraph/rank_group.h"
 #include "flowgraph/worker_arena.h"
-#include "io/count_records.h"
-#include "io/index_store.h"
 
 namespace feedline::flow {
 namespace {
@@ -44,80 +42,6 @@ void check_failures(const PipelineSpec& spec, const DataSet& data) {
     throw Error(data.skipped.front().category(),
                 fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
                             by_file ? "files" : "records", spec.max_failure_rate, first));
-}
-
-// "WHAT (and 3 more)", if there is any.
-void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
-  const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
-  if (!all.empty()) warnings.push_back(all.front() + more);
-}
-
-[[noreturn]] void refuse_without_index(const SourceSpec& source, const DataFile& file, const std::string& why) {
-  std::string command = fmt::format("feedline index {}", file.id.uri);
-  if (!source.index.dir.empty()) command += fmt::format(" --dir {}", source.index.dir);
-  if (source.index.stride != io::default_stride) command += fmt::format(" --stride {}", source.index.stride);
-  if (source.record_limit != io::default_record_limit)
-    command += fmt::format(" --record-limit {}", source.record_limit);
-  throw Error(Category::bad_pipeline,
-              fmt::format("there is no valid index, and index.mode is REQUIRE: {}; make it: {}", why, command),
-              {file.id.uri, -1, -1, ""});
-}
-
-// Fills in every file's index: the one that is kept, or by counting. LAZY: all of them are kept, or nothing is filled
-// in.
-void index_files(const PipelineSpec& spec, DataSet& data,
-                 const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
-  const auto source_of = [&](const DataFile& file) -> const SourceSpec& { return spec.sources[file.source]; };
-  const auto options_of = [&](const SourceSpec& source) {
-    return io::CountOptions{
-        .compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
-  };
-  std::vector<io::KeptIndex> kept(data.files.size());
-  tbb::parallel_for(size_t{0}, kept.size(), [&](size_t f) {
-    const SourceSpec& source = source_of(data.files[f]);
-    kept[f] = io::find_index(data.files[f].id, options_of(source), source.index.dir);
-  });
-  std::vector<std::string> refused;
-  std::vector<DataFile*> uncounted;
-  for (size_t f = 0; f < kept.size(); f++) {
-    DataFile& file = data.files[f];
-    if (kept[f].index) {
-      file.index = std::move(*kept[f].index);
-      continue;
-    }
-    if (source_of(file).index.mode == IndexMode::require) refuse_without_index(source_of(file), file, kept[f].why);
-    if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
-    uncounted.push_back(&file);
-    data.counted_bytes += file.id.size;
-  }
-  warn_of(refused, data.warnings);
-  data.lazy = !uncounted.empty() && source_of(*uncounted.front()).index.mode == IndexMode::lazy;
-  if (data.lazy) return;
-
-  std::mutex mutex;  // guards from here
-  uint64_t done = 0;
-  std::vector<std::string> not_kept;  // to here
-  const auto progress = [&](uint64_t bytes) {
-    const std::lock_guard lock(mutex);
-    done += bytes;
-    if (on_progress) on_progress(done, data.counted_bytes);
-  };
-  tbb::parallel_for_each(uncounted, [&](DataFile* file) {
-    constexpr uint64_t worth_keeping = 1 << 20;
-    const SourceSpec& source = source_of(*file);
-    const bool keep = file->id.size >= worth_keeping || source.index.given;
-    if (keep) io::let_mtime_settle(file->id);
-    file->index = io::count_records(file->id.uri, options_of(source), progress);
-    if (!keep) return;
-    try {
-      io::keep_index(file->index, file->id, options_of(source), source.index.dir);
-    } catch (const Error& error) {
-      const std::lock_guard lock(mutex);
-      not_kept.push_back(
-          fmt::format("an index cannot be kept, {} will be counted again: {}", file->id.uri, error.what()));
-    }
-  });
-  warn_of(not_kept, data.warnings);
 }
 
 uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
@@ -210,7 +134,7 @@ void settle(const PipelineSpec& spec, DataSet& data) {
 }  // namespace
 
 DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks) {
   const auto start = std::chrono::steady_clock::now();
   DataSet data;
   for (uint32_t s = 0; s < spec.sources.size(); s++)
@@ -218,19 +142,25 @@ DataSet count_data(const PipelineSpec& spec, int threads,
       data.files.push_back({.id = io::stat_file(path), .source = s, .index = {}, .first_record = 0, .samples = {}});
       data.bytes += data.files.back().id.size;
     }
+  compare_files(ranks, data);
   WorkerArena arena(threads, spec.cpu_set);
-  arena.execute([&] { index_files(spec, data, on_progress); });
+  index_files(spec, data, arena, ranks, on_progress);
   if (data.lazy) {
     for (DataFile& file : data.files) {
       file.index = {};
       file.index.largest_record = spec.sources[file.source].record_limit;
     }
-    data.counted_bytes = 0;
   } else {
     settle(spec, data);
   }
   data.count_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;
+}
+
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  RankGroup alone;
+  return count_data(spec, threads, on_progress, alone);
 }
 
 DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes) {

@@ -15,6 +15,8 @@
 
 namespace feedline::flow {
 
+class RankGroup;
+
 struct DataFile {
   io::FileId id;
   uint32_t source = 0;
@@ -38,7 +40,7 @@ struct DataSet {
   FileRange files_of(uint32_t source) const noexcept;
   uint64_t samples = 0;        // that are fed in a pass: good, chosen, and before the first error where they are raised
   uint64_t bytes = 0;          // of all files, as they lie on disk
-  uint64_t counted_bytes = 0;  // of those that had no valid index
+  uint64_t counted_bytes = 0;  // of those that had no valid index; among ranks, this one's share
   double count_s = 0;
 
   /// index.mode LAZY, and not all of it has a valid index: there are no counts, samples nor digest, and of an index
@@ -72,6 +74,11 @@ void choose_samples(const PipelineSpec& spec, DataSet& data);
 /// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error and chooses
 /// samples; throws Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is
 /// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
+///
+/// `ranks`: all call it, and have the same data, or all throw; each counts its share (flowgraph/index_files.h).
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
+/// By itself.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

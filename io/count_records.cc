@@ -54,7 +54,7 @@ class TrueScan {
   const RecordStream& stream() const noexcept { return stream_; }
 
   /// Goes on to the first record that begins at or behind `offset`, or to the end.
-  void advance(uint64_t offset, Teller& teller) {
+  void advance(uint64_t offset, Teller* teller) {
     while (at_ < offset && !ended_) {
       switch (stream_.next()) {
         case RecordStream::Found::end:
@@ -74,18 +74,19 @@ class TrueScan {
           break;
         }
       }
-      teller.at(stream_.position());
+      if (teller) teller->at(stream_.position());
     }
   }
 
-  /// Takes over the chain from the first place on at which both have a record, if there is one.
-  void meet(const IndexBuilder& chain, Teller& teller) {
+  /// Takes over the chain from the first place on at which both have a record, if there is one. What is read for that
+  /// has been told of by who found the chain.
+  void meet(const IndexBuilder& chain) {
     if (chain.end() <= at_) return;
-    advance(chain.start(), teller);
+    advance(chain.start(), nullptr);
     std::optional<IndexBuilder::Meeting> place = IndexBuilder::Meeting{chain.start(), 0};
     while (place && place->offset != at_) {
       place = chain.meeting(at_);
-      if (place) advance(place->offset, teller);
+      if (place) advance(place->offset, nullptr);
     }
     if (!place || ended_) return;
     builder_.append(chain, *place);
@@ -93,7 +94,7 @@ class TrueScan {
     stream_.go_on_at(at_, builder_.records());
   }
 
-  FileIndex finish(Teller& teller) {
+  FileIndex finish(Teller* teller = nullptr) {
     advance(UINT64_MAX, teller);
     FileIndex index = builder_.finish(stream_.stream_size());
     index.compression = stream_.compression();
@@ -145,8 +146,33 @@ void scan(Range& range, const std::shared_ptr<const InputFile>& file, const Coun
 }
 
 // A few for each thread; so large that what each costs, half a record and a few buffers, does not count.
-uint64_t range_bytes_for(uint64_t size, uint64_t threads) {
+uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
+  if (options.range_bytes) return options.range_bytes;
+  const auto threads = static_cast<uint64_t>(tbb::this_task_arena::max_concurrency());
   return std::clamp<uint64_t>(size / (16 * threads), uint64_t{16} << 20, uint64_t{128} << 20);
+}
+
+// The chains of [begin, end), in order, so that the threads read side by side and what they found is taken at once.
+void scan_ranges(const std::shared_ptr<const InputFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
+                 const CountOptions& options, const CountProgress& progress,
+                 const std::function<void(IndexBuilder&)>& take) {
+  uint64_t next = begin;
+  using RangePtr = std::shared_ptr<Range>;
+  tbb::parallel_pipeline(
+      2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency()),
+      tbb::make_filter<void, RangePtr>(tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> RangePtr {
+        if (next >= end) {
+          control.stop();
+          return nullptr;
+        }
+        const uint64_t from = std::exchange(next, std::min(next + range_bytes, end));
+        return std::make_shared<Range>(Range{from, next, {}});
+      }) & tbb::make_filter<RangePtr, RangePtr>(tbb::filter_mode::parallel, [&](RangePtr range) {
+        scan(*range, file, options, progress);
+        return range;
+      }) & tbb::make_filter<RangePtr, void>(tbb::filter_mode::serial_in_order, [&](const RangePtr& range) {
+        for (IndexBuilder& chain : range->chains) take(chain);
+      }));
 }
 
 }  // namespace
@@ -154,36 +180,33 @@ uint64_t range_bytes_for(uint64_t size, uint64_t threads) {
 FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress) {
   const auto file = std::make_shared<const InputFile>(path);
   TrueScan truth(file, options);
-  const auto threads = static_cast<uint64_t>(tbb::this_task_arena::max_concurrency());
-  const uint64_t range_bytes = options.range_bytes ? options.range_bytes : range_bytes_for(file->size(), threads);
+  const uint64_t range_bytes = range_bytes_of(file->size(), options);
   const bool together = truth.stream().compression() == Compression::none && file->size() >= 2 * range_bytes &&
-                        (threads > 1 || options.range_bytes);
+                        (tbb::this_task_arena::max_concurrency() > 1 || options.range_bytes);
   if (!together) {
     Teller teller(progress, 0, file->size());
-    return truth.finish(teller);
+    return truth.finish(&teller);
   }
+  scan_ranges(file, 0, file->size(), range_bytes, options, progress,
+              [&](const IndexBuilder& chain) { truth.meet(chain); });
+  return truth.finish();
+}
 
-  // In order, so that the threads read side by side and what they found is taken over and freed at once.
-  const CountProgress untold;  // what the stitch reads again has been told
-  Teller silent(untold, 0, 0);
-  uint64_t next = 0;
-  using RangePtr = std::shared_ptr<Range>;
-  tbb::parallel_pipeline(
-      2 * threads,
-      tbb::make_filter<void, RangePtr>(tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> RangePtr {
-        if (next >= file->size()) {
-          control.stop();
-          return nullptr;
-        }
-        const uint64_t begin = std::exchange(next, std::min(next + range_bytes, file->size()));
-        return std::make_shared<Range>(Range{begin, next, {}});
-      }) & tbb::make_filter<RangePtr, RangePtr>(tbb::filter_mode::parallel, [&](RangePtr range) {
-        scan(*range, file, options, progress);
-        return range;
-      }) & tbb::make_filter<RangePtr, void>(tbb::filter_mode::serial_in_order, [&](const RangePtr& range) {
-        for (const IndexBuilder& chain : range->chains) truth.meet(chain, silent);
-      }));
-  return truth.finish(silent);
+std::vector<IndexBuilder> count_part(const std::string& path, uint64_t begin, uint64_t end, const CountOptions& options,
+                                     const CountProgress& progress) {
+  const auto file = std::make_shared<const InputFile>(path);
+  std::vector<IndexBuilder> chains;
+  scan_ranges(file, begin, std::min(end, file->size()), range_bytes_of(end - begin, options), options, progress,
+              [&](IndexBuilder& chain) { chains.push_back(std::move(chain)); });
+  return chains;
+}
+
+FileIndex join_parts(const std::string& path, const std::vector<IndexBuilder>& chains, const CountOptions& options) {
+  CountOptions plain = options;
+  plain.compression = Compression::none;
+  TrueScan truth(std::make_shared<const InputFile>(path), plain);
+  for (const IndexBuilder& chain : chains) truth.meet(chain);
+  return truth.finish();
 }
 
 }  // namespace feedline::io

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "io/index.h"
+#include "io/index_builder.h"
 
 namespace feedline::io {
 
@@ -35,5 +37,14 @@ using CountProgress = std::function<void(uint64_t bytes)>;
 ///
 /// False starts cost a range at most twice its size, 16 MiB and record_limit; what is left then is for the stitch.
 FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {});
+
+/// What [begin, end) of a plain file tells by itself: the chains of valid records that begin in it, as its ranges found
+/// them, ascending. Blocks, runs and tells as count_records().
+std::vector<IndexBuilder> count_part(const std::string& file, uint64_t begin, uint64_t end, const CountOptions& options,
+                                     const CountProgress& progress = {});
+
+/// The index of a plain file out of the chains of all its parts, in order; wherever they were counted. Reads what no
+/// chain is known to hold: nothing of a sound file whose records hold no records.
+FileIndex join_parts(const std::string& file, const std::vector<IndexBuilder>& chains, const CountOptions& options);
 
 }  // namespace feedline::io

@@ -79,6 +79,24 @@ void IndexBuilder::append(const IndexBuilder& chain, const Meeting& from) {
   end_ = chain.end_;
 }
 
+void IndexBuilder::put_into(MessageWriter& message) const {
+  message.put(Totals{start_, end_, records_, payload_bytes_});
+  message.put_rows(std::span<const IndexEntry>(entries_));
+  message.put_rows(std::span<const Group>(groups_));
+}
+
+IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride) {
+  const auto totals = message.get<Totals>();
+  IndexBuilder chain(stride, totals.start);
+  chain.end_ = totals.end;
+  chain.records_ = totals.records;
+  chain.payload_bytes_ = totals.payload_bytes;
+  chain.entries_ = message.get_rows<IndexEntry>();
+  chain.groups_ = message.get_rows<Group>();
+  chain.wanted_ = (chain.first_stride_ + chain.entries_.size()) * stride;
+  return chain;
+}
+
 FileIndex IndexBuilder::finish(uint64_t stream_size) {
   FileIndex index;
   index.stride = stride_;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/rank_message.h"
 #include "io/index.h"
 #include "io/record_scanner.h"
 
@@ -33,6 +34,10 @@ class IndexBuilder {
   /// Adds the records of `chain`, which has this stride, from `from` on: its start, or a meeting point.
   void append(const IndexBuilder& chain, const Meeting& from);
 
+  /// For other ranks, and from one; the stride is the same on all. Throws Error bad_pipeline for what is no chain.
+  void put_into(MessageWriter& message) const;
+  static IndexBuilder get_from(MessageReader& message, uint64_t stride);
+
   uint64_t start() const noexcept { return start_; }
   /// Behind the last record; `start` where there is none.
   uint64_t end() const noexcept { return end_; }
@@ -47,6 +52,9 @@ class IndexBuilder {
     uint32_t smallest = UINT32_MAX, largest = 0;
 
     void add(const Group& other) noexcept;
+  };
+  struct Totals {
+    uint64_t start, end, records, payload_bytes;
   };
   uint64_t group_of(uint64_t offset) const noexcept { return offset / (stride_ * strides_per_group); }
   Group& group(uint64_t number);

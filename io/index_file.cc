@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -178,9 +179,9 @@ FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> 
   return index;
 }
 
-}  // namespace
-
-void write_index(const std::string& path, const FileIndex& index, const FileId& data, const CountOptions& options) {
+// Gives its bytes to `write`, part by part.
+void write_parts(const FileIndex& index, const FileId& data, const CountOptions& options,
+                 const std::function<void(std::span<const std::byte>)>& write) {
   std::vector<BadRow> bad;
   std::string messages;
   bad.reserve(index.bad.size());
@@ -215,10 +216,24 @@ void write_index(const std::string& path, const FileIndex& index, const FileId& 
                                                             bytes_of(bad), bytes_of(messages)};
   h.crc = crc32c(header.subspan(crc_covers_from));
   for (const auto& table : tables) h.crc = crc32c_extend(h.crc, table);
+  write(header);
+  for (const auto& table : tables) write(table);
+}
+
+}  // namespace
+
+void write_index(const std::string& path, const FileIndex& index, const FileId& data, const CountOptions& options) {
   OutputFile file(path);
-  file.write(header);
-  for (const auto& table : tables) file.write(table);
+  write_parts(index, data, options, [&](std::span<const std::byte> part) { file.write(part); });
   file.publish_unsynced();  // torn, it is refused and made again; a thousand syncs take longer than that
+}
+
+std::string index_bytes(const FileIndex& index, const FileId& data, const CountOptions& options) {
+  std::string bytes;
+  write_parts(index, data, options, [&](std::span<const std::byte> part) {
+    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  });
+  return bytes;
 }
 
 IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const FileId& data,

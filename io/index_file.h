@@ -33,6 +33,9 @@ namespace feedline::io {
 /// Writes a file whole or not at all. `data` and `options`: what was counted, and how. Throws Error io_error.
 void write_index(const std::string& path, const FileIndex& index, const FileId& data, const CountOptions& options);
 
+/// What write_index() writes.
+std::string index_bytes(const FileIndex& index, const FileId& data, const CountOptions& options);
+
 struct IndexFile {
   std::optional<FileIndex> index;
   /// Why there is no index, for people: "has 12 bytes, ...: cut short". Empty where there is no such file.

@@ -9,11 +9,13 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/thread.h"
+#include "flowgraph/compare_ranks.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/feed_state.h"
 #include "flowgraph/filter.h"
 #include "flowgraph/graph.h"
 #include "flowgraph/plan.h"
+#include "flowgraph/rank_group.h"
 
 namespace feedline {
 namespace {
@@ -38,18 +40,22 @@ double seconds(Clock::duration duration) { return std::chrono::duration<double>(
 
 struct Feeder::Impl {
   Impl(const Pipeline& pipeline, Options given) : options(std::move(given)) {
-    flow::PipelineSpec spec = flow::validate(pipeline);
-    if (options.devices.empty())
-      throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
-    if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
-    const std::vector<int> cpus = spec.cpu_set;
-    on_cpus(cpus, "feedline-open", [&] {
-      open(std::move(spec));
-      const flow::Position beginning{options.epoch, 0};
-      flow::check_position(*plan, beginning);
-      begin(beginning);
+    flow::RankGroup ranks(std::exchange(options.exchange, {}), options.rank, options.world_size);
+    ranks.run([&] {
+      flow::PipelineSpec spec = flow::validate(pipeline);
+      if (options.devices.empty())
+        throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+      if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
+      const std::vector<int> cpus = spec.cpu_set;
+      on_cpus(cpus, "feedline-open", [&] {
+        flow::compare_pipelines(ranks, pipeline.message(), static_cast<int>(options.devices.size()), options.epoch);
+        open(std::move(spec), ranks);
+        const flow::Position beginning{options.epoch, 0};
+        flow::check_position(*plan, beginning);
+        begin(beginning);
+      });
     });
   }
 
@@ -59,14 +65,15 @@ struct Feeder::Impl {
     cpus.empty() ? body() : run_on_cpus(name, cpus, body);
   }
 
-  void open(flow::PipelineSpec spec) {
+  void open(flow::PipelineSpec spec, flow::RankGroup& ranks) {
     const int threads = thread_count(options, spec);
-    flow::DataSet data = flow::count_data(spec, threads, options.on_progress);
+    flow::DataSet data = flow::count_data(spec, threads, options.on_progress, ranks);
     flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
+    flow::compare_content(ranks, data);
     for (const std::string& warning : data.warnings) logger()->warn(warning);
-    const flow::Ranks ranks{
+    const flow::Ranks who{
         .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
-    plan = std::make_unique<flow::Plan>(std::move(spec), std::move(data), ranks, threads);
+    plan = std::make_unique<flow::Plan>(std::move(spec), std::move(data), who, threads);
     for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
     warnings = plan->spec.warnings;
   }

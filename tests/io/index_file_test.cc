@@ -13,6 +13,7 @@
 #include "io/index_import.h"
 #include "io/index_store.h"
 #include "support/catch.h"
+#include "support/same_index.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -32,21 +33,6 @@ std::string damaged_file() {
   file[516 * 10 + 100] ^= 1;
   file.replace(516 * 50, 700, 700, '\0');
   return file;
-}
-
-void check_same(const io::FileIndex& a, const io::FileIndex& b) {
-  CHECK(a.compression == b.compression);
-  CHECK(a.stride == b.stride);
-  CHECK(a.records == b.records);
-  CHECK(a.payload_bytes == b.payload_bytes);
-  CHECK(a.smallest_record == b.smallest_record);
-  CHECK(a.largest_record == b.largest_record);
-  CHECK(a.end == b.end);
-  CHECK(a.stream_size == b.stream_size);
-  CHECK(a.audit == b.audit);
-  CHECK(std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end()));
-  CHECK(std::equal(a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end()));
-  CHECK(a.bad == b.bad);
 }
 
 // An index in a folder of its own, for one test to spoil.
@@ -102,6 +88,7 @@ TEST_CASE("an index comes back as it was written, used where it lies") {
   check_same(*read.index, f.index);
   CHECK(f.index.memory_bytes() > 0);
   CHECK(read.index->memory_bytes() == read.index->bad.capacity() * sizeof(io::BadRegion));
+  CHECK(io::index_bytes(f.index, f.data, f.options) == content_of(f.index_path));
   const io::FileIndex copy = *read.index;  // shares the mapping
   CHECK(copy.entries.begin() == read.index->entries.begin());
 }

@@ -20,6 +20,7 @@
 #include "feedline/batch.h"
 #include "feedline/epoch_audit.h"
 #include "feedline/error.h"
+#include "feedline/exchange.h"
 #include "feedline/export.h"
 #include "feedline/io_options.h"
 #include "feedline/pipeline.h"
@@ -30,6 +31,8 @@ namespace feedline {
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
   int rank = 0, world_size = 1;               // this process among those that share each global batch
+  /// An all-gather among these ranks, used while the feeder is made and not kept: see Feeder.
+  Exchange exchange = {};
   /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
   /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
   int threads = 0;
@@ -37,7 +40,8 @@ struct Options {
   IoOptions io = {};
   /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
   bool deliver_before_error = false;
-  /// Told while the data is being counted: bytes done, bytes in all. From any thread, one at a time; throwing stops.
+  /// Told while the data is being counted: bytes done, bytes in all (of this rank's share, where there is an exchange).
+  /// From any thread, one at a time; throwing stops.
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
@@ -74,6 +78,12 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 class FEEDLINE_PUBLIC Feeder {
  public:
   /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.
+  ///
+  /// With an exchange all ranks make their feeders together. Each counts a share of the data; and all are made or
+  /// none: a rank that fails makes the others throw its Error, with its number. Where ranks, number of replicas,
+  /// epoch, pipeline, or names, sizes or content of the files differ, all throw an Error bad_pipeline that says which
+  /// rank differs, and in what. May differ: folders, index.dir, index.mode, memory, parallelism, cache, the kind of
+  /// devices, threads and io. Without an exchange nobody tells ranks of what differs.
   explicit Feeder(const Pipeline& pipeline, Options options = {});
   ~Feeder();
   Feeder(const Feeder&) = delete;

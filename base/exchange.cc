@@ -1,0 +1,74 @@
+#include "feedline/exchange.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+class Meeting {
+ public:
+  explicit Meeting(size_t ranks) : given_(ranks) {}
+
+  std::vector<std::string> all_gather(size_t rank, std::string_view mine) {
+    std::unique_lock lock(mutex_);
+    given_[rank] = mine;
+    const uint64_t round = round_;
+    if (++arrived_ == given_.size()) {
+      all_ = std::exchange(given_, std::vector<std::string>(given_.size()));
+      arrived_ = 0;
+      round_++;
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return round_ != round || left_; });
+    if (round_ == round)
+      throw Error(Category::stalled,
+                  fmt::format("rank {} has left the exchange, and would be waited for without end", *left_));
+    return all_;  // the next round ends no sooner than this rank has come to it
+  }
+
+  void leave(size_t rank) {
+    const std::lock_guard lock(mutex_);
+    if (!left_) left_ = rank;
+    all_here_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable all_here_;
+  std::vector<std::string> given_, all_;
+  size_t arrived_ = 0;
+  uint64_t round_ = 0;
+  std::optional<size_t> left_;
+};
+
+struct Member {
+  Member(std::shared_ptr<Meeting> whose, size_t which) : meeting(std::move(whose)), rank(which) {}
+  ~Member() { meeting->leave(rank); }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  const std::shared_ptr<Meeting> meeting;
+  const size_t rank;
+};
+
+}  // namespace
+
+std::vector<Exchange> exchanges_between_threads(int ranks) {
+  const auto meeting = std::make_shared<Meeting>(static_cast<size_t>(ranks));
+  std::vector<Exchange> exchanges;
+  for (size_t rank = 0; rank < static_cast<size_t>(ranks); rank++)
+    exchanges.push_back([member = std::make_shared<Member>(meeting, rank)](std::string_view mine) {
+      return member->meeting->all_gather(member->rank, mine);
+    });
+  return exchanges;
+}
+
+}  // namespace feedline

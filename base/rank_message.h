@@ -1,0 +1,75 @@
+// What ranks tell one another: numbers, texts and rows, one behind the other, as they lie in this machine's memory.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "feedline/error.h"
+
+namespace feedline {
+
+class MessageWriter {
+ public:
+  template <typename T>
+  void put(const T& value) {
+    static_assert(std::has_unique_object_representations_v<T>, "padding would be told, too");
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <typename T>
+  void put_rows(std::span<const T> rows) {
+    static_assert(std::has_unique_object_representations_v<T>);
+    put<uint64_t>(rows.size());
+    bytes_.append(reinterpret_cast<const char*>(rows.data()), rows.size_bytes());
+  }
+  void put_text(std::string_view text) { put_rows(std::span(text.data(), text.size())); }
+
+  /// All that was put; then it is empty.
+  std::string take() { return std::exchange(bytes_, {}); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Throws Error bad_pipeline where a message ends before what it should have.
+class MessageReader {
+ public:
+  explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T get() {
+    T value;
+    std::memcpy(&value, next(sizeof value).data(), sizeof value);
+    return value;
+  }
+  template <typename T>
+  std::vector<T> get_rows() {
+    const auto size = get<uint64_t>();
+    if (size > rest_.size() / sizeof(T)) fail();
+    std::vector<T> rows(size);
+    if (size > 0) std::memcpy(rows.data(), next(size * sizeof(T)).data(), size * sizeof(T));
+    return rows;
+  }
+  /// Lies in the message.
+  std::string_view get_text() { return next(get<uint64_t>()); }
+
+ private:
+  std::string_view next(uint64_t size) {
+    if (size > rest_.size()) fail();
+    const std::string_view part = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return part;
+  }
+  [[noreturn]] static void fail() {
+    throw Error(Category::bad_pipeline, "options.exchange gave less of another rank's message than it was given");
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace feedline

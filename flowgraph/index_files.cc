@@ -1,0 +1,297 @@
+#include "flowgraph/index_files.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/parallel_for_each.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/rank_message.h"
+#include "flowgraph/data_set.h"
+#include "flowgraph/mul_div.h"
+#include "flowgraph/rank_group.h"
+#include "flowgraph/worker_arena.h"
+#include "io/count_records.h"
+#include "io/index_store.h"
+#include "io/record_stream.h"
+
+namespace feedline::flow {
+namespace {
+
+// "WHAT (and 3 more)", if there is any.
+void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
+  const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
+  if (!all.empty()) warnings.push_back(all.front() + more);
+}
+
+[[noreturn]] void refuse_without_index(const SourceSpec& source, const DataFile& file, const std::string& why) {
+  std::string command = fmt::format("feedline index {}", file.id.uri);
+  if (!source.index.dir.empty()) command += fmt::format(" --dir {}", source.index.dir);
+  if (source.index.stride != io::default_stride) command += fmt::format(" --stride {}", source.index.stride);
+  if (source.record_limit != io::default_record_limit)
+    command += fmt::format(" --record-limit {}", source.record_limit);
+  throw Error(Category::bad_pipeline,
+              fmt::format("there is no valid index, and index.mode is REQUIRE: {}; make it: {}", why, command),
+              {file.id.uri, -1, -1, ""});
+}
+
+[[noreturn]] void refuse(size_t rank, const std::string& why) {
+  throw Error(Category::bad_pipeline, fmt::format("what rank {} tells of its files makes no sense: {}", rank, why));
+}
+
+/// Bytes [begin, end) of a file, for one rank to count.
+struct Part {
+  size_t file;
+  uint64_t begin, end;
+};
+
+// Cut between ranks only at multiples of this, so that small files are not cut.
+constexpr uint64_t cut_bytes = 1 << 20;
+
+class IndexFiles {
+ public:
+  IndexFiles(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
+             const std::function<void(uint64_t, uint64_t)>& on_progress)
+      : spec_(spec), data_(data), arena_(arena), ranks_(ranks), on_progress_(on_progress) {}
+
+  void run() {
+    find();
+    if (data_.lazy) return;
+    deal();
+    count();
+    if (ranks_.size() > 1) {
+      share();
+      join();
+    }
+    warn_of(not_kept_, data_.warnings);
+  }
+
+ private:
+  using Chains = std::vector<io::IndexBuilder>;
+
+  const SourceSpec& source_of(const DataFile& file) const { return spec_.sources[file.source]; }
+  io::CountOptions options_of(const DataFile& file) const {
+    const SourceSpec& source = source_of(file);
+    return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
+  }
+  bool whole(const Part& part) const { return part.begin == 0 && part.end == data_.files[part.file].id.size; }
+  bool keeps(const DataFile& file) const {
+    constexpr uint64_t worth_keeping = 1 << 20;
+    return file.id.size >= worth_keeping || source_of(file).index.given;
+  }
+
+  void find();
+  void deal();
+  void count();
+  void share();
+  void join();
+  void keep(const DataFile& file);
+  void tell(MessageWriter& message) const;
+  void take(size_t rank, MessageReader message);
+  io::FileIndex received(size_t rank, const DataFile& file, std::string bytes) const;
+
+  const PipelineSpec& spec_;
+  DataSet& data_;
+  WorkerArena& arena_;
+  RankGroup& ranks_;
+  const std::function<void(uint64_t, uint64_t)>& on_progress_;
+
+  // By file:
+  std::vector<bool> found_;     // this rank has an index that is kept
+  std::vector<size_t> giver_;   // the first rank that has one; ranks_.size(): none has
+  std::vector<bool> wanted_;    // some rank has none
+  std::vector<bool> in_parts_;  // counted in parts
+  std::vector<Chains> chains_;  // of these, first the ones that this rank found, then all
+  std::vector<Part> mine_;      // for this rank to count
+
+  std::mutex mutex_;  // guards from here
+  uint64_t done_ = 0;
+  std::vector<std::string> not_kept_;  // to here
+};
+
+// Looks for indexes that are kept.
+void IndexFiles::find() {
+  std::vector<io::KeptIndex> kept(data_.files.size());
+  arena_.execute([&] {
+    tbb::parallel_for(size_t{0}, kept.size(), [&](size_t f) {
+      const DataFile& file = data_.files[f];
+      kept[f] = io::find_index(file.id, options_of(file), source_of(file).index.dir);
+    });
+  });
+  std::string mine;
+  for (size_t f = 0; f < kept.size(); f++) {
+    found_.push_back(kept[f].index.has_value());
+    mine += found_[f] ? '1' : '0';
+    if (found_[f]) data_.files[f].index = std::move(*kept[f].index);
+  }
+  const std::vector<std::string> all = ranks_.all_gather(mine);
+  std::vector<std::string> refused;
+  for (size_t f = 0; f < kept.size(); f++) {
+    const auto has = [&](const std::string& found) { return found[f] == '1'; };
+    giver_.push_back(static_cast<size_t>(std::find_if(all.begin(), all.end(), has) - all.begin()));
+    wanted_.push_back(!std::all_of(all.begin(), all.end(), has));
+    if (giver_[f] < all.size()) continue;
+    const DataFile& file = data_.files[f];
+    if (source_of(file).index.mode == IndexMode::require) refuse_without_index(source_of(file), file, kept[f].why);
+    if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
+  }
+  warn_of(refused, data_.warnings);
+  const auto uncounted = std::find(giver_.begin(), giver_.end(), all.size());
+  data_.lazy = uncounted != giver_.end() &&
+               source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
+}
+
+// Cuts the files that nobody has an index of into equal shares.
+void IndexFiles::deal() {
+  const auto weight = [&](size_t f) {  // an empty file is looked at, too
+    return giver_[f] < ranks_.size() ? 0 : std::max<uint64_t>(1, data_.files[f].id.size);
+  };
+  uint64_t total = 0, first = 0;
+  for (size_t f = 0; f < data_.files.size(); f++) total += weight(f);
+  for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
+    const auto cut = [&](size_t rank) -> uint64_t {
+      const uint64_t border = mul_div(total, rank, ranks_.size());
+      if (border <= first) return 0;
+      return border >= first + weight(f) ? weight(f) : (border - first) / cut_bytes * cut_bytes;
+    };
+    const uint64_t begin = cut(ranks_.rank()), end = cut(ranks_.rank() + 1);
+    if (begin < end) mine_.push_back({f, begin, std::min(end, data_.files[f].id.size)});
+  }
+  // A compressed file cannot be counted in parts: the rank of the first one counts it.
+  std::erase_if(mine_, [&](Part& part) {
+    const DataFile& file = data_.files[part.file];
+    if (whole(part) ||
+        io::RecordStream(file.id.uri, source_of(file).compression, source_of(file).record_limit).compression() ==
+            Compression::none)
+      return false;
+    part.end = file.id.size;
+    return part.begin > 0;
+  });
+}
+
+// This rank's share.
+void IndexFiles::count() {
+  in_parts_.resize(data_.files.size());
+  chains_.resize(data_.files.size());
+  for (const Part& part : mine_) data_.counted_bytes += part.end - part.begin;
+  const auto progress = [&](uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    if (on_progress_) on_progress_(done_, data_.counted_bytes);
+  };
+  arena_.execute([&] {
+    tbb::parallel_for_each(mine_, [&](const Part& part) {
+      DataFile& file = data_.files[part.file];
+      if (keeps(file)) io::let_mtime_settle(file.id);
+      if (whole(part)) {
+        file.index = io::count_records(file.id.uri, options_of(file), progress);
+        keep(file);
+      } else {
+        chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
+      }
+    });
+  });
+}
+
+void IndexFiles::keep(const DataFile& file) {
+  if (!keeps(file)) return;
+  try {
+    io::keep_index(file.index, file.id, options_of(file), source_of(file).index.dir);
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    not_kept_.push_back(
+        fmt::format("an index cannot be kept, {} will be counted again: {}", file.id.uri, error.what()));
+  }
+}
+
+// What this rank knows and others do not.
+void IndexFiles::share() {
+  MessageWriter mine;
+  tell(mine);
+  for (Chains& chains : chains_) chains.clear();
+  const std::vector<std::string> all = ranks_.all_gather(mine.take());
+  for (size_t rank = 0; rank < all.size(); rank++) take(rank, MessageReader(all[rank]));
+}
+
+void IndexFiles::tell(MessageWriter& message) const {
+  const auto put_index = [&](const DataFile& file) {
+    // Each rank's file has an mtime of its own.
+    message.put_text(io::index_bytes(file.index, {file.id.uri, file.id.size, 0}, options_of(file)));
+  };
+  for (size_t f = 0; f < data_.files.size(); f++)
+    if (giver_[f] == ranks_.rank() && wanted_[f]) put_index(data_.files[f]);
+  message.put<uint64_t>(mine_.size());
+  for (const Part& part : mine_) {
+    message.put(part);
+    if (whole(part)) {
+      put_index(data_.files[part.file]);
+    } else {
+      message.put<uint64_t>(chains_[part.file].size());
+      for (const io::IndexBuilder& chain : chains_[part.file]) chain.put_into(message);
+    }
+  }
+}
+
+void IndexFiles::take(size_t rank, MessageReader message) {
+  const auto take_index = [&](size_t f) {
+    const std::string_view bytes = message.get_text();
+    if (rank != ranks_.rank() && !found_[f]) data_.files[f].index = received(rank, data_.files[f], std::string(bytes));
+  };
+  for (size_t f = 0; f < data_.files.size(); f++)
+    if (giver_[f] == rank && wanted_[f]) take_index(f);
+  for (auto parts = message.get<uint64_t>(); parts > 0; parts--) {
+    const auto part = message.get<Part>();
+    if (part.file >= data_.files.size()) refuse(rank, "there is no file of such a number");
+    if (whole(part)) {
+      take_index(part.file);
+      continue;
+    }
+    const DataFile& file = data_.files[part.file];
+    in_parts_[part.file] = true;
+    for (auto chains = message.get<uint64_t>(); chains > 0; chains--) {
+      chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride));
+      if (chains_[part.file].back().end() > file.id.size) refuse(rank, "records behind the end of " + file.id.uri);
+    }
+  }
+}
+
+// An index in memory of its own.
+io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string bytes) const {
+  io::IndexFile got =
+      io::parse_index(std::as_bytes(std::span(bytes)), nullptr, {file.id.uri, file.id.size, 0}, options_of(file));
+  if (!got.index) refuse(rank, fmt::format("its index of {} {}", file.id.uri, got.refused));
+  io::FileIndex index = std::move(*got.index);
+  index.entries = std::vector(index.entries.begin(), index.entries.end());
+  index.sums = std::vector(index.sums.begin(), index.sums.end());
+  return index;
+}
+
+// Files that were counted in parts, each rank for itself: mostly nothing is left to be read.
+void IndexFiles::join() {
+  std::vector<size_t> files;
+  for (size_t f = 0; f < in_parts_.size(); f++)
+    if (in_parts_[f]) files.push_back(f);
+  arena_.execute([&] {
+    tbb::parallel_for_each(files, [&](size_t f) {
+      DataFile& file = data_.files[f];
+      file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file));
+    });
+  });
+  for (const Part& part : mine_)
+    if (part.begin == 0 && in_parts_[part.file]) keep(data_.files[part.file]);
+}
+
+}  // namespace
+
+void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
+                 const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  IndexFiles(spec, data, arena, ranks, on_progress).run();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,130 @@
+#include "flowgraph/rank_group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/rank_message.h"
+#include "feedline/error.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01": the number is that of the format
+constexpr size_t piece_bytes = 256 << 10;
+
+std::string pack(const Error& error) {
+  MessageWriter out;
+  out.put(static_cast<uint64_t>(error.category()));
+  out.put(error.place().offset);
+  out.put(error.place().record);
+  for (const std::string* text : {&error.place().file, &error.place().feature, &error.message()})
+    out.put_text(std::string_view(*text).substr(0, piece_bytes / 4));
+  return out.take();
+}
+
+std::string pack(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return pack(error);
+  } catch (const std::exception& error) {
+    return pack(Error(Category::io_error, error.what()));
+  } catch (...) {
+    return pack(Error(Category::io_error, "its start was given up"));
+  }
+}
+
+Error unpack(size_t rank, MessageReader in) {
+  const auto category = static_cast<Category>(in.get<uint64_t>());
+  Place place;
+  place.offset = in.get<int64_t>();
+  place.record = in.get<int64_t>();
+  place.file = in.get_text();
+  place.feature = in.get_text();
+  return Error(category, fmt::format("rank {}: {}", rank, in.get_text()), place);
+}
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(Category::bad_pipeline, "options.exchange: " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace
+
+struct RankGroup::Head {
+  uint64_t magic, failed;
+  int32_t rank, size;
+  uint64_t rest;  // bytes of the message that come behind this piece
+};
+
+struct RankGroup::Pieces {
+  std::vector<std::string> bytes;  // of each rank
+  bool last = true;                // nobody has more
+};
+
+RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
+  if (!exchange_) return;
+  rank_ = rank;
+  size_ = world_size;
+}
+
+// A piece of every rank's message. All ranks look at the same strings, and come to the same verdict.
+RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
+  over_ = true;
+  MessageWriter out;
+  out.put(head);
+  const std::string mine = out.take().append(bytes);
+  const std::vector<std::string> all = exchange_(mine);
+  std::vector<Head> heads;
+  for (size_t place = 0; place < all.size(); place++) {
+    if (all[place].size() < sizeof head || MessageReader(all[place]).get<uint64_t>() != magic)
+      refuse("what it gives as that of rank {} is no message of this version of feedline", place);
+    heads.push_back(MessageReader(all[place]).get<Head>());
+    if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
+      refuse("it has {} ranks; in the place of rank {} is one whose options say rank {} of {}", all.size(), place,
+             heads[place].rank, heads[place].size);
+  }
+  if (all.size() <= rank() || all[rank()] != mine) refuse("it does not give this rank's own string back");
+  Pieces pieces;
+  for (size_t place = 0; place < all.size(); place++) {
+    pieces.bytes.push_back(all[place].substr(sizeof head));
+    pieces.last = pieces.last && heads[place].rest == 0;
+    if (heads[place].failed) throw unpack(place, MessageReader(pieces.bytes[place]));
+  }
+  over_ = false;
+  return pieces;
+}
+
+std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
+  if (!exchange_) return {std::string(mine)};
+  std::vector<std::string> all;
+  for (bool last = false; !last;) {
+    const std::string_view piece = mine.substr(0, piece_bytes);
+    mine.remove_prefix(piece.size());
+    const Pieces pieces = pass({magic, 0, rank_, size_, mine.size()}, piece);
+    all.resize(pieces.bytes.size());
+    for (size_t rank = 0; rank < all.size(); rank++) all[rank] += pieces.bytes[rank];
+    last = pieces.last;
+  }
+  return all;
+}
+
+void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
+  pass({magic, 1, rank_, size_, 0}, pack(failure));
+} catch (...) {
+  // Whatever the others say, or if they cannot be told: this rank's own reason is what it ends with.
+}
+
+void RankGroup::run(const std::function<void()>& start) {
+  if (!exchange_) return start();
+  try {
+    start();
+    all_gather({});
+  } catch (...) {
+    if (!over_) tell(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace feedline::flow

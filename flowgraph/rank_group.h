@@ -1,0 +1,44 @@
+// The ranks of a feed while they start: what one says all are told, and also why it cannot go on.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "feedline/exchange.h"
+
+namespace feedline::flow {
+
+/// Not thread-safe. Every rank makes the same calls in the same order.
+class RankGroup {
+ public:
+  /// Without an exchange this rank is a group of its own.
+  RankGroup() = default;
+  RankGroup(Exchange exchange, int rank, int world_size);
+
+  size_t rank() const noexcept { return static_cast<size_t>(rank_); }
+  size_t size() const noexcept { return static_cast<size_t>(size_); }
+
+  /// Every rank's bytes, in the order of the ranks; any number, passed on in pieces. Throws what the exchange throws;
+  /// Error bad_pipeline where it is not one of these ranks; and the Error of a rank that has failed.
+  std::vector<std::string> all_gather(std::string_view mine);
+
+  /// Runs `start`, which may call all_gather(), and returns when it has returned on all ranks. Throws what it threw;
+  /// where it threw on another rank, that one's Error, with its number.
+  void run(const std::function<void()>& start);
+
+ private:
+  struct Head;
+  struct Pieces;
+  Pieces pass(Head head, std::string_view bytes);
+  void tell(const std::exception_ptr& failure) noexcept;
+
+  Exchange exchange_;
+  int rank_ = 0, size_ = 1;
+  bool over_ = false;  // all ranks know that they fail, or there is no telling them
+};
+
+}  // namespace feedline::flow
