@@ -73,7 +73,10 @@ void BlockStream::leave_round(Step& step) {
 
 void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   for (int64_t done = 0; done < count;) {
-    if (taken_ == lane().end - lane().begin) enter_pass(phase_ + 1);
+    if (taken_ == lane().end - lane().begin) {
+      close(to.step);  // the last segments of small blocks may have been empty, and their rounds not entered
+      enter_pass(phase_ + 1);
+    }
     if (!entered_) enter_round(to);
     const uint64_t left = round_end(round_) - taken_;
     const int64_t n = std::min(static_cast<int64_t>(left), count - done);
