@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "flowgraph/audit.h"
-
 namespace feedline::flow {
 
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
@@ -109,11 +107,10 @@ void Assembler::emit_batch(int replica, const Rows& samples, Out& out) {
 }
 
 void Assembler::note_dropped() {
-  RowAudit audit(plan_);
   for (const TicketRows& rows : step_.rows) {
     const Chunk& chunk = *chunk_of(rows);
     for (uint32_t row = rows.first; row < rows.first + rows.count; row++)
-      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += audit(chunk, row);
+      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += chunk.audit_terms()[row];
     note_bad(chunk, rows.first, rows.count);
   }
 }

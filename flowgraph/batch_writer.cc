@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/syscall_hooks.h"
-#include "flowgraph/audit.h"
 #include "flowgraph/batch_rows.h"
 #include "flowgraph/compute.h"
 #include "flowgraph/varying.h"
@@ -42,7 +41,7 @@ int64_t reserved_value(const Plan& plan, Reserved what, const Chunk& chunk, uint
     case Reserved::offset:
       return static_cast<int64_t>(chunk.offset_of(row));
     case Reserved::audit:
-      return static_cast<int64_t>(RowAudit(plan)(chunk, row));
+      return static_cast<int64_t>(chunk.audit_terms()[row]);
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
   }
@@ -140,14 +139,11 @@ BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int6
   return tally(rows);
 }
 
-BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) const {
+BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) noexcept {
   Tally tally;
-  RowAudit audit(plan_);
-  if (scattered(rows))
-    for (const BatchRow& row : rows) __builtin_prefetch(&row.chunk->records()[row.row]);
   for (const BatchRow& row : rows) {
     if (row.filler) continue;
-    tally.audit += audit(*row.chunk, row.row);
+    tally.audit += row.chunk->audit_terms()[row.row];
     tally.valid++;
   }
   return tally;

@@ -159,8 +159,8 @@ void Plan::plan_slots() {
 
 // Of a chunk's columns.
 uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
-  return rows * sizeof(io::RecordView) + alignof(io::RecordView) + parser.arena_bound(rows, payload) +
-         formulas.arena_bound(rows);
+  return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
+         parser.arena_bound(rows, payload) + formulas.arena_bound(rows);
 }
 
 // What one read more takes, at most: two strides, the records that cross their borders, and whole blocks.
