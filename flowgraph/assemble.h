@@ -47,6 +47,9 @@ class Assembler {
 
   bool failed() const noexcept { return failed_; }
 
+  /// Chunks, from the start of the feed, that the next step needs.
+  uint64_t needed() const noexcept { return step_.tickets; }
+
  private:
   using Out = std::vector<std::vector<BatchRows>>;
   void emit(const ChunkRef& newest, Out& out);

@@ -15,6 +15,7 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t reads_ahead = 8;
+constexpr uint64_t reads_ahead_of_blocks = 2;  // few, so that what a shuffle mixes stays in the cache
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -253,11 +254,10 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t wanted_slots = chunks +
-                                (order.mode() == ShuffleMode::block    ? order.lanes()
-                                 : order.mode() == ShuffleMode::buffer ? 0
-                                                                       : chunks) +
-                                static_cast<uint64_t>(threads) + reads_ahead;
+  read_ahead = static_cast<uint64_t>(threads) + (order.mode() == ShuffleMode::block    ? reads_ahead_of_blocks
+                                                 : order.mode() == ShuffleMode::buffer ? reads_ahead
+                                                                                       : chunks + reads_ahead);
+  const uint64_t wanted_slots = chunks + read_ahead;
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)
