@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,8 +18,9 @@ namespace feedline::flow {
 struct RowRun {
   const Chunk* chunk = nullptr;
   uint32_t first = 0, count = 0;
-  bool padding = false;  // the row `first`, `count` times, as filler
-  int64_t at = 0;        // of the batch: its first row
+  bool padding = false;     // the row `first`, `count` times, as filler
+  bool has_filler = false;  // of the chunk: a row may stand in for a bad record
+  int64_t at = 0;           // of the batch: its first row
 };
 
 /// What a replica is to be given next.
@@ -69,9 +69,11 @@ class Assembler {
   struct Held {
     ChunkRef chunk;      // null: no longer needed
     uint64_t batch = 0;  // the last one that it was put into
+    bool has_filler = false;
   };
-  std::deque<Held> chunks_;  // by ticket, from first_ticket_ on
+  std::vector<Held> chunks_;  // by ticket, from first_ticket_ on
   uint64_t first_ticket_ = 0;
+  bool cut_short_ = false;  // a chunk has fewer rows than were wanted of it
   uint64_t batches_ = 0;
   bool failed_ = false;
   EpochEnd end_;  // of the epoch that is going on

@@ -53,8 +53,8 @@ void BlockStream::enter_round(Taking& to) {
   drawn_.clear();
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
   for (const Open& block : open_) {
-    for (uint32_t i = block.segments.before(segment); i < block.segments.before(segment + 1); i++)
-      drawn_.push_back({block.ticket, block.rows[i]});
+    const uint32_t end = block.segments.before(segment + 1);
+    for (uint32_t i = block.segments.before(segment); i < end; i++) drawn_.push_back({block.ticket, block.rows[i]});
     segment--;
   }
   shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
