@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "flowgraph/audit.h"
-
 namespace feedline::flow {
 
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
@@ -17,7 +15,8 @@ Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_be
 
 void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
-  chunks_.push_back({chunk});
+  chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
+  cut_short_ = cut_short_ || chunk->rows() < chunk->ticket.rows;
   if (arriving_) arriving_->add(*chunk);
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
     if (!step_.ends_epoch)
@@ -34,16 +33,16 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
 
 void Assembler::let_go() {
   for (const uint64_t ticket : step_.finished) chunks_[ticket - first_ticket_].chunk.reset();
-  while (!chunks_.empty() && !chunks_.front().chunk) {
-    chunks_.pop_front();
-    first_ticket_++;
-  }
+  const auto first =
+      std::find_if(chunks_.begin(), chunks_.end(), [](const Held& held) { return held.chunk != nullptr; });
+  first_ticket_ += static_cast<uint64_t>(first - chunks_.begin());
+  chunks_.erase(chunks_.begin(), first);
 }
 
 void Assembler::emit(const ChunkRef& newest, Out& out) {
-  const auto bad = std::find_if(step_.rows.begin(), step_.rows.end(), [&](const TicketRows& rows) {
-    return rows.first + rows.count > chunk_of(rows)->rows();
-  });
+  const auto bad =
+      std::find_if(cut_short_ ? step_.rows.begin() : step_.rows.end(), step_.rows.end(),
+                   [&](const TicketRows& rows) { return rows.first + rows.count > chunk_of(rows)->rows(); });
   if (bad != step_.rows.end()) {
     const Chunk& chunk = *chunk_of(*bad);
     bad->count = chunk.rows() - std::min(chunk.rows(), bad->first);
@@ -89,12 +88,16 @@ void Assembler::emit_batch(int replica, const Rows& samples, Out& out) {
   batches_++;
   const auto add = [&](const TicketRows& rows, uint32_t first, int64_t count, bool padding, int64_t at) {
     Held& held = chunks_[rows.ticket - first_ticket_];
-    if (std::exchange(held.batch, batches_) != batches_) batch.chunks.push_back(held.chunk);
-    batch.runs.push_back({held.chunk.get(), first, static_cast<uint32_t>(count), padding, at});
-    if (!padding && !held.chunk->filler.empty()) note_bad(*held.chunk, first, static_cast<uint32_t>(count));
+    if (held.batch != batches_) {
+      held.batch = batches_;
+      batch.chunks.push_back(held.chunk);
+    }
+    batch.runs.push_back({held.chunk.get(), first, static_cast<uint32_t>(count), padding, held.has_filler, at});
+    if (!padding && held.has_filler) note_bad(*held.chunk, first, static_cast<uint32_t>(count));
   };
   auto rows = std::upper_bound(step_.rows.begin(), step_.rows.end(), wanted.first,
                                [](int64_t at, const TicketRows& r) { return at < r.at + r.count; });
+  batch.runs.reserve(std::min(static_cast<size_t>(step_.rows.end() - rows), static_cast<size_t>(batch.rows)));
   int64_t at = 0;
   const auto pad_until = [&](int64_t end) {
     if (at >= end) return;
@@ -113,11 +116,10 @@ void Assembler::emit_batch(int replica, const Rows& samples, Out& out) {
 }
 
 void Assembler::note_dropped() {
-  RowAudit audit(plan_);
   for (const TicketRows& rows : step_.rows) {
     const Chunk& chunk = *chunk_of(rows);
     for (uint32_t row = rows.first; row < rows.first + rows.count; row++)
-      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += audit(chunk, row);
+      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += chunk.audit_terms()[row];
     note_bad(chunk, rows.first, rows.count);
   }
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,8 +20,9 @@ namespace feedline::flow {
 struct RowRun {
   const Chunk* chunk = nullptr;
   uint32_t first = 0, count = 0;
-  bool padding = false;  // the row `first`, `count` times, as filler
-  int64_t at = 0;        // of the batch: its first row
+  bool padding = false;     // the row `first`, `count` times, as filler
+  bool has_filler = false;  // of the chunk: a row may stand in for a bad record
+  int64_t at = 0;           // of the batch: its first row
 };
 
 /// What a replica is to be given next.
@@ -49,6 +49,9 @@ class Assembler {
 
   bool failed() const noexcept { return failed_; }
 
+  /// Chunks, from the start of the feed, that the next step needs.
+  uint64_t needed() const noexcept { return step_.tickets; }
+
  private:
   using Out = std::vector<std::vector<BatchRows>>;
   void emit(const ChunkRef& newest, Out& out);
@@ -70,9 +73,11 @@ class Assembler {
   struct Held {
     ChunkRef chunk;      // null: no longer needed
     uint64_t batch = 0;  // the last one that it was put into
+    bool has_filler = false;
   };
-  std::deque<Held> chunks_;  // by ticket, from first_ticket_ on
+  std::vector<Held> chunks_;  // by ticket, from first_ticket_ on
   uint64_t first_ticket_ = 0;
+  bool cut_short_ = false;  // a chunk has fewer rows than were wanted of it
   uint64_t batches_ = 0;
   bool failed_ = false;
   EpochEnd end_;  // of the epoch that is going on

@@ -9,11 +9,12 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   auto run = std::upper_bound(batch.runs.begin(), batch.runs.end(), begin,
                               [](int64_t at, const RowRun& r) { return at < r.at; });
   for (--run; begin < end; ++run) {
-    const std::vector<uint32_t>& filler = run->chunk->filler;
+    uint32_t row = run->first + (run->padding ? 0 : static_cast<uint32_t>(begin - run->at));
     for (const int64_t last = std::min(end, run->at + run->count); begin < last; begin++) {
-      const uint32_t row = run->first + (run->padding ? 0 : static_cast<uint32_t>(begin - run->at));
-      const bool stands_in = run->padding || (!filler.empty() && std::binary_search(filler.begin(), filler.end(), row));
-      out[n++] = {run->chunk, row, stands_in};
+      const std::vector<uint32_t>& filler = run->chunk->filler;
+      const bool stands_in = run->has_filler && std::binary_search(filler.begin(), filler.end(), row);
+      out[n++] = {run->chunk, row, run->padding || stands_in};
+      row += run->padding ? 0 : 1;
     }
   }
   return {out, n};

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/syscall_hooks.h"
-#include "flowgraph/audit.h"
 #include "flowgraph/batch_rows.h"
 #include "flowgraph/compute.h"
 #include "flowgraph/varying.h"
@@ -48,7 +47,7 @@ int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& 
     case Reserved::offset:
       return static_cast<int64_t>(chunk.offset_of(row));
     case Reserved::audit:
-      return static_cast<int64_t>(RowAudit(plan)(chunk, row));
+      return static_cast<int64_t>(chunk.audit_terms()[row]);
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
     case Reserved::value: {
@@ -59,16 +58,31 @@ int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& 
   return -1;
 }
 
-// Rows of a shuffle: each lies somewhere in the second-level cache or behind it, and none says where the next one is.
+// Rows of a shuffle: none says where the next one lies.
 bool scattered(std::span<const BatchRow> rows) noexcept {
   return rows.front().chunk != rows.back().chunk || rows.back().row - rows.front().row != rows.size() - 1;
 }
 
-// Brings in the first bytes of each row; the rest follows by itself.
+// Brings the first bytes of each row into the second-level cache, which has room for more at a time than the first; the
+// rest of them follows by itself.
 void foresee(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
-  constexpr size_t line = 64, most = 4 * line;
-  for (const std::byte* row : rows)
-    for (size_t at = 0; at < std::min(row_bytes, most) + line; at += line) __builtin_prefetch(row + at);
+  constexpr uintptr_t line = 64, most = 4 * line;
+  for (const std::byte* row : rows) {
+    const auto at = reinterpret_cast<uintptr_t>(row), end = at + std::min(row_bytes, most);
+    for (uintptr_t l = at & -line; l < end; l += line) __builtin_prefetch(reinterpret_cast<const void*>(l), 0, 2);
+  }
+}
+
+// Unpacks some rows while the next ones come in.
+void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* const> rows, size_t row_bytes,
+                      std::byte* out, size_t stride) noexcept {
+  constexpr size_t some = 16;
+  const auto from = [&](size_t first) { return rows.subspan(first, std::min(some, rows.size() - first)); };
+  foresee(from(0), row_bytes);
+  for (size_t first = 0; first < rows.size(); first += some) {
+    if (first + some < rows.size()) foresee(from(first + some), row_bytes);
+    unpack(from(first), out + first * stride, stride);
+  }
 }
 
 }  // namespace
@@ -150,14 +164,11 @@ BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int6
   return tally(rows);
 }
 
-BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) const {
+BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) noexcept {
   Tally tally;
-  RowAudit audit(plan_);
-  if (scattered(rows))
-    for (const BatchRow& row : rows) __builtin_prefetch(&row.chunk->records()[row.row]);
   for (const BatchRow& row : rows) {
     if (row.filler) continue;
-    tally.audit += audit(*row.chunk, row.row);
+    tally.audit += row.chunk->audit_terms()[row.row];
     tally.valid++;
   }
   return tally;
@@ -174,22 +185,13 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
   const auto unpack_feature = [&](int f, size_t elements, size_t element, const gpu::Unpacker& unpacker, std::byte* to,
                                   size_t stride) {
     const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
-    const Chunk* chunk = nullptr;
-    RowAccess access;
-    const auto each_row = [&](const auto& body) {
-      for (size_t i = 0; i < rows.size(); i++) {
-        if (rows[i].chunk != chunk) {
-          chunk = rows[i].chunk;
-          access = rows_of(feature, chunk->features()[static_cast<size_t>(f)]);
-        }
-        body(i, rows[i].row * elements + element);
-      }
-    };
-    const bool far_apart = scattered(rows);
-    if (far_apart) each_row([&](size_t, uint64_t row) { access.foresee(row); });
-    each_row([&](size_t i, uint64_t row) { at[i] = access(row); });
-    if (far_apart && access.indirect) foresee(pointers, static_cast<size_t>(feature.length));
-    unpacker(pointers, to, stride);
+    const RowAccess access = rows_of(feature);
+    for (size_t i = 0; i < rows.size(); i++)
+      at[i] = access(rows[i].chunk->features()[static_cast<size_t>(f)], rows[i].row * elements + element);
+    if (access.indirect && scattered(rows))
+      unpack_scattered(unpacker, pointers, static_cast<size_t>(feature.length), to, stride);
+    else
+      unpacker(pointers, to, stride);
   };
 
   if (const auto* from = std::get_if<FromFeature>(&output.from)) {
@@ -197,8 +199,7 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
     const size_t elements = feature.dtype == DType::bytes ? static_cast<size_t>(feature.shape.elements()) : 1;
     const size_t row_bytes = static_cast<size_t>(output.shape.elements()) * size_of(output.dtype);
     for (size_t e = 0; e < elements; e++)
-      unpack_feature(from->feature, elements, e, unpack, out + e * (row_bytes / elements),
-                     elements == 1 ? 0 : row_bytes);
+      unpack_feature(from->feature, elements, e, unpack, out + e * (row_bytes / elements), row_bytes);
   } else if (const auto* stack = std::get_if<FromStack>(&output.from)) {
     const size_t size = size_of(output.dtype), stride = stack->features.size() * size;
     for (size_t i = 0; i < stack->features.size(); i++)
@@ -206,7 +207,7 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
   } else if (const auto* expression = std::get_if<FromExpression>(&output.from)) {
     for (size_t i = 0; i < rows.size(); i++)
       at[i] =
-          rows_of_expression(rows[i].chunk->expressions()[static_cast<size_t>(expression->expression)])(rows[i].row);
+          rows_of_expression(rows[i].chunk->expressions()[static_cast<size_t>(expression->expression)], rows[i].row);
     unpack(pointers, out);
   } else {
     const FromReserved& reserved = std::get<FromReserved>(output.from);

@@ -30,7 +30,7 @@ class BatchWriter {
   Tally write_block(std::span<const BatchRow> rows, int64_t first, const BatchBuffer& buffer) const;
   void write_dense(int output, std::span<const BatchRow> rows, std::byte* out) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
-  Tally tally(std::span<const BatchRow> rows) const;
+  static Tally tally(std::span<const BatchRow> rows) noexcept;
 
   const Plan& plan_;
   int64_t rows_per_task_;

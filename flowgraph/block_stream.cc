@@ -52,7 +52,8 @@ void BlockStream::enter_round(Taking& to) {
   drawn_.clear();
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
   for (const Open& block : open_) {
-    for (uint32_t i = block.segments.before(segment); i < block.segments.before(segment + 1); i++)
+    const uint32_t end = block.segments.before(segment + 1);
+    for (uint32_t i = block.segments.before(segment); i < end; i++)
       drawn_.push_back({block.ticket, order_->rows_of(block.file, block.first, block.first + block.samples[i])});
     segment--;
   }
@@ -72,9 +73,11 @@ void BlockStream::leave_round(Step& step) {
 
 void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   for (int64_t done = 0; done < count;) {
-    // Passes may be shorter than there are lanes.
-    if (taken_ == lane().end - lane().begin)
+    if (taken_ == lane().end - lane().begin) {
+      close(to.step);  // the last segments of small blocks may have been empty, and their rounds not entered
+      // Passes may be shorter than there are lanes.
       enter_pass(order_->phase_at(number_, order_->lane_samples(number_, phase_ + 1)));
+    }
     if (!entered_) enter_round(to);
     const uint64_t left = round_end(round_) - taken_;
     const int64_t n = std::min(static_cast<int64_t>(left), count - done);

@@ -85,6 +85,7 @@ void Chunk::parse(const Plan& plan) {
   Arena arena(scratch_);
   const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
   records_ = records;
+  audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);
   std::vector<BadRow> bad;
   scan_and_parse(plan, records, arena, bad);
   evaluate(plan, arena, bad);
@@ -102,6 +103,7 @@ struct Chunk::Scan {
 
   bool raise() const { return plan.spec.on_error == OnError::raise; }
   void parse(uint32_t first, size_t count);
+  void note_terms(const Extent& extent, const std::byte* bytes, uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
             const BadTerm& term);
   /// False: an error ends the chunk.
@@ -116,6 +118,15 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
     take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
   else
     session.parse(rows, refused);
+}
+
+void Chunk::Scan::note_terms(const Extent& extent, const std::byte* bytes, uint32_t first, size_t count) {
+  const uint64_t key = plan.audit_keys[extent.file];
+  // A payload's address less this is the offset of its record's header.
+  const uintptr_t base = reinterpret_cast<uintptr_t>(bytes) + io::header_bytes - extent.offset;
+  for (uint32_t row = first; row < first + count; row++)
+    chunk.audit_terms_[row] =
+        key * audit_term(reinterpret_cast<uintptr_t>(records[row].data) - base, records[row].stored_crc);
 }
 
 // A row without a record: the parser keeps step by an empty one.
@@ -154,6 +165,7 @@ bool Chunk::Scan::extent(size_t number) {
         stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
       }
       parse(row, count);
+      note_terms(extent, bytes, row, count);
       for (RowError& error : refused) {
         const std::string feature =
             error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string();
@@ -236,11 +248,7 @@ void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
   for (BadRow& row : bad) {
     filler.push_back(row.row);
     errors.push_back(std::move(row.error));
-    if (!row.term) {
-      const uint64_t term =
-          plan.audit_keys[extent_of(row.row).file] * audit_term(offset_of(row.row), records_[row.row].stored_crc);
-      row.term = {.as_stored = term, .as_computed = term};
-    }
+    if (!row.term) row.term = {.as_stored = audit_terms_[row.row], .as_computed = audit_terms_[row.row]};
     bad_terms.push_back(*row.term);
   }
   std::vector<uint32_t> good;

@@ -66,6 +66,8 @@ class Chunk {
   std::span<const Column> features() const noexcept { return features_; }
   /// By number of expression: double, one for each row.
   std::span<const Column> expressions() const noexcept { return expressions_; }
+  /// What each row adds to a delivery's audit (base/audit.h); of filler it says nothing.
+  std::span<const uint64_t> audit_terms() const noexcept { return audit_terms_; }
   /// The extent of the ticket that a row lies in.
   const Extent& extent_of(uint32_t row) const noexcept;
   /// Number of a row in its file.
@@ -96,6 +98,7 @@ class Chunk {
   const std::span<std::byte> data_, scratch_;
   uint32_t rows_ = 0;
   std::span<io::RecordView> records_;
+  std::span<uint64_t> audit_terms_;
   std::vector<Column> features_, expressions_;
   uint64_t layout_hits_ = 0;
 };

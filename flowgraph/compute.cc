@@ -17,10 +17,10 @@ gpu::Unpacker cast(DType from, DType to) {
 
 }  // namespace
 
-RowAccess rows_of(const FeatureSpec& feature, const Column& column) noexcept {
+RowAccess rows_of(const FeatureSpec& feature) noexcept {
   const bool bytes = feature.dtype == DType::bytes;
   const size_t elements = bytes ? 1 : static_cast<size_t>(feature.shape.elements());
-  return {static_cast<const std::byte*>(column.data), elements * stored_bytes(feature.dtype), bytes};
+  return {elements * stored_bytes(feature.dtype), bytes};
 }
 
 Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
@@ -55,11 +55,11 @@ uint64_t Formulas::arena_bound(uint64_t rows) const noexcept {
 void Formulas::load(const Input& input, std::span<const Column> features, std::span<const Column> columns,
                     uint32_t first, uint32_t count, std::byte* scratch, std::byte* values) const {
   const int feature = input.from.feature;
-  const RowAccess access =
-      feature >= 0 ? rows_of(spec_->features[static_cast<size_t>(feature)], features[static_cast<size_t>(feature)])
-                   : rows_of_expression(columns[static_cast<size_t>(input.from.expression)]);
+  const RowAccess access = feature >= 0 ? rows_of(spec_->features[static_cast<size_t>(feature)]) : rows_of_expression;
+  const Column& column =
+      feature >= 0 ? features[static_cast<size_t>(feature)] : columns[static_cast<size_t>(input.from.expression)];
   std::array<const std::byte*, block> rows;
-  for (uint32_t i = 0; i < count; i++) rows[i] = access(first + i);
+  for (uint32_t i = 0; i < count; i++) rows[i] = access(column, first + i);
   if (input.round) {
     (*input.round)(std::span(rows).first(count), scratch);
     const size_t size = size_of(input.round->spec().out);

@@ -13,25 +13,20 @@
 
 namespace feedline::flow {
 
-/// Where a column keeps its rows: side by side, or behind a BytesRef.
+/// How a column keeps its rows: side by side, or behind BytesRefs that lie so.
 struct RowAccess {
-  const std::byte* base = nullptr;
   size_t stride = 0;
   bool indirect = false;
 
-  /// A row's value, or the reference to it, is looked at soon.
-  void foresee(uint64_t row) const noexcept { __builtin_prefetch(base + row * stride); }
-  const std::byte* operator()(uint64_t row) const noexcept {
-    const std::byte* at = base + row * stride;
+  const std::byte* operator()(const Column& column, uint64_t row) const noexcept {
+    const std::byte* at = column.as<std::byte>() + row * stride;
     return indirect ? reinterpret_cast<const BytesRef*>(at)->data : at;
   }
 };
 
 /// Of a fixed feature; a bytes feature of several values has `elements` consecutive rows for each record.
-RowAccess rows_of(const FeatureSpec& feature, const Column& column) noexcept;
-inline RowAccess rows_of_expression(const Column& column) noexcept {
-  return {static_cast<const std::byte*>(column.data), sizeof(double), false};
-}
+RowAccess rows_of(const FeatureSpec& feature) noexcept;
+inline constexpr RowAccess rows_of_expression = {sizeof(double), false};
 
 /// The formulas of a pipeline. Immutable.
 class Formulas {

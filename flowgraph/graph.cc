@@ -124,6 +124,7 @@ struct Graph::Impl {
 
   // [assemble]
   Assembler assembler;
+  std::atomic<uint64_t> needed;  // Assembler::needed()
   std::vector<std::vector<BatchRows>> completed_batches;
   // [unpack r]: batches that wait for a buffer
   std::vector<std::deque<BatchRows>> waiting;
@@ -184,6 +185,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       writer(plan),
       tickets(plan, options.start),
       assembler(plan, options.start, options.deliver_before_error),
+      needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
       arena(plan.threads, plan.spec.cpu_set) {
@@ -308,15 +310,17 @@ void Graph::Impl::read() {
     }
     return;
   }
+  if (next_sequence > needed + plan.read_ahead / 2) return;  // several at a time: each burst wakes the I/O thread
   while (issue_next()) {
   }
   submit(requests, std::exchange(burst, 0));
   requests.clear();
 }
 
-// Takes all that the next ticket needs, or nothing: then a kick brings us back.
+// Takes all that the next ticket needs, or nothing: then a kick brings us back. What is read earlier than it must be
+// has left the cache when it is wanted.
 bool Graph::Impl::issue_next() {
-  if (stopping || ended) return false;
+  if (stopping || ended || next_sequence >= needed + plan.read_ahead) return false;
   Ticket* const ticket = tickets.front();
   if (!ticket || !lane_ready(*ticket)) return false;
   const auto slot = slots->take();
@@ -441,6 +445,7 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->errors.empty() || !chunk->passed_over.empty()) note_errors(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) ended = true;
+  if (needed.exchange(assembler.needed()) != assembler.needed()) nodes->read.try_put({});
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];
     if (batches.empty()) continue;

@@ -7,7 +7,8 @@
 //                                  output buffers: when a batch is released ---------------------+
 //
 // Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. Slots and output buffers bound
-// everything; the two kicks are the only ways back. A device adds [pack] between [assemble] and [unpack r].
+// everything; the two kicks are the only ways back, beside that of [assemble], which tells [read] that the steps have
+// gone on. A device adds [pack] between [assemble] and [unpack r].
 #pragma once
 
 #include <atomic>

@@ -18,6 +18,7 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t reads_ahead = 8;
+constexpr uint64_t reads_ahead_of_blocks = 2;  // few, so that what a shuffle mixes stays in the cache
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -228,8 +229,8 @@ void Plan::plan_slots() {
 
 // Of a chunk's columns.
 uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
-  return rows * sizeof(io::RecordView) + alignof(io::RecordView) + parser.arena_bound(rows, payload) +
-         formulas.arena_bound(rows);
+  return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
+         parser.arena_bound(rows, payload) + formulas.arena_bound(rows);
 }
 
 // What one read more takes, at most: two strides, the records that cross their borders, and whole blocks.
@@ -339,11 +340,11 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t wanted_slots = chunks +
-                                (spec.shuffle.mode == ShuffleMode::block    ? orders.size() * steps.lanes()
-                                 : spec.shuffle.mode == ShuffleMode::buffer ? 0
-                                                                            : chunks) +
-                                static_cast<uint64_t>(threads) + reads_ahead;
+  const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block    ? reads_ahead_of_blocks
+                         : spec.shuffle.mode == ShuffleMode::buffer ? reads_ahead
+                                                                    : chunks + reads_ahead;
+  read_ahead = static_cast<uint64_t>(threads) + ahead;
+  const uint64_t wanted_slots = chunks + read_ahead;
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)

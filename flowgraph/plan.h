@@ -68,6 +68,7 @@ struct Plan {
 
   // Memory.
   uint32_t slots = 0;
+  uint64_t read_ahead = 0;  // chunks beyond those that the next step needs, at most
   uint64_t slot_data_bytes = 0;
   uint64_t slot_arena_bytes = 0;
   uint32_t buffers_per_replica = 0;

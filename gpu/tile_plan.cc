@@ -50,6 +50,7 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
 
   gather_ = as_it_lies ? Gather::none : is_field ? Gather::fields : Gather::scattered;
   if (gather_ == Gather::scattered && !table_has_cut_) find_pattern(inside.back().length);
+  copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length;
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
   lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
   if (lookup_) make_lookup_tables(spec, stored, channels.size());
@@ -206,6 +207,13 @@ void TilePlan::convert(const std::byte* in, std::byte* out, size_t n, size_t fir
 
 void TilePlan::run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
   if (rows_in_tile_ > 1) return run_small_rows(rows, out, out_stride);
+  if (copies_rows_) {
+    for (const std::byte* row : rows) {
+      std::memcpy(out, row + base_ / 8, row_elements_ * out_size_);
+      out += out_stride;
+    }
+    return;
+  }
   for (const std::byte* row : rows) {
     run_row(row, out);
     out += out_stride;

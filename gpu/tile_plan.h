@@ -57,7 +57,8 @@ class TilePlan {
   size_t stored_size_, out_size_;
   int log_size_;  // of stored
   bool swap_;
-  bool copies_;  // a gathered element is the output's
+  bool copies_;               // a gathered element is the output's
+  bool copies_rows_ = false;  // a row is, as it lies
 
   // Tiles.
   int64_t base_;  // bits

@@ -86,6 +86,21 @@ TEST_CASE("a shuffled epoch is every sample once, in an order of its own") {
   }
 }
 
+TEST_CASE("passes of an epoch in blocks of few records") {
+  const Data data(std::vector<int64_t>(120, 2));
+  std::vector<int64_t> wanted;
+  for (int64_t id : numbers(data.count())) wanted.insert(wanted.end(), 3, id);
+  for (const char* mixing : {"lanes: 1 buffer_size: 20", "lanes: 2 buffer_size: 20", "lanes: 4 buffer_size: 100"}) {
+    INFO(mixing);
+    const Pipeline pipeline = data.pipeline("shuffle { " + small_blocks + mixing + " } epoch { repeat: 3 } " +
+                                            "output { name: 'id' feature: 'id' } " + batch_of(8, "DROP"));
+    Feeder feeder(pipeline);
+    auto all = read_epoch(feeder).front().all();
+    std::sort(all.begin(), all.end());
+    CHECK(all == wanted);
+  }
+}
+
 TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it changes") {
   const Data data({3000});
   const auto order = [&](const std::string& more, uint64_t epoch) {
