@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/audit.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch_rows.h"
 #include "flowgraph/compute.h"

@@ -192,8 +192,8 @@ void compare_content(RankGroup& ranks, const DataSet& data) {
   compare_texts(ranks, data, [](const DataFile& file) {
     std::string text =
         fmt::format("{} with {} good records (audit {:016x})", name_of(file), file.index.records, file.index.audit);
-    if (file.samples.kept())
-      text += fmt::format(", of which the filter keeps {} (audit {:016x})", file.samples.samples(), file.kept_audit);
+    if (file.kept_audit)
+      text += fmt::format(", of which the filter keeps {} (audit {:016x})", file.samples.samples(), *file.kept_audit);
     return text;
   });
 }
