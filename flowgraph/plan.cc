@@ -171,11 +171,6 @@ void Plan::plan_epoch() {
     if (file.samples.samples() == 0) continue;
     if (!passes || (!file.kept_audit && file.samples.samples() != file.index.records)) return;
     sum += *passes * (file.kept_audit ? *file.kept_audit : audit_keys[f] * file.index.audit);
-    return;
-    if (file.samples.kept())
-      sum += *passes * file.kept_audit;
-    else if (file.samples.samples() > 0)
-      sum += *passes * audit_keys[f] * file.index.audit;
   }
   audit_per_epoch = sum;
 }
