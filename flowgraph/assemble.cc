@@ -16,7 +16,7 @@ Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_be
 void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
   chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
-  cut_short_ = cut_short_ || chunk->rows() < chunk->ticket.rows;
+  cut_short_ = cut_short_ || chunk->first_error.has_value();
   if (arriving_) arriving_->add(*chunk);
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
     if (!step_.ends_epoch)

@@ -77,7 +77,7 @@ class Assembler {
   };
   std::vector<Held> chunks_;  // by ticket, from first_ticket_ on
   uint64_t first_ticket_ = 0;
-  bool cut_short_ = false;  // a chunk has fewer rows than were wanted of it
+  bool cut_short_ = false;  // a chunk ends with an error: it may have fewer rows than are wanted of it
   uint64_t batches_ = 0;
   bool failed_ = false;
   EpochEnd end_;  // of the epoch that is going on
