@@ -171,16 +171,10 @@ uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
   return std::min(count, most);
 }
 
-std::string Mixture::text(const std::vector<SourceSpec>& sources) const {
-  std::string text;
-  for (size_t source = 0; source < sources.size(); source++) {
-    fmt::format_to(std::back_inserter(text), "mixture  {}: weight {:.4g}",
-                   sources[source].name.empty() ? fmt::format("source[{}]", source) : sources[source].name,
-                   static_cast<double>(shares_[source]) / static_cast<double>(all_shares_));
-    if (!epochs_go_on()) fmt::format_to(std::back_inserter(text), ", {} samples of an epoch", amounts_[source]);
-    text += '\n';
-  }
-  return text;
+std::string Mixture::text(size_t source) const {
+  const double weight = static_cast<double>(shares_[source]) / static_cast<double>(all_shares_);
+  return epochs_go_on() ? fmt::format("weight {:.4g}", weight)
+                        : fmt::format("weight {:.4g}, {} samples of an epoch", weight, amounts_[source]);
 }
 
 LaneDraws::LaneDraws(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample)

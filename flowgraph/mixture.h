@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "flowgraph/lanes.h"
@@ -44,8 +45,8 @@ class Mixture {
   /// At most so many of any `count` consecutive samples of a lane are of this source.
   uint64_t most_of(size_t source, uint64_t count) const noexcept;
 
-  /// For people, one line for each source.
-  std::string text(const std::vector<SourceSpec>& sources) const;
+  /// For people.
+  std::string text(size_t source) const;
 
  private:
   void draw_once(const std::vector<uint64_t>& sizes);

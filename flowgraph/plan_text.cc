@@ -35,9 +35,11 @@ void Plan::sources_text(std::string& text, size_t number) const {
 // How the samples of each source are ordered.
 void Plan::order_text(std::string& text) const {
   auto out = std::back_inserter(text);
-  if (mixture) text += mixture->text(spec.sources);
-  for (const auto& each : orders) {
-    const Order& order = *each;
+  for (size_t s = 0; s < orders.size(); s++) {
+    const Order& order = *orders[s];
+    const std::string& name = spec.sources[s].name;
+    if (mixture)
+      fmt::format_to(out, "mixture  {}: {}\n", name.empty() ? fmt::format("source[{}]", s) : name, mixture->text(s));
     if (spec.window && !spec.window->key.empty())
       fmt::format_to(out, "window   {} groups of records that have the same '{}'\n", order.windows()->groups(),
                      spec.window->key);
@@ -48,10 +50,11 @@ void Plan::order_text(std::string& text) const {
       fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
                      spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
     else if (order.mode() == ShuffleMode::block)
-      fmt::format_to(
-          out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
-          order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.window(),
-          order.lanes().count * order.window() * order.samples() / std::max<size_t>(1, order.blocks().size()));
+      fmt::format_to(out,
+                     "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+                     order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.window(),
+                     std::min(order.samples(), order.lanes().count * order.window() * order.samples() /
+                                                   std::max<size_t>(1, order.blocks().size())));
     else
       fmt::format_to(out, "order    files {}, {}reads of up to {}\n", interleaving(order.interleave()),
                      data.lazy ? "" : fmt::format("{} ", order.blocks().size()), format_byte_size(slot_data_bytes));

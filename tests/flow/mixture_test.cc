@@ -126,6 +126,9 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
     };
     // 40 / 0.2 are the fewest: 200 in all.
     const auto first = drawn("FIRST_DATASET_EXHAUSTED");
+    CHECK(Feeder(mixed.pipeline("mixture {} " + order + batch_of(24, "DROP")))
+              .plan_text()
+              .find("mixture  source[1]: weight 0.2, 40 samples of an epoch\n") != std::string::npos);
     CHECK(std::abs(Mixed::total(first[0]) - 100) <= 1);
     CHECK(Mixed::total(first[1]) == 40);
     CHECK(std::abs(Mixed::total(first[2]) - 60) <= 1);
