@@ -57,7 +57,8 @@ void BlockStream::enter_round(Taking& to) {
       drawn_.push_back({block.ticket, order_->rows_of(block.file, block.first, block.first + block.samples[i])});
     segment--;
   }
-  shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
+  // A round of one block is in random order.
+  if (order_->window() > 1) shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
 }
 
 // The oldest block has given its last segment.

@@ -329,9 +329,9 @@ void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const uint64_t fewest_slots = chunks + 2;
-  const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block    ? reads_ahead_of_blocks
-                         : spec.shuffle.mode == ShuffleMode::buffer ? reads_ahead
-                                                                    : chunks + reads_ahead;
+  const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
+                         : spec.shuffle.mode == ShuffleMode::none ? chunks + reads_ahead
+                                                                  : reads_ahead;
   read_ahead = static_cast<uint64_t>(threads) + ahead;
   const uint64_t wanted_slots = chunks + read_ahead;
 
