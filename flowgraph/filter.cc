@@ -66,8 +66,9 @@ std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answ
   if (bytes.size() != bytes_of(answer, digest).size()) return std::nullopt;
   size_t at = 16;
   for (auto* words : {&answer.kept, &answer.changes, &answer.audits}) {
-    std::memcpy(words->data(), bytes.data() + at, words->size() * sizeof(uint64_t));
-    at += words->size() * sizeof(uint64_t);
+    const size_t size = words->size() * sizeof(uint64_t);
+    if (size > 0) std::memcpy(words->data(), bytes.data() + at, size);  // none: there may be no memory either
+    at += size;
   }
   if (bytes != bytes_of(answer, digest)) return std::nullopt;
   return answer;
