@@ -28,7 +28,7 @@ void PickedStream::open_block_of(uint64_t sample, Taking& to) {
   } else {
     const uint64_t in_pass = sample % order_->samples();
     const Order::Place place = order_->place(in_pass);
-    current_.emplace();
+    current_ = Current();
     current_->block = order_->block_at(place.file, place.sample);
     current_->first = sample - (place.sample - blocks[current_->block].first);
     current_->end = current_->first + blocks[current_->block].rows;
