@@ -22,8 +22,7 @@ uint64_t sum(const std::vector<uint64_t>& numbers) {
 
 // size / share is less: the source is exhausted before the other.
 bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_share) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<Wide>(size) * other_share < static_cast<Wide>(other_size) * share;
+  return Wide{size} * other_share < Wide{other_size} * share;
 }
 
 // So many of a source go with all `size` samples of another. Rounded down, they are no more than it has where the other

@@ -5,14 +5,6 @@
 #include "flowgraph/draws.h"
 
 namespace feedline::flow {
-namespace {
-
-uint64_t high_product(uint64_t a, uint64_t b) noexcept {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<uint64_t>(static_cast<Wide>(a) * b >> 64);
-}
-
-}  // namespace
 
 Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t position)
     : amounts_(std::move(amounts)), drawn_(amounts_.size()) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "flowgraph/mul_div.h"
+
 namespace feedline::flow {
 
 /// A sequence in which number s comes amounts[s] times. Its time is cut into amounts[s] equal parts, and in each of
@@ -36,7 +38,6 @@ class Stratified {
 
   std::vector<uint64_t> amounts_, drawn_;
   std::vector<uint64_t> keys_;
-  __extension__ using Wide = unsigned __int128;
   std::vector<Wide> lengths_;   // of the parts: fractions of 2^128
   std::vector<Coming> coming_;  // a heap: the next of each number that has one
 };
