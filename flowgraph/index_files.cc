@@ -76,10 +76,7 @@ class IndexFiles {
   using Chains = std::vector<io::IndexBuilder>;
 
   const SourceSpec& source_of(const DataFile& file) const { return spec_.sources[file.source]; }
-  io::CountOptions options_of(const DataFile& file) const {
-    const SourceSpec& source = source_of(file);
-    return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
-  }
+  io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
   bool whole(const Part& part) const { return part.begin == 0 && part.end == data_.files[part.file].id.size; }
   bool keeps(const DataFile& file) const {
     constexpr uint64_t worth_keeping = 1 << 20;
@@ -288,6 +285,10 @@ void IndexFiles::join() {
 }
 
 }  // namespace
+
+io::CountOptions count_options(const SourceSpec& source) {
+  return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
+}
 
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress) {

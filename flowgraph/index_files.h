@@ -4,12 +4,18 @@
 #include <cstdint>
 #include <functional>
 
+#include "io/count_records.h"
+
 namespace feedline::flow {
 
 struct PipelineSpec;
+struct SourceSpec;
 struct DataSet;
 class RankGroup;
 class WorkerArena;
+
+/// How the files of a source are counted.
+io::CountOptions count_options(const SourceSpec& source);
 
 /// Fills in every file's index; as count_data() says. All ranks list the same files. Those of which no rank has a valid
 /// index are laid one behind the other and cut into equal parts, one for each rank; a plain file that lies in several

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "flowgraph/index_files.h"
 #include "flowgraph/plan.h"
 #include "io/index_store.h"
 
@@ -54,10 +55,7 @@ void LazyReader::end_file() {
     index.bad = std::exchange(bad_, {});
     builder_.reset();
     try {
-      io::keep_index(
-          index, plan_.data.files[file_].id,
-          {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride},
-          source.index.dir);
+      io::keep_index(index, plan_.data.files[file_].id, count_options(source), source.index.dir);
     } catch (const Error& error) {
       logger()->warn("an index cannot be kept: {}", error.what());
     }
