@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,16 @@ struct DataFile {
 struct FileRange {
   uint32_t first = 0, last = 0;
   bool has(uint32_t file) const noexcept { return file >= first && file < last; }
+  uint32_t count() const noexcept { return last - first; }
 };
 
 struct DataSet {
   std::vector<DataFile> files;  // in the order of the sources and their files
   FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
   FileRange files_of(uint32_t source) const noexcept;
+  std::span<const DataFile> in(FileRange range) const noexcept {
+    return std::span(files).subspan(range.first, range.count());
+  }
   uint64_t samples = 0;        // that are fed in a pass: good, chosen, and before the first error where they are raised
   uint64_t bytes = 0;          // of all files, as they lie on disk
   uint64_t counted_bytes = 0;  // of those that had no valid index; among ranks, this one's share

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "flowgraph/draws.h"
 #include "flowgraph/mul_div.h"
@@ -26,16 +27,16 @@ enum Purpose : uint64_t { of_pass, of_segments, of_files };
 constexpr uint64_t picked_bytes = 512 << 10;
 
 // No part of a compressed file can be read by itself.
-void refuse_compressed(const DataSet& data, const char* what) {
-  for (const DataFile& file : data.files)
+void refuse_compressed(std::span<const DataFile> files, const char* what) {
+  for (const DataFile& file : files)
     if (file.index.compression != Compression::none)
       throw Error(Category::bad_pipeline,
                   fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
                   {file.id.uri, -1, -1, {}});
 }
 
-void check_block_size(const DataSet& data, const ShuffleSpec& shuffle) {
-  for (const DataFile& file : data.files)
+void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {
+  for (const DataFile& file : files)
     if (shuffle.block_bytes % file.index.stride != 0)
       throw Error(Category::bad_pipeline, fmt::format("shuffle.block_size: {} bytes are no multiple of the index's "
                                                       "stride of {}",
@@ -45,28 +46,28 @@ void check_block_size(const DataSet& data, const ShuffleSpec& shuffle) {
 Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
   switch (shuffle.mode) {
     case ShuffleMode::none:
-      if (interleave.on()) refuse_compressed(data, "interleave: several files are open at once");
+      if (interleave.on()) refuse_compressed(data.in(files), "interleave: several files are open at once");
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::block:
-      refuse_compressed(data, "shuffle.mode: BLOCK reads blocks in random order");
-      check_block_size(data, shuffle);
+      refuse_compressed(data.in(files), "shuffle.mode: BLOCK reads blocks in random order");
+      check_block_size(data.in(files), shuffle);
       return cut_by_place(data, files, shuffle.block_bytes);
     case ShuffleMode::buffer:
-      refuse_compressed(data, "shuffle.mode: BUFFER may read a sample again");
+      refuse_compressed(data.in(files), "shuffle.mode: BUFFER may read a sample again");
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::global:
-      refuse_compressed(data, "shuffle.mode: GLOBAL reads every sample by itself");
+      refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads every sample by itself");
       return {};
   }
   return {};
 }
 
 // What reading one sample takes: from the entry before it to the one behind it, in whole blocks.
-uint64_t largest_pick(const DataSet& data, const Windows* windows) {
+uint64_t largest_pick(std::span<const DataFile> files, const Windows* windows) {
   const uint64_t records = windows ? windows->span() : 1;
-  const uint64_t extents = windows && windows->spec().across_files ? std::min(records, data.files.size()) : 1;
+  const uint64_t extents = windows && windows->spec().across_files ? std::min(records, files.size()) : 1;
   uint64_t largest = 0, gaps = 0;
-  for (const DataFile& file : data.files) {
+  for (const DataFile& file : files) {
     if (file.samples.samples() == 0) continue;
     const uint64_t record = file.index.largest_record + io::frame_bytes;
     largest = std::max(largest, extents * (file.index.stride + record) + records * record);
@@ -99,7 +100,7 @@ Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
 uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window) {
   if (window) return Windows(data, files, *window).count();
   uint64_t samples = 0;
-  for (uint32_t f = files.first; f < files.last; f++) samples += data.files[f].samples.samples();
+  for (const DataFile& file : data.in(files)) samples += file.samples.samples();
   return samples;
 }
 
@@ -128,6 +129,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
       shuffle_(shuffle),
       interleave_(interleave),
       blocks_(cut(data, files, shuffle, interleave)),
+      files_(files),
       lanes_(lanes) {
   file_starts_.push_back(0);
   if (window) windows_.emplace(data, files, *window);
@@ -136,13 +138,11 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
     const uint64_t own = files.has(f) ? data.files[f].samples.samples() : 0;
     file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1]) : file_starts_.back() + own);
-    if (files.has(f)) files_.push_back(f);
     file_blocks_.push_back(block);
     while (block < blocks_.size() && blocks_[block].file == f) block++;
   }
-  interleave_.cycle_length =
-      std::min(interleave_.cycle_length, static_cast<uint32_t>(std::max<size_t>(1, files_.size())));
-  pick_bytes_ = largest_pick(data, windows());
+  interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
+  pick_bytes_ = largest_pick(data.in(files), windows());
   picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
@@ -203,7 +203,8 @@ Order::SampleRows Order::rows_of_window(uint32_t file, uint64_t first, uint64_t 
 }
 
 Sequence Order::sequence(uint64_t pass, uint64_t position) const {
-  std::vector<uint32_t> files = files_;
+  std::vector<uint32_t> files(files_.count());
+  std::iota(files.begin(), files.end(), files_.first);
   if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
   return {file_starts_, std::move(files), interleave_, position};
 }
@@ -362,7 +363,7 @@ uint64_t Order::memory_bytes() const noexcept {
                                      lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
   const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
   return buffers + (windows_ ? windows_->memory_bytes() : 0) + blocks_.capacity() * sizeof(Block) +
-         files_.size() * (2 * sizeof(uint32_t) + sizeof(uint64_t)) + passes;
+         file_starts_.size() * (sizeof(uint32_t) + sizeof(uint64_t)) + passes;
 }
 
 }  // namespace feedline::flow

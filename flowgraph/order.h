@@ -57,6 +57,7 @@ class Order {
 
   ShuffleMode mode() const noexcept { return shuffle_.mode; }
   uint64_t samples() const noexcept { return file_starts_.back(); }
+  FileRange files() const noexcept { return files_; }
   /// Samples before those of each file, and in all.
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
   /// Null: a sample is a record.
@@ -149,7 +150,7 @@ class Order {
   const ShuffleSpec shuffle_;
   InterleaveSpec interleave_;
   Blocks blocks_;
-  std::vector<uint32_t> files_;  // in order
+  FileRange files_;
   Lanes lanes_;
   std::optional<Windows> windows_;
   std::vector<uint64_t> file_starts_;  // samples before each file, and in all

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "base/audit.h"
 #include "base/byte_size.h"
@@ -50,9 +51,9 @@ uint64_t most_values(DType dtype, uint64_t payload) {
   }
 }
 
-uint64_t largest_record(const DataSet& data) {
+uint64_t largest_record(std::span<const DataFile> files) {
   uint64_t largest = 0;
-  for (const DataFile& file : data.files) largest = std::max(largest, file.index.largest_record);
+  for (const DataFile& file : files) largest = std::max(largest, file.index.largest_record);
   return largest;
 }
 
@@ -116,18 +117,16 @@ Steps Plan::plan_orders() {
   const bool ends = !data.raised.empty();
   const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = ends ? 0 : spec.epoch_steps;
   const LastBatchPolicy policy = ends ? LastBatchPolicy::drop : spec.last_batch_policy;
+  const auto add_order = [&](FileRange files, const ShuffleSpec& shuffle, const Lanes& of_lanes) {
+    orders.push_back(std::make_unique<Order>(data, files, shuffle, spec.interleave, spec.window, of_lanes));
+  };
   if (!spec.mixture) {
-    uint64_t samples = count_samples(data, data.all_files(), spec.window);
+    const uint64_t samples = count_samples(data, data.all_files(), spec.window);
     const uint32_t count = choose_lanes(spec.shuffle, global_batch, samples);
-    orders.push_back(std::make_unique<Order>(data, data.all_files(), spec.shuffle, spec.interleave, spec.window,
-                                             Lanes{count, static_cast<uint64_t>(global_batch) / count, 0}));
+    add_order(data.all_files(), spec.shuffle, {count, static_cast<uint64_t>(global_batch) / count, 0});
     const bool picks_rows = ranks.world_size > 1 && orders[0]->picks_rows(global_batch);
-    return {{passes < 0 ? -1 : static_cast<int64_t>(samples) * passes, epoch_steps},
-            global_batch,
-            policy,
-            count,
-            picks_rows,
-            ranks};
+    const int64_t of_epoch = passes < 0 ? -1 : static_cast<int64_t>(samples) * passes;
+    return {{of_epoch, epoch_steps}, global_batch, policy, count, picks_rows, ranks};
   }
 
   MixtureSpec mixing = *spec.mixture;
@@ -136,20 +135,19 @@ Steps Plan::plan_orders() {
   for (uint32_t source = 0; source < spec.sources.size(); source++)
     sizes.push_back(count_samples(data, data.files_of(source), spec.window) *
                     static_cast<uint64_t>(std::max<int64_t>(1, passes)));
-  const uint32_t lane_count =
+  const uint32_t count =
       choose_lanes(spec.shuffle, global_batch, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
-  const uint64_t lane_step = static_cast<uint64_t>(global_batch) / lane_count;
-  mixture.emplace(mixing, sizes, spec.shuffle.seed, lane_count, static_cast<uint64_t>(epoch_steps) * lane_step);
+  const uint64_t lane_step = static_cast<uint64_t>(global_batch) / count;
+  mixture.emplace(mixing, sizes, spec.shuffle.seed, count, static_cast<uint64_t>(epoch_steps) * lane_step);
   for (uint32_t source = 0; source < spec.sources.size(); source++) {
     ShuffleSpec shuffle = spec.shuffle;
     shuffle.seed = key_of({spec.shuffle.seed, source});
     shuffle.buffer_size = static_cast<int64_t>(mixture->part_of(source, static_cast<uint64_t>(shuffle.buffer_size)));
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
-    orders.push_back(std::make_unique<Order>(
-        data, data.files_of(source), shuffle, spec.interleave, spec.window,
-        Lanes{lane_count, std::max<uint64_t>(1, mixture->most_of(source, lane_step)), mixture->rotation(source)}));
+    const uint64_t most = std::max<uint64_t>(1, mixture->most_of(source, lane_step));
+    add_order(data.files_of(source), shuffle, {count, most, mixture->rotation(source)});
   }
-  return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, lane_count, false, ranks};
+  return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, count, false, ranks};
 }
 
 void Plan::plan_epoch() {
@@ -185,7 +183,7 @@ std::optional<uint64_t> Plan::passes_over(uint32_t source) const {
 
 void Plan::plan_slots() {
   if (data.lazy) {
-    slot_data_bytes = LazyReader::slot_bytes(largest_record(data));
+    slot_data_bytes = LazyReader::slot_bytes(largest_record(data.files));
     slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
   }
   // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
@@ -194,8 +192,8 @@ void Plan::plan_slots() {
     if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
       const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
       slot_data_bytes = std::max(slot_data_bytes, order->picks() * order->pick_bytes());
-      slot_arena_bytes =
-          std::max(slot_arena_bytes, arena_bytes(static_cast<uint32_t>(rows), rows * largest_record(data)));
+      slot_arena_bytes = std::max(
+          slot_arena_bytes, arena_bytes(static_cast<uint32_t>(rows), rows * largest_record(data.in(order->files()))));
     }
     for (const Block& block : order->blocks()) {
       const io::FileIndex& index = data.files[block.file].index;
@@ -226,12 +224,12 @@ uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
 uint64_t Plan::largest_pick() const {
   uint64_t stride = 0;
   for (const DataFile& file : data.files) stride = std::max(stride, file.index.stride);
-  return 2 * (stride + largest_record(data) + io::frame_bytes + io::block_bytes);
+  return 2 * (stride + largest_record(data.files) + io::frame_bytes + io::block_bytes);
 }
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
-  if (data.lazy) return LazyReader::chunks_of(static_cast<uint64_t>(global_batch), largest_record(data));
+  if (data.lazy) return LazyReader::chunks_of(static_cast<uint64_t>(global_batch), largest_record(data.files));
   uint64_t chunks = 0;
   for (uint32_t source = 0; source < orders.size(); source++) chunks += chunks_of_step(source);
   return chunks;
@@ -273,7 +271,7 @@ void Plan::plan_outputs() {
   const uint64_t payload = !any_variable ? 0
                            : in_file_order() && !spec.window && !mixture && !data.lazy
                                ? orders[0]->largest_span(rows, spec.repeat == 1).bytes
-                               : product(rows, largest_record(data));
+                               : product(rows, largest_record(data.files));
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -291,7 +289,7 @@ void Plan::plan_outputs() {
     if (output.padded) {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
-                                                     : most_values(feature->dtype, largest_record(data));
+                                                     : most_values(feature->dtype, largest_record(data.files));
       const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
       if (feature->dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
@@ -368,7 +366,7 @@ void Plan::fit_memory() {
           fmt::format(", or a global batch of at most {} rows", fit * static_cast<uint64_t>(ranks.all_replicas()));
   if (data.lazy)
     advice += fmt::format(", or source.record_limit: index.mode LAZY plans for records of {}",
-                          format_byte_size(largest_record(data)));
+                          format_byte_size(largest_record(data.files)));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
