@@ -245,7 +245,7 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
   return out;
 }
 
-std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, PipelineSpec& spec) {
+std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const PipelineSpec& spec) {
   const bool any_weight = std::any_of(config.source().begin(), config.source().end(),
                                       [](const config::Source& source) { return source.weight() != 0; });
   if (!config.has_mixture()) {
@@ -333,6 +333,9 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.threads = in_range("threads", parallelism.threads(), 4096);
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
+}
+
+void resolve_order(const config::Pipeline& config, PipelineSpec& spec) {
   spec.shuffle = resolve_shuffle(config);
   spec.interleave = resolve_interleave(config, spec.shuffle.mode);
   spec.window = resolve_window(config, spec);
@@ -456,6 +459,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   resolve_batch(config, spec);
   resolve_errors(config.errors(), spec);
   resolve_resources(config, spec);
+  resolve_order(config, spec);
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
