@@ -4,30 +4,21 @@
 
 namespace feedline::flow {
 
-FileStream::FileStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
-    : data_(&data), order_(&order), pass_(first_pass + sample / order.samples()) {
-  sequence_.emplace(order.sequence(pass_, sample % order.samples()));
-}
-
-Run FileStream::next_run(uint64_t most) {
-  Run run = sequence_->next(most);
-  if (run.count > 0) return run;
-  sequence_.emplace(order_->sequence(++pass_, 0));
-  return sequence_->next(most);
-}
+FileStream::FileStream(const Order& order, uint64_t first_pass, uint64_t sample)
+    : order_(&order), sequence_(order, first_pass, sample) {}
 
 FileStream::Open& FileStream::open(uint32_t number, uint64_t sample, Taking& to) {
   for (Open& open : open_)
     if (open.block == number) return open;
   const Block& block = order_->blocks()[number];
   open_.push_back({number, to.tickets++, sample});
-  if (to.opened) to.opened->emplace_back().add(*data_, block.file, sample, block.first + block.rows - sample);
+  if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, sample, block.first + block.rows - sample);
   return open_.back();
 }
 
 void FileStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   for (int64_t done = 0; done < count;) {
-    const Run run = next_run(static_cast<uint64_t>(count - done));
+    const Run run = sequence_.next(static_cast<uint64_t>(count - done));
     for (uint64_t sample = run.first; sample < run.first + run.count;) {
       const uint32_t number = order_->block_at(run.file, sample);
       const Block& block = order_->blocks()[number];

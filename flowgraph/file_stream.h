@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "flowgraph/order.h"
-#include "flowgraph/sequence.h"
+#include "flowgraph/pass_sequence.h"
 #include "flowgraph/stream.h"
 
 namespace feedline::flow {
@@ -14,7 +13,7 @@ namespace feedline::flow {
 /// Each block is a ticket, with its rows from the first that this rank wants.
 class FileStream final : public Stream {
  public:
-  FileStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
+  FileStream(const Order& order, uint64_t first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
   void close(Step& step) override;
@@ -25,13 +24,10 @@ class FileStream final : public Stream {
     uint64_t ticket = 0;
     uint64_t first = 0;  // sample of its file: row 0 of the ticket
   };
-  Run next_run(uint64_t most);
   Open& open(uint32_t block, uint64_t sample, Taking& to);
 
-  const DataSet* data_;
   const Order* order_;
-  uint64_t pass_;  // since the beginning of the feed
-  std::optional<Sequence> sequence_;
+  PassSequence sequence_;
   std::vector<Open> open_;
 };
 

@@ -5,8 +5,8 @@
 
 namespace feedline::flow {
 
-PickedStream::PickedStream(const DataSet& data, const Order& order, const Steps& steps, uint64_t sample)
-    : data_(&data), order_(&order), steps_(&steps), started_at_(sample), next_(sample) {}
+PickedStream::PickedStream(const Order& order, const Steps& steps, uint64_t sample)
+    : order_(&order), steps_(&steps), started_at_(sample), next_(sample) {}
 
 void PickedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   const uint64_t end = next_ + static_cast<uint64_t>(wanted.last);
@@ -50,7 +50,7 @@ void PickedStream::fill_in(Ticket& ticket) const {
   const auto global_batch = static_cast<uint64_t>(steps_->rows(Steps::Kind::full));
   uint64_t begin = from, end = from;
   const auto add = [&] {
-    if (begin < end) ticket.add(*data_, block.file, block.first + (begin - current_->first), end - begin);
+    if (begin < end) order_->add_samples(ticket, block.file, block.first + (begin - current_->first), end - begin);
   };
   for (auto step = static_cast<int64_t>(from / global_batch); steps_->reaches(step); step++) {
     const uint64_t at = static_cast<uint64_t>(step) * global_batch;

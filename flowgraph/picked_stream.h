@@ -12,7 +12,7 @@ namespace feedline::flow {
 /// Each block is a ticket, with the rows that this rank is to have in the steps that it reaches into.
 class PickedStream final : public Stream {
  public:
-  PickedStream(const DataSet& data, const Order& order, const Steps& steps, uint64_t sample);
+  PickedStream(const Order& order, const Steps& steps, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
   void close(Step& step) override;
@@ -27,7 +27,6 @@ class PickedStream final : public Stream {
   void open_block_of(uint64_t sample, Taking& to);
   void fill_in(Ticket& ticket) const;
 
-  const DataSet* data_;
   const Order* order_;
   const Steps* steps_;
   const uint64_t started_at_;  // sample of the epoch: rows in front of it are not wanted

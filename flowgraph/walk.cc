@@ -19,9 +19,9 @@ std::unique_ptr<Stream> open_stream(const Plan& plan, const Order& order, uint32
                                     uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
-      if (plan.steps.picks_rows()) return std::make_unique<PickedStream>(plan.data, order, plan.steps, sample);
+      if (plan.steps.picks_rows()) return std::make_unique<PickedStream>(order, plan.steps, sample);
       if (order.windows()) return std::make_unique<WindowStream>(plan.data, order, first_pass, sample);
-      return std::make_unique<FileStream>(plan.data, order, first_pass, sample);
+      return std::make_unique<FileStream>(order, first_pass, sample);
     case ShuffleMode::block:
       return std::make_unique<BlockStream>(order, lane, first_pass, sample);
     case ShuffleMode::buffer:

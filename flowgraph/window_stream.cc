@@ -5,17 +5,7 @@
 namespace feedline::flow {
 
 WindowStream::WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
-    : data_(&data), order_(&order), windows_(order.windows()), pass_(first_pass + sample / order.samples()) {
-  sequence_.emplace(order.sequence(pass_, sample % order.samples()));
-}
-
-Run WindowStream::next_run(uint64_t most, Step& step) {
-  const Run run = sequence_->next(most);
-  if (run.count > 0) return run;
-  close(step);
-  sequence_.emplace(order_->sequence(++pass_, 0));
-  return sequence_->next(most);
-}
+    : data_(&data), order_(&order), windows_(order.windows()), sequence_(order, first_pass, sample) {}
 
 const WindowStream::Open& WindowStream::open(uint32_t number, uint64_t from, Taking& to) {
   for (const Open& open : open_)
@@ -55,7 +45,9 @@ void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_
 
 void WindowStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   for (int64_t done = 0; done < count;) {
-    const Run run = next_run(static_cast<uint64_t>(count - done), to.step);
+    const uint64_t pass = sequence_.pass();
+    const Run run = sequence_.next(static_cast<uint64_t>(count - done));
+    if (sequence_.pass() != pass) close(to.step);
     const uint64_t first = order_->file_starts()[run.file] + run.first;
     for (uint64_t number = first; number < first + run.count; number++, done++) {
       const Windows::Window window = windows_->at(number);

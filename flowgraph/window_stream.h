@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "flowgraph/order.h"
-#include "flowgraph/sequence.h"
+#include "flowgraph/pass_sequence.h"
 #include "flowgraph/stream.h"
 
 namespace feedline::flow {
@@ -27,7 +26,6 @@ class WindowStream final : public Stream {
     uint64_t ticket = 0;
     uint64_t first = 0;  // frame: row 0 of the ticket
   };
-  Run next_run(uint64_t most, Step& step);
   void add_rows(const Windows::Window& window, uint32_t file, int64_t at, Taking& to);
   const Open& open(uint32_t block, uint64_t from, Taking& to);
   /// Blocks up to a frame: of one file, where others are open beside it.
@@ -36,8 +34,7 @@ class WindowStream final : public Stream {
   const DataSet* data_;
   const Order* order_;
   const Windows* windows_;
-  uint64_t pass_;  // since the beginning of the feed
-  std::optional<Sequence> sequence_;
+  PassSequence sequence_;
   std::vector<Open> open_;
 };
 
