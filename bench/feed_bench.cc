@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -22,25 +21,21 @@
 #include "feedline/records.h"
 #include "flowgraph/example_parser.h"
 #include "io/record_scanner.h"
+#include "measure.h"
 
 namespace feedline::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t block_bytes = 512 << 10;  // of a read: flowgraph/plan.cc
 constexpr double measured_s = 0.15;
 
 // Repeats `work`, which returns how many records it went through, and gives records/s.
 double rate(const std::function<uint64_t()>& work) {
-  const auto start = Clock::now();
   uint64_t records = 0;
-  double seconds = 0;
-  do {
-    records += work();
-    seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  } while (seconds < measured_s);
-  return static_cast<double>(records) / seconds;
+  double took_s = 0;
+  do took_s += seconds([&] { records += work(); });
+  while (took_s < measured_s);
+  return static_cast<double>(records) / took_s;
 }
 
 double compose(std::initializer_list<double> rates) {
@@ -128,11 +123,6 @@ struct Row {
   double to = 0;  // what the ratio must reach; 0: a ceiling
   std::vector<double> rates, ratios;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class Table {
  public:
@@ -323,10 +313,5 @@ int run(int argc, char** argv) {
 }  // namespace feedline::bench
 
 int main(int argc, char** argv) {
-  try {
-    return feedline::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "feed_bench: {}\n", error.what());
-    return 1;
-  }
+  return feedline::bench::guarded("feed_bench", [&] { return feedline::bench::run(argc, argv); });
 }

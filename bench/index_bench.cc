@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -28,20 +27,14 @@
 #include "io/crc32c.h"
 #include "io/index_store.h"
 #include "io/record_stream.h"
+#include "measure.h"
 
 namespace feedline::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t payload_bytes = 229;  // a chess position's record
-
-double seconds(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Of the process, all threads together.
 double cpu_seconds(const std::function<void()>& work) {
@@ -117,7 +110,7 @@ class Table {
     for (const std::string& name : names_) {
       auto& values = values_[name];
       std::sort(values.begin(), values.end());
-      fmt::print("{:60} {:10.4g}  {:.4g} to {:.4g}\n", name, values[values.size() / 2], values.front(), values.back());
+      fmt::print("{:60} {:10.4g}  {:.4g} to {:.4g}\n", name, median(values), values.front(), values.back());
     }
   }
 
@@ -191,10 +184,5 @@ int run(int argc, char** argv) {
 }  // namespace feedline::bench
 
 int main(int argc, char** argv) {
-  try {
-    return feedline::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "index_bench: {}\n", error.what());
-    return 1;
-  }
+  return feedline::bench::guarded("index_bench", [&] { return feedline::bench::run(argc, argv); });
 }

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "flowgraph/example_parser.h"
+#include "measure.h"
 #include "tests/flowgraph/example_writer.h"
 
 namespace feedline::bench {
@@ -134,17 +134,6 @@ std::vector<Format> formats() {
   };
 }
 
-double nanoseconds(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 int compare(const Format& format) {
   Random random(1);
   std::string file;
@@ -172,19 +161,19 @@ int compare(const Format& format) {
   const size_t rounds = 1 + 2'000'000 / n;
   std::vector<double> bare, parsed;
   for (int i = 0; i < 9; i++) {
-    bare.push_back(nanoseconds([&] {
-      for (size_t round = 0; round < rounds; round++) {
-        for (size_t row = 0; row < n; row++) bad += !walk(records[row], row, columns);
-      }
-    }));
-    parsed.push_back(nanoseconds([&] {
-      for (size_t round = 0; round < rounds; round++) {
-        flow::Arena arena(memory);
-        flow::ExampleParser::Session session(parser, static_cast<uint32_t>(n), arena);
-        session.parse(records, errors);
-        hits = session.layout_hits();
-      }
-    }));
+    bare.push_back(1e9 * seconds([&] {
+                     for (size_t round = 0; round < rounds; round++) {
+                       for (size_t row = 0; row < n; row++) bad += !walk(records[row], row, columns);
+                     }
+                   }));
+    parsed.push_back(1e9 * seconds([&] {
+                       for (size_t round = 0; round < rounds; round++) {
+                         flow::Arena arena(memory);
+                         flow::ExampleParser::Session session(parser, static_cast<uint32_t>(n), arena);
+                         session.parse(records, errors);
+                         hits = session.layout_hits();
+                       }
+                     }));
   }
   const double records_parsed = static_cast<double>(rounds * n);
   const double bare_ns = median(bare) / records_parsed, parser_ns = median(parsed) / records_parsed;

@@ -7,19 +7,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "feedline/feeder.h"
 #include "feedline/records.h"
+#include "measure.h"
 
 namespace feedline::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr int files = 16;
 
@@ -45,16 +44,11 @@ struct Mode {
 };
 
 double resume_ms(const Pipeline& pipeline, const std::string& state) {
-  const auto start = Clock::now();
-  Feeder feeder(pipeline);
-  feeder.set_state(state);
-  const Batch batch = feeder.next();
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return 1e3 * seconds([&] {
+           Feeder feeder(pipeline);
+           feeder.set_state(state);
+           const Batch batch = feeder.next();
+         });
 }
 
 int run(int argc, char** argv) {
@@ -110,10 +104,5 @@ int run(int argc, char** argv) {
 }  // namespace feedline::bench
 
 int main(int argc, char** argv) {
-  try {
-    return feedline::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "resume_bench: {}\n", error.what());
-    return 1;
-  }
+  return feedline::bench::guarded("resume_bench", [&] { return feedline::bench::run(argc, argv); });
 }

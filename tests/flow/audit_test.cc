@@ -25,10 +25,6 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
                                          "shuffle { mode: GLOBAL } "};
 const std::vector<std::string> policies = {"PARTIAL", "PAD", "DROP"};
 
-std::string batch_of(int64_t size, const std::string& policy) {
-  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
-}
-
 uint64_t sum(const EpochAudit& audit) { return audit.delivered + audit.dropped + audit.bad; }
 
 /// Of one more epoch.

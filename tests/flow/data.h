@@ -68,6 +68,10 @@ class Data {
   int64_t count_ = 0;
 };
 
+inline std::string batch_of(int64_t size, const std::string& policy) {
+  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
+}
+
 /// What an epoch delivered to one replica, batch by batch.
 struct Epoch {
   std::vector<std::vector<int64_t>> ids;  // valid rows only

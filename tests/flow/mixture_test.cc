@@ -14,10 +14,6 @@ using namespace feedline::test;
 
 namespace {
 
-std::string batch_of(int64_t size, const std::string& policy) {
-  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
-}
-
 const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 lanes: 8 } seed: 3 ",
                                          "shuffle { mode: GLOBAL } seed: 4 ",
                                          "shuffle { mode: BUFFER buffer_size: 150 } seed: 5 "};

@@ -18,10 +18,6 @@ namespace {
 const std::string blocks_of_16k = "block_size: '16KiB' ";
 const std::string small_blocks = "mode: BLOCK " + blocks_of_16k;
 
-std::string batch_of(int64_t size, const std::string& policy) {
-  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
-}
-
 /// The samples of an epoch, global batch by global batch, put together from the ranks; -1 stands for filler.
 std::vector<std::vector<int64_t>> global_batches(const Pipeline& pipeline, int world_size, int replicas_of_rank,
                                                  uint64_t epoch, int threads = 1) {

@@ -15,10 +15,6 @@ using namespace feedline::test;
 
 namespace {
 
-std::string batch_of(int64_t size, const std::string& policy) {
-  return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
-}
-
 const std::string blocks = "shuffle { block_size: '16KiB' buffer_size: 300 } seed: 4 ";
 
 /// What next() says, as text: the samples of a batch with -1 for filler, "end", or an error's category.

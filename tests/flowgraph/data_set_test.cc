@@ -10,6 +10,7 @@
 #include "feedline/records.h"
 #include "io/count_records.h"
 #include "support/catch.h"
+#include "support/own_cache.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -22,9 +23,7 @@ namespace fs = std::filesystem;
 // Folders of their own for data and cache; files of records of 1000 bytes.
 struct Folder {
   TempDir dir;
-
-  Folder() { setenv("XDG_CACHE_HOME", dir.file("cache").c_str(), 1); }
-  ~Folder() { unsetenv("XDG_CACHE_HOME"); }
+  OwnCache cache{dir.file("cache")};
 
   std::string add(const std::string& name, int records, char first = 'a') const {
     RecordWriter writer(dir.file(name));

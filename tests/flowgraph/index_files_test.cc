@@ -10,6 +10,7 @@
 #include "flowgraph/rank_group.h"
 #include "io/frames.h"
 #include "support/catch.h"
+#include "support/own_cache.h"
 #include "support/ranks.h"
 #include "support/same_index.h"
 #include "support/temp_dir.h"
@@ -23,9 +24,7 @@ namespace fs = std::filesystem;
 
 struct Folder {
   TempDir dir;
-
-  Folder() { setenv("XDG_CACHE_HOME", dir.file("cache").c_str(), 1); }
-  ~Folder() { unsetenv("XDG_CACHE_HOME"); }
+  OwnCache cache{dir.file("cache")};
 
   flow::PipelineSpec spec(const std::string& index = "", const std::string& more = "") const {
     return flow::validate(parse_pipeline(

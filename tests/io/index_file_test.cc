@@ -13,6 +13,7 @@
 #include "io/index_import.h"
 #include "io/index_store.h"
 #include "support/catch.h"
+#include "support/own_cache.h"
 #include "support/same_index.h"
 #include "support/temp_dir.h"
 
@@ -64,12 +65,6 @@ template <typename T>
 void put(std::string& bytes, size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
 }
-
-// The folder of caches is one of the test's own.
-struct OwnCache {
-  explicit OwnCache(const std::string& path) { setenv("XDG_CACHE_HOME", path.c_str(), 1); }
-  ~OwnCache() { unsetenv("XDG_CACHE_HOME"); }
-};
 
 SyscallHook& hook(const std::string& name) {
   for (SyscallHook* each : SyscallHook::all())

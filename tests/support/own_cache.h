@@ -1,0 +1,16 @@
+// A folder of the test's own for what feedline keeps beside the data: indexes and what filters keep.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace feedline::test {
+
+struct OwnCache {
+  explicit OwnCache(const std::string& path) { setenv("XDG_CACHE_HOME", path.c_str(), 1); }
+  ~OwnCache() { unsetenv("XDG_CACHE_HOME"); }
+  OwnCache(const OwnCache&) = delete;
+  OwnCache& operator=(const OwnCache&) = delete;
+};
+
+}  // namespace feedline::test
