@@ -1,6 +1,7 @@
 #include "flowgraph/assemble.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace feedline::flow {
 
@@ -25,18 +26,39 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
       emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
     else
       fail(chunk, plan_.data.raised.front(), out);
-    if (failed_) return chunks_.clear();
-    let_go();
+    if (failed_) return;
     if (!arriving_) walk_.next(step_, nullptr);
   }
 }
 
-void Assembler::let_go() {
-  for (const uint64_t ticket : step_.finished) chunks_[ticket - first_ticket_].chunk.reset();
+// Takes the chunks of which the step is the last.
+std::vector<ChunkRef> Assembler::finish() {
+  std::vector<ChunkRef> finished = std::exchange(dropped_, {});
+  for (const uint64_t ticket : step_.finished) finished.push_back(std::move(chunks_[ticket - first_ticket_].chunk));
+  step_.finished.clear();
   const auto first =
       std::find_if(chunks_.begin(), chunks_.end(), [](const Held& held) { return held.chunk != nullptr; });
   first_ticket_ += static_cast<uint64_t>(first - chunks_.begin());
   chunks_.erase(chunks_.begin(), first);
+  return finished;
+}
+
+std::shared_ptr<const StepRows> Assembler::share_rows() {
+  auto step = std::make_shared<StepRows>();
+  const size_t rows = step_.rows.size();
+  step->rows = std::exchange(step_.rows, {});
+  step_.rows.reserve(rows);  // the next step's, most likely
+  step->first_ticket = first_ticket_;
+  step->chunks.reserve(step_.tickets - first_ticket_);
+  for (uint64_t ticket = first_ticket_; ticket < step_.tickets; ticket++) {
+    const Held& held = chunks_[ticket - first_ticket_];
+    step->chunks.push_back(held.chunk.get());
+    step->has_filler = step->has_filler || held.has_filler;
+  }
+  if (step->has_filler)
+    for (const TicketRows& run : step->rows) note_bad(*step->chunk_of(run), run.first, run.count);
+  step->finished = finish();
+  return step;
 }
 
 void Assembler::emit(const ChunkRef& newest, Out& out) {
@@ -51,12 +73,16 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
     return fail(newest, *chunk.first_error, out);
   }
   if (step_.kind != Steps::Kind::dropped) {
+    const auto step = share_rows();
     for (int replica = 0; replica < plan_.replicas; replica++)
-      emit_batch(replica, steps().of_replica(step_.kind, replica), out);
+      emit_batch(replica, step, steps().of_replica(step_.kind, replica), out);
   } else if (plan_.data.raised.empty()) {
     note_dropped();
+    dropped_ = finish();
   } else if (deliver_before_error_) {
     emit_unfinished(out);
+  } else {
+    dropped_ = finish();
   }
 }
 
@@ -69,50 +95,22 @@ void Assembler::emit_unfinished(Out& out) {
     rows_so_far = rows.at + rows.count;
   }
   const int64_t samples = rows_so_far / plan_.frames;
-  if (samples == 0) return;
-  for (int replica = 0; replica < plan_.replicas; replica++)
-    emit_batch(replica, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
+  const auto step = share_rows();
+  for (int replica = 0; replica < (samples > 0 ? plan_.replicas : 0); replica++)
+    emit_batch(replica, step, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
 }
 
-// Places without a sample repeat the row before them, or else the one behind; a batch has one row at least.
-void Assembler::emit_batch(int replica, const Rows& samples, Out& out) {
+void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples, Out& out) {
   const Rows wanted{samples.first * plan_.frames, samples.last * plan_.frames};
-  BatchRows batch{.kind = BatchRows::Kind::batch,
-                  .epoch = step_.epoch,
-                  .step = static_cast<uint64_t>(step_.step),
-                  .rows = std::max(plan_.frames, wanted.count()),
-                  .runs = {},
-                  .chunks = {},
-                  .error = {},
-                  .end = {}};
-  batches_++;
-  const auto add = [&](const TicketRows& rows, uint32_t first, int64_t count, bool padding, int64_t at) {
-    Held& held = chunks_[rows.ticket - first_ticket_];
-    if (held.batch != batches_) {
-      held.batch = batches_;
-      batch.chunks.push_back(held.chunk);
-    }
-    batch.runs.push_back({held.chunk.get(), first, static_cast<uint32_t>(count), padding, held.has_filler, at});
-    if (!padding && held.has_filler) note_bad(*held.chunk, first, static_cast<uint32_t>(count));
-  };
-  auto rows = std::upper_bound(step_.rows.begin(), step_.rows.end(), wanted.first,
-                               [](int64_t at, const TicketRows& r) { return at < r.at + r.count; });
-  batch.runs.reserve(std::min(static_cast<size_t>(step_.rows.end() - rows), static_cast<size_t>(batch.rows)));
-  int64_t at = 0;
-  const auto pad_until = [&](int64_t end) {
-    if (at >= end) return;
-    const TicketRows& nearest = rows == step_.rows.begin() ? *rows : rows[-1];
-    add(nearest, rows == step_.rows.begin() ? nearest.first : nearest.first + nearest.count - 1, end - at, true, at);
-    at = end;
-  };
-  for (; rows != step_.rows.end() && rows->at < wanted.last; ++rows) {
-    const int64_t first = std::max(wanted.first, rows->at), last = std::min(wanted.last, rows->at + rows->count);
-    pad_until(first - wanted.first);
-    add(*rows, rows->first + static_cast<uint32_t>(first - rows->at), last - first, false, at);
-    at += last - first;
-  }
-  pad_until(batch.rows);
-  out[static_cast<size_t>(replica)].push_back(std::move(batch));
+  out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
+                                               .epoch = step_.epoch,
+                                               .step = static_cast<uint64_t>(step_.step),
+                                               .of_step = step,
+                                               .wanted = wanted,
+                                               .rows = std::max(plan_.frames, wanted.count()),
+                                               .brought_by = {},
+                                               .error = {},
+                                               .end = {}});
 }
 
 void Assembler::note_dropped() {
@@ -144,13 +142,18 @@ void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
 void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out) {
   end_.epoch = step_.epoch;
   if (arriving_) end_.counted = chunk->ticket.audit;
+  auto step = std::make_shared<StepRows>();
+  step->finished = finish();
+  if (failed_)
+    for (Held& held : std::exchange(chunks_, {})) step->finished.push_back(std::move(held.chunk));
   for (auto& of_replica : out)
     of_replica.push_back({.kind = kind,
                           .epoch = step_.epoch,
                           .step = static_cast<uint64_t>(step_.step),
+                          .of_step = step,
+                          .wanted = {},
                           .rows = 0,
-                          .runs = {},
-                          .chunks = {chunk},
+                          .brought_by = chunk,
                           .error = error,
                           .end = end_});
   end_ = {};

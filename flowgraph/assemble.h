@@ -16,13 +16,16 @@
 
 namespace feedline::flow {
 
-/// Rows of a chunk, one after another.
-struct RowRun {
-  const Chunk* chunk = nullptr;
-  uint32_t first = 0, count = 0;
-  bool padding = false;     // the row `first`, `count` times, as filler
-  bool has_filler = false;  // of the chunk: a row may stand in for a bad record
-  int64_t at = 0;           // of the batch: its first row
+/// The rows of a step, which its batches share. Batches of a replica are used up in their order, and a chunk lives
+/// until nobody has the step that finished it: so one that a step names outlives it.
+struct StepRows {
+  std::vector<TicketRows> rows;      // of this rank, ascending by `at`
+  uint64_t first_ticket = 0;         // of `chunks`
+  std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished it
+  bool has_filler = false;           // one of the chunks: a row may stand in for a bad record
+  std::vector<ChunkRef> finished;    // nothing is used of these behind this step
+
+  const Chunk* chunk_of(const TicketRows& run) const noexcept { return chunks[run.ticket - first_ticket]; }
 };
 
 /// What a replica is to be given next.
@@ -31,9 +34,10 @@ struct BatchRows {
   Kind kind = Kind::batch;
   uint64_t epoch = 0;
   uint64_t step = 0;
-  int64_t rows = 0;
-  std::vector<RowRun> runs;      // of a batch: `rows` rows, ascending by `at`
-  std::vector<ChunkRef> chunks;  // that these lie in; of an end or failure the one that brought it, as a bound for them
+  std::shared_ptr<const StepRows> of_step;
+  Rows wanted;                         // of a batch: rows of the step; places among them that have none are padding
+  int64_t rows = 0;                    // of a batch: as many as are wanted, and at least one (of a window: its frames)
+  ChunkRef brought_by;                 // of an end or failure: its slot bounds how many there are
   std::shared_ptr<const Error> error;  // of a failure
   EpochEnd end;                        // of an end of epoch
 };
@@ -55,13 +59,14 @@ class Assembler {
  private:
   using Out = std::vector<std::vector<BatchRows>>;
   void emit(const ChunkRef& newest, Out& out);
-  void emit_batch(int replica, const Rows& rows, Out& out);
   void emit_unfinished(Out& out);
+  void emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples, Out& out);
+  std::shared_ptr<const StepRows> share_rows();
+  std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
   void note_dropped();
   void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
-  void let_go();
   const Steps& steps() const noexcept { return arriving_ ? arriving_->steps() : plan_.steps; }
   const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
 
@@ -71,14 +76,13 @@ class Assembler {
   std::optional<ArrivingRows> arriving_;  // LAZY: instead of the walk
   Step step_;                             // the next one to be emitted
   struct Held {
-    ChunkRef chunk;      // null: no longer needed
-    uint64_t batch = 0;  // the last one that it was put into
+    ChunkRef chunk;  // null: no longer needed
     bool has_filler = false;
   };
-  std::vector<Held> chunks_;  // by ticket, from first_ticket_ on
+  std::vector<Held> chunks_;       // by ticket, from first_ticket_ on
+  std::vector<ChunkRef> dropped_;  // finished by a step that was not given to anybody
   uint64_t first_ticket_ = 0;
   bool cut_short_ = false;  // a chunk ends with an error: it may have fewer rows than are wanted of it
-  uint64_t batches_ = 0;
   bool failed_ = false;
   EpochEnd end_;  // of the epoch that is going on
 };

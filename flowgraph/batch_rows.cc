@@ -4,20 +4,38 @@
 
 namespace feedline::flow {
 
+namespace {
+
+bool stands_in(const Chunk& chunk, uint32_t row) {
+  return std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
+}
+
+}  // namespace
+
+// Places without a sample repeat the row before them, or else the one behind.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
-  size_t n = 0;
-  auto run = std::upper_bound(batch.runs.begin(), batch.runs.end(), begin,
-                              [](int64_t at, const RowRun& r) { return at < r.at; });
-  for (--run; begin < end; ++run) {
-    uint32_t row = run->first + (run->padding ? 0 : static_cast<uint32_t>(begin - run->at));
-    for (const int64_t last = std::min(end, run->at + run->count); begin < last; begin++) {
-      const std::vector<uint32_t>& filler = run->chunk->filler;
-      const bool stands_in = run->has_filler && std::binary_search(filler.begin(), filler.end(), row);
-      out[n++] = {run->chunk, row, run->padding || stands_in};
-      row += run->padding ? 0 : 1;
+  const StepRows& step = *batch.of_step;
+  const auto first = step.rows.begin(), last = step.rows.end();
+  int64_t at = batch.wanted.first + begin;
+  const int64_t stop = batch.wanted.first + end;
+  auto run = std::upper_bound(first, last, at, [](int64_t row, const TicketRows& r) { return row < r.at + r.count; });
+  BatchRow* next = out;
+  while (at < stop) {
+    const int64_t rows_begin = run == last || at >= batch.wanted.last ? stop : std::min(stop, run->at);
+    if (at < rows_begin) {
+      const TicketRows& nearest = run == first ? *run : run[-1];
+      const uint32_t row = run == first ? nearest.first : nearest.first + nearest.count - 1;
+      next = std::fill_n(next, rows_begin - at, BatchRow{step.chunk_of(nearest), row, true});
+      at = rows_begin;
+      continue;
     }
+    const Chunk* const chunk = step.chunk_of(*run);
+    uint32_t row = run->first + static_cast<uint32_t>(at - run->at);
+    for (const int64_t rows_end = std::min(stop, run->at + run->count); at < rows_end; at++, row++)
+      *next++ = {chunk, row, step.has_filler && stands_in(*chunk, row)};
+    ++run;
   }
-  return {out, n};
+  return {out, next};
 }
 
 }  // namespace feedline::flow

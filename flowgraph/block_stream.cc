@@ -32,13 +32,14 @@ void BlockStream::enter_pass(uint64_t phase) {
 void BlockStream::open_next(Taking& to) {
   const Pass::Part part = pass_->part(lane(), next_block_++);
   const Block& block = order_->blocks()[part.block];
-  Open open{
-      .ticket = to.tickets++, .segments = {}, .file = block.file, .first = block.first + part.first, .samples = {}};
-  if (to.opened) order_->add_samples(to.opened->emplace_back(), open.file, open.first, part.rows);
+  const uint64_t first = block.first + part.first;  // sample of the file
+  Open open{.ticket = to.tickets++, .segments = {}, .samples = {}};
+  if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, first, part.rows);
   if (to.with_rows) {
     open.segments = segments_of(*pass_, part.block, part.rows, order_->window());
     open.samples.resize(part.rows);
-    for (uint32_t sample = 0; sample < part.rows; sample++) open.samples[sample] = sample;
+    for (uint32_t sample = 0; sample < part.rows; sample++)
+      open.samples[sample] = order_->rows_of(block.file, first, first + sample);
     // The parts of a block in two lanes are two decks.
     shuffle(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})));
   }
@@ -48,17 +49,19 @@ void BlockStream::open_next(Taking& to) {
 void BlockStream::enter_round(Taking& to) {
   entered_ = true;
   while (next_block_ <= round_ && next_block_ < lane().blocks) open_next(to);
-  if (!to.with_rows) return;
+  if (!to.with_rows || order_->window() == 1) return;
   drawn_.clear();
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
   for (const Open& block : open_) {
     const uint32_t end = block.segments.before(segment + 1);
-    for (uint32_t i = block.segments.before(segment); i < end; i++)
-      drawn_.push_back({block.ticket, order_->rows_of(block.file, block.first, block.first + block.samples[i])});
+    for (uint32_t i = block.segments.before(segment); i < end; i++) drawn_.push_back({block.ticket, block.samples[i]});
     segment--;
   }
-  // A round of one block is in random order.
-  if (order_->window() > 1) shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
+  shuffle(std::span(drawn_), Draws(key_of({pass_->key, of_round, number_, round_})));
+}
+
+BlockStream::Drawn BlockStream::drawn(size_t i) const noexcept {
+  return order_->window() == 1 ? Drawn{open_.back().ticket, open_.back().samples[i]} : drawn_[i];
 }
 
 // The oldest block has given its last segment.
@@ -83,9 +86,11 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
     const uint64_t left = round_end(round_) - taken_;
     const int64_t n = std::min(static_cast<int64_t>(left), count - done);
     if (to.with_rows) {
-      const auto first = drawn_.end() - static_cast<ptrdiff_t>(left);
-      for (int64_t i = std::max<int64_t>(0, wanted.first - done); i < std::min(n, wanted.last - done); i++)
-        add_rows(*order_, {first[i].ticket, first[i].rows.first, first[i].rows.count, at + done + i}, to.step.rows);
+      const uint64_t first = taken_ - round_begin();
+      for (int64_t i = std::max<int64_t>(0, wanted.first - done); i < std::min(n, wanted.last - done); i++) {
+        const Drawn sample = drawn(first + static_cast<uint64_t>(i));
+        add_rows(*order_, {sample.ticket, sample.rows.first, sample.rows.count, at + done + i}, to.step.rows);
+      }
     }
     done += n;
     taken_ += static_cast<uint64_t>(n);

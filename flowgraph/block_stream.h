@@ -24,9 +24,7 @@ class BlockStream final : public Stream {
   struct Open {
     uint64_t ticket = 0;
     Segments segments;
-    uint32_t file = 0;
-    uint64_t first = 0;             // sample of the file
-    std::vector<uint32_t> samples;  // numbers from there on, in random order
+    std::vector<Order::SampleRows> samples;  // in random order
   };
   struct Drawn {
     uint64_t ticket;
@@ -34,6 +32,8 @@ class BlockStream final : public Stream {
   };
   const Lane& lane() const noexcept { return pass_->lanes[number_]; }
   uint64_t round_end(uint32_t round) const noexcept { return pass_->round_ends[lane().first_round + round]; }
+  uint64_t round_begin() const noexcept { return round_ == 0 ? 0 : round_end(round_ - 1); }
+  Drawn drawn(size_t i) const noexcept;
   void enter_pass(uint64_t phase);
   void enter_round(Taking& to);
   void open_next(Taking& to);
@@ -49,7 +49,7 @@ class BlockStream final : public Stream {
   uint64_t taken_ = 0;        // samples of the lane in this pass
   std::deque<Open> open_;     // of consecutive blocks, up to the newest
   bool entered_ = false;      // the round's blocks are open and its rows drawn
-  std::vector<Drawn> drawn_;  // the samples of the round
+  std::vector<Drawn> drawn_;  // the samples of the round; where one block is a round, they are the block's
 };
 
 }  // namespace feedline::flow

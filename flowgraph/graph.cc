@@ -499,7 +499,7 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
       delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
     } else {
       delivery->put(replica,
-                    {.batch = {}, .error = next.error, .keeps = next.chunks.front(), .end = std::move(next.end)});
+                    {.batch = {}, .error = next.error, .keeps = next.brought_by, .end = std::move(next.end)});
     }
     queue.pop_front();
     unpack_counters[r].waiting--;
