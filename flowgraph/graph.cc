@@ -32,6 +32,9 @@ struct BodyOp {
   static constexpr int error = ENOMEM;
 };
 
+// Of chunks behind one that was not in the page cache: how often it is looked for there again.
+constexpr uint64_t cache_tried_once_in = 16;
+
 struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
@@ -58,6 +61,12 @@ struct Graph::Impl {
     InflateLane::Input* input = nullptr;
     std::atomic<size_t> left{0};
     std::atomic<int> error{0};
+    void fly(ChunkRef to, size_t reads, int error_so_far) {
+      chunk = std::move(to);
+      left = reads;
+      error = error_so_far;
+    }
+    std::vector<io::Read> untried;  // may lie in the page cache: [parse] looks there first
   };
 
   void make_slots();
@@ -73,6 +82,9 @@ struct Graph::Impl {
   void read_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
+  bool has_arrived(const ChunkRef& chunk) noexcept;
+  bool read_cached(const ChunkRef& chunk, InFlight& flight);
+  void note_read(Chunk& chunk, int error);
   void parse(Chunk& chunk);
   void assemble(const ChunkRef& chunk);
   void unpack(int replica, const Batches& message);
@@ -120,7 +132,10 @@ struct Graph::Impl {
   InflateLane* lane = nullptr;     // of the compressed file that is being issued
   std::vector<io::Read> requests;  // of one burst
   size_t burst = 0;                // chunks that they are for
+  uint64_t passed_by = 0;          // chunks that were not looked for in the page cache
   std::optional<LazyReader> lazy;  // instead of all these
+
+  std::atomic<bool> cached{true};  // the page cache had all of the chunk that was last looked for in it
 
   // [assemble]
   Assembler assembler;
@@ -142,7 +157,7 @@ struct Graph::Impl {
     tf::graph graph;
     tf::async_node<Kick, ChunkRef> read;
     tf::function_node<InflateLane*> inflate;
-    tf::function_node<ChunkRef, ChunkRef> parse;
+    tf::multifunction_node<ChunkRef, std::tuple<ChunkRef>> parse;
     tf::sequencer_node<ChunkRef> in_order;
     tf::function_node<ChunkRef> assemble;
     std::deque<tf::function_node<Batches>> unpack;
@@ -160,17 +175,19 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
                 impl.inflate_counters.waiting--;
               }),
       parse(graph, tf::unlimited,
-            [&impl](const ChunkRef& chunk) {
-              impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
+            [&impl](const ChunkRef& chunk, auto& to) {
+              if (impl.has_arrived(chunk)) {
+                impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
+                std::get<0>(to).try_put(chunk);  // also a failed one: its number must arrive
+              }
               impl.parse_counters.waiting--;
-              return chunk;  // also a failed one: its number must arrive
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
       assemble(graph, tf::serial, [&impl](const ChunkRef& chunk) {
         impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); });
       }) {
   tf::make_edge(read, parse);
-  tf::make_edge(parse, in_order);
+  tf::make_edge(tf::output_port<0>(parse), in_order);
   tf::make_edge(in_order, assemble);
   for (int replica = 0; replica < impl.plan.replicas; replica++)
     unpack.emplace_back(graph, tf::serial, [&impl, replica](const Batches& message) {
@@ -383,16 +400,52 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
     return;
   }
   InFlight& flight = flights[chunk->slot()];
-  flight.chunk = chunk;
-  flight.left = ticket.extents.size();
-  flight.error = 0;
+  // A lone thread parses while the I/O thread copies.
+  const bool try_cache = plan.threads > 1 && (cached || ++passed_by % cache_tried_once_in == 0);
+  std::vector<io::Read>& reads = try_cache ? flight.untried : requests;
   for (const Extent& extent : ticket.extents) {
-    requests.push_back(
+    reads.push_back(
         {.file = extent.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
     chunk->extents.push_back(at + extent.offset % io::block_bytes);
     at += io::Read::capacity_for(extent.offset, extent.length);
   }
-  burst++;
+  if (try_cache) {
+    parse_counters.waiting++;
+    nodes->parse.try_put(chunk);
+  } else {
+    flight.fly(chunk, ticket.extents.size(), 0);
+    burst++;
+  }
+}
+
+// Whether the chunk can be parsed; else it comes again when it has been read.
+bool Graph::Impl::has_arrived(const ChunkRef& chunk) noexcept {
+  InFlight& flight = flights[chunk->slot()];
+  bool arrived = true;
+  if (!flight.untried.empty()) guarded(read_counters, [&] { arrived = read_cached(chunk, flight); });
+  return arrived;
+}
+
+// What lies in the page cache is copied by the thread that parses it: it is in that core's cache then, no thread is
+// woken, and as many copy as parse. From the first read on that does not, they are submitted.
+bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
+  const std::vector<io::Read> reads = std::exchange(flight.untried, {});
+  int error = 0;
+  auto read = reads.begin();
+  for (; read != reads.end(); ++read) {
+    const std::optional<int> over = backend->read_cached(*read);
+    if (!over) break;
+    if (error == 0) error = *over;
+  }
+  const size_t left = static_cast<size_t>(reads.end() - read);
+  cached = left == 0;
+  if (left == 0) {
+    note_read(*chunk, error);
+    return true;
+  }
+  flight.fly(chunk, left, error);
+  submit({read, reads.end()}, 1);
+  return false;
 }
 
 // The graph waits for each of so many chunks or inputs to come out of completed().
@@ -423,8 +476,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
       }
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
-      bytes_read += chunk->ticket.bytes();
-      if (flight.error != 0) chunk->failed = read_failed(plan, chunk->ticket, flight.error);
+      note_read(*chunk, flight.error);
       parse_counters.waiting++;
       gateway.try_put(chunk);
     }
@@ -433,6 +485,11 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   }
   read_counters.waiting--;
   gateway.release_wait();  // the last touch: the graph may be gone behind it
+}
+
+void Graph::Impl::note_read(Chunk& chunk, int error) {
+  bytes_read += chunk.ticket.bytes();
+  if (error != 0) chunk.failed = read_failed(plan, chunk.ticket, error);
 }
 
 void Graph::Impl::parse(Chunk& chunk) {
@@ -498,8 +555,7 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
       writer.write(next, **buffer);
       delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
     } else {
-      delivery->put(replica,
-                    {.batch = {}, .error = next.error, .keeps = next.brought_by, .end = std::move(next.end)});
+      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.brought_by, .end = std::move(next.end)});
     }
     queue.pop_front();
     unpack_counters[r].waiting--;

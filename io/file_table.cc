@@ -86,6 +86,12 @@ FileTable::~FileTable() {
     if (slot.fd >= 0) close(slot.fd);
 }
 
+bool FileTable::lend_spare() noexcept {
+  if (spare_lent_++ < slots_.size() - depth()) return true;
+  spare_lent_--;
+  return false;
+}
+
 uint32_t FileTable::idle_slot() const noexcept {
   uint32_t best = no_slot;
   for (uint32_t i = 0; i < slots_.size(); i++)

@@ -1,6 +1,7 @@
 // The files of a backend: opened when first read, a bounded number of them at a time, never closed under a read.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -31,11 +32,14 @@ class FileTable {
   /// 256, or a quarter of RLIMIT_NOFILE where that is less: the rest is the program's.
   static size_t default_capacity() noexcept;
 
-  size_t capacity() const noexcept { return slots_.size(); }
+  /// Leases that a backend may have out at a time. As many more, less one, are lent to who asks first.
+  size_t depth() const noexcept { return (slots_.size() + 1) / 2; }
+  bool lend_spare() noexcept;
+  void return_spare() noexcept { spare_lent_--; }
   Toggle direct() const noexcept { return direct_; }
 
   /// Opens `file`, or finds it open; in exchange the file unused for longest is closed. Returns 0 or an errno;
-  /// EOPNOTSUPP: O_DIRECT is on and refused. Precondition: fewer than capacity() leases are out.
+  /// EOPNOTSUPP: O_DIRECT is on and refused. Precondition: the lease is one of the backend's, or lent.
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
@@ -67,6 +71,7 @@ class FileTable {
   std::vector<uint32_t> slot_of_file_;
   std::vector<Slot> slots_;
   uint64_t clock_ = 0;
+  std::atomic<size_t> spare_lent_{0};
 };
 
 }  // namespace feedline::io

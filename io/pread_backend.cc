@@ -34,7 +34,7 @@ class PreadBackend final : public ReadBackend {
  public:
   PreadBackend(std::shared_ptr<FileTable> files, const BackendOptions& options, ReadDone done, std::string reason)
       : files_(std::move(files)), done_(std::move(done)), reason_(std::move(reason)) {
-    const size_t wanted = std::clamp<size_t>(options.depth, 1, std::min(thread_limit, files_->capacity()));
+    const size_t wanted = std::clamp<size_t>(options.depth, 1, std::min(thread_limit, files_->depth()));
     try {
       while (threads_.size() < wanted) threads_.push_back(start_thread("feedline-pread", [this] { work(); }));
     } catch (const std::system_error&) {
@@ -58,6 +58,8 @@ class PreadBackend final : public ReadBackend {
     else
       arrived_.notify_all();
   }
+
+  std::optional<int> read_cached(const Read& read) noexcept override { return io::read_cached(*files_, read); }
 
   void stop() override {
     {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +59,11 @@ class ReadBackend {
 
   /// Thread-safe, does not block on I/O, never fails: failures arrive as completions.
   virtual void submit(std::span<const Read> reads) = 0;
+
+  /// Reads what the page cache holds at once, on the caller's thread: no disk is waited for. 0 or an errno, as ReadDone
+  /// has them; nothing: it is not all there (or read past the cache), submit it. Thread-safe; of the range some may
+  /// have been written.
+  virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
 
   /// Cancels what it can and waits for the rest (a read that the disk never answers is waited for): when it returns,
   /// every read submitted before has completed, nothing touches the buffers any more, and further submits complete with

@@ -1,5 +1,7 @@
 #include "io/read_operation.h"
 
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -14,6 +16,20 @@ struct DirectReadOp {
   static constexpr const char* name = "read O_DIRECT";
   static constexpr int error = EINVAL;
 };
+
+/// The page cache lacks the bytes.
+struct CachedReadOp {
+  static constexpr const char* name = "read cached";
+  static constexpr int error = EAGAIN;
+};
+
+int64_t read_without_waiting(int fd, const ReadCall& call) noexcept {
+  if (int error = injected<CachedReadOp>()) return -error;
+  if (int error = injected<ReadOp>()) return -error;
+  const iovec memory{call.buffer, call.length};
+  const ssize_t bytes = preadv2(fd, &memory, 1, static_cast<off_t>(call.offset), RWF_NOWAIT);
+  return bytes < 0 ? -errno : bytes;
+}
 
 }  // namespace
 
@@ -57,6 +73,24 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
   }
   files_->release(lease_);
   return error;
+}
+
+std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
+  if (files.direct() != Toggle::off || !files.lend_spare()) return std::nullopt;
+  std::optional<int> over;
+  ReadOperation operation;
+  if (const int error = operation.begin(files, read)) over = error;
+  while (!over) {
+    const int64_t result = read_without_waiting(operation.fd(), operation.call());
+    // Not there, or a file system (EOPNOTSUPP) or kernel (ENOSYS) that cannot tell.
+    if (result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS) {
+      operation.abandon();
+      break;
+    }
+    over = operation.advance(result);
+  }
+  files.return_spare();
+  return over;
 }
 
 }  // namespace feedline::io

@@ -33,4 +33,7 @@ class ReadOperation {
   void* tag_ = nullptr;
 };
 
+/// ReadBackend::read_cached, for backends that read through a FileTable.
+std::optional<int> read_cached(FileTable& files, const Read& read) noexcept;
+
 }  // namespace feedline::io

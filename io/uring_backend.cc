@@ -27,7 +27,7 @@ class UringBackend final : public ReadBackend {
       : files_(std::move(files)),
         done_(std::move(done)),
         // A read under way holds a file open.
-        slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->capacity()))) {
+        slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
     for (uint32_t i = 0; i < slots_.size(); i++) free_.push_back(i);
     ready_.reserve(slots_.size());
     const auto made = std::make_shared<std::promise<std::string>>();
@@ -55,6 +55,8 @@ class UringBackend final : public ReadBackend {
       wake_.ring();
     }
   }
+
+  std::optional<int> read_cached(const Read& read) noexcept override { return io::read_cached(*files_, read); }
 
   void stop() override {
     {

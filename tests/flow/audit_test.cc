@@ -125,12 +125,13 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
           CHECK(audit_of_epoch(*feeder).verdict == Verdict::holds);
           return feeder;
         };
-        // Epochs are read ahead; from some epoch on all have the damage.
+        // Epochs are read ahead, by several threads; some epochs behind the first one with the damage, all have it.
         const auto damaged = [](Feeder& feeder) {
           for (int i = 0; i < 1000 && feeder.report().last_epoch->verdict == Verdict::holds &&
                           feeder.report().last_epoch->bad == 0;
                i++)
             audit_of_epoch(feeder);
+          for (int i = 0; i < 20; i++) audit_of_epoch(feeder);
           return audit_of_epoch(feeder);
         };
         {

@@ -310,3 +310,41 @@ TEST_CASE("the backend is chosen, and says what it is") {
   files.push_back({"/larger than memory", uint64_t{1} << 60, 0});
   CHECK(describe() == "io_uring (O_DIRECT where the file system has it, registered buffers)");
 }
+
+TEST_CASE("what lies in the page cache is read at once, and else not at all") {
+  const Mode mode = any_mode();
+  INFO(mode);
+  const TempDir dir;
+  const auto files = write_files(dir, sizes);
+  Rig rig(mode, files);
+  const auto cached = [&](const Range& range) {
+    const auto over = rig.backend->read_cached(read_of(range, rig.memory[0], 0));
+    if (over == 0) CHECK(is_exact(range, rig.memory[0]));
+    return over;
+  };
+  std::mt19937_64 random(3);
+  if (mode.direct != Toggle::off) {
+    CHECK_FALSE(cached(random_range(random, files, 5000)));
+    return;
+  }
+  for (int i = 0; i < 300; i++) {
+    for (const char* disturbed : {"read short", "read interrupted"})
+      if (i % 5 == 0) feedline::test::find_hook(disturbed)->fail_nth_call(1);
+    CHECK(cached(random_range(random, files, 256 << 10)) == 0);
+  }
+  feedline::test::find_hook("read cached")->fail_nth_call(1);
+  CHECK_FALSE(cached({0, 0, 1}));
+  feedline::test::find_hook("read")->fail_nth_call(1);
+  CHECK(cached({0, 0, 1}) == EIO);
+  std::filesystem::resize_file(files[7].uri, 50'000);
+  CHECK(cached({7, 0, 100'000}) == ENODATA);
+  CHECK(cached({7, 0, 1000}) == ESTALE);
+  std::filesystem::remove(files[2].uri);
+  Rig other(mode, files);
+  CHECK(other.backend->read_cached(read_of({2, 0, 10}, other.memory[0], 0)) == ENOENT);
+
+  // A backend without descriptors to spare.
+  Rig few(mode, files, 1000, 4, 4, 1);
+  CHECK_FALSE(few.backend->read_cached(read_of({0, 0, 1}, few.memory[0], 0)));
+  CHECK(few.read(Range{0, 0, 1}) == 0);
+}

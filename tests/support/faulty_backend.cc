@@ -43,6 +43,8 @@ class FaultyBackend final : public io::ReadBackend {
     changed_.notify_one();
   }
 
+  std::optional<int> read_cached(const io::Read&) noexcept override { return std::nullopt; }
+
   void stop() override {
     {
       const std::lock_guard lock(mutex_);
