@@ -1,5 +1,5 @@
-// A formula runs as a list of instructions over blocks of rows. Each instruction is one loop of a fixed number of rows
-// from registers (arrays of a block) into another register, which compilers turn into vector code without help.
+// A formula runs as a list of instructions over blocks of rows (formula_blocks.h), from registers into another
+// register.
 //
 // Integer operations note in one word whether any row of the block failed. That is rare, and it does not count where
 // `if`, `and` or `or` do not look at the operand: then the block is done again row by row, looking only at what
@@ -12,12 +12,12 @@
 #include <cstring>
 #include <memory>
 
-#include "flowgraph/formula.h"
+#include "flowgraph/formula_blocks.h"
 
 namespace feedline::flow {
 namespace {
 
-constexpr uint32_t block_rows = 256;
+constexpr uint32_t block_rows = formula_block_rows;
 // A tree of n leaves needs at most about 2 log3 n registers (the worst is nested `if`); formulas have at most 32768.
 constexpr int most_registers = 24;
 
@@ -28,44 +28,6 @@ struct Instruction {
   int input = -1;        // Op::input
   Scalar value;          // Op::constant
 };
-
-// Everything in registers is 64 bits wide; its type is the operation's affair.
-struct alignas(64) Register {
-  std::byte rows[block_rows * 8];
-  template <typename T>
-  T* as() noexcept {
-    return reinterpret_cast<T*>(rows);
-  }
-};
-
-template <typename Operation, typename R, typename A>
-void run_block(R (*)(A, uint64_t&), R* __restrict to, const std::array<Register*, 3>& from, uint64_t& failed) {
-  const A* __restrict a = from[0]->as<A>();
-  uint64_t any = 0;
-  for (uint32_t i = 0; i < block_rows; i++) to[i] = Operation::of(a[i], any);
-  failed |= any;
-}
-template <typename Operation, typename R, typename A, typename B>
-void run_block(R (*)(A, B, uint64_t&), R* __restrict to, const std::array<Register*, 3>& from, uint64_t& failed) {
-  const A* __restrict a = from[0]->as<A>();
-  const B* __restrict b = from[1]->as<B>();
-  uint64_t any = 0;
-  for (uint32_t i = 0; i < block_rows; i++) to[i] = Operation::of(a[i], b[i], any);
-  failed |= any;
-}
-template <typename Operation, typename R, typename A, typename B, typename C>
-void run_block(R (*)(A, B, C, uint64_t&), R* __restrict to, const std::array<Register*, 3>& from, uint64_t& failed) {
-  const A* __restrict a = from[0]->as<A>();
-  const B* __restrict b = from[1]->as<B>();
-  const C* __restrict c = from[2]->as<C>();
-  uint64_t any = 0;
-  for (uint32_t i = 0; i < block_rows; i++) to[i] = Operation::of(a[i], b[i], c[i], any);
-  failed |= any;
-}
-template <typename Operation, typename R, typename... A>
-R* result(R (*)(A...), Register& to) {
-  return to.as<R>();
-}
 
 // Turns the tree into instructions, the operand with the most intermediate results first (Sethi and Ullman, 1970).
 class Emitter {
@@ -157,10 +119,10 @@ struct Program::Impl {
 
   // Returns whether any row failed; the result is in the register of the last instruction.
   bool run(std::span<const Column> inputs, uint32_t first, uint32_t rows,
-           std::span<Register, most_registers> registers) const {
+           std::span<FormulaBlock, most_registers> registers) const {
     uint64_t failed = 0;
     for (const Instruction& instruction : instructions) {
-      Register& to = registers[instruction.to];
+      FormulaBlock& to = registers[instruction.to];
       if (instruction.op == Op::input) {
         const auto* values = static_cast<const std::byte*>(inputs[static_cast<size_t>(instruction.input)].values);
         std::memcpy(to.rows, values + first * size_t{8}, rows * size_t{8});
@@ -171,10 +133,7 @@ struct Program::Impl {
       } else {
         const std::array from = {&registers[instruction.from[0]], &registers[instruction.from[1]],
                                  &registers[instruction.from[2]]};
-        with_operation(instruction.op, [&](auto operation) {
-          using Operation = decltype(operation);
-          run_block<Operation>(&Operation::of, result<Operation>(&Operation::of, to), from, failed);
-        });
+        run_block(instruction.op, to, from, failed);
       }
     }
     return failed != 0;
@@ -196,7 +155,7 @@ const std::vector<Program::Input>& Program::inputs() const noexcept { return imp
 Program::Type Program::type() const noexcept { return impl_->type; }
 
 uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, double* out) const noexcept {
-  std::array<Register, most_registers> registers;
+  std::array<FormulaBlock, most_registers> registers;
   const bool whole = impl_->type == Type::int64;
   for (uint32_t first = 0; first < rows; first += block_rows) {
     const uint32_t count = std::min(block_rows, rows - first);
@@ -209,7 +168,7 @@ uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, double
       }
       continue;
     }
-    Register& result = registers[impl_->instructions.back().to];
+    FormulaBlock& result = registers[impl_->instructions.back().to];
     if (whole)
       std::copy_n(result.as<int64_t>(), count, out + first);
     else

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "flowgraph/elementary.h"
+
 namespace feedline::flow::ops {
 
 // `failed` becomes nonzero for a row that has no answer. Sums are done unsigned, where overflow is defined, and stay
@@ -129,7 +131,7 @@ struct Floor {
   static double of(double a, uint64_t&) { return std::floor(a); }
 };
 struct Exp {
-  static double of(double a, uint64_t&) { return std::exp(a); }
+  static double of(double a, uint64_t&) { return elementary::exp(a); }
 };
 struct Log {
   static double of(double a, uint64_t&) { return std::log(a); }
@@ -141,11 +143,11 @@ struct Pow {
   static double of(double a, double b, uint64_t&) { return std::pow(a, b); }
 };
 struct Tanh {
-  static double of(double a, uint64_t&) { return std::tanh(a); }
+  static double of(double a, uint64_t&) { return elementary::tanh(a); }
 };
 struct Sigmoid {  // in the form that does not overflow
   static double of(double a, uint64_t&) {
-    const double small = std::exp(-std::fabs(a));
+    const double small = elementary::exp(-std::fabs(a));
     return (a < 0 ? small : 1.0) / (1.0 + small);
   }
 };

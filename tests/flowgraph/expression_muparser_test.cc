@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "flowgraph/elementary.h"
 #include "flowgraph/expression.h"
 #include "support/catch.h"
 
@@ -56,6 +57,9 @@ TEST_CASE("random formulas, against muParser") {
     REQUIRE(program.evaluate(columns, rows, out.data()) == Program::no_failure);
 
     mu::Parser parser;
+    // Their accuracy has a test of its own; here a comparison must not turn on their last bit.
+    parser.DefineFun("exp", [](double x) { return elementary::exp(x); });
+    parser.DefineFun("tanh", [](double x) { return elementary::tanh(x); });
     double a = 0, b = 0, c = 0;
     parser.DefineVar("a", &a);
     parser.DefineVar("b", &b);

@@ -13,6 +13,8 @@
 #include <random>
 
 #include "feedline/error.h"
+#include "flowgraph/elementary.h"
+#include "flowgraph/formula_ops.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -132,9 +134,9 @@ TEST_CASE("what formulas mean") {
       {"mod(-7.5, 3)", 1.5},
       {"mod(7.5, -3)", -1.5},
       {"sqrt(16) + pow(2, 10)", 1028},
-      {"exp(1)", std::exp(1.0)},
+      {"exp(1)", elementary::exp(1.0)},
       {"log(10)", std::log(10.0)},
-      {"tanh(0.5)", std::tanh(0.5)},
+      {"tanh(0.5)", elementary::tanh(0.5)},
       {"sigmoid(0)", 0.5},
       {"sigmoid(1000) + sigmoid(-1000)", 1},
       {"9223372036854775807 - 9223372036854775806", 1},  // not in float64
@@ -387,12 +389,13 @@ struct Tree {
     }
     if (op == "sign") return real(x > 0 ? 1 : x < 0 ? -1 : x);
     if (op == "floor") return real(std::floor(x));
-    if (op == "exp") return real(std::exp(x));
+    if (op == "exp") return real(elementary::exp(x));
     if (op == "log") return real(std::log(x));
     if (op == "sqrt") return real(std::sqrt(x));
     if (op == "pow") return real(std::pow(x, y));
-    if (op == "tanh") return real(std::tanh(x));
-    if (op == "sigmoid") return real(x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)));
+    if (op == "tanh") return real(elementary::tanh(x));
+    if (op == "sigmoid")
+      return real(x >= 0 ? 1 / (1 + elementary::exp(-x)) : elementary::exp(x) / (1 + elementary::exp(x)));
     FAIL("unknown " << op);
     return {};
   }
@@ -534,9 +537,49 @@ TEST_CASE("the chess score is what C++ makes of the same formula") {
     const auto s = static_cast<double>(scores.s[r]);
     const double m = scores.mate[r];
     const double sign = s > 0 ? 1 : s < 0 ? -1 : 0;
-    REQUIRE(scores.out[r] ==
-            (1 - m) * A * std::tanh(s / K) + m * sign * (A + (1 - A) / (B - 1) * std::max(0.0, B - std::fabs(s))));
+    REQUIRE(scores.out[r] == (1 - m) * A * elementary::tanh(s / K) +
+                                 m * sign * (A + (1 - A) / (B - 1) * std::max(0.0, B - std::fabs(s))));
   }
+}
+
+namespace {
+
+double ulps(double got, long double wanted) {
+  const auto nearest = static_cast<double>(wanted);
+  if (same(got, nearest)) return 0;
+  const double size = std::fabs(nearest);
+  return static_cast<double>(std::fabs(got - wanted) / (std::nextafter(size, inf) - size));
+}
+
+}  // namespace
+
+TEST_CASE("exp and tanh are near what they stand for, and the same by block and by row") {
+  std::mt19937_64 random(7);
+  std::vector<double> values = {0.0, -0.0, inf, -inf, nan_, 1e-320, -1e-310, 709.78, 709.79, -745.1, -745.2, 1e300};
+  for (const double range : {1e-9, 0.5, 3.0, 40.0, 745.0})
+    for (int i = 0; i < 20'000; i++) values.push_back(std::uniform_real_distribution<double>(-range, range)(random));
+  for (int i = 0; i < 20'000; i++) values.push_back(std::bit_cast<double>(random()));
+  const std::vector<Program::Input> x = {{"x", Type::float64}};
+  const auto by_block = [&](const char* formula) {
+    std::vector<double> out(values.size());
+    const std::vector<Program::Column> columns = {{Type::float64, values.data()}};
+    REQUIRE(Program::compile(formula, {}, x).evaluate(columns, static_cast<uint32_t>(out.size()), out.data()) ==
+            Program::no_failure);
+    return out;
+  };
+  const std::vector<double> exp = by_block("exp(x)"), tanh = by_block("tanh(x)"), sigmoid = by_block("sigmoid(x)");
+  double exp_error = 0, tanh_error = 0;
+  for (size_t i = 0; i < values.size(); i++) {
+    CAPTURE(values[i]);
+    uint64_t failed = 0;
+    if (!same(exp[i], ops::Exp::of(values[i], failed)) || !same(tanh[i], ops::Tanh::of(values[i], failed)) ||
+        !same(sigmoid[i], ops::Sigmoid::of(values[i], failed)))
+      FAIL("a block and a row differ");
+    exp_error = std::max(exp_error, ulps(exp[i], std::exp(static_cast<long double>(values[i]))));
+    tanh_error = std::max(tanh_error, ulps(tanh[i], std::tanh(static_cast<long double>(values[i]))));
+  }
+  CHECK(exp_error < 1);
+  CHECK(tanh_error < 3);
 }
 
 TEST_CASE("evaluating allocates nothing, also where rows fail") {

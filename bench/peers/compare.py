@@ -1,0 +1,174 @@
+"""Measures feedline beside each peer's best way of doing the same work, in turn, and checks that they deliver the same.
+
+  compare.py --tool build/feedline --data DIR --out DIR [--rounds N] [--seconds S] [--only WORKLOAD]...
+
+Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. What is measured: bench/README.md.
+"""
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import report
+from sets import record_bytes
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What each peer has to choose from; the best in a first round is who feedline is compared with.
+IN_ORDER = {"tfdata": ["one", "fast", "inner"], "dali": ["one", "shards"], "grain": ["t0", "threads", "mp2"],
+            "tfrecord": ["loader"]}
+RAW = {peer: variants for peer, variants in IN_ORDER.items() if peer != "dali"}  # DALI always parses
+SHUFFLED = {"tfdata": ["shuffle"], "dali": ["shuffle"]}
+NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord", "feedline": "feedline"}
+WORKLOADS = {  # name: (set, work, feedline's variant, peers)
+    "chess": ("chess", "full", "one", IN_ORDER),
+    "chess, shuffled": ("chess", "full", "shuffle", SHUFFLED),
+    "chess, features": ("chess", "parse", "one", IN_ORDER),
+    "3 KB images": ("image-raw", "full", "one", IN_ORDER),
+    "197 KB images": ("image-large", "full", "one", IN_ORDER),
+    "2.83 MB records": ("big", "read", "one", RAW),
+    "2.83 MB to float32": ("big", "full", "one", IN_ORDER),
+    "click log": ("floats", "full", "one", IN_ORDER),
+}
+
+
+class Worker:
+    def __init__(self, args, peer, name, work, variant, cores):
+        self.peer, self.variant = peer, variant
+        command = [sys.executable, os.path.join(HERE, f"{peer}_worker.py"), "--data", args.data, "--set", name, "--work", work,
+                   "--variant", variant]
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, "FEEDLINE": os.path.abspath(args.tool)},
+                                        preexec_fn=lambda: os.sched_setaffinity(0, cores))
+
+    def ask(self, command):
+        try:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+            for line in self.process.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+        except BrokenPipeError:
+            pass
+        self.log.seek(0)
+        raise RuntimeError(f"{self.peer} {self.variant} ended: {self.log.read()[-2000:]}")
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def best_of(args, peer, name, work, variants, cores):
+    """A worker of the variant that is fastest in one measurement, warmed up."""
+    best = best_rate = None
+    for variant in variants:
+        worker = Worker(args, peer, name, work, variant, cores)
+        worker.ask(f"measure {min(1, args.seconds)}")  # page cache, allocator
+        rate = worker.ask(f"measure {args.seconds}")["rec_s"]
+        if best and best_rate >= rate:
+            worker.close()
+            continue
+        if best:
+            best.close()
+        best, best_rate = worker, rate
+    return best
+
+
+def compare_tensors(args, name, cores):
+    """Every peer's way that keeps the order, value by value with feedline's."""
+    tensors = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for peer, variant in [("feedline", "one")] + [(peer, variants[0]) for peer, variants in IN_ORDER.items()]:
+            worker = Worker(args, peer, name, "full", variant, cores)
+            path = os.path.join(folder, f"{peer}.npz")
+            worker.ask(f"check {path}")
+            worker.close()
+            tensors[peer] = list(np.load(path).values())
+    for peer, theirs in tensors.items():
+        for ours, other in zip(tensors["feedline"], theirs, strict=True):
+            # tanh and the order of a scale and a mean differ in the last bits.
+            np.testing.assert_allclose(ours, other.reshape(ours.shape), rtol=0, atol=2e-3 if name == "chess" else 1e-5,
+                                       err_msg=f"{name}: feedline and {peer}")
+
+
+def measure(args, workload, cores):
+    """One line for each loader: the figures of its rounds, and feedline's ratio to it in each."""
+    name, work, ours, peers = WORKLOADS[workload]
+    lines = {}
+    with contextlib.ExitStack() as stack:
+        workers = [best_of(args, "feedline", name, work, [ours], cores)]
+        workers += [best_of(args, peer, name, work, variants, cores) for peer, variants in peers.items()]
+        for worker in workers:
+            stack.callback(worker.close)
+        for _ in range(args.rounds):
+            answers = [worker.ask(f"measure {args.seconds}") for worker in workers]
+            for worker, answer in zip(workers, answers):
+                line = lines.setdefault(worker.peer, {"workload": workload, "peer": NAMES[worker.peer], "cores": len(cores),
+                                                      "variant": worker.variant, "rounds": [], "ratios": []})
+                line["rounds"].append(answer)
+                line["ratios"].append(answers[0]["rec_s"] / answer["rec_s"])
+    for line in lines.values():
+        line["rec_s"] = statistics.median(answer["rec_s"] for answer in line["rounds"])
+        line["cpu_s_per_mrec"] = statistics.median(answer["cpu_s_per_mrec"] for answer in line["rounds"])
+        line["ratio"] = statistics.median(line["ratios"])
+        line["bytes_s"] = line["rec_s"] * record_bytes(args.data, name)
+        print(f"{workload:20} {len(cores)} cores  {line['peer'] + ' ' + line['variant']:18} {report.short(line['rec_s']):>8} records/s"
+              f"  feedline is {line['ratio']:6.2f} x ({min(line['ratios']):.2f} to {max(line['ratios']):.2f})", flush=True)
+    return list(lines.values())
+
+
+def machine():
+    with open("/proc/cpuinfo") as info:
+        model = re.search(r"model name\s*: (.*)", info.read())
+    return f"{model[1] if model else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
+
+
+def versions():
+    from importlib.metadata import version
+    packages = ["tensorflow-cpu", "nvidia-dali-cuda130", "grain", "tfrecord"]
+    return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tool", required=True, help="feedline's program")
+    parser.add_argument("--data", required=True, help="where make_data.py wrote to")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--only", action="append", choices=list(WORKLOADS))
+    args = parser.parse_args()
+    cpus = sorted(os.sched_getaffinity(0))
+    workloads = args.only or list(WORKLOADS)
+    for name in dict.fromkeys(WORKLOADS[workload][0] for workload in workloads):
+        compare_tensors(args, name, cpus)
+        print(f"{name}: all deliver the same tensors", flush=True)
+    lines = []
+    for workload in workloads:
+        lines += measure(args, workload, cpus)
+    # How it grows with cores: the chess network's tensors.
+    counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n < len(cpus)]
+    if "chess" in workloads:
+        for n in counts:
+            lines += measure(args, "chess", cpus[:n])
+    os.makedirs(args.out, exist_ok=True)
+    result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions(), "rounds": args.rounds,
+              "seconds": args.seconds, "lines": lines}
+    with open(os.path.join(args.out, "peers.json"), "w") as out:
+        json.dump(result, out, indent=1)
+    report.write(result, args.out)
+    print(f"table, plots and figures: {args.out}/peers.md, peers.png, peers.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""NVIDIA DALI on the CPU. Variants: shards (16 files), one, shuffle (one, random_shuffle with initial_fill 10,000). Its
+index files are made first, by its own tfrecord2idx; it checks no CRC."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import nvidia.dali.fn as fn
+import nvidia.dali.math as dm
+import nvidia.dali.tfrecord as tfrec
+import nvidia.dali.types as types
+from nvidia.dali import pipeline_def
+
+from sets import A, B, BATCH, BYTES_KEY, CHECKED, INT_KEY, K, MEAN, RECORDS, SIDE, SIGN, STD, check
+from worker import arguments, serve
+
+args = arguments(["shards", "one", "shuffle"])
+name, batch = args.set, BATCH[args.set]
+
+features = {}
+if name in BYTES_KEY:
+    features[BYTES_KEY[name]] = tfrec.FixedLenFeature((), tfrec.string, "")
+else:
+    features["x"] = tfrec.FixedLenFeature([64], tfrec.float32, 0.0)
+    features["ids"] = tfrec.FixedLenFeature([26], tfrec.int64, 0)
+if name in INT_KEY:
+    features[INT_KEY[name]] = tfrec.FixedLenFeature([1], tfrec.int64, 0)
+
+
+def index(path):
+    out = path + ".idx"
+    if not os.path.exists(out):
+        script = os.path.join(os.path.dirname(sys.executable), "tfrecord2idx")
+        subprocess.run([sys.executable, script, path, out], check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def to_bits(packed, count):
+    mask = types.Constant(np.array([[128, 64, 32, 16, 8, 4, 2, 1]], np.uint8))
+    return fn.cast(fn.reshape(packed, shape=[count, 1]) & mask, dtype=types.BOOL)
+
+
+def chess(packed, score):
+    bits = to_bits(fn.slice(packed, 0, 192, axes=[0]), 192)
+    board = fn.transpose(fn.reshape(fn.cast(bits, dtype=types.FLOAT), shape=[64, 6, 4]), perm=[0, 2, 1])
+    board = fn.reshape(board, shape=[64, 24]) * types.Constant(SIGN[None, :])
+    tail = fn.reshape(fn.cast(to_bits(fn.slice(packed, 192, 2, axes=[0]), 2), dtype=types.FLOAT), shape=[16])
+    mate = fn.slice(tail, 10, 1, axes=[0])
+    s = fn.cast(score, dtype=types.FLOAT)
+    sign = fn.cast(s > 0, dtype=types.FLOAT) - fn.cast(s < 0, dtype=types.FLOAT)
+    won = sign * (float(A) + float((1 - A) / (B - 1)) * dm.max(0.0, float(B) - dm.abs(s)))
+    target = (1.0 - mate) * float(A) * dm.tanh(s / float(K)) + mate * won
+    return fn.reshape(board, shape=[8, 8, 24]), fn.slice(tail, 0, 10, axes=[0]), target
+
+
+@pipeline_def(batch_size=batch, num_threads=len(os.sched_getaffinity(0)), device_id=None, prefetch_queue_depth=2)
+def pipeline(files):
+    shuffle = args.variant == "shuffle"
+    got = fn.readers.tfrecord(path=files, index_path=[index(f) for f in files], features=features, name="reader",
+                              random_shuffle=shuffle, initial_fill=10_000 if shuffle else 1024, seed=1)
+    if args.work == "parse":
+        return tuple(got[k] for k in features)
+    if name == "chess":
+        return chess(got["d"], got["s"])
+    if name == "big":
+        return fn.cast(got["x"], dtype=types.FLOAT)
+    if name == "floats":
+        return got["x"], got["ids"], got["y"]
+    image = fn.reshape(got["image"], shape=[SIDE[name], SIDE[name], 3], layout="HWC")
+    image = fn.crop_mirror_normalize(image, dtype=types.FLOAT, output_layout="CHW", mean=list(255 * MEAN),
+                                     std=list(255 * STD))
+    return image, got["label"]
+
+
+def open_pass(files):
+    of_check = files == [check(args.data, name)]
+    p = pipeline(files)
+    p.build()
+    left = (CHECKED if of_check else RECORDS)[name]
+    while left > 0:  # the last batch is padded by wrapping round: its padding is not counted
+        out = p.run()
+        n = min(batch, left)
+        left -= n
+        yield n, [o.as_array()[:n] for o in out] if of_check else out
+
+
+serve(args, open_pass, of_one_file=args.variant != "shards")

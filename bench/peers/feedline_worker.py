@@ -1,0 +1,60 @@
+"""feedline, by its own tool: `feedline run` for the rate, `feedline dump` for the tensors. Variants: one, shuffle (BLOCK
+over 10,000), each with every CRC checked. FEEDLINE names the tool."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from sets import BATCH, CHECKED, RECORDS, check, one
+from worker import arguments
+
+args = arguments(["one", "shuffle"])
+tool = os.environ["FEEDLINE"]
+here = os.path.dirname(os.path.abspath(__file__))
+
+OUTPUTS = {"chess": ["board", "flags", "score"], "image-raw": ["image", "label"], "image-large": ["image", "label"],
+           "big": ["x"], "floats": ["x", "ids", "y"]}
+
+
+def feedline(command, data_file, *more):
+    pipelines = ["read"] if args.work == "read" else [args.set]
+    if args.work == "full" and args.set != "floats":  # those are as they should be
+        pipelines.append(f"{args.set}-full")
+    settings = {"source.files": os.path.abspath(data_file)}
+    if args.work == "read":
+        settings["batch.global_batch_size"] = BATCH[args.set]
+    if args.variant == "shuffle":
+        settings["shuffle.buffer_size"] = 10_000
+    sets = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
+    files = [os.path.join(here, f"{name}.textproto") for name in pipelines]
+    done = subprocess.run([tool, command, *files, *sets, *more], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def measure(seconds):
+    epochs = max(1, round(seconds * measure.rate / RECORDS[args.set]))
+    report = json.loads(feedline("run", one(args.data, args.set), "--epochs", str(epochs), "--json"))
+    measure.rate = report["records_per_s"]
+    return {"rec_s": report["records_per_s"], "cpu_s_per_mrec": report["cpu_s"] / report["records"] * 1e6,
+            "first_batch_s": report["first_batch_s"], "rss_mb": report["rss_peak_bytes"] / 1e6}
+
+
+measure.rate = 0
+
+
+def save_checked(to):
+    with tempfile.TemporaryDirectory() as folder:
+        feedline("dump", check(args.data, args.set), "--out", folder)
+        tensors = [np.load(os.path.join(folder, f"{name}.npy"))[:CHECKED[args.set]] for name in OUTPUTS[args.set]]
+    np.savez(to, *tensors)
+    return {}
+
+
+for line in sys.stdin:
+    command, argument = line.split()
+    print(json.dumps(measure(float(argument)) if command == "measure" else save_checked(argument)), flush=True)

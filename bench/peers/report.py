@@ -1,0 +1,85 @@
+"""report.py PEERS.JSON: the table and the plots of a comparison once more."""
+import json
+import os
+import sys
+
+
+def short(rate):
+    return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k" if rate >= 1e3 else f"{rate:.0f}"
+
+
+def of_all_cores(result):
+    """{workload: its lines on all cores, feedline first}"""
+    cores = max(line["cores"] for line in result["lines"])
+    workloads = {}
+    for line in result["lines"]:
+        if line["cores"] == cores:
+            workloads.setdefault(line["workload"], []).append(line)
+    return workloads
+
+
+def markdown(result):
+    peers = list(dict.fromkeys(line["peer"] for line in result["lines"] if line["peer"] != "feedline"))
+    text = [f"{result['machine']}; {result['date']}; {result['versions']}. Records/s, medians of {result['rounds']} rounds of "
+            f"{result['seconds']:g} s; in brackets how many times as much feedline delivers, and the smallest and largest ratio of a round.",
+            "", "| work | feedline | " + " | ".join(peers) + " |", "|---" * (len(peers) + 2) + "|"]
+    for workload, lines in of_all_cores(result).items():
+        by_peer = {line["peer"]: line for line in lines}
+        cells = [f"{short(by_peer['feedline']['rec_s'])}, {by_peer['feedline']['bytes_s'] / 1e9:.2f} GB/s"]
+        for peer in peers:
+            line = by_peer.get(peer)
+            cells.append(f"{short(line['rec_s'])} `{line['variant']}` (**{line['ratio']:.1f}x**, {min(line['ratios']):.1f} to "
+                         f"{max(line['ratios']):.1f})" if line else "")
+        text.append(f"| {workload} | " + " | ".join(cells) + " |")
+    return "\n".join(text) + "\n"
+
+
+def plot(result, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    workloads = of_all_cores(result)
+    scaling = [line for line in result["lines"] if line["workload"] == "chess"]
+    figure, (bars, cores) = plt.subplots(1, 2, figsize=(13, 5.2), width_ratios=[3, 1])
+    peers = list(dict.fromkeys(line["peer"] for line in result["lines"]))
+    colours = dict(zip(peers, ["#1a7f5a", "#e08a1e", "#4c78a8", "#9d755d", "#b279a2"]))
+    width = 0.8 / len(peers)
+    for place, (workload, lines) in enumerate(workloads.items()):
+        ours = lines[0]["rec_s"]
+        for line in lines:
+            at = place + (peers.index(line["peer"]) - (len(peers) - 1) / 2) * width
+            rates = [answer["rec_s"] / ours for answer in line["rounds"]]
+            share = line["rec_s"] / ours
+            bars.bar(at, share, width * 0.9, color=colours[line["peer"]], label=line["peer"] if place == 0 else None,
+                     yerr=[[share - min(rates)], [max(rates) - share]], error_kw={"lw": 0.8})
+        bars.text(place, 1.55, f"{short(ours)}/s", ha="center", fontsize=8)
+    bars.set_yscale("log")
+    bars.set_ylim(0.004, 2.2)
+    bars.set_xticks(range(len(workloads)), [name.replace(", ", ",\n").replace(" to ", "\nto ").replace(" images", "\nimages")
+                                            .replace(" records", "\nrecords") for name in workloads], fontsize=8)
+    bars.set_ylabel("records/s, as a part of feedline's")
+    bars.set_title(f"The same tensors from the same files, {max(line['cores'] for line in result['lines'])} cores, page cache warm", fontsize=10)
+    bars.legend(fontsize=8, ncols=len(peers), loc="lower center")
+    for peer in peers:
+        points = sorted((line["cores"], line["rec_s"]) for line in scaling if line["peer"] == peer)
+        if points:
+            cores.plot(*zip(*points), marker="o", color=colours[peer], label=peer)
+    cores.set_yscale("log")
+    cores.set_xticks(sorted({line["cores"] for line in scaling}))
+    cores.set_xlabel("cores")
+    cores.set_title("chess: records/s against cores", fontsize=10)
+    figure.text(0.01, 0.005, f"{result['machine']}, {result['date']}; medians of {result['rounds']} rounds, lines from smallest to largest",
+                fontsize=7, color="#555")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    figure.savefig(path, dpi=110)
+
+
+def write(result, folder):
+    with open(os.path.join(folder, "peers.md"), "w") as out:
+        out.write(markdown(result))
+    plot(result, os.path.join(folder, "peers.png"))
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        write(json.load(file), os.path.dirname(os.path.abspath(sys.argv[1])))

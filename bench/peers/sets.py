@@ -1,0 +1,80 @@
+"""The data sets of the comparison, and in numpy what is to become of their records."""
+import os
+
+import numpy as np
+
+SHARDS = 16
+RECORDS = {"chess": 2_000_000, "image-raw": 100_000, "image-large": 4_000, "big": 300, "floats": 500_000}
+BATCH = {"chess": 512, "image-raw": 512, "image-large": 64, "big": 1, "floats": 512}
+CHECKED = {name: 4 * batch + 1 for name, batch in BATCH.items()}  # records that are compared value by value
+BYTES_KEY = {"chess": "d", "image-raw": "image", "image-large": "image", "big": "x"}
+LENGTH = {"chess": 194, "image-raw": 3072, "image-large": 196608, "big": 2_830_000}
+INT_KEY = {"chess": "s", "image-raw": "label", "image-large": "label", "floats": "y"}
+SIDE = {"image-raw": 32, "image-large": 256}
+
+# Chess: the channels in the order in which the network wants them; black ones (odd in the file) are -1.
+CHANNELS = [0, 4, 8, 12, 16, 20, 1, 5, 9, 13, 17, 21, 2, 6, 10, 14, 18, 22, 3, 7, 11, 15, 19, 23]
+SIGN = np.array([-1.0 if c % 2 else 1.0 for c in CHANNELS], np.float32)
+A, K, B = np.float32(0.95), np.float32(600.0), np.float32(60.0)
+
+MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)
+STD = np.array([0.2470, 0.2435, 0.2616], np.float32)
+
+
+def shards(data, name):
+    return [os.path.join(data, name, f"shard-{k:05d}-of-{SHARDS:05d}.tfrecord") for k in range(SHARDS)]
+
+
+def one(data, name):
+    """The shards end to end."""
+    return os.path.join(data, name, "one.tfrecord")
+
+
+def check(data, name):
+    """The first CHECKED[name] records."""
+    return os.path.join(data, name, "check.tfrecord")
+
+
+def record_bytes(data, name):
+    return os.path.getsize(one(data, name)) / RECORDS[name]
+
+
+def chess_full(packed, score):
+    """uint8 [N, 194], int [N] -> board, flags, target."""
+    bits = np.unpackbits(packed, axis=1)
+    board = bits[:, :1536].reshape(-1, 8, 8, 24)[..., CHANNELS].astype(np.float32) * SIGN
+    flags = bits[:, 1536:1546].astype(np.float32)
+    mate = bits[:, 1546].astype(np.float32)
+    s = np.asarray(score, np.float32)
+    won = np.sign(s) * (A + (1 - A) / (B - 1) * np.maximum(np.float32(0), B - np.abs(s)))
+    return board, flags, (1 - mate) * A * np.tanh(s / K) + mate * won
+
+
+def full(name, columns):
+    """Dense columns -> the tensors that a trainer is given."""
+    if name == "chess":
+        return chess_full(columns["d"], columns["s"])
+    if name == "big":
+        return (columns["x"].astype(np.float32),)
+    if name == "floats":
+        return columns["x"], columns["ids"], columns["y"]
+    image = columns["image"].reshape(-1, SIDE[name], SIDE[name], 3)
+    image = image * (1 / (255 * STD)) - MEAN / STD
+    return np.ascontiguousarray(image.transpose(0, 3, 1, 2), np.float32), columns["label"]
+
+
+def stack(name, examples):
+    """Parsed tf.train.Examples -> dense columns, by name."""
+    features = [e.features.feature for e in examples]
+    columns = {}
+    if name in BYTES_KEY:
+        key = BYTES_KEY[name]
+        joined = b"".join([f[key].bytes_list.value[0] for f in features])
+        columns[key] = np.frombuffer(joined, np.uint8).reshape(len(features), LENGTH[name])
+    else:
+        columns["x"] = np.array([f["x"].float_list.value for f in features], np.float32)
+        columns["ids"] = np.array([f["ids"].int64_list.value for f in features], np.int64)
+    if name in INT_KEY:
+        key = INT_KEY[name]
+        columns[key] = np.array([f[key].int64_list.value[0] for f in features], np.int64)
+    return columns

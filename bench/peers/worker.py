@@ -1,0 +1,113 @@
+"""What the workers share: one process holds one loader and measures it when it is told to, so that loaders can alternate.
+
+A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full --variant V` and reads commands:
+
+  measure SECONDS   one pass over the data, ended early after so long -> {"rec_s", "cpu_s_per_mrec", ...}
+  check FILE        delivers the checked records and saves their tensors as .npz -> {}
+
+One line of JSON answers each. The clock starts when the first batch is there and does not count it.
+"""
+import argparse
+import glob
+import itertools
+import json
+import os
+import sys
+import time
+
+import numpy as np
+
+from sets import BATCH, CHECKED, RECORDS, check, one, shards
+
+
+def arguments(variants):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--set", required=True, choices=list(BATCH))
+    parser.add_argument("--work", required=True, choices=["read", "parse", "full"])
+    parser.add_argument("--variant", required=True, choices=variants)
+    return parser.parse_args()
+
+
+def family():
+    """This process and its live descendants."""
+    todo, seen = [os.getpid()], []
+    while todo:
+        pid = todo.pop()
+        seen.append(pid)
+        for path in glob.glob(f"/proc/{pid}/task/*/children"):
+            try:
+                todo += [int(p) for p in open(path).read().split()]
+            except OSError:
+                pass
+    return seen
+
+
+def cpu_seconds():
+    total = 0
+    for pid in family():
+        try:
+            fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+            total += int(fields[11]) + int(fields[12])
+        except OSError:
+            pass
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb():
+    """The most so far, summed over the family: pages that processes share count more than once."""
+    total = 0
+    for pid in family():
+        try:
+            total += sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmHWM"))
+        except OSError:
+            pass
+    return total / 1024
+
+
+def measure(args, open_pass, files, whole_passes, seconds):
+    opened = time.perf_counter()
+    batches = iter(open_pass(files))
+    first, batch = next(batches)
+    start, cpu, done, whole = time.perf_counter(), cpu_seconds(), 0, True
+    last = start
+    for n, batch in batches:
+        done += n
+        last = time.perf_counter()
+        if last - start > seconds:
+            whole = False
+            break
+    cpu = cpu_seconds() - cpu
+    if whole and whole_passes and first + done != RECORDS[args.set]:
+        raise SystemExit(f"{first + done} records came, there are {RECORDS[args.set]}")
+    return {"rec_s": done / (last - start), "cpu_s_per_mrec": cpu / done * 1e6, "first_batch_s": start - opened,
+            "rss_mb": rss_mb()}
+
+
+def save_checked(args, open_pass, to):
+    columns, left = [], CHECKED[args.set]
+    for n, batch in open_pass([check(args.data, args.set)]):
+        columns.append([np.asarray(tensor)[:left] for tensor in batch])
+        left -= len(columns[-1][0])
+        if left == 0:
+            break
+    np.savez(to, *[np.concatenate(tensors) for tensors in zip(*columns)])
+    return {}
+
+
+def serve(args, open_pass, of_one_file, whole_passes=True):
+    """open_pass(files) -> iterator of (records in the batch, its tensors in the order of sets.full)."""
+    files = [one(args.data, args.set)] if of_one_file else shards(args.data, args.set)
+    for line in sys.stdin:
+        command, argument = line.split()
+        if command == "measure":
+            answer = measure(args, open_pass, files, whole_passes, float(argument))
+        else:
+            answer = save_checked(args, open_pass, argument)
+        print(json.dumps(answer), flush=True)
+
+
+def in_batches(records, size):
+    records = iter(records)
+    while batch := list(itertools.islice(records, size)):
+        yield batch
