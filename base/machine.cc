@@ -142,4 +142,13 @@ uint64_t usable_memory() {
   return static_cast<uint64_t>(bytes);
 }
 
+uint64_t last_level_cache() {
+  // Not sysconf(3): it adds up the caches of CPUs that have one each.
+  uint64_t kib = 8 << 10;
+  for (const char* level : {"2", "3"})
+    kib = static_cast<uint64_t>(read_number(std::string("/sys/devices/system/cpu/cpu0/cache/index") + level + "/size",
+                                            static_cast<double>(kib)));
+  return kib << 10;
+}
+
 }  // namespace feedline

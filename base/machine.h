@@ -37,4 +37,7 @@ unsigned cpus_of_this_rank();
 /// Bytes of memory this process may use: the tightest limit of its cgroups, else what is installed.
 uint64_t usable_memory();
 
+/// Bytes of the first CPU's last-level cache; where the system does not say, what small machines have.
+uint64_t last_level_cache();
+
 }  // namespace feedline

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/audit.h"
+#include "base/machine.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch_rows.h"
 #include "flowgraph/compute.h"
@@ -96,14 +97,18 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
+  // Batches that exceed the cache by far have left it before they are read, or written the next time.
+  const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) * plan.buffers_per_replica * plan.buffer_bytes;
+  const auto stores = all_batches > 2 * last_level_cache() ? gpu::Stores::streaming : gpu::Stores::cached;
   for (const OutputSpec& output : plan.spec.outputs) {
-    unpackers_.emplace_back();
+    std::vector<gpu::Unpacker>& unpackers = unpackers_.emplace_back();
+    const auto add = [&](const gpu::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
     if (output.unpack)
-      unpackers_.back().emplace_back(*output.unpack);
+      add(*output.unpack);
     else if (output.unpack_value)
-      unpackers_.back().emplace_back(*output.unpack_value);
+      add(*output.unpack_value);
     else if (const auto* stack = std::get_if<FromStack>(&output.from))
-      for (const gpu::UnpackSpec& spec : stack->unpack) unpackers_.back().emplace_back(spec);
+      for (const gpu::UnpackSpec& spec : stack->unpack) add(spec);
   }
 }
 

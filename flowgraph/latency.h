@@ -6,6 +6,8 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace feedline::flow {
 
@@ -26,6 +28,13 @@ class Latency {
       if (seen > wanted) return static_cast<double>(std::min(upper(b), max_)) / 1e3;
     }
     return max_us();
+  }
+  /// Of each bucket that has entries: its upper bound, and how many.
+  std::vector<std::pair<double, uint64_t>> histogram_us() const {
+    std::vector<std::pair<double, uint64_t>> buckets;
+    for (size_t b = 0; b < counts_.size(); b++)
+      if (counts_[b] > 0) buckets.emplace_back(static_cast<double>(std::min(upper(b), max_)) / 1e3, counts_[b]);
+    return buckets;
   }
   double max_us() const noexcept { return static_cast<double>(max_) / 1e3; }
 

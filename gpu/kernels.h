@@ -90,6 +90,10 @@ struct Kernels {
   /// Reverses the bytes of each element; `out` may be `in`.
   void (*swap[4])(const std::byte* in, std::byte* out, size_t n);
 
+  /// Copies past the cache; `out` and bytes are multiples of 64. Whoever does it fences before others read `out`.
+  void (*stream)(const std::byte* in, std::byte* out, size_t bytes);
+  void (*fence)();
+
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
   /// For BitLayout: elements of a block; bytes of a window, and of a smaller one for layouts where one is enough for

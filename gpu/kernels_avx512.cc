@@ -216,9 +216,14 @@ inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64
   fields(rest, row, base, out + i, n - i);
 }
 
+inline void stream_lines(const std::byte* in, std::byte* out, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(out + i), load(in + i));
+}
+
 constexpr Kernels table() {
   Kernels kernels = common("avx512");
   use_x86(kernels);
+  kernels.stream = stream_lines;
   kernels.small_window = 16;
   kernels.fields = gather_fields;
   kernels.lookup[0] = lookup<uint8_t>;

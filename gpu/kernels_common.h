@@ -96,6 +96,9 @@ void swap_all(const std::byte* in, std::byte* out, size_t n) {
   for (size_t i = 0; i < n; i++) at<T>(out)[i].value = swapped(at<T>(in)[i].value);
 }
 
+inline void copy(const std::byte* in, std::byte* out, size_t bytes) { __builtin_memcpy(out, in, bytes); }
+inline void no_fence() {}
+
 // Eight bytes hold any field; near the end of the row they are the row's last eight.
 inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const int64_t last = static_cast<int64_t>(layout.row_bytes) - 8;
@@ -148,6 +151,8 @@ constexpr Kernels common(const char* level) {
       .scattered = FEEDLINE_SIZES(scattered),
       .from_rows = FEEDLINE_SIZES(from_rows),
       .swap = FEEDLINE_SIZES(swap_all),
+      .stream = copy,
+      .fence = no_fence,
       .fields = fields,
       .lanes = 64,
       .window = 64,

@@ -69,7 +69,16 @@ void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const Ste
   store(values, out, n, To{});
 }
 
+inline void stream(const std::byte* in, std::byte* out, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 32)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)));
+}
+inline void fence() { _mm_sfence(); }
+
 constexpr void use_x86(Kernels& kernels) {
+  kernels.stream = stream;
+  kernels.fence = fence;
   constexpr int half = static_cast<int>(DType::float16), bfloat = static_cast<int>(DType::bfloat16);
   auto& cast = kernels.cast;
   cast[static_cast<int>(DType::boolean)][half] = cast_to_short<Bool, Half>;

@@ -16,7 +16,7 @@ constexpr int64_t long_enough = 64;    // elements of one channel that are worth
 
 }  // namespace
 
-TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels)
+TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels, Stores stores)
     : kernels_(&kernels), base_(layout.base), row_bytes_(spec.row_bytes()) {
   const bool is_field = spec.stored == DType::unset;
   const DType stored = !is_field ? spec.stored : spec.sign_extend ? DType::int32 : DType::uint32;
@@ -51,6 +51,9 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   gather_ = as_it_lies ? Gather::none : is_field ? Gather::fields : Gather::scattered;
   if (gather_ == Gather::scattered && !table_has_cut_) find_pattern(inside.back().length);
   copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length;
+  streams_ = stores == Stores::streaming && rows_in_tile_ == 1;
+  // A whole row in one go is cut after all: a tile waits in the first-level cache for its way out.
+  if (streams_ && as_it_lies) step_ = std::min<int64_t>(step_, tile_elements);
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
   lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
   if (lookup_) make_lookup_tables(spec, stored, channels.size());
@@ -207,26 +210,38 @@ void TilePlan::convert(const std::byte* in, std::byte* out, size_t n, size_t fir
 
 void TilePlan::run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
   if (rows_in_tile_ > 1) return run_small_rows(rows, out, out_stride);
-  if (copies_rows_) {
+  if (copies_rows_ && !streams_) {
     for (const std::byte* row : rows) {
       std::memcpy(out, row + base_ / 8, row_elements_ * out_size_);
       out += out_stride;
     }
     return;
   }
+  const bool streams = streams_ && reinterpret_cast<uintptr_t>(out) % 64 == 0 && out_stride % 64 == 0;
   for (const std::byte* row : rows) {
-    run_row(row, out);
+    streams ? run_row<true>(row, out) : run_row<false>(row, out);
     out += out_stride;
   }
+  if (streams) kernels_->fence();
 }
 
+// Of a row that begins with a cache line; what a tile leaves of one is written as usual.
+void TilePlan::stream(const std::byte* tile, std::byte* out, size_t bytes) const noexcept {
+  const size_t head = std::min(bytes, static_cast<size_t>(-reinterpret_cast<uintptr_t>(out) & 63));
+  const size_t lines = (bytes - head) & ~size_t{63};
+  std::memcpy(out, tile, head);
+  kernels_->stream(tile + head, out + head, lines);
+  std::memcpy(out + head + lines, tile + head + lines, bytes - head - lines);
+}
+
+template <bool streams>
 void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
   std::byte padded[8] = {};
   if (gather_ == Gather::fields && row_bytes_ < sizeof(padded)) {
     std::memcpy(padded, row, row_bytes_);
     row = padded;
   }
-  alignas(64) std::byte scratch[tile_elements * 8];
+  alignas(64) std::byte scratch[tile_elements * 8], tile[streams ? tile_elements * 8 : 1];
   int64_t index[Shape::max_rank] = {};
   for (;;) {
     int64_t base = base_;
@@ -242,9 +257,12 @@ void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
     for (int64_t start = 0; start < cut_.length; start += step_) {
       const size_t n = static_cast<size_t>(std::min(step_, cut_.length - start)) * body_;
       const size_t entry = static_cast<size_t>(start) * body_;
+      std::byte* const to = streams ? tile : out;
       const std::byte* in = gather(row, table_has_cut_ ? base : base + start * cut_.stride, table_has_cut_ ? entry : 0,
-                                   copies_ ? out : scratch, n);
-      if (in != out) convert(in, out, n, arrays_have_cut_ ? entry : first);
+                                   copies_ ? to : scratch, n);
+      const bool is_ready = in == to || (streams && copies_);
+      if (!is_ready) convert(in, to, n, arrays_have_cut_ ? entry : first);
+      if constexpr (streams) stream(is_ready ? in : tile, out, n * out_size_);
       out += n * out_size_;
     }
     size_t axis = outer_.size();

@@ -18,7 +18,8 @@ namespace feedline::gpu {
 
 class TilePlan {
  public:
-  TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels);
+  /// stores: where rows are so long and lie so that it pays, see Stores.
+  TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels, Stores stores);
 
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
@@ -40,7 +41,9 @@ class TilePlan {
   void find_pattern(int64_t channels);
   void make_lookup_tables(const UnpackSpec& spec, DType stored, size_t channels);
 
+  template <bool streams>
   void run_row(const std::byte* row, std::byte* out) const noexcept;
+  void stream(const std::byte* tile, std::byte* out, size_t bytes) const noexcept;
   void run_small_rows(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
   const std::byte* gather(const std::byte* row, int64_t base, size_t first, std::byte* scratch,
                           size_t n) const noexcept;
@@ -59,6 +62,7 @@ class TilePlan {
   bool swap_;
   bool copies_;               // a gathered element is the output's
   bool copies_rows_ = false;  // a row is, as it lies
+  bool streams_ = false;      // tiles are written past the cache
 
   // Tiles.
   int64_t base_;  // bits

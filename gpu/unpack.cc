@@ -30,7 +30,7 @@ struct Unpacker::Impl {
   std::optional<BitPlan> bits;
   std::optional<TilePlan> tiles;
 
-  Impl(UnpackSpec valid, const Kernels& kernels)
+  Impl(UnpackSpec valid, const Kernels& kernels, Stores stores)
       : spec(std::move(valid)),
         row_size(static_cast<size_t>(spec.shape.elements()) * size_of(spec.out)),
         kernel("empty") {
@@ -40,14 +40,14 @@ struct Unpacker::Impl {
     if (single_bits)
       bits.emplace(spec, layout, kernels);
     else
-      tiles.emplace(spec, layout, kernels);
+      tiles.emplace(spec, layout, kernels, stores);
     kernel = fmt::format("{}/{}", single_bits ? "bits" : tiles->name(), kernels.level);
   }
 };
 
-Unpacker::Unpacker(UnpackSpec spec, SimdLevel level) {
+Unpacker::Unpacker(UnpackSpec spec, SimdLevel level, Stores stores) {
   validate(spec);
-  impl_ = std::make_unique<Impl>(std::move(spec), kernels_for(level));
+  impl_ = std::make_unique<Impl>(std::move(spec), kernels_for(level), stores);
 }
 Unpacker::~Unpacker() = default;
 Unpacker::Unpacker(Unpacker&&) noexcept = default;

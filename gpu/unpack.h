@@ -57,12 +57,16 @@ struct UnpackSpec {
 /// The definition. rows[i] points at the first byte of row i; `out` takes rows.size() * elements, contiguous.
 void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> rows, std::byte* out);
 
+/// How an output is written. cached: as usual. streaming: past the caches, where kernels can and rows are long; for
+/// outputs that nobody reads before they would have left the caches anyway: they then cost half the memory traffic.
+enum class Stores : uint8_t { cached, streaming };
+
 /// The same, made ready once and fast. Immutable: any number of threads may run it at once.
 class Unpacker {
  public:
   /// Throws Error bad_pipeline for a spec that makes no sense (vectors of the wrong size, stride on a part of a
   /// byte...).
-  explicit Unpacker(UnpackSpec spec, SimdLevel level = simd_level());
+  explicit Unpacker(UnpackSpec spec, SimdLevel level = simd_level(), Stores stores = Stores::cached);
   ~Unpacker();
   Unpacker(Unpacker&&) noexcept;
   Unpacker& operator=(Unpacker&&) noexcept;

@@ -276,7 +276,8 @@ Report Feeder::report() const {
     report.first_batch_s = seconds(*delivered.first_batch - impl_->start);
     report.wall_s = seconds(Clock::now() - *delivered.first_batch);
   }
-  report.next_us = {delivered.next.quantile_us(0.5), delivered.next.quantile_us(0.99), delivered.next.max_us()};
+  report.next_us = {delivered.next.quantile_us(0.5), delivered.next.quantile_us(0.99), delivered.next.max_us(),
+                    delivered.next.histogram_us()};
   if (delivered.next_calls > 0)
     report.data_readiness = static_cast<double>(delivered.next_ready) / static_cast<double>(delivered.next_calls);
   const auto* longest = std::max_element(std::begin(delivered.waited_s), std::end(delivered.waited_s));

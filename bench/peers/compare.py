@@ -1,6 +1,6 @@
 """Measures feedline beside each peer's best way of doing the same work, in turn, and checks that they deliver the same.
 
-  compare.py --tool build/feedline --data DIR --out DIR [--rounds N] [--seconds S] [--only WORKLOAD]...
+  compare.py --tool build/feedline --data DIR --out DIR [--rounds N] [--seconds S] [--steps N] [--only WORKLOAD]...
 
 Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. What is measured: bench/README.md.
 """
@@ -28,6 +28,7 @@ IN_ORDER = {"tfdata": ["one", "fast", "inner"], "dali": ["one", "shards"], "grai
             "tfrecord": ["loader"]}
 RAW = {peer: variants for peer, variants in IN_ORDER.items() if peer != "dali"}  # DALI always parses
 SHUFFLED = {"tfdata": ["shuffle"], "dali": ["shuffle"]}
+QUANTILES = [n / 100 for n in range(100)] + [0.995, 0.999, 0.9999, 1]
 NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord", "feedline": "feedline"}
 WORKLOADS = {  # name: (set, work, feedline's variant, peers)
     "chess": ("chess", "full", "one", IN_ORDER),
@@ -127,6 +128,22 @@ def measure(args, workload, cores):
     return list(lines.values())
 
 
+def pace(args, cores):
+    """How long next() takes beside a step of 5 ms: the chess tensors, in each peer's way of one file."""
+    lines = []
+    for peer, variant in [("feedline", "one"), ("tfdata", "one"), ("dali", "one"), ("grain", "threads")]:
+        worker = Worker(args, peer, "chess", "full", variant, cores)
+        answer = worker.ask(f"pace {args.steps}")
+        worker.close()
+        times = np.array(answer["next_us"])
+        line = {"peer": NAMES[peer], "variant": variant, "steps": len(times), "readiness": answer.get("readiness")}
+        line["quantiles"] = [[q, float(np.quantile(times, q))] for q in QUANTILES]
+        lines.append(line)
+        print(f"next() beside 5 ms steps  {line['peer']:10} p50 {np.quantile(times, 0.5):8.1f} us  p99 {np.quantile(times, 0.99):8.1f} us"
+              f"  max {times[-1]:8.1f} us", flush=True)
+    return lines
+
+
 def machine():
     with open("/proc/cpuinfo") as info:
         model = re.search(r"model name\s*: (.*)", info.read())
@@ -146,6 +163,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--steps", type=int, default=2000, help="of 5 ms, for the distribution of next()")
     parser.add_argument("--only", action="append", choices=list(WORKLOADS))
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
@@ -163,7 +181,7 @@ def main():
             lines += measure(args, "chess", cpus[:n])
     os.makedirs(args.out, exist_ok=True)
     result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions(), "rounds": args.rounds,
-              "seconds": args.seconds, "lines": lines}
+              "seconds": args.seconds, "lines": lines, "next": pace(args, cpus) if "chess" in workloads else []}
     with open(os.path.join(args.out, "peers.json"), "w") as out:
         json.dump(result, out, indent=1)
     report.write(result, args.out)

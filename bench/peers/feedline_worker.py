@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 
-from sets import BATCH, CHECKED, RECORDS, check, one
+from sets import BATCH, CHECKED, RECORDS, STEP_S, check, one
 from worker import arguments
 
 args = arguments(["one", "shuffle"])
@@ -47,6 +47,14 @@ def measure(seconds):
 measure.rate = 0
 
 
+def pace(steps):
+    epochs = 1 + steps * BATCH[args.set] // RECORDS[args.set]
+    report = json.loads(feedline("run", one(args.data, args.set), "--epochs", str(epochs), "--steps", str(steps), "--step-ms",
+                                 str(1000 * STEP_S), "--json"))
+    return {"next_us": [us for us, calls in report["next_us"]["histogram"] for _ in range(calls)],
+            "readiness": report["data_readiness"]}
+
+
 def save_checked(to):
     with tempfile.TemporaryDirectory() as folder:
         feedline("dump", check(args.data, args.set), "--out", folder)
@@ -57,4 +65,6 @@ def save_checked(to):
 
 for line in sys.stdin:
     command, argument = line.split()
-    print(json.dumps(measure(float(argument)) if command == "measure" else save_checked(argument)), flush=True)
+    answer = {"measure": measure, "pace": pace, "check": save_checked}[command](
+        {"measure": float, "pace": int, "check": str}[command](argument))
+    print(json.dumps(answer), flush=True)

@@ -31,6 +31,12 @@ def markdown(result):
             cells.append(f"{short(line['rec_s'])} `{line['variant']}` (**{line['ratio']:.1f}x**, {min(line['ratios']):.1f} to "
                          f"{max(line['ratios']):.1f})" if line else "")
         text.append(f"| {workload} | " + " | ".join(cells) + " |")
+    if result["next"]:
+        text += ["", "| `next()` beside a step of 5 ms, microseconds | p50 | p99 | p99.9 | max |", "|---|---|---|---|---|"]
+    for line in result["next"]:
+        at = dict(map(tuple, line["quantiles"]))
+        ready = f", ready in {100 * line['readiness']:.2f} % of {line['steps']} calls" if line["readiness"] is not None else ""
+        text.append(f"| {line['peer']} `{line['variant']}`{ready} | {at[0.5]:.1f} | {at[0.99]:.1f} | {at[0.999]:.1f} | {at[1]:.0f} |")
     return "\n".join(text) + "\n"
 
 
@@ -40,7 +46,8 @@ def plot(result, path):
     import matplotlib.pyplot as plt
     workloads = of_all_cores(result)
     scaling = [line for line in result["lines"] if line["workload"] == "chess"]
-    figure, (bars, cores) = plt.subplots(1, 2, figsize=(13, 5.2), width_ratios=[3, 1])
+    figure, axes = plt.subplot_mosaic([["bars", "bars"], ["cores", "next"]], figsize=(11, 8.5))
+    bars, cores, times = axes["bars"], axes["cores"], axes["next"]
     peers = list(dict.fromkeys(line["peer"] for line in result["lines"]))
     colours = dict(zip(peers, ["#1a7f5a", "#e08a1e", "#4c78a8", "#9d755d", "#b279a2"]))
     width = 0.8 / len(peers)
@@ -68,6 +75,14 @@ def plot(result, path):
     cores.set_xticks(sorted({line["cores"] for line in scaling}))
     cores.set_xlabel("cores")
     cores.set_title("chess: records/s against cores", fontsize=10)
+    for line in result["next"]:
+        quantiles, us = zip(*line["quantiles"])
+        times.plot([max(1 - q, 5e-5) for q in quantiles], us, color=colours[line["peer"]], label=line["peer"])
+    times.set_xscale("log")
+    times.set_yscale("log")
+    times.invert_xaxis()
+    times.set_xticks([1, 0.1, 0.01, 0.001, 0.0001], ["p0", "p90", "p99", "p99.9", "p99.99"])
+    times.set_title("chess, a trainer's step of 5 ms: next() in microseconds", fontsize=10)
     figure.text(0.01, 0.005, f"{result['machine']}, {result['date']}; medians of {result['rounds']} rounds, lines from smallest to largest",
                 fontsize=7, color="#555")
     figure.tight_layout(rect=(0, 0.02, 1, 1))

@@ -7,6 +7,7 @@ SHARDS = 16
 RECORDS = {"chess": 2_000_000, "image-raw": 100_000, "image-large": 4_000, "big": 300, "floats": 500_000}
 BATCH = {"chess": 512, "image-raw": 512, "image-large": 64, "big": 1, "floats": 512}
 CHECKED = {name: 4 * batch + 1 for name, batch in BATCH.items()}  # records that are compared value by value
+STEP_S = 0.005  # of the trainer for whom next() is timed
 BYTES_KEY = {"chess": "d", "image-raw": "image", "image-large": "image", "big": "x"}
 LENGTH = {"chess": 194, "image-raw": 3072, "image-large": 196608, "big": 2_830_000}
 INT_KEY = {"chess": "s", "image-raw": "label", "image-large": "label", "floats": "y"}

@@ -3,6 +3,7 @@
 A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full --variant V` and reads commands:
 
   measure SECONDS   one pass over the data, ended early after so long -> {"rec_s", "cpu_s_per_mrec", ...}
+  pace STEPS        batches for a trainer that sleeps 5 ms after each: the times that next() took -> {"next_us": [...]}
   check FILE        delivers the checked records and saves their tensors as .npz -> {}
 
 One line of JSON answers each. The clock starts when the first batch is there and does not count it.
@@ -17,7 +18,7 @@ import time
 
 import numpy as np
 
-from sets import BATCH, CHECKED, RECORDS, check, one, shards
+from sets import BATCH, CHECKED, RECORDS, STEP_S, check, one, shards
 
 
 def arguments(variants):
@@ -84,6 +85,21 @@ def measure(args, open_pass, files, whole_passes, seconds):
             "rss_mb": rss_mb()}
 
 
+def pace(open_pass, files, steps):
+    """The first batch of a pass is left out: it waits for a pipeline to be built."""
+    times = []
+    while len(times) < steps:
+        batches = iter(open_pass(files))
+        next(batches)
+        for _ in range(steps - len(times)):
+            time.sleep(STEP_S)
+            start = time.perf_counter()
+            if next(batches, None) is None:
+                break
+            times.append((time.perf_counter() - start) * 1e6)
+    return {"next_us": sorted(times)}
+
+
 def save_checked(args, open_pass, to):
     columns, left = [], CHECKED[args.set]
     for n, batch in open_pass([check(args.data, args.set)]):
@@ -102,6 +118,8 @@ def serve(args, open_pass, of_one_file, whole_passes=True):
         command, argument = line.split()
         if command == "measure":
             answer = measure(args, open_pass, files, whole_passes, float(argument))
+        elif command == "pace":
+            answer = pace(open_pass, files, int(argument))
         else:
             answer = save_checked(args, open_pass, argument)
         print(json.dumps(answer), flush=True)

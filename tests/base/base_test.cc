@@ -70,6 +70,8 @@ TEST_CASE("a scoped SIMD level holds the machine's down") {
 TEST_CASE("the machine has a CPU and memory for us") {
   CHECK(usable_cpus() >= 1);
   CHECK(usable_memory() > 1 << 20);
+  CHECK(last_level_cache() >= 64 << 10);
+  CHECK(last_level_cache() < uint64_t{16} << 30);
 }
 
 TEST_CASE("ranks of this machine share its CPUs, unless each was given its own") {

@@ -351,7 +351,17 @@ TEST_CASE("run reports what the design fixes") {
     INFO(field);
     CHECK(report.at(field).is_number());
   }
-  for (const char* field : {"p50", "p99", "max"}) CHECK(report.at("next_us").at(field).is_number());
+  const json& next_us = report.at("next_us");
+  for (const char* field : {"p50", "p99", "max"}) CHECK(next_us.at(field).is_number());
+  double longest = 0;
+  int64_t calls = 0;
+  for (const json& bucket : next_us.at("histogram")) {
+    CHECK(bucket.at(0) > longest);
+    longest = bucket.at(0);
+    calls += bucket.at(1).get<int64_t>();
+  }
+  CHECK(longest == next_us.at("max"));
+  CHECK(calls >= 46);  // all but the first batch of each replica
   CHECK(report.at("records") == 6000);
   CHECK(report.at("steps") == 24);
   CHECK(report.at("bytes_read") >= 2 * 686848);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <string_view>
 #include <vector>
 
@@ -65,6 +66,7 @@ struct Report {
   double wall_s = 0;                     // since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
+    std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
   } next_us;                  // how long next() took, first batch of each replica left out
   double data_readiness = 1;  // share of next() calls that found their batch ready
   double next_wait_s = 0;     // inside next(), all replicas
