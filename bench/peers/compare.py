@@ -147,7 +147,7 @@ def pace(args, cores):
 def machine():
     with open("/proc/cpuinfo") as info:
         model = re.search(r"model name\s*: (.*)", info.read())
-    return f"{model[1] if model else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
+    return f"{model[1] if model else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, Linux {'.'.join(platform.release().split('.')[:2])}"
 
 
 def versions():

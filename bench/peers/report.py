@@ -66,7 +66,7 @@ def plot(result, path):
                                             .replace(" records", "\nrecords") for name in workloads], fontsize=8)
     bars.set_ylabel("records/s, as a part of feedline's")
     bars.set_title(f"The same tensors from the same files, {max(line['cores'] for line in result['lines'])} cores, page cache warm", fontsize=10)
-    bars.legend(fontsize=8, ncols=len(peers), loc="lower center")
+    bars.legend(fontsize=8, ncols=len(peers), loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
     for peer in peers:
         points = sorted((line["cores"], line["rec_s"]) for line in scaling if line["peer"] == peer)
         if points:

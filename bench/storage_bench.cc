@@ -1,0 +1,156 @@
+// What a disk gives through feedline, beside fio: storage_bench [--data DIR] [--gb N] [--seconds S]
+//
+// All reads are O_DIRECT, so that nothing comes from the page cache. bench/README.md defines each metric.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "feedline/records.h"
+#include "measure.h"
+
+namespace feedline::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int files = 16;
+
+/// A load of MLPerf Storage: what one accelerator wants.
+struct Load {
+  std::string name;
+  uint64_t record_bytes;
+  int64_t batch;
+  double step_s;
+  double demand() const { return static_cast<double>(record_bytes) * static_cast<double>(batch) / step_s; }
+};
+
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds_of = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
+}
+
+std::string make_data(const std::string& dir, const Load& load, uint64_t bytes) {
+  std::string made = fmt::format("{}/storage-{}-{}", dir, load.record_bytes, bytes);
+  if (fs::exists(made)) return made;
+  fs::create_directories(made + ".new");
+  std::mt19937_64 random(1);
+  std::vector<uint64_t> noise(load.record_bytes / 8 + 512);
+  for (uint64_t& word : noise) word = random();
+  for (int f = 0; f < files; f++) {
+    RecordWriter writer(fmt::format("{}.new/part-{:02}", made, f));
+    for (uint64_t i = 0; writer.bytes() < bytes / files; i++)
+      writer.write(std::as_bytes(std::span(noise)).subspan(i * 8 % 4096, load.record_bytes));
+    writer.close();
+  }
+  fs::rename(made + ".new", made);
+  return made;
+}
+
+// Bytes/s of one file after the other, 512 KiB at a time, 32 in flight: as feedline reads.
+double fio(const std::string& dir, double seconds_long) {
+  std::string names;
+  for (int f = 0; f < files; f++) names += fmt::format("{}{}/part-{:02}", f ? ":" : "", dir, f);
+  const std::string command = fmt::format(
+      "fio --name=read --readonly --ioengine=io_uring --direct=1 --rw=read --bs=512k --iodepth=32 --time_based "
+      "--file_service_type=sequential --runtime={:.0f} --filename={} --output-format=json",
+      seconds_long, names);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text;
+  for (int c; pipe && (c = fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
+  const auto report = nlohmann::json::parse(text, nullptr, false);
+  if (report.is_discarded()) throw std::runtime_error("fio did not run; install it (apt-get install fio)");
+  return report.at("jobs").at(0).at("read").at("bw_bytes").get<double>();
+}
+
+Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
+  Options options;
+  options.devices.assign(static_cast<size_t>(replicas), host());
+  options.io.direct = Toggle::on;
+  return Feeder(parse_pipeline(fmt::format("source {{ files: 'part-*' record_type: RAW }} feature {{ name: 'record' "
+                                           "dtype: BYTES length: {} }} batch {{ batch_size_per_replica: {} }} "
+                                           "shuffle {{ buffer_size: 1000 }}",
+                                           load.record_bytes, load.batch),
+                               dir),
+                options);
+}
+
+// As fast as it goes.
+void stream(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
+  Feeder feeder = make_feeder(dir, {load.name, load.record_bytes, 1, 1}, 1);
+  feeder.next();
+  double bytes = 0;
+  const double cpu = cpu_seconds();
+  double wall = 0;
+  while (wall < seconds_long)
+    wall += seconds([&] {
+      if (feeder.next()) bytes += static_cast<double>(load.record_bytes);
+    });
+  const double used = cpu_seconds() - cpu;
+  fmt::print("{}: {:.2f} GB/s, {:.0f} % of fio's {:.2f}; {:.3f} CPU s per GB\n", load.name, bytes / wall / 1e9,
+             100 * bytes / wall / fio_rate, fio_rate / 1e9, used / (bytes / 1e9));
+}
+
+// Accelerators that sleep for a step and then want the next batch.
+void train(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
+  const int accelerators = std::max(1, static_cast<int>(fio_rate / load.demand()));
+  Feeder feeder = make_feeder(dir, load, accelerators);
+  const auto steps = static_cast<int>(seconds_long / load.step_s);
+  std::atomic<double> worked{0};  // accelerators' seconds
+  std::vector<std::thread> threads;
+  for (int r = 0; r < accelerators; r++) feeder.next(r);  // the start is not what is measured
+  const double wall = seconds([&] {
+    for (int r = 0; r < accelerators; r++)
+      threads.emplace_back([&, r] {
+        for (int step = 0; step < steps; step++) {
+          worked += seconds([&] { std::this_thread::sleep_for(std::chrono::duration<double>(load.step_s)); });
+          while (!feeder.next(r)) {
+          }
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  fmt::print("{}: {} accelerators that want {:.0f} MB/s each: utilisation {:.4f}{}\n", load.name, accelerators,
+             load.demand() / 1e6, worked / accelerators / wall,
+             fio_rate < load.demand() ? " (the disk cannot feed one)" : "");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("What a disk gives through feedline, beside fio", "storage_bench");
+  std::string data = fs::temp_directory_path() / "feedline-bench";
+  uint64_t gb = 4;
+  double seconds_long = 20;
+  app.add_option("--data", data, "where the data is made")->capture_default_str();
+  app.add_option("--gb", gb, "of each of the two loads")->capture_default_str();
+  app.add_option("--seconds", seconds_long, "of each measurement")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  for (const Load& load : {Load{"ResNet-50, 150 KB", 150'000, 400, 0.224}, Load{"CosmoFlow, 2.83 MB", 2'830'000, 1, 0.0035}}) {
+    const std::string dir = make_data(data, load, gb * 1'000'000'000);
+    make_feeder(dir, load, 1);  // counts, and keeps the indexes
+    const double rate = fio(dir, seconds_long);
+    stream(dir, load, rate, seconds_long);
+    train(dir, load, rate, seconds_long);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace feedline::bench
+
+int main(int argc, char** argv) {
+  return feedline::bench::guarded("storage_bench", [&] { return feedline::bench::run(argc, argv); });
+}
