@@ -19,9 +19,14 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   int64_t at = batch.wanted.first + begin;
   const int64_t stop = batch.wanted.first + end;
   auto run = std::upper_bound(first, last, at, [](int64_t row, const TicketRows& r) { return row < r.at + r.count; });
+  const int64_t stop_of_rows = std::min(stop, batch.wanted.last);
   BatchRow* next = out;
   while (at < stop) {
-    const int64_t rows_begin = run == last || at >= batch.wanted.last ? stop : std::min(stop, run->at);
+    // Under a shuffle a run is a row.
+    for (; run != last && run->count == 1 && run->at == at && at < stop_of_rows && !step.has_filler; ++run, at++)
+      *next++ = {step.chunk_of(*run), run->first, false};
+    if (at == stop) break;
+    const int64_t rows_begin = run == last || at >= stop_of_rows ? stop : std::min(stop, run->at);
     if (at < rows_begin) {
       const TicketRows& nearest = run == first ? *run : run[-1];
       const uint32_t row = run == first ? nearest.first : nearest.first + nearest.count - 1;

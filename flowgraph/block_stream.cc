@@ -38,10 +38,9 @@ void BlockStream::open_next(Taking& to) {
   if (to.with_rows) {
     open.segments = segments_of(*pass_, part.block, part.rows, order_->window());
     open.samples.resize(part.rows);
-    for (uint32_t sample = 0; sample < part.rows; sample++)
-      open.samples[sample] = order_->rows_of(block.file, first, first + sample);
     // The parts of a block in two lanes are two decks.
-    shuffle(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})));
+    fill_shuffled(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})),
+                  [&](size_t sample) { return order_->rows_of(block.file, first, first + sample); });
   }
   open_.push_back(std::move(open));
 }
@@ -87,10 +86,11 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
     const int64_t n = std::min(static_cast<int64_t>(left), count - done);
     if (to.with_rows) {
       const uint64_t first = taken_ - round_begin();
-      for (int64_t i = std::max<int64_t>(0, wanted.first - done); i < std::min(n, wanted.last - done); i++) {
-        const Drawn sample = drawn(first + static_cast<uint64_t>(i));
-        add_rows(*order_, {sample.ticket, sample.rows.first, sample.rows.count, at + done + i}, to.step.rows);
-      }
+      const int64_t from = std::max<int64_t>(0, wanted.first - done), until = std::min(n, wanted.last - done);
+      add_samples(*order_, std::max<int64_t>(0, until - from), to.step.rows, [&](int64_t i) {
+        const Drawn sample = drawn(first + static_cast<uint64_t>(from + i));
+        return TicketRows{sample.ticket, sample.rows.first, sample.rows.count, at + done + from + i};
+      });
     }
     done += n;
     taken_ += static_cast<uint64_t>(n);

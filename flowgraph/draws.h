@@ -30,6 +30,16 @@ class Draws {
   uint64_t state_;
 };
 
+/// Fisher and Yates, from the inside out: items.size() items in random order, item(i) is the i-th before that.
+template <typename T, typename Item>
+void fill_shuffled(std::span<T> items, Draws draws, const Item& item) noexcept {
+  for (size_t i = 0; i < items.size(); i++) {
+    const uint32_t place = draws.below(static_cast<uint32_t>(i + 1));
+    items[i] = items[place];
+    items[place] = item(i);
+  }
+}
+
 /// Fisher and Yates.
 template <typename T>
 void shuffle(std::span<T> items, Draws draws) noexcept {

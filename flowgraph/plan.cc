@@ -19,7 +19,7 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t reads_ahead = 8;
-constexpr uint64_t reads_ahead_of_blocks = 2;  // few, so that what a shuffle mixes stays in the cache
+constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 

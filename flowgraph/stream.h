@@ -25,6 +25,18 @@ inline void add_rows(const Order& order, const TicketRows& sample, std::vector<T
     rows.push_back({sample.ticket, sample.first + frame * static_cast<uint32_t>(order.stride()), 1, at + frame});
 }
 
+/// Appends the rows of `count` samples: sample(i) is the i-th.
+template <typename Sample>
+void add_samples(const Order& order, int64_t count, std::vector<TicketRows>& rows, const Sample& sample) {
+  if (order.windows()) {
+    for (int64_t i = 0; i < count; i++) add_rows(order, sample(i), rows);
+    return;
+  }
+  const size_t before = rows.size();
+  rows.resize(before + static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; i++) rows[before + static_cast<size_t>(i)] = sample(i);
+}
+
 struct Step {
   bool ends_epoch = false;  // instead of a step: one empty ticket, the last one, says so
   Steps::Kind kind = Steps::Kind::full;
