@@ -138,7 +138,8 @@ int run(int argc, char** argv) {
   app.add_option("--gb", gb, "of each of the two loads")->capture_default_str();
   app.add_option("--seconds", seconds_long, "of each measurement")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  for (const Load& load : {Load{"ResNet-50, 150 KB", 150'000, 400, 0.224}, Load{"CosmoFlow, 2.83 MB", 2'830'000, 1, 0.0035}}) {
+  for (const Load& load :
+       {Load{"ResNet-50, 150 KB", 150'000, 400, 0.224}, Load{"CosmoFlow, 2.83 MB", 2'830'000, 1, 0.0035}}) {
     const std::string dir = make_data(data, load, gb * 1'000'000'000);
     make_feeder(dir, load, 1);  // counts, and keeps the indexes
     const double rate = fio(dir, seconds_long);
