@@ -14,8 +14,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "feedline/batch.h"
@@ -67,11 +67,11 @@ struct Report {
   struct {
     double p50 = 0, p99 = 0, max = 0;
     std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
-  } next_us;                  // how long next() took, first batch of each replica left out
-  double data_readiness = 1;  // share of next() calls that found their batch ready
-  double next_wait_s = 0;     // inside next(), all replicas
-  std::string waited_for;     // the stage that next() waited for most
-  std::string backend;        // what reads the files, and why
+  } next_us;                                             // how long next() took, first batch of each replica left out
+  double data_readiness = 1;                             // share of next() calls that found their batch ready
+  double next_wait_s = 0;                                // inside next(), all replicas
+  std::string waited_for;                                // the stage that next() waited for most
+  std::string backend;                                   // what reads the files, and why
   std::vector<StageReport> stages;
 };
 
