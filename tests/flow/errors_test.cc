@@ -163,10 +163,11 @@ TEST_CASE("filler is the nearest good row, and zeros where a chunk has none") {
 TEST_CASE("a byte that changes behind our back is never delivered") {
   const Data data({30000});
   const uint64_t offset = offset_of(data.path(0), 29000);
+  HiddenDamage damage(data.path(0));  // feeders read on while it is done
   SECTION("it raises") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 }"));
     REQUIRE(feeder.next());
-    flip(data.path(0), offset + 12 + 9);
+    damage.flip(offset + 12 + 9);
     std::optional<Error> error;
     for (int step = 1; step < 2000 && !error; step++) {
       try {
@@ -185,7 +186,7 @@ TEST_CASE("a byte that changes behind our back is never delivered") {
   SECTION("or becomes filler") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
     REQUIRE(feeder.next());
-    flip(data.path(0), offset + 12 + 9);
+    damage.flip(offset + 12 + 9);
     for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
       if (const auto batch = feeder.next())
         for (size_t i = 0; i < 1000; i++)
@@ -196,7 +197,7 @@ TEST_CASE("a byte that changes behind our back is never delivered") {
   SECTION("a lost length costs the rest of its read") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
     REQUIRE(feeder.next());
-    flip(data.path(0), offset + 2);
+    damage.flip(offset + 2);
     for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
       if (const auto batch = feeder.next())
         for (size_t i = 0; i < 1000; i++)
