@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -35,18 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t payload_bytes = 229;  // a chess position's record
-
-// Of the process, all threads together.
-double cpu_seconds(const std::function<void()>& work) {
-  const auto now = [] {
-    timespec time{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  const double start = now();
-  work();
-  return now() - start;
-}
 
 void make_file(const std::string& file, uint64_t bytes) {
   if (fs::exists(file)) return;

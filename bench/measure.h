@@ -1,10 +1,11 @@
-// What the benches share: clock, median, and a main that reports what went wrong.
+// What the benches share: clocks, median, and a main that reports what went wrong.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <vector>
 
@@ -15,6 +16,18 @@ double seconds(auto&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// CPU time of the process in `work()`, all threads together.
+double cpu_seconds(auto&& work) {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double start = now();
+  work();
+  return now() - start;
 }
 
 /// The upper one of an even number. `values` is not empty.

@@ -2,7 +2,6 @@
 //
 // All reads are O_DIRECT, so that nothing comes from the page cache. bench/README.md defines each metric.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -34,15 +33,6 @@ struct Load {
   double step_s;
   double demand() const { return static_cast<double>(record_bytes) * static_cast<double>(batch) / step_s; }
 };
-
-double cpu_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds_of = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
-}
 
 std::string make_data(const std::string& dir, const Load& load, uint64_t bytes) {
   std::string made = fmt::format("{}/storage-{}-{}", dir, load.record_bytes, bytes);
@@ -93,14 +83,13 @@ Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
 void stream(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
   Feeder feeder = make_feeder(dir, {load.name, load.record_bytes, 1, 1}, 1);
   feeder.next();
-  double bytes = 0;
-  const double cpu = cpu_seconds();
-  double wall = 0;
-  while (wall < seconds_long)
-    wall += seconds([&] {
-      if (feeder.next()) bytes += static_cast<double>(load.record_bytes);
-    });
-  const double used = cpu_seconds() - cpu;
+  double bytes = 0, wall = 0;
+  const double used = cpu_seconds([&] {
+    while (wall < seconds_long)
+      wall += seconds([&] {
+        if (feeder.next()) bytes += static_cast<double>(load.record_bytes);
+      });
+  });
   fmt::print("{}: {:.2f} GB/s, {:.0f} % of fio's {:.2f}; {:.3f} CPU s per GB\n", load.name, bytes / wall / 1e9,
              100 * bytes / wall / fio_rate, fio_rate / 1e9, used / (bytes / 1e9));
 }

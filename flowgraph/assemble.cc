@@ -76,12 +76,10 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
     const auto step = share_rows();
     for (int replica = 0; replica < plan_.replicas; replica++)
       emit_batch(replica, step, steps().of_replica(step_.kind, replica), out);
-  } else if (plan_.data.raised.empty()) {
-    note_dropped();
-    dropped_ = finish();
-  } else if (deliver_before_error_) {
+  } else if (deliver_before_error_ && !plan_.data.raised.empty()) {
     emit_unfinished(out);
   } else {
+    if (plan_.data.raised.empty()) note_dropped();
     dropped_ = finish();
   }
 }
