@@ -33,15 +33,17 @@ void Delivery::put(int number, Ready ready) {
   {
     const std::lock_guard lock(mutex_);
     replica.ready.push_back(std::move(ready));
+    replica.out_of_buffers = false;
   }
   replica.arrived.notify_one();
 }
 
-// next() may have looked just before the take failed. Under the lock it either has not looked yet or waits already.
+// next() may have looked just before. Under the lock it either has not looked yet or waits already.
 void Delivery::out_of_buffers(int number) {
   Replica& replica = replicas_[static_cast<size_t>(number)];
   {
     const std::lock_guard lock(mutex_);
+    replica.out_of_buffers = true;
     if (replica.ring->held < replica.ring->pool().size()) return;
   }
   replica.arrived.notify_one();
@@ -82,7 +84,7 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
   }
   // A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
   const size_t held = replica.ring->held;
-  if (held == replica.ring->pool().size() && replica.ring->pool().hungry())
+  if (held == replica.ring->pool().size() && replica.out_of_buffers)
     throw Error(
         Category::stalled,
         fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or raise "

@@ -54,7 +54,7 @@ class Delivery {
            std::function<Stage(int replica)> busy_stage);
 
   void put(int replica, Ready ready);
-  /// The next thing for the replica is a batch, and its ring has no buffer for it: this take has just failed.
+  /// All that was begun has been put, and for the batch behind it the ring has no buffer. Until the next put.
   void out_of_buffers(int replica);
   /// The first call counts: from now on every next() throws it.
   void fail(std::exception_ptr error) noexcept;
@@ -77,6 +77,7 @@ class Delivery {
   struct Replica {
     std::shared_ptr<BatchRing> ring;
     std::deque<Ready> ready;
+    bool out_of_buffers = false;
     std::condition_variable arrived;
     uint64_t received = 0;  // batches and ends of epochs
     uint64_t steps = 0, epochs = 0;

@@ -37,8 +37,19 @@ constexpr uint64_t cache_tried_once_in = 16;
 
 struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
-/// The batches that one chunk completed for one replica, in order; none: an output buffer came back.
+/// The batches that one chunk completed for one replica, in order; none: an output buffer came back, or a batch is
+/// written.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
+
+/// A batch that has a buffer, or a marker, which needs none.
+struct Begun {
+  Begun(BatchRows&& rows_, int replica_, BatchBuffer* buffer_)
+      : rows(std::move(rows_)), replica(replica_), buffer(buffer_), done(!buffer) {}
+  BatchRows rows;
+  int replica;
+  BatchBuffer* buffer;
+  std::atomic<bool> done;
+};
 
 Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
   const Extent& first = ticket.extents.front();
@@ -88,6 +99,9 @@ struct Graph::Impl {
   void parse(Chunk& chunk);
   void assemble(const ChunkRef& chunk);
   void unpack(int replica, const Batches& message);
+  void begin_batches(int replica);
+  void deliver_done(int replica);
+  void write(Begun& batch);
   std::optional<std::string> exceeded_limit() const;
   std::optional<Error> note(const Error& error);
   void note_errors(Chunk& chunk);
@@ -98,6 +112,10 @@ struct Graph::Impl {
   template <typename Body>
   void guarded(StageCounters& counters, Body&& body) noexcept {
     const StageCounters::Busy busy(counters);
+    guarded(body);
+  }
+  template <typename Body>
+  void guarded(Body&& body) noexcept {
     const DefaultFloatEnvironment floats;
     if (stopping) return;
     try {
@@ -141,8 +159,9 @@ struct Graph::Impl {
   Assembler assembler;
   std::atomic<uint64_t> needed;  // Assembler::needed()
   std::vector<std::vector<BatchRows>> completed_batches;
-  // [unpack r]: batches that wait for a buffer
+  // [unpack r]: batches that wait for a buffer, and behind them those that wait to be delivered in their order
   std::vector<std::deque<BatchRows>> waiting;
+  std::vector<std::deque<Begun>> begun;
 
   StageCounters read_counters, inflate_counters, parse_counters, assemble_counters;
   std::deque<StageCounters> unpack_counters;
@@ -161,6 +180,7 @@ struct Graph::Impl {
     tf::sequencer_node<ChunkRef> in_order;
     tf::function_node<ChunkRef> assemble;
     std::deque<tf::function_node<Batches>> unpack;
+    tf::function_node<Begun*> write;
   };
   std::unique_ptr<Nodes> nodes;
   std::unique_ptr<io::ReadBackend> backend;
@@ -183,16 +203,17 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               impl.parse_counters.waiting--;
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
-      assemble(graph, tf::serial, [&impl](const ChunkRef& chunk) {
-        impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); });
+      assemble(graph, tf::serial,
+               [&impl](const ChunkRef& chunk) { impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); }); }),
+      write(graph, tf::unlimited, [&impl](Begun* batch) {
+        impl.guarded(impl.unpack_counters[static_cast<size_t>(batch->replica)], [&] { impl.write(*batch); });
       }) {
   tf::make_edge(read, parse);
   tf::make_edge(tf::output_port<0>(parse), in_order);
   tf::make_edge(in_order, assemble);
   for (int replica = 0; replica < impl.plan.replicas; replica++)
     unpack.emplace_back(graph, tf::serial, [&impl, replica](const Batches& message) {
-      StageCounters& counters = impl.unpack_counters[static_cast<size_t>(replica)];
-      impl.guarded(counters, [&] { impl.unpack(replica, message); });
+      impl.guarded([&] { impl.unpack(replica, message); });
     });
 }
 
@@ -205,6 +226,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
+      begun(static_cast<size_t>(plan.replicas)),
       arena(plan.threads, plan.spec.cpu_set) {
   if (plan.data.lazy) lazy.emplace(plan);
   make_slots();
@@ -306,7 +328,8 @@ Graph::Impl::~Impl() {
   nodes->graph.release_wait();
   if (owner.joinable()) owner.join();
   nodes->graph.reset();  // lets go of queued messages
-  for (auto& batches : waiting) batches.clear();
+  waiting.clear();
+  begun.clear();
   delivery.reset();
   backend.reset();
   nodes.reset();
@@ -544,20 +567,42 @@ void Graph::Impl::note_errors(Chunk& chunk) {
 }
 
 void Graph::Impl::unpack(int replica, const Batches& message) {
+  std::deque<BatchRows>& queue = waiting[static_cast<size_t>(replica)];
+  if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
+  begin_batches(replica);
+  deliver_done(replica);
+  if (!queue.empty() && begun[static_cast<size_t>(replica)].empty()) delivery->out_of_buffers(replica);
+}
+
+void Graph::Impl::begin_batches(int replica) {
   const auto r = static_cast<size_t>(replica);
   std::deque<BatchRows>& queue = waiting[r];
-  if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
-  while (!queue.empty() && !stopping) {
-    BatchRows& next = queue.front();
-    if (next.kind == BatchRows::Kind::batch) {
-      const auto buffer = rings[r]->pool().take();
-      if (!buffer) return delivery->out_of_buffers(replica);
-      writer.write(next, **buffer);
-      delivery->put(replica, {.batch = rings[r]->share(*buffer), .error = {}, .keeps = {}});
-    } else {
-      delivery->put(replica, {.batch = {}, .error = next.error, .keeps = next.brought_by, .end = std::move(next.end)});
+  for (; !queue.empty() && !stopping; queue.pop_front()) {
+    if (queue.front().kind != BatchRows::Kind::batch) {
+      begun[r].emplace_back(std::move(queue.front()), replica, nullptr);
+      continue;
     }
-    queue.pop_front();
+    const auto buffer = rings[r]->pool().take();
+    if (!buffer) return;
+    begun[r].emplace_back(std::move(queue.front()), replica, *buffer);
+    nodes->write.try_put(&begun[r].back());
+  }
+}
+
+void Graph::Impl::write(Begun& batch) {
+  writer.write(batch.rows, *batch.buffer);
+  const int replica = batch.replica;
+  batch.done = true;  // and may be gone
+  nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
+}
+
+void Graph::Impl::deliver_done(int replica) {
+  const auto r = static_cast<size_t>(replica);
+  for (; !begun[r].empty() && begun[r].front().done; begun[r].pop_front()) {
+    Begun& next = begun[r].front();
+    Ready ready{.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)};
+    if (next.buffer) ready.batch = rings[r]->share(next.buffer);
+    delivery->put(replica, std::move(ready));
     unpack_counters[r].waiting--;
   }
 }
