@@ -31,7 +31,10 @@ BatchRing::BatchRing(const Plan& plan, const gpu::Device& device, int replica)
 
 std::shared_ptr<const BatchContent> BatchRing::share(BatchBuffer* buffer) {
   return {&buffer->content,
-          [ring = shared_from_this(), buffer](const BatchContent*) { ring->pool_.give_back(buffer); }};
+          [ring = shared_from_this(), buffer](const BatchContent*) {
+            buffer->lender.reset();
+            ring->pool_.give_back(buffer);
+          }};
 }
 
 }  // namespace feedline::flow

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "feedline/batch.h"
+#include "flowgraph/chunk.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/pool.h"
 #include "gpu/device.h"
@@ -15,6 +16,7 @@ namespace feedline::flow {
 /// Memory for every tensor of the plan, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
+  std::shared_ptr<const Chunk> lender;  // whose slot some of the tensors lie in; Plan::lends
   BatchContent content;  // tensors: as Plan::tensors, in their order
 };
 

@@ -123,6 +123,11 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
                                             ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
                                             : plan_.tensors[t].shape.with_rows(batch.rows);
 
+  if (plan_.lends) {
+    BatchRow row;
+    rows_of_batch(batch, 0, 1, &row);
+    buffer.lender = row.chunk->shared_from_this();
+  }
   std::atomic<uint64_t> audit{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
@@ -156,13 +161,33 @@ int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
   return count;
 }
 
-BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int64_t first,
-                                            const BatchBuffer& buffer) const {
-  for (const BatchTensor& tensor : plan_.tensors) {
+// What is delivered as it lies in the slot need not be copied.
+bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
+  const BatchTensor& tensor = plan_.tensors[t];
+  TensorView& view = buffer.content.tensors[t].tensor;
+  view.data = buffer.memory + tensor.offset;
+  const auto* from = std::get_if<FromFeature>(&plan_.spec.outputs[static_cast<size_t>(tensor.output)].from);
+  if (!from) return false;
+  const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(from->feature)];
+  const gpu::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
+  if (feature.dtype != DType::bytes || feature.shape.elements() != 1 || !unpack.is_copy()) return false;
+  const std::byte* stored = rows_of(feature)(row.chunk->features()[static_cast<size_t>(from->feature)], row.row) +
+                            unpack.spec().bit_offset / 8;
+  if (reinterpret_cast<uintptr_t>(stored) % size_of(tensor.dtype) != 0 ||
+      !row.chunk->holds({stored, view.size_bytes()}))
+    return false;
+  view.data = const_cast<std::byte*>(stored);
+  return true;
+}
+
+BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int64_t first, BatchBuffer& buffer) const {
+  for (size_t t = 0; t < plan_.tensors.size(); t++) {
+    const BatchTensor& tensor = plan_.tensors[t];
     std::byte* out = buffer.memory + tensor.offset;
     if (tensor.part == BatchTensor::Part::valid) {
       for (size_t i = 0; i < rows.size(); i++) out[first + static_cast<int64_t>(i)] = std::byte{!rows[i].filler};
     } else if (tensor.part == BatchTensor::Part::dense) {
+      if (plan_.lends && lend_dense(t, rows.front(), buffer)) continue;
       const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
       write_dense(tensor.output, rows, out + first * row_bytes);
     }

@@ -17,7 +17,7 @@ class BatchWriter {
  public:
   explicit BatchWriter(const Plan& plan);
 
-  /// Fills `buffer`: dense tensors in blocks of rows, side by side in the calling thread's arena; each row is read once
+  /// Fills `buffer`, or where the plan lends rows points its tensors at them. Dense tensors in blocks of rows, side by side in the calling thread's arena; each row is read once
   /// and each element written once.
   void write(const BatchRows& batch, BatchBuffer& buffer) const;
 
@@ -27,7 +27,8 @@ class BatchWriter {
     int64_t valid = 0;
   };
   /// `first`: the number in the batch of rows[0].
-  Tally write_block(std::span<const BatchRow> rows, int64_t first, const BatchBuffer& buffer) const;
+  Tally write_block(std::span<const BatchRow> rows, int64_t first, BatchBuffer& buffer) const;
+  bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, std::span<const BatchRow> rows, std::byte* out) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
   static Tally tally(std::span<const BatchRow> rows) noexcept;

@@ -58,6 +58,14 @@ void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> record
 
 }  // namespace
 
+bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
+  const auto within = [&](std::span<const std::byte> all) {
+    return std::less_equal()(all.data(), bytes.data()) &&
+           std::less_equal()(bytes.data() + bytes.size(), all.data() + all.size());
+  };
+  return within(data_) || within(scratch_);
+}
+
 const Extent& Chunk::extent_of(uint32_t row) const noexcept {
   const auto behind = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
                                        [](uint32_t at, const Extent& extent) { return at < extent.first_row; });

@@ -23,7 +23,7 @@ struct BadTerm {
   bool lost = false;         // which record it was cannot be told
 };
 
-class Chunk {
+class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
       : slot_(slot), data_(data), scratch_(scratch) {}
@@ -35,6 +35,8 @@ class Chunk {
   Ticket ticket;
 
   std::span<std::byte> data() const noexcept { return data_; }
+  /// Whether the bytes are the slot's own, and not a default of the pipeline's.
+  bool holds(std::span<const std::byte> bytes) const noexcept;
 
   /// Where extent number `i` of a ticket lies in data(): each at its own block, or, inflated, one behind the other.
   /// Filled in by whoever issues the reads.

@@ -51,6 +51,40 @@ struct Begun {
   std::atomic<bool> done;
 };
 
+/// The memory that is read into, and who may use it. Lives as long as the graph or a batch that was lent rows.
+struct Slots : std::enable_shared_from_this<Slots> {
+  explicit Slots(const Plan& plan);
+
+  /// Of one slot; goes back to the pool. Null: none is free.
+  ChunkRef take() {
+    const auto chunk = pool->take();
+    if (!chunk) return nullptr;
+    // Moved out: the deleter lives as long as the chunk's weak reference to itself, and would keep us for ever.
+    return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {
+              const auto ours = std::move(slots);
+              ours->pool->give_back(done);
+            }};
+  }
+
+  gpu::Memory memory;
+  std::deque<Chunk> chunks;
+  std::optional<Pool<Chunk*>> pool;
+};
+
+Slots::Slots(const Plan& plan)
+    : memory(gpu::Device(host()).allocate(
+          std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes)))) {
+  std::vector<Chunk*> free;
+  // All that is read into lies together, so that it can be registered with the kernel in one piece.
+  const auto [data, scratch] = std::pair(memory.bytes(), memory.bytes().subspan(plan.slots * plan.slot_data_bytes));
+  for (uint32_t s = 0; s < plan.slots; s++) {
+    chunks.emplace_back(s, data.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
+                        scratch.subspan(s * plan.slot_arena_bytes, plan.slot_arena_bytes));
+    free.push_back(&chunks.back());
+  }
+  pool.emplace(std::move(free));
+}
+
 Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
   const Extent& first = ticket.extents.front();
   return Error(Category::io_error, io::read_error_message(error),
@@ -80,7 +114,6 @@ struct Graph::Impl {
     std::vector<io::Read> untried;  // may lie in the page cache: [parse] looks there first
   };
 
-  void make_slots();
   void make_lanes();
   void make_backend(const IoOptions& io);
   void make_nodes();
@@ -93,6 +126,7 @@ struct Graph::Impl {
   void read_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
+  ChunkRef oldest_untried();
   bool has_arrived(const ChunkRef& chunk) noexcept;
   bool read_cached(const ChunkRef& chunk, InFlight& flight);
   void note_read(Chunk& chunk, int error);
@@ -134,10 +168,9 @@ struct Graph::Impl {
   // By an error that is on its way to next(). Reading on could keep a lone thread from ever delivering it.
   std::atomic<bool> ended{false};
 
-  // Memory, and who may use it. What holds chunks comes behind the pool that they go back to.
-  gpu::Memory slot_memory, lane_memory;
-  std::deque<Chunk> chunks;  // one for each slot
-  std::optional<Pool<Chunk*>> slots;
+  // Memory, and who may use it.
+  const std::shared_ptr<Slots> slots;
+  gpu::Memory lane_memory;
   std::optional<Pool<InflateLane*>> idle_lanes;
   std::deque<InFlight> flights;  // by slot, then two for each lane
   std::deque<InflateLane> lanes;
@@ -154,6 +187,10 @@ struct Graph::Impl {
   std::optional<LazyReader> lazy;  // instead of all these
 
   std::atomic<bool> cached{true};  // the page cache had all of the chunk that was last looked for in it
+
+  // Chunks that may lie in the page cache. One that is read last is needed last, and oneTBB runs what came last first.
+  std::mutex untried_mutex;
+  std::deque<ChunkRef> untried;
 
   // [assemble]
   Assembler assembler;
@@ -195,7 +232,8 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
                 impl.inflate_counters.waiting--;
               }),
       parse(graph, tf::unlimited,
-            [&impl](const ChunkRef& chunk, auto& to) {
+            [&impl](const ChunkRef& arrived, auto& to) {
+              const ChunkRef chunk = arrived ? arrived : impl.oldest_untried();
               if (impl.has_arrived(chunk)) {
                 impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
                 std::get<0>(to).try_put(chunk);  // also a failed one: its number must arrive
@@ -221,6 +259,8 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
     : plan(plan_),
       options(options_),
       writer(plan),
+      slots(std::make_shared<Slots>(plan)),
+      flights(plan.slots),
       tickets(plan, options.start),
       assembler(plan, options.start, options.deliver_before_error),
       needed(assembler.needed()),
@@ -229,7 +269,6 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       begun(static_cast<size_t>(plan.replicas)),
       arena(plan.threads, plan.spec.cpu_set) {
   if (plan.data.lazy) lazy.emplace(plan);
-  make_slots();
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
     unpack_counters.emplace_back();
@@ -242,22 +281,6 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       [this](int replica) { return busy_stage(replica); });
   if (!lazy) make_backend(options.io);
   make_nodes();
-}
-
-void Graph::Impl::make_slots() {
-  const uint64_t bytes = plan.slot_data_bytes + plan.slot_arena_bytes;
-  slot_memory = gpu::Device(host()).allocate(std::max<uint64_t>(1, plan.slots * bytes));
-  const std::span memory = slot_memory.bytes();
-  std::vector<Chunk*> free;
-  // All that is read into lies together, so that it can be registered with the kernel in one piece.
-  for (uint32_t s = 0; s < plan.slots; s++) {
-    chunks.emplace_back(
-        s, memory.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
-        memory.subspan(plan.slots * plan.slot_data_bytes + s * plan.slot_arena_bytes, plan.slot_arena_bytes));
-    flights.emplace_back();
-    free.push_back(&chunks.back());
-  }
-  slots.emplace(std::move(free));
 }
 
 void Graph::Impl::make_lanes() {
@@ -293,14 +316,14 @@ void Graph::Impl::make_backend(const IoOptions& io) {
   for (const DataFile& file : plan.data.files) files.push_back(file.id);
   io::BackendOptions backend_options;
   static_cast<IoOptions&>(backend_options) = io;
-  backend_options.memory = slot_memory.bytes().first(plan.slots * plan.slot_data_bytes);
+  backend_options.memory = slots->memory.bytes().first(plan.slots * plan.slot_data_bytes);
   backend = io::make_read_backend(std::move(files), backend_options,
                                   [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }
 
 void Graph::Impl::make_nodes() {
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
-  slots->on_return([this] { nodes->read.try_put({}); });
+  slots->pool->on_return([this] { nodes->read.try_put({}); });
   idle_lanes->on_return([this] { nodes->read.try_put({}); });
   for (int replica = 0; replica < plan.replicas; replica++)
     rings[static_cast<size_t>(replica)]->pool().on_return(
@@ -330,6 +353,7 @@ Graph::Impl::~Impl() {
   nodes->graph.reset();  // lets go of queued messages
   waiting.clear();
   begun.clear();
+  untried.clear();
   delivery.reset();
   backend.reset();
   nodes.reset();
@@ -337,7 +361,7 @@ Graph::Impl::~Impl() {
 
 void Graph::Impl::stop() noexcept {
   if (stopping.exchange(true)) return;
-  slots->close();
+  slots->pool->close();
   idle_lanes->close();
   for (auto& ring : rings) ring->pool().close();
   delivery->stop();
@@ -363,10 +387,9 @@ bool Graph::Impl::issue_next() {
   if (stopping || ended || next_sequence >= needed + plan.read_ahead) return false;
   Ticket* const ticket = tickets.front();
   if (!ticket || !lane_ready(*ticket)) return false;
-  const auto slot = slots->take();
-  if (!slot) return false;
+  const ChunkRef chunk = slots->take();
+  if (!chunk) return false;
 
-  const ChunkRef chunk(*slot, [this](Chunk* done) { slots->give_back(done); });
   chunk->sequence = next_sequence++;
   std::swap(chunk->ticket, *ticket);
   tickets.pop();
@@ -377,9 +400,8 @@ bool Graph::Impl::issue_next() {
 // Nobody knows what the next ticket is before its records have been read: it is read here.
 bool Graph::Impl::read_lazily() {
   if (stopping || ended || lazy->ended()) return false;
-  const auto slot = slots->take();
-  if (!slot) return false;
-  const ChunkRef chunk(*slot, [this](Chunk* done) { slots->give_back(done); });
+  const ChunkRef chunk = slots->take();
+  if (!chunk) return false;
   chunk->sequence = next_sequence++;
   lazy->fill(*chunk);
   bytes_read = lazy->bytes_read();
@@ -434,11 +456,22 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   }
   if (try_cache) {
     parse_counters.waiting++;
-    nodes->parse.try_put(chunk);
+    {
+      const std::lock_guard lock(untried_mutex);
+      untried.push_back(chunk);
+    }
+    nodes->parse.try_put(nullptr);
   } else {
     flight.fly(chunk, ticket.extents.size(), 0);
     burst++;
   }
+}
+
+ChunkRef Graph::Impl::oldest_untried() {
+  const std::lock_guard lock(untried_mutex);
+  const ChunkRef oldest = std::move(untried.front());
+  untried.pop_front();
+  return oldest;
 }
 
 // Whether the chunk can be parsed; else it comes again when it has been read.
@@ -646,7 +679,7 @@ GraphReport Graph::report() const {
     report.stages.push_back(
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
   };
-  add("read", impl.read_counters, impl.slots->hungry_s(), impl.read_counters.waiting);
+  add("read", impl.read_counters, impl.slots->pool->hungry_s(), impl.read_counters.waiting);
   if (impl.plan.lanes > 0)
     add("inflate", impl.inflate_counters, impl.idle_lanes->hungry_s(), impl.inflate_counters.waiting);
   add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);

@@ -18,7 +18,8 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t reads_ahead = 8;
+constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
+constexpr uint64_t bytes_ahead = 4 << 20;      // what keeps a disk busy
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -319,6 +320,8 @@ void Plan::plan_outputs() {
       add(output.name, Part::dense, o, output.dtype, output.shape, rows);
     }
   }
+  lends = rows == 1 && std::any_of(spec.features.begin(), spec.features.end(),
+                                   [](const FeatureSpec& feature) { return feature.dtype == DType::bytes; });
   buffer_bytes = round_up(buffer_bytes, io::block_bytes);
   buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
 }
@@ -326,19 +329,23 @@ void Plan::plan_outputs() {
 void Plan::fit_memory() {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
-  const uint64_t fewest_slots = chunks + 2;
+  const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
+  const uint64_t lent = lends ? buffers : 0;
+  const uint64_t fewest_slots = chunks + 2 + lent;
+  // Of large records fewer, so that what is read is still in the cache when its turn comes.
+  const uint64_t in_order =
+      std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);
   const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
-                         : spec.shuffle.mode == ShuffleMode::none ? chunks + reads_ahead
+                         : spec.shuffle.mode == ShuffleMode::none ? chunks + in_order
                                                                   : reads_ahead;
   read_ahead = static_cast<uint64_t>(threads) + ahead;
-  const uint64_t wanted_slots = chunks + read_ahead;
+  const uint64_t wanted_slots = chunks + read_ahead + lent;
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
-  const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
   const uint64_t others =
       product(buffers, buffer_bytes) + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes + counting;

@@ -74,6 +74,7 @@ struct Plan {
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;
+  bool lends = false;  // a batch of one row holds its chunk: bytes may be delivered where they were read
   uint32_t lanes = 0;  // of inflating; 0: no compressed file
   std::vector<MemoryLine> memory;
 

@@ -73,7 +73,7 @@ void write_numbers(const FeatureSpec& feature, const Layout& layout, const gpu::
   });
 }
 
-// Returns how many bytes there are.
+// Returns how many bytes there are. out: null where they stay where they are.
 int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, std::byte* out) {
   BytesRef padding;
   const bool sequence = feature.kind == FeatureKind::fixed_sequence;
@@ -91,6 +91,7 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
       total += static_cast<int64_t>(value(r, static_cast<uint64_t>(at - layout.starts[r])).size);
     }
   offsets[layout.values()] = total;
+  if (!out) return total;
   side_by_side(rows, std::max<int64_t>(1, task_bytes / (1 + total / rows)), [&](int64_t begin, int64_t end) {
     for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); r++)
       for (int64_t at = layout.starts[r]; at < layout.starts[r + 1]; at++) {
@@ -114,7 +115,11 @@ void write_varying(const Plan& plan, size_t t, const gpu::Unpacker* cast, const 
 
   size_t next = t + 1;
   if (tensor.part == Part::bytes) {
-    const int64_t bytes = write_bytes(feature, layout, reinterpret_cast<int64_t*>(memory(next)), memory(t));
+    const auto* value = layout.values() == 1 ? static_cast<const BytesRef*>(layout.own[0].values) : nullptr;
+    const bool lent = plan.lends && value && buffer.lender->holds({value->data, value->size});
+    view(t).data = lent ? const_cast<std::byte*>(value->data) : memory(t);
+    const int64_t bytes =
+        write_bytes(feature, layout, reinterpret_cast<int64_t*>(memory(next)), lent ? nullptr : memory(t));
     view(t).shape = Shape{bytes};
     view(next++).shape = Shape{layout.values() + 1};
   } else {

@@ -54,6 +54,7 @@ Unpacker::Unpacker(Unpacker&&) noexcept = default;
 Unpacker& Unpacker::operator=(Unpacker&&) noexcept = default;
 
 const UnpackSpec& Unpacker::spec() const noexcept { return impl_->spec; }
+bool Unpacker::is_copy() const noexcept { return impl_->tiles && impl_->tiles->copies_rows(); }
 const char* Unpacker::kernel() const noexcept { return impl_->kernel.c_str(); }
 
 void Unpacker::operator()(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {

@@ -77,6 +77,9 @@ class Unpacker {
   /// byte behind row_bytes() of a row. `out` aligned to the element. No allocation.
   void operator()(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride = 0) const noexcept;
 
+  /// Whether a row of the output is the bytes of the stored row from spec().bit_offset on.
+  bool is_copy() const noexcept;
+
   /// Which kernel was chosen, for reports and benchmarks: "bits1/avx512".
   const char* kernel() const noexcept;
 

@@ -48,7 +48,7 @@ std::optional<Error> feed(const Mode& mode) {
   Options options = replicas(2);
   options.io = mode.io;
   options.threads = 2;  // so that the page cache is tried, before the backend
-  Pipeline pipeline = mode.data->pipeline("batch { global_batch_size: 100 last_batch_policy: PAD }");
+  Pipeline pipeline = mode.data->pipeline("batch { global_batch_size: 400 last_batch_policy: PAD }");
   if (mode.lazy) {
     const std::string kept = mode.data->dir().file("kept");
     std::filesystem::remove_all(kept);  // uncounted again
