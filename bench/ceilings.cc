@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <random>
 
+#include "base/machine.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -174,6 +176,7 @@ uint64_t gather(Worker& worker, size_t batch) {
   return count;
 }
 template uint64_t gather<194, 0>(Worker&, size_t);
+template uint64_t gather<256, 26>(Worker&, size_t);
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512bw"))) static void unpack_bits_avx512(const std::byte* bits, float* out) {
@@ -185,6 +188,15 @@ __attribute__((target("avx512f,avx512bw"))) static void unpack_bits_avx512(const
   }
 }
 
+__attribute__((target("avx512f"))) static void unpack_bytes_avx512(const std::byte* from, size_t bytes, float* out,
+                                                                   bool past_cache) {
+  const __m512 scale = _mm512_set1_ps(1 / 255.0f), bias = _mm512_set1_ps(-0.5f);
+  for (size_t i = 0; i < bytes; i += 16) {
+    const __m128i stored = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    const __m512 value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(stored)), scale, bias);
+    past_cache ? _mm512_stream_ps(out + i, value) : _mm512_store_ps(out + i, value);
+  }
+}
 #endif
 
 uint64_t unpack_bits(Worker& worker, size_t batch) {
@@ -194,6 +206,17 @@ uint64_t unpack_bits(Worker& worker, size_t batch) {
     if (__builtin_cpu_supports("avx512bw")) return unpack_bits_avx512(bits, out);
 #endif
     for (int i = 0; i < 1536; i++) out[i] = static_cast<float>(static_cast<int>(bits[i / 8]) >> (7 - i % 8) & 1);
+  });
+}
+
+uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes) {
+  const bool past_cache = 3 * batch * bytes * 4 > 2 * last_level_cache();
+  return rows_into_ring(worker, 3 * batch, bytes * 4, [&](const std::byte* from, std::byte* to) {
+    auto* const out = reinterpret_cast<float*>(to);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return unpack_bytes_avx512(from, bytes, out, past_cache);
+#endif
+    for (size_t i = 0; i < bytes; i++) out[i] = static_cast<float>(from[i]) * (1 / 255.0f) - 0.5f;
   });
 }
 

@@ -62,6 +62,9 @@ template <size_t bytes, size_t ids>
 uint64_t gather(Worker& worker, size_t batch);
 /// Rows of 1536 bits, most significant first, into float32 in a ring of 3 batches.
 uint64_t unpack_bits(Worker& worker, size_t batch);
+/// Rows of bytes into float32, one multiply-add each, in a ring of 3 batches; past the cache where the ring is more
+/// than twice as large as it.
+uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes);
 /// Rows of bytes as they are into a ring of 3 batches.
 uint64_t copy(Worker& worker, size_t batch, size_t bytes);
 

@@ -154,7 +154,7 @@ int run(int argc, char** argv) {
   std::string json, folder = "/tmp/feedline-bench";
   app.add_option("--rounds", rounds, "alternations; the median counts")->capture_default_str();
   app.add_option("--json", json, "also write the figures to this file");
-  app.add_option("--data", folder, "where the data is made, about 400 MB")->capture_default_str();
+  app.add_option("--data", folder, "where the data is made, about 1 GB")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   cpu_set_t one;

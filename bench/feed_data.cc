@@ -41,6 +41,20 @@ std::string picture(Random& random, size_t bytes) {
                         write::entry("label", write::int64_feature({static_cast<int64_t>(random() % 10)})));
 }
 
+std::string big(Random& random) {
+  return write::example(write::entry("x", write::bytes_feature({noise(random, 2'830'000)})));
+}
+
+std::string click(Random& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(64);
+  for (float& value : x) value = normal(random);
+  std::vector<int64_t> ids(26);
+  for (int64_t& id : ids) id = static_cast<int64_t>(random() % 1'000'000);
+  return write::example(write::entry("ids", write::int64_feature(ids)) + write::entry("x", write::float_feature(x)) +
+                        write::entry("y", write::int64_feature({static_cast<int64_t>(random() % 2)})));
+}
+
 void make_file(const std::string& file, uint64_t records, const std::function<std::string(Random&)>& record) {
   if (std::filesystem::exists(file)) return;
   Random random(1);

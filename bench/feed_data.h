@@ -17,6 +17,10 @@ std::string noise(Random& random, size_t bytes);
 std::string chess(Random& random);
 /// "image" of `bytes` bytes and "label".
 std::string picture(Random& random, size_t bytes);
+/// 2.83 MB of bytes, "x".
+std::string big(Random& random);
+/// "x", 64 floats; "ids", 26 of them below a million; and "y", 0 or 1.
+std::string click(Random& random);
 
 /// Writes `records` of them, unless the file is there.
 void make_file(const std::string& file, uint64_t records, const std::function<std::string(Random&)>& record);
