@@ -72,10 +72,11 @@ Records load(const std::string& file, size_t bytes) {
   return records;
 }
 
-Worker::Worker(const std::string& path, uint64_t count, std::span<std::byte> memory)
+Worker::Worker(const std::string& path, uint64_t count, size_t part, size_t parts, std::span<std::byte> memory)
     : file(path),
       bytes(std::filesystem::file_size(path)),
       records(count),
+      begin(bytes * part / parts / read_bytes * read_bytes),
       block(read_bytes),
       hot(load(path, read_bytes + bytes / count)),
       found(hot.views.size()),
@@ -91,10 +92,11 @@ uint64_t copy_memory(Worker& worker) {
 
 uint64_t read(Worker& worker) {
   const int fd = open_or_die(worker.file);
-  for (uint64_t at = 0; at < worker.bytes;) {
-    const ssize_t got = pread(fd, worker.block.data(), read_bytes, static_cast<off_t>(at));
+  for (uint64_t at = worker.begin, left = worker.bytes; left > 0;) {
+    const ssize_t got = pread(fd, worker.block.data(), std::min<uint64_t>(read_bytes, left), static_cast<off_t>(at));
     must(got > 0);
-    at += static_cast<uint64_t>(got);
+    left -= static_cast<uint64_t>(got);
+    at = (at + static_cast<uint64_t>(got)) % worker.bytes;
   }
   close(fd);
   return worker.records;

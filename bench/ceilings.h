@@ -29,12 +29,13 @@ struct Columns {
   std::vector<int64_t> ids;              // "ids": 26 of them
 };
 
-/// What bare loops work on: a file, the records of one read of it, and memory for batches.
+/// What thread number `part` of `parts` works on: a file, the records of one read of it, and memory for batches.
 struct Worker {
-  Worker(const std::string& file, uint64_t records, std::span<std::byte> ring);
+  Worker(const std::string& file, uint64_t records, size_t part, size_t parts, std::span<std::byte> ring);
 
   std::string file;
-  uint64_t bytes, records;       // in it
+  uint64_t bytes, records;  // in it
+  uint64_t begin;  // of reading: elsewhere for each thread, or one would find in the cache what another has read
   std::vector<std::byte> block;  // where reads go
   Records hot;
   Columns found;

@@ -1,19 +1,24 @@
-// How close the host path comes to what one core could do: feed_bench [--rounds N] [--json FILE] [--data DIR]
+// How close the host path comes to what the cores could do:
+// feed_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
 //
-// Every figure is a rate in records/s on one CPU with a warm page cache. In each round
+// Every figure is a rate in records/s with a warm page cache, on one CPU, and where so asked also on N. In each round
 // every ceiling and every path is measured once, in turn; a ratio is taken within a round, and what is printed is the
 // median over the rounds with the smallest and largest. bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <oneapi/tbb/info.h>
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
@@ -24,9 +29,34 @@ namespace feedline::bench {
 namespace {
 
 namespace fs = std::filesystem;
+using Cpus = std::span<const int>;
 
 constexpr double measured_s = 0.15;
 constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path; and a memory copy, which is to leave the cache
+
+// The CPU that this runs on, and those behind it.
+std::vector<int> choose_cpus(size_t count) {
+  cpu_set_t usable;
+  sched_getaffinity(0, sizeof usable, &usable);
+  if (count < 1 || count > static_cast<size_t>(CPU_COUNT(&usable)))
+    throw std::invalid_argument(fmt::format("--threads {}: there are {} CPUs", count, CPU_COUNT(&usable)));
+  std::vector<int> cpus;
+  for (int cpu = sched_getcpu(); cpus.size() < count; cpu = (cpu + 1) % CPU_SETSIZE)
+    if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
+  return cpus;
+}
+
+void pin(pid_t thread, Cpus cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus) CPU_SET(cpu, &set);
+  sched_setaffinity(thread, sizeof set, &set);
+}
+
+// Also the threads of feeders and oneTBB.
+void pin_all(Cpus cpus) {
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) pin(std::stoi(thread.path().filename()), cpus);
+}
 
 // Repeats `work`, which returns how many records it went through, and gives records/s. Before that once unmeasured:
 // a feeder that was idle has batches ready.
@@ -37,6 +67,21 @@ double rate(auto&& work) {
   do took_s += seconds([&] { records += work(); });
   while (took_s < measured_s);
   return static_cast<double>(records) / took_s;
+}
+
+// On each of the CPUs at once: the sum.
+double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus) {
+  std::vector<double> rates(cpus.size());
+  std::barrier start(static_cast<ptrdiff_t>(cpus.size()));
+  std::vector<std::jthread> threads;
+  for (size_t t = 0; t < cpus.size(); t++)
+    threads.emplace_back([&, t] {
+      pin(0, cpus.subspan(t, 1));
+      start.arrive_and_wait();
+      rates[t] = rate([&] { return loop(workers[t]); });
+    });
+  threads.clear();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 uint64_t epoch(Feeder& feeder) {
@@ -89,28 +134,36 @@ class Table {
 
 class Bench {
  public:
-  explicit Bench(std::string folder) : folder_(std::move(folder)), table_("1 core", "records/s") {
-    std::fill(ring_.bytes().begin(), ring_.bytes().end(), std::byte{1});
+  Bench(std::string folder, size_t threads)
+      : folder_(std::move(folder)),
+        cpus_(choose_cpus(threads)),
+        one_("1 core", "records/s"),
+        all_(fmt::format("{} cores", threads), "records/s"),
+        scaling_(fmt::format("{} cores against 1", threads), "scaling") {
+    pin_all(cpus_);
+    tbb::info::default_concurrency();  // oneTBB counts the CPUs once: these, not the first alone
+    for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Device(host()).allocate(ring_bytes));
+    for (const gpu::Memory& ring : rings_) std::fill(ring.bytes().begin(), ring.bytes().end(), std::byte{1});
     fs::create_directories(folder_);
     for (const DataSet& set : sets_) make_file(file(set), set.records, set.record);
   }
 
   void round() {
     for (const DataSet& set : sets_) {
-      Worker worker(file(set), set.records, ring_.bytes());
-      Rates rates;
-      for (const Row& row : set.rows) {
-        const auto* loop = std::get_if<Loop>(&row.work);
-        rates[row.name] = loop ? rate([&] { return (*loop)(worker); })
-                               : rate([&, &feeder = feeder(set, row)] { return epoch(feeder); });
-        table_.add(name(set, row), rates[row.name], compose(row, rates), row.wanted);
-      }
+      const Rates one = measure(set, Cpus(cpus_).first(1), one_);
+      if (cpus_.size() == 1) continue;
+      const Rates all = measure(set, cpus_, all_);
+      for (const Row& row : set.rows)
+        if (std::holds_alternative<std::string>(row.work) && !row.one_core)
+          scaling_.add(name(set, row), all.at(row.name) / one.at(row.name), compose(row, all) / compose(row, one),
+                       0.95);
     }
   }
 
   bool print(const std::string& json_file) const {
     nlohmann::json json;
-    const int missed = table_.print(json);
+    int missed = one_.print(json);
+    if (cpus_.size() > 1) missed += all_.print(json) + scaling_.print(json);
     if (!json_file.empty()) std::ofstream(json_file) << json.dump(1) << '\n';
     return missed == 0;
   }
@@ -130,11 +183,27 @@ class Bench {
     return row.against.empty() ? rates.at(row.name) : 1 / time;
   }
 
-  Feeder& feeder(const DataSet& set, const Row& row) {
-    auto& feeder = feeders_[name(set, row)];
+  Rates measure(const DataSet& set, Cpus cpus, Table& table) {
+    pin_all(cpus);
+    std::vector<Worker> workers;
+    for (size_t t = 0; t < cpus.size(); t++)
+      workers.emplace_back(file(set), set.records, t, cpus.size(), rings_[t].bytes());
+    Rates rates;
+    for (const Row& row : set.rows) {
+      if (row.one_core && cpus.size() > 1) continue;
+      const auto* loop = std::get_if<Loop>(&row.work);
+      rates[row.name] = loop ? rate_of_loop(*loop, workers, cpus)
+                             : rate([&, &feeder = feeder(set, row, cpus.size())] { return epoch(feeder); });
+      table.add(name(set, row), rates[row.name], compose(row, rates), row.wanted);
+    }
+    return rates;
+  }
+
+  Feeder& feeder(const DataSet& set, const Row& row, size_t threads) {
+    auto& feeder = feeders_[fmt::format("{}, {} threads", name(set, row), threads)];
     if (!feeder) {
       Options options;
-      options.threads = 1;
+      options.threads = static_cast<int>(threads);
       feeder = std::make_unique<Feeder>(
           set.pipeline.overlaid(std::get<std::string>(row.work)).with("source.files", file(set)), options);
     }
@@ -143,25 +212,24 @@ class Bench {
 
   const std::string folder_;
   const std::vector<DataSet> sets_ = data_sets();
-  const gpu::Memory ring_ = gpu::Device(host()).allocate(ring_bytes);
+  const std::vector<int> cpus_;
+  std::vector<gpu::Memory> rings_;  // one for each CPU
   std::map<std::string, std::unique_ptr<Feeder>> feeders_;
-  Table table_;
+  Table one_, all_, scaling_;
 };
 
 int run(int argc, char** argv) {
-  CLI::App app("Rates of the host path beside their ceilings, on one core");
+  CLI::App app("Rates of the host path beside their ceilings");
   int rounds = 7;
+  size_t threads = 1;
   std::string json, folder = "/tmp/feedline-bench";
   app.add_option("--rounds", rounds, "alternations; the median counts")->capture_default_str();
+  app.add_option("--threads", threads, "more than 1: on so many CPUs, too")->capture_default_str();
   app.add_option("--json", json, "also write the figures to this file");
   app.add_option("--data", folder, "where the data is made, about 1 GB")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(sched_getcpu(), &one);
-  sched_setaffinity(0, sizeof one, &one);
-  Bench bench(folder);
+  Bench bench(folder, threads);
   for (int round = 0; round < rounds; round++) bench.round();
   return bench.print(json) ? 0 : 1;
 }

@@ -57,28 +57,29 @@ DataSet chess_set() {
   const std::string large = "batch { global_batch_size: 1024 } ";
   // The window lies within half of the last-level cache (bench/README.md).
   const std::string block = "shuffle { mode: BLOCK buffer_size: 8000 lanes: 8 } ";
-  return {"chess",
-          "chess.tfrecord",
-          peers("chess"),
-          800'000,
-          chess,
-          {
-              memory_copy,
-              ceiling("read", 0.58, read),
-              ceiling("CRC", 0.53, crc),
-              ceiling("walk", 0.48, walk_all),
-              ceiling("gather", 1.65, [](Worker& worker) { return gather<194, 0>(worker, 1024); }),
-              ceiling("unpack", 0.10, [](Worker& worker) { return unpack_bits(worker, 512); }),
-              {"verify", verify, {"read", "CRC"}, 0.80},
-              {"parse into columns", parse_chess, {"walk"}, 0.60},
-              {"features as they are", large, {"read", "CRC", "walk", "gather"}, 0.60},
-              {"features, BLOCK", large + block, {"features as they are"}, 0.85},
-              {"float32 board", board, {"read", "CRC", "walk", "unpack"}, 0.75},
-              {"float32 board, BLOCK", board + block, {"float32 board"}, 0.85},
-              {"board, flags and score", peers("chess-full").text(), {"read", "CRC", "walk", "unpack"}},
-              {"random reads", chess_at_random, {"memory copy"}},
-              {"features, GLOBAL", large + "shuffle { mode: GLOBAL } epoch { steps: 32 }", {"random reads"}, 0.70},
-          }};
+  return {
+      "chess",
+      "chess.tfrecord",
+      peers("chess"),
+      800'000,
+      chess,
+      {
+          memory_copy,
+          ceiling("read", 0.58, read),
+          ceiling("CRC", 0.53, crc),
+          ceiling("walk", 0.48, walk_all),
+          ceiling("gather", 1.65, [](Worker& worker) { return gather<194, 0>(worker, 1024); }),
+          ceiling("unpack", 0.10, [](Worker& worker) { return unpack_bits(worker, 512); }),
+          {"verify", verify, {"read", "CRC"}, 0.80, true},
+          {"parse into columns", parse_chess, {"walk"}, 0.60, true},
+          {"features as they are", large, {"read", "CRC", "walk", "gather"}, 0.60},
+          {"features, BLOCK", large + block, {"features as they are"}, 0.85, true},
+          {"float32 board", board, {"read", "CRC", "walk", "unpack"}, 0.75},
+          {"float32 board, BLOCK", board + block, {"float32 board"}, 0.85, true},
+          {"board, flags and score", peers("chess-full").text(), {"read", "CRC", "walk", "unpack"}},
+          {"random reads", chess_at_random, {"memory copy"}, 0, true},
+          {"features, GLOBAL", large + "shuffle { mode: GLOBAL } epoch { steps: 32 }", {"random reads"}, 0.70, true},
+      }};
 }
 
 }  // namespace

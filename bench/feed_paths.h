@@ -21,6 +21,7 @@ struct Row {
   std::variant<Loop, std::string> work;  // a loop; or a path: what is laid over the data set's pipeline for a Feeder
   std::vector<std::string> against;      // rows before it: what it cannot do without, one after another
   double wanted = 0;                     // of the rate that these have together
+  bool one_core = false;                 // measured on one core alone
 };
 
 struct DataSet {
