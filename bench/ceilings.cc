@@ -1,3 +1,5 @@
+#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12's own headers (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include "ceilings.h"
 
 #include <fcntl.h>
@@ -10,6 +12,8 @@
 #include <filesystem>
 #include <random>
 
+#include "base/machine.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -17,51 +21,85 @@
 namespace feedline::bench {
 namespace {
 
+constexpr size_t read_bytes = 512 << 10;  // of a read: flowgraph/plan.cc
+
 volatile uint64_t sink;
 
-int open_or_die(const char* file) {
-  const int fd = open(file, O_RDONLY | O_CLOEXEC);
+int open_or_die(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    std::perror(file);
+    std::perror(file.c_str());
     std::exit(1);
   }
   return fd;
 }
 
-uint64_t read_varint(const uint8_t*& p) {
-  uint64_t value = *p & 0x7f;
-  for (int shift = 7; *p++ & 0x80; shift += 7) value |= static_cast<uint64_t>(*p & 0x7f) << shift;
+uint64_t varint(const uint8_t*& p) {
+  uint64_t byte = *p++, value = byte & 0x7f;
+  for (int shift = 7; byte >= 0x80; shift += 7) {
+    byte = *p++;
+    value |= (byte & 0x7f) << shift;
+  }
   return value;
+}
+
+void must(bool good) {
+  if (!good) std::abort();
+}
+
+// Row by row, all around the ring: kernel(where its values lie, where they go).
+uint64_t rows_into_ring(Worker& worker, size_t rows, size_t row_bytes, auto&& kernel) {
+  for (const std::byte* from : worker.found.values)
+    kernel(from, worker.ring.data() + worker.next_row(rows) * row_bytes);
+  return worker.found.values.size();
 }
 
 }  // namespace
 
-Frames load(const char* file, size_t bytes) {
-  Frames data;
+Records load(const std::string& file, size_t bytes) {
+  Records records;
   const int fd = open_or_die(file);
-  data.file.resize(bytes + 64);
-  const ssize_t got = pread(fd, data.file.data(), bytes, 0);
+  records.file.resize(bytes + 64);
+  const ssize_t got = pread(fd, records.file.data(), bytes, 0);
   close(fd);
   for (uint64_t at = 0; static_cast<ssize_t>(at) + 16 < got;) {
     uint64_t length;
-    std::memcpy(&length, &data.file[at], 8);
+    std::memcpy(&length, &records.file[at], 8);
     if (static_cast<ssize_t>(at + 16 + length) > got) break;
-    data.frames.push_back({at + 12, static_cast<uint32_t>(length)});
+    records.views.push_back({&records.file[at + 12], static_cast<uint32_t>(length), 0});
     at += 16 + length;
   }
-  return data;
+  return records;
 }
 
-void read(const char* file, size_t block) {
-  static std::vector<std::byte> buffer;
-  buffer.resize(block);
-  const int fd = open_or_die(file);
-  for (off_t at = 0;;) {
-    const ssize_t got = pread(fd, buffer.data(), block, at);
-    if (got <= 0) break;
-    at += got;
+Worker::Worker(const std::string& path, uint64_t count, size_t part, size_t parts, std::span<std::byte> memory)
+    : file(path),
+      bytes(std::filesystem::file_size(path)),
+      records(count),
+      begin(bytes * part / parts / read_bytes * read_bytes),
+      block(read_bytes),
+      hot(load(path, read_bytes + bytes / count)),
+      found(hot.views.size()),
+      ring(memory) {
+  walk(hot.views, found);
+}
+
+uint64_t copy_memory(Worker& worker) {
+  const uint64_t half = worker.ring.size() / 2, records = half * worker.records / worker.bytes;
+  std::memcpy(worker.ring.data(), worker.ring.data() + half, records * worker.bytes / worker.records);
+  return records;
+}
+
+uint64_t read(Worker& worker) {
+  const int fd = open_or_die(worker.file);
+  for (uint64_t at = worker.begin, left = worker.bytes; left > 0;) {
+    const ssize_t got = pread(fd, worker.block.data(), std::min<uint64_t>(read_bytes, left), static_cast<off_t>(at));
+    must(got > 0);
+    left -= static_cast<uint64_t>(got);
+    at = (at + static_cast<uint64_t>(got)) % worker.bytes;
   }
   close(fd);
+  return worker.records;
 }
 
 #if defined(__x86_64__)
@@ -85,21 +123,117 @@ __attribute__((target("sse4.2"))) static uint64_t crc_of(const std::byte* p, siz
 }
 #endif
 
-uint64_t crc(const Frames& data) {
+uint64_t crc(const Worker& worker) {
   uint64_t sum = 0;
-  for (const Frames::Frame& frame : data.frames)
-    sum += crc_of(&data.file[frame.offset - 12], 8) ^ crc_of(&data.file[frame.offset], frame.size);
+  for (const io::RecordView& record : worker.hot.views)
+    sum += crc_of(record.data - 12, 8) ^ crc_of(record.data, record.size);
   sink = sum;
-  return data.frames.size();
+  return worker.hot.views.size();
 }
 
-std::vector<Place> random_places(const char* file, uint64_t stride, size_t count) {
+uint64_t walk(std::span<const io::RecordView> records, Columns& out) {
+  constexpr int bytes = 0x0a, floats = 0x12, int64s = 0x1a;  // tags of a Feature's kinds
+  for (size_t row = 0; row < records.size(); row++) {
+    const auto* p = reinterpret_cast<const uint8_t*>(records[row].data);
+    const uint8_t* const end = p + records[row].size;
+    must(*p++ == 0x0a && varint(p) == static_cast<uint64_t>(end - p));  // Example.features
+    while (p < end) {
+      must(*p++ == 0x0a);  // an entry
+      const uint64_t size = varint(p);
+      const uint8_t* const behind = p + size;
+      must(*p++ == 0x0a);  // its key
+      const uint64_t key_size = varint(p);
+      const uint8_t key = *p;
+      p += key_size;
+      must(*p++ == 0x12);  // its value
+      varint(p);
+      const int kind = *p++;
+      varint(p);
+      const bool run = *p++ == 0x0a;  // bytes, or packed numbers
+      if (run) varint(p);
+      if ((kind == bytes && (key == 'd' || key == 'i')) || (kind == floats && key == 'x')) {
+        out.values[row] = reinterpret_cast<const std::byte*>(p);
+      } else if (kind == int64s && (key == 's' || key == 'l' || key == 'y')) {
+        out.number[row] = static_cast<int64_t>(varint(p));
+      } else if (kind == int64s && key == 'i') {
+        for (size_t i = 0; i < 26; i++) out.ids[26 * row + i] = static_cast<int64_t>(varint(p));
+      }
+      p = behind;
+    }
+  }
+  return records.size();
+}
+
+template <size_t bytes, size_t ids>
+uint64_t gather(Worker& worker, size_t batch) {
+  const size_t rows = 3 * batch, count = worker.hot.views.size();
+  std::byte* const values = worker.ring.data();
+  auto* const numbers = reinterpret_cast<int64_t*>(values + rows * bytes);
+  for (size_t i = 0; i < count; i++) {
+    const size_t row = worker.next_row(rows);
+    std::memcpy(values + row * bytes, worker.found.values[i], bytes);
+    std::memcpy(numbers + rows + row * ids, &worker.found.ids[i * ids], ids * 8);
+    numbers[row] = worker.found.number[i];
+  }
+  return count;
+}
+template uint64_t gather<194, 0>(Worker&, size_t);
+template uint64_t gather<256, 26>(Worker&, size_t);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512bw"))) static void unpack_bits_avx512(const std::byte* bits, float* out) {
+  const __m512 one = _mm512_set1_ps(1);
+  for (int i = 0; i < 96; i++) {
+    uint16_t word;
+    std::memcpy(&word, bits + 2 * i, 2);  // the order of bits in a word does not matter to the time
+    _mm512_storeu_ps(out + 16 * i, _mm512_maskz_mov_ps(word, one));
+  }
+}
+
+__attribute__((target("avx512f"))) static void unpack_bytes_avx512(const std::byte* from, size_t bytes, float* out,
+                                                                   bool past_cache) {
+  const __m512 scale = _mm512_set1_ps(1 / 255.0f), bias = _mm512_set1_ps(-0.5f);
+  for (size_t i = 0; i < bytes; i += 16) {
+    const __m128i stored = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    const __m512 value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(stored)), scale, bias);
+    past_cache ? _mm512_stream_ps(out + i, value) : _mm512_store_ps(out + i, value);
+  }
+}
+#endif
+
+uint64_t unpack_bits(Worker& worker, size_t batch) {
+  return rows_into_ring(worker, 3 * batch, 6144, [](const std::byte* bits, std::byte* to) {
+    auto* const out = reinterpret_cast<float*>(to);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bw")) return unpack_bits_avx512(bits, out);
+#endif
+    for (int i = 0; i < 1536; i++) out[i] = static_cast<float>(static_cast<int>(bits[i / 8]) >> (7 - i % 8) & 1);
+  });
+}
+
+uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes) {
+  const bool past_cache = 3 * batch * bytes * 4 > 2 * last_level_cache();
+  return rows_into_ring(worker, 3 * batch, bytes * 4, [&](const std::byte* from, std::byte* to) {
+    auto* const out = reinterpret_cast<float*>(to);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return unpack_bytes_avx512(from, bytes, out, past_cache);
+#endif
+    for (size_t i = 0; i < bytes; i++) out[i] = static_cast<float>(from[i]) * (1 / 255.0f) - 0.5f;
+  });
+}
+
+uint64_t copy(Worker& worker, size_t batch, size_t bytes) {
+  return rows_into_ring(worker, 3 * batch, bytes,
+                        [&](const std::byte* from, std::byte* to) { std::memcpy(to, from, bytes); });
+}
+
+std::vector<Place> random_places(const std::string& file, uint64_t stride, size_t count) {
   std::vector<Place> records;  // of each, what lies behind its entry; the lengths come with the entry behind
-  const Frames all = load(file, std::filesystem::file_size(file));
+  const Records all = load(file, std::filesystem::file_size(file));
   uint64_t entry = 0, next = stride;
   size_t first = 0;
-  for (const Frames::Frame& frame : all.frames) {
-    const uint64_t at = frame.offset - 12;
+  for (const io::RecordView& record : all.views) {
+    const auto at = static_cast<uint64_t>(record.data - all.file.data()) - 12;
     if (at >= next) {
       for (; first < records.size(); first++) records[first].length = static_cast<uint32_t>(at - entry);
       entry = at;
@@ -114,13 +248,12 @@ std::vector<Place> random_places(const char* file, uint64_t stride, size_t count
   return places;
 }
 
-void read_at_random(const char* file, const std::vector<Place>& places) {
-  static std::vector<std::byte> buffer(1 << 20);
-  const int fd = open_or_die(file);
+uint64_t read_at_random(Worker& worker, const std::vector<Place>& places) {
+  const int fd = open_or_die(worker.file);
   uint64_t sum = 0;
   for (const Place& place : places) {
-    if (pread(fd, buffer.data(), place.length, static_cast<off_t>(place.offset)) != place.length) std::abort();
-    const std::byte* at = buffer.data();
+    must(pread(fd, worker.block.data(), place.length, static_cast<off_t>(place.offset)) == place.length);
+    const std::byte* at = worker.block.data();
     for (uint32_t i = 0; i < place.records; i++) {
       uint64_t length;
       std::memcpy(&length, at, 8);
@@ -130,75 +263,7 @@ void read_at_random(const char* file, const std::vector<Place>& places) {
   }
   sink = sum;
   close(fd);
-}
-
-uint64_t walk(const Frames& data, std::vector<const std::byte*>& d, std::vector<int64_t>& s) {
-  d.resize(data.frames.size());
-  s.resize(data.frames.size());
-  size_t row = 0;
-  for (const Frames::Frame& frame : data.frames) {
-    const auto* p = reinterpret_cast<const uint8_t*>(&data.file[frame.offset]);
-    if (*p++ != 0x0a) std::abort();  // Example.features
-    const uint64_t features = read_varint(p);
-    for (const uint8_t* end = p + features; p < end;) {
-      if (*p++ != 0x0a) std::abort();  // an entry
-      const uint64_t length = read_varint(p);
-      const uint8_t* next = p + length;
-      if (*p++ != 0x0a) std::abort();  // its key
-      const uint64_t key_length = read_varint(p);
-      const uint8_t key = *p;
-      p += key_length;
-      if (*p++ != 0x12) std::abort();  // its value
-      read_varint(p);
-      const uint8_t kind = *p++;
-      read_varint(p);
-      if (key_length == 1 && key == 'd' && kind == 0x0a) {
-        if (*p++ != 0x0a || read_varint(p) != 194) std::abort();
-        d[row] = reinterpret_cast<const std::byte*>(p);
-      } else if (key_length == 1 && key == 's' && kind == 0x1a) {
-        if (*p++ == 0x0a) read_varint(p);  // packed, or not
-        s[row] = static_cast<int64_t>(read_varint(p));
-      }
-      p = next;
-    }
-    row++;
-  }
-  return row;
-}
-
-void gather(const std::vector<const std::byte*>& d, const std::vector<int64_t>& s, size_t batch, std::byte* ring) {
-  const size_t rows = d.size();
-  for (size_t first = 0, step = 0; first < rows; first += batch, step++) {
-    std::byte* out = ring + step % 3 * batch * 202;
-    auto* scores = reinterpret_cast<int64_t*>(out + batch * 194);
-    const size_t count = std::min(batch, rows - first);
-    for (size_t i = 0; i < count; i++) std::memcpy(out + i * 194, d[first + i], 194);
-    std::memcpy(scores, &s[first], count * 8);
-  }
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw"))) static void unpack_avx512(const std::byte* bits, float* out) {
-  const __m512 one = _mm512_set1_ps(1);
-  for (int i = 0; i < 96; i++) {
-    uint16_t word;
-    std::memcpy(&word, bits + 2 * i, 2);  // the order of bits in a word does not matter to the time
-    _mm512_storeu_ps(out + 16 * i, _mm512_maskz_mov_ps(word, one));
-  }
-}
-#endif
-
-void unpack(const std::vector<const std::byte*>& d, size_t batch, std::byte* ring) {
-  for (size_t row = 0; row < d.size(); row++) {
-    auto* out = reinterpret_cast<float*>(ring) + row % (3 * batch) * 1536;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512bw")) {
-      unpack_avx512(d[row], out);
-      continue;
-    }
-#endif
-    for (int i = 0; i < 1536; i++) out[i] = static_cast<float>(static_cast<int>(d[row][i / 8]) >> (7 - i % 8) & 1);
-  }
+  return places.size();
 }
 
 }  // namespace feedline::bench

@@ -1,0 +1,37 @@
+// What feed_bench measures: data sets, bare loops over them, and paths through feedline beside what these loops allow.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ceilings.h"
+#include "feed_data.h"
+#include "feedline/pipeline.h"
+
+namespace feedline::bench {
+
+/// Goes once through the worker's records, all or some, and says how many these were.
+using Loop = std::function<uint64_t(Worker&)>;
+
+struct Row {
+  std::string name;
+  std::variant<Loop, std::string> work;  // a loop; or a path: what is laid over the data set's pipeline for a Feeder
+  std::vector<std::string> against;      // rows before it: what it cannot do without, one after another
+  double wanted = 0;                     // of the rate that these have together
+  bool one_core = false;                 // measured on one core alone
+};
+
+struct DataSet {
+  std::string title, file;
+  Pipeline pipeline;
+  uint64_t records;
+  std::function<std::string(Random&)> record;
+  std::vector<Row> rows;
+};
+
+std::vector<DataSet> data_sets();
+
+}  // namespace feedline::bench
