@@ -1,6 +1,7 @@
 #include "flowgraph/data_set.h"
 
 #include <fmt/format.h>
+#include <oneapi/tbb/parallel_for.h>
 
 #include <chrono>
 #include <string_view>
@@ -137,13 +138,19 @@ DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks) {
   const auto start = std::chrono::steady_clock::now();
   DataSet data;
+  size_t files = 0;
+  for (const SourceSpec& source : spec.sources) files += source.files.size();
+  data.files.reserve(files);
   for (uint32_t s = 0; s < spec.sources.size(); s++)
-    for (const std::string& path : spec.sources[s].files) {
-      data.files.push_back({.id = io::stat_file(path), .source = s, .index = {}, .first_record = 0, .samples = {}});
-      data.bytes += data.files.back().id.size;
-    }
-  compare_files(ranks, data);
+    for (const std::string& path : spec.sources[s].files)
+      data.files.push_back({.id = {path}, .source = s, .index = {}, .first_record = 0, .samples = {}});
   WorkerArena arena(threads, spec.cpu_set);
+  arena.execute([&] {
+    tbb::parallel_for(size_t{0}, files,
+                      [&](size_t f) { data.files[f].id = io::stat_file(std::move(data.files[f].id.uri)); });
+  });
+  for (const DataFile& file : data.files) data.bytes += file.id.size;
+  compare_files(ranks, data);
   index_files(spec, data, arena, ranks, on_progress);
   if (data.lazy) {
     for (DataFile& file : data.files) {

@@ -4,9 +4,11 @@
 
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -92,14 +94,16 @@ const uint64_t* expected(const Splits& splits, std::string_view name) {
 std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files) {
   constexpr size_t most = 10;
   std::vector<std::string> warnings, wrong;
-  std::map<std::filesystem::path, Splits> folders;
+  std::map<std::string, Splits, std::less<>> folders;
   for (const DataFile& file : files) {
-    const std::filesystem::path path = file.id.uri;
-    const auto [folder, is_new] = folders.try_emplace(path.parent_path());
-    if (is_new) folder->second = read(path.parent_path(), warnings);
-    const uint64_t* records = expected(folder->second, path.filename().string());
+    const std::string_view path = file.id.uri;
+    const size_t name = path.rfind('/') + 1;
+    auto folder = folders.find(path.substr(0, name));
+    if (folder == folders.end())
+      folder = folders.emplace(path.substr(0, name), read(path.substr(0, name), warnings)).first;
+    const uint64_t* records = expected(folder->second, path.substr(name));
     if (records && *records != file.index.records)
-      wrong.push_back(fmt::format("{}: {} good records, but dataset_info.json beside it says {}", path.string(),
+      wrong.push_back(fmt::format("{}: {} good records, but dataset_info.json beside it says {}", path,
                                   file.index.records, *records));
   }
   const size_t more = wrong.size() > most ? wrong.size() - most : 0;

@@ -5,6 +5,7 @@
 #include <oneapi/tbb/parallel_for_each.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -258,15 +259,12 @@ void IndexFiles::take(size_t rank, MessageReader message) {
   }
 }
 
-// An index in memory of its own.
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string bytes) const {
+  const auto kept = std::make_shared<const std::string>(std::move(bytes));
   io::IndexFile got =
-      io::parse_index(std::as_bytes(std::span(bytes)), nullptr, {file.id.uri, file.id.size, 0}, options_of(file));
+      io::parse_index(std::as_bytes(std::span(*kept)), kept, false, {file.id.uri, file.id.size, 0}, options_of(file));
   if (!got.index) refuse(rank, fmt::format("its index of {} {}", file.id.uri, got.refused));
-  io::FileIndex index = std::move(*got.index);
-  index.entries = std::vector(index.entries.begin(), index.entries.end());
-  index.sums = std::vector(index.sums.begin(), index.sums.end());
-  return index;
+  return std::move(*got.index);
 }
 
 // Files that were counted in parts, each rank for itself: mostly nothing is left to be read.

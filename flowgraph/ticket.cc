@@ -86,21 +86,24 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
     const io::FileIndex& index = data.files[f].index;
     if (index.entries.empty()) continue;
     BadBytes bad(index);
-    Block block{.file = f};
+    const auto samples_before = [&](uint32_t entry) {
+      return data.files[f].samples.before(index.entries[entry].record);
+    };
+    Block block{.file = f, .first = samples_before(0)};
     uint64_t gaps = 0;
     const auto close = [&](uint32_t end) {
+      const uint64_t behind = samples_before(end);
       block.end = end;
-      block.first = data.files[f].samples.before(index.entries[block.begin].record);
-      block.rows = samples_between(data.files[f], block.begin, end);
+      block.rows = static_cast<uint32_t>(behind - block.first);
       if (block.rows > 0) blocks.push_back(block);
-      block = {.file = f, .begin = end};
+      block = {.file = f, .begin = end, .first = behind};
       gaps = 0;
     };
     for (uint32_t end = 1; end < index.entries.size(); end++) {
       const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
       const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
       if (end - 1 > block.begin && (block.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
-                                    samples_between(data.files[f], block.begin, end) > limits.rows))
+                                    samples_before(end) - block.first > limits.rows))
         close(end - 1);
       block.bytes += good_bytes;
       gaps += bad_regions;

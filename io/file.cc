@@ -22,24 +22,38 @@ namespace {
 
 }  // namespace
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
+InputFile::InputFile(std::string path) {
+  if (const int error = open(std::move(path))) fail(path_, "cannot be opened", error);
+}
+
+std::optional<InputFile> InputFile::find(std::string path) {
+  InputFile file;
+  const int error = file.open(std::move(path));
+  if (error == ENOENT || error == ENOTDIR) return std::nullopt;
+  if (error) fail(file.path_, "cannot be opened", error);
+  return file;
+}
+
+// The errno of opening; all else that is wrong throws.
+int InputFile::open(std::string path) {
+  path_ = std::move(path);
+  int failure = 0;
   do {
-    const int error = injected<OpenOp>();
-    fd_ = error
-              ? -1
-              : open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO without a writer would wait for ever
-    if (error) errno = error;
-  } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) fail(path_, "cannot be opened", errno);
+    failure = injected<OpenOp>();
+    // A FIFO without a writer would wait for ever.
+    if (!failure && (fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0) failure = errno;
+  } while (failure == EINTR);
+  if (failure) return failure;
   struct stat status {};
   const int injected_error = injected<StatOp>();
   const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0;
   if (error || !S_ISREG(status.st_mode)) {
-    close(fd_);
+    close(std::exchange(fd_, -1));
     if (error) fail(path_, "its size cannot be read", error);
     throw Error(Category::io_error, "is no regular file", {path_, -1, -1, ""});
   }
   size_ = static_cast<uint64_t>(status.st_size);
+  return 0;
 }
 
 InputFile::~InputFile() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace feedline::io {
 class InputFile {
  public:
   explicit InputFile(std::string path);
+  /// Nothing where there is no such file.
+  static std::optional<InputFile> find(std::string path);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile(const InputFile&) = delete;
@@ -20,11 +23,15 @@ class InputFile {
   const std::string& path() const noexcept { return path_; }
   /// When it was opened.
   uint64_t size() const noexcept { return size_; }
+  int descriptor() const noexcept { return fd_; }
 
   /// Fills all of `into`; the range must lie inside size(). A file that has become shorter is an error.
   void read_at(uint64_t offset, std::span<std::byte> into) const;
 
  private:
+  InputFile() = default;
+  int open(std::string path);
+
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;

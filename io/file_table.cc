@@ -61,15 +61,14 @@ uint64_t version_of(const struct stat& about) noexcept {
 
 }  // namespace
 
-FileId stat_file(const std::string& path) {
-  const Place place{path, -1, -1, {}};
+FileId stat_file(std::string path) {
+  const auto fail = [&](const std::string& what) { throw Error(Category::io_error, what, {path, -1, -1, {}}); };
   struct stat about {};
   int error = injected<StatOp>();
   if (!error && stat(path.c_str(), &about) != 0) error = errno;
-  if (error) throw Error(Category::io_error, std::generic_category().message(error), place);
-  if (!S_ISREG(about.st_mode))
-    throw Error(Category::io_error, S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file", place);
-  return {path, static_cast<uint64_t>(about.st_size), version_of(about)};
+  if (error) fail(std::generic_category().message(error));
+  if (!S_ISREG(about.st_mode)) fail(S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file");
+  return {std::move(path), static_cast<uint64_t>(about.st_size), version_of(about)};
 }
 
 size_t FileTable::default_capacity() noexcept {

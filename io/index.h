@@ -41,8 +41,9 @@ class Table {
  public:
   Table() = default;
   Table(std::vector<T> rows) : Table(std::make_shared<const std::vector<T>>(std::move(rows))) {}
-  /// `owner` keeps them where they are. They are not counted as memory of this process.
-  Table(std::span<const T> rows, std::shared_ptr<const void> owner) : rows_(rows), owner_(std::move(owner)) {}
+  /// `owner` keeps them where they are; `mapped`: in a file, so that they are no memory of this process.
+  Table(std::span<const T> rows, std::shared_ptr<const void> owner, bool mapped)
+      : rows_(rows), memory_bytes_(mapped ? 0 : rows.size_bytes()), owner_(std::move(owner)) {}
 
   size_t size() const noexcept { return rows_.size(); }
   bool empty() const noexcept { return rows_.empty(); }

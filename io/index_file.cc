@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "io/crc32c.h"
-#include "io/mapped_file.h"
 #include "io/output_file.h"
 #include "io/record_scanner.h"
+#include "io/whole_file.h"
 
 namespace feedline::io {
 namespace {
@@ -128,7 +128,7 @@ void check_content(const Header& h, std::span<const IndexEntry> entries, std::sp
            h.payload_bytes);
 }
 
-FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const FileId& data,
+FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped, const FileId& data,
                   const CountOptions& options) {
   Header h{};
   if (bytes.size() < sizeof h || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
@@ -165,8 +165,8 @@ FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> 
   index.end = h.end;
   index.stream_size = h.stream_size;
   index.audit = h.audit;
-  index.entries = {entries, owner};
-  index.sums = {sums, std::move(owner)};
+  index.entries = {entries, owner, mapped};
+  index.sums = {sums, std::move(owner), mapped};
   index.bad.reserve(bad.size());
   for (const BadRow& row : bad) {
     if (!is_damage(row.category) || row.message_bytes > bytes.size() - at)
@@ -236,24 +236,24 @@ std::string index_bytes(const FileIndex& index, const FileId& data, const CountO
   return bytes;
 }
 
-IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const FileId& data,
-                      const CountOptions& options) {
+IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped,
+                      const FileId& data, const CountOptions& options) {
   try {
-    return {checked(bytes, std::move(owner), data, options), ""};
+    return {checked(bytes, std::move(owner), mapped, data, options), ""};
   } catch (const Refused& refused) {
     return {std::nullopt, refused.why};
   }
 }
 
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options) {
-  std::shared_ptr<const MappedFile> file;
+  std::shared_ptr<const WholeFile> file;
   try {
-    file = MappedFile::open(path);
+    file = WholeFile::open(path);
   } catch (const Error& error) {
     return {std::nullopt, error.message()};
   }
   if (!file) return {};
-  return parse_index(file->bytes(), file, data, options);
+  return parse_index(file->bytes(), file, file->mapped(), data, options);
 }
 
 }  // namespace feedline::io

@@ -1,4 +1,4 @@
-// NAME.feedline-index: a FileIndex on disk, used where it lies.
+// NAME.feedline-index: a FileIndex on disk, used as it lies.
 //
 // Little-endian, fixed layout; everything begins at a multiple of 8:
 //
@@ -47,8 +47,8 @@ struct IndexFile {
 /// with each other. Does not throw.
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options);
 
-/// The same of bytes in memory, aligned to 8, that `owner` keeps.
-IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const FileId& data,
-                      const CountOptions& options);
+/// The same of bytes in memory, aligned to 8, that `owner` keeps; or in a file that is `mapped`.
+IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped,
+                      const FileId& data, const CountOptions& options);
 
 }  // namespace feedline::io

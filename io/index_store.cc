@@ -51,14 +51,12 @@ bool is_index_name(std::string_view path) {
   return rest.empty() || (rest.starts_with('.') && rest.ends_with(".part"));  // OutputFile's temporary names
 }
 
-std::vector<std::string> index_places(const std::string& file, const std::string& dir) {
+std::string index_place(const std::string& file, const std::string& dir, size_t number) {
+  if (dir.empty() && number-- == 0) return file + std::string(index_suffix);
+  const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
+  if (number > 0 || folder.empty()) return {};
   const fs::path path = fs::absolute(file).lexically_normal();
-  const std::string elsewhere =
-      fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix);
-  if (!dir.empty()) return {(fs::path(dir) / elsewhere).string()};
-  std::vector<std::string> places{file + std::string(index_suffix)};
-  if (const fs::path cache = cache_folder(); !cache.empty()) places.push_back((cache / elsewhere).string());
-  return places;
+  return (folder / fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix)).string();
 }
 
 std::string cache_place(const std::string& name, const std::string& dir) {
@@ -68,16 +66,14 @@ std::string cache_place(const std::string& name, const std::string& dir) {
 
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir) {
   KeptIndex found;
-  for (const std::string& path : index_places(data.uri, dir)) {
+  std::string path;
+  for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
     IndexFile file = read_index(path, data, options);
-    found.path = path;
-    found.index = std::move(file.index);
-    if (found.index) return found;
+    if (file.index) return {.index = std::move(file.index), .path = path, .why = found.why, .refused = found.refused};
     found.refused |= !file.refused.empty();
     if (!found.why.empty()) found.why += "; ";
     found.why += file.refused.empty() ? fmt::format("there is no {}", path) : fmt::format("{} {}", path, file.refused);
   }
-  found.path.clear();
   return found;
 }
 
@@ -97,10 +93,10 @@ std::string keep_index(const FileIndex& index, const FileId& data, const CountOp
   if (now.size != data.size || now.version != data.version)
     throw Error(Category::io_error, "was written to while it was counted", {data.uri, -1, -1, ""});
   std::optional<Error> first;
-  const std::vector<std::string> places = index_places(data.uri, dir);
-  for (const std::string& path : places) {
+  std::string path;
+  for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
     try {
-      if (!dir.empty() || &path != &places.front()) make_folder(fs::path(path).parent_path());
+      if (!dir.empty() || n > 0) make_folder(fs::path(path).parent_path());
       write_index(path, index, data, options);
       return path;
     } catch (const Error& error) {

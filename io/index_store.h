@@ -4,10 +4,10 @@
 // $XDG_CACHE_HOME/feedline or ~/.cache/feedline: there as NAME-HASH.feedline-index, HASH being of the absolute path.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "io/index_file.h"
 
@@ -18,9 +18,9 @@ inline constexpr std::string_view index_suffix = ".feedline-index";
 /// Whether a file of this name is an index, or is about to become one.
 bool is_index_name(std::string_view path);
 
-/// Where the index of `file` may lie, the best place first. `dir`: there and nowhere else; empty: beside the data, and
-/// the cache folder, if there is one.
-std::vector<std::string> index_places(const std::string& file, const std::string& dir);
+/// Where the index of `file` may lie, number 0 being the best place; empty: there are no more. `dir`: there and nowhere
+/// else; empty: beside the data, and the cache folder, if there is one.
+std::string index_place(const std::string& file, const std::string& dir, size_t number);
 
 /// Where something else that can be made again is kept under `name`: in `dir`, or in the cache folder; empty: nowhere.
 std::string cache_place(const std::string& name, const std::string& dir);

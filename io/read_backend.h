@@ -29,7 +29,7 @@ struct FileId {
 };
 
 /// Local path -> FileId. Throws Error io_error when it cannot be, or is no regular file.
-FileId stat_file(const std::string& path);
+FileId stat_file(std::string path);
 
 struct Read {
   uint32_t file = 0;

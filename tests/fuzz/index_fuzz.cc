@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (stride > 0 && stride <= io::largest_stride) options.stride = stride;
     options.compression = static_cast<Compression>(std::to_integer<int>(bytes[32]) % 4);
   }
-  const io::IndexFile read = io::parse_index({bytes, size}, words, file, options);
+  const io::IndexFile read = io::parse_index({bytes, size}, words, false, file, options);
   require(read.index.has_value() == read.refused.empty());
   if (!read.index) return 0;
   const io::FileIndex& index = *read.index;

@@ -74,7 +74,7 @@ SyscallHook& hook(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("an index comes back as it was written, used where it lies") {
+TEST_CASE("an index comes back as it was written, used as it lies") {
   const Fixture f;
   REQUIRE(f.index.bad.size() == 2);
   const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
@@ -82,10 +82,28 @@ TEST_CASE("an index comes back as it was written, used where it lies") {
   REQUIRE(read.index);
   check_same(*read.index, f.index);
   CHECK(f.index.memory_bytes() > 0);
-  CHECK(read.index->memory_bytes() == read.index->bad.capacity() * sizeof(io::BadRegion));
+  const uint64_t of_bad = read.index->bad.capacity() * sizeof(io::BadRegion);
+  CHECK(read.index->memory_bytes() ==
+        f.index.entries.size() * sizeof(io::IndexEntry) + f.index.sums.size() * 8 + of_bad);
   CHECK(io::index_bytes(f.index, f.data, f.options) == content_of(f.index_path));
-  const io::FileIndex copy = *read.index;  // shares the mapping
+  const io::FileIndex copy = *read.index;  // shares the tables
   CHECK(copy.entries.begin() == read.index->entries.begin());
+}
+
+TEST_CASE("a large index is mapped, and read where it cannot be") {
+  Fixture f;
+  f.options.stride = 10;
+  f.index = io::count_records(f.data_path, f.options);
+  io::write_index(f.index_path, f.index, f.data, f.options);
+  for (const bool can_be_mapped : {true, false}) {
+    hook("mmap").fail_nth_call(can_be_mapped ? 0 : 1);
+    const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+    CHECK_FALSE(hook("mmap").pending());
+    REQUIRE(read.index);
+    check_same(*read.index, f.index);
+    const uint64_t of_bad = read.index->bad.capacity() * sizeof(io::BadRegion);
+    CHECK((read.index->memory_bytes() == of_bad) == can_be_mapped);
+  }
 }
 
 TEST_CASE("an index of an empty file, of a file without records, of a compressed one") {
@@ -250,7 +268,7 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   CHECK(in_named.ends_with(".feedline-index"));
   CHECK(io::find_index(data, {}, named).path == in_named);
   // Another file of this name has another place.
-  CHECK(io::index_places(dir.file("other/a b"), named).front() != in_named);
+  CHECK(io::index_place(dir.file("other/a b"), named, 0) != in_named);
 
   // The folder of the data is read-only.
   std::filesystem::remove(path + ".feedline-index");
