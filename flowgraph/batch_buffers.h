@@ -17,7 +17,7 @@ namespace feedline::flow {
 struct BatchBuffer {
   std::byte* memory = nullptr;
   std::shared_ptr<const Chunk> lender;  // whose slot some of the tensors lie in; Plan::lends
-  BatchContent content;  // tensors: as Plan::tensors, in their order
+  BatchContent content;                 // tensors: as Plan::tensors, in their order
 };
 
 /// Lives as long as the graph or a batch does.

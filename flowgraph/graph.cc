@@ -445,8 +445,7 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
     return;
   }
   InFlight& flight = flights[chunk->slot()];
-  // A lone thread parses while the I/O thread copies.
-  const bool try_cache = plan.threads > 1 && (cached || ++passed_by % cache_tried_once_in == 0);
+  const bool try_cache = cached || ++passed_by % cache_tried_once_in == 0;
   std::vector<io::Read>& reads = try_cache ? flight.untried : requests;
   for (const Extent& extent : ticket.extents) {
     reads.push_back(

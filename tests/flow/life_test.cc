@@ -52,7 +52,9 @@ TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
   cycle(0);
   cycle(1);
   const size_t files = open_descriptors(), tasks = threads();
+  const int64_t memory = private_memory();
   for (int i = 0; i < 300; i++) cycle(i);
+  CHECK(private_memory() < memory + (256 << 20));  // slots alone are several MiB a feeder
   CHECK(open_descriptors() == files);
   CHECK(threads() <= tasks + 1);  // oneTBB may start its worker later than the first cycles
 }
