@@ -30,8 +30,7 @@ BatchRing::BatchRing(const Plan& plan, const gpu::Device& device, int replica)
       pool_(pointers(buffers_)) {}
 
 std::shared_ptr<const BatchContent> BatchRing::share(BatchBuffer* buffer) {
-  return {&buffer->content,
-          [ring = shared_from_this(), buffer](const BatchContent*) {
+  return {&buffer->content, [ring = shared_from_this(), buffer](const BatchContent*) {
             buffer->lender.reset();
             ring->pool_.give_back(buffer);
           }};
