@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""How many GPUs a workstation can feed, on paper: scale.py FEED.json (of `feed_bench --threads 2 --json FEED.json`).
+
+Prints Markdown. bench/README.md has the model, its assumptions, and how well it predicts what was measured."""
+import json
+import statistics
+import sys
+
+# Stages of feed_bench that a record passes; bytes of it that a disk gives, that go to a GPU, and that are written to
+# main memory beyond the caches; the path of feed_bench that it is, if one is; GPUs' appetites in records/s.
+WORK = {
+    "chess, packed": ("chess", ["read", "CRC", "walk", "gather"], 245, 202, 0, "features as they are", [100e3, 1e6]),
+    "chess, float32 board": ("chess", ["read", "CRC", "walk", "unpack"], 245, 6144, 0, "float32 board", [100e3, 1e6]),
+    "3 KB images, packed": ("3 KB images", ["read", "CRC", "walk"], 3121, 3080, 3080, None, [50e3]),
+    "3 KB images, float32": ("3 KB images", ["read", "CRC", "walk", "unpack"], 3121, 12296, 2 * 12288, "float32", [50e3]),
+    "197 KB images, packed": ("197 KB images", ["read", "CRC", "copy"], 196700, 196608, 196608, "uint8", [1786]),
+    "197 KB images, float32": ("197 KB images", ["read", "CRC", "walk", "unpack"], 196700, 786432, 786432, "float32", [1786]),
+    "2.83 MB records": ("2.83 MB records", ["read", "CRC"], 2830044, 2830000, 2 * 2830000, "uint8", [286]),
+    "click log": ("click log", ["read", "CRC", "walk", "gather"], 393, 472, 0, "dense arrays", [2e6]),
+}
+# Cores, NVMe drives, bytes/s of one, of a GPU's link, of main memory: 3/4 of 2, 4 and 8 channels of DDR5-5200.
+MACHINES = {
+    "16 cores, 1 NVMe, PCIe 4": (16, 1, 7e9, 25e9, 62e9),
+    "16 cores, 2 NVMe, PCIe 5": (16, 2, 13e9, 50e9, 62e9),
+    "32 cores, 2 NVMe, PCIe 4": (32, 2, 7e9, 25e9, 125e9),
+    "32 cores, 4 NVMe, PCIe 5": (32, 4, 13e9, 50e9, 125e9),
+    "64 cores, 4 NVMe, PCIe 5": (64, 4, 13e9, 50e9, 250e9),
+}
+COPY_TRAFFIC = 3  # a copied byte is read, fetched for writing, and written
+
+
+class Costs:
+    def __init__(self, report):
+        self.tables = {cores: {row["name"]: row["value"] for row in report[f"{cores} core{'s' * (cores > 1)}"]} for cores in (1, 2)}
+        measured = [(name, self.measured(name, 1)) for name in WORK if WORK[name][5]]
+        self.overhead = statistics.median(1 / rate / self.bare_s(name) for name, rate in measured)
+        gains = [self.measured(name, 2) / rate for name, rate in measured]
+        self.more_cores = statistics.median(gains) / 2  # what a core is worth beside others
+        self.memory_bytes_s = COPY_TRAFFIC * self.tables[2]["2.83 MB records: memory copy"] * WORK["2.83 MB records"][2]
+
+    def bare_s(self, name):
+        data, stages = WORK[name][:2]
+        return sum(1 / next(v for k, v in self.tables[1].items() if k.startswith(f"{data}: {stage} /")) for stage in stages)
+
+    def measured(self, name, cores):
+        data, path = WORK[name][0], WORK[name][5]
+        return path and next(v for k, v in self.tables[cores].items() if k.startswith(f"{data}: {path} /"))
+
+    def core_s(self, name):
+        return self.overhead * self.bare_s(name)
+
+    def rate(self, name, cores):
+        return cores * (self.more_cores if cores > 1 else 1) / self.core_s(name)
+
+
+def traffic(name):
+    """Bytes of main memory that a record costs: it arrives, is read, and what is beyond the caches is written."""
+    _, _, stored, delivered, written, _, _ = WORK[name]
+    return stored, 2 * stored + written + delivered  # from the page cache without a GPU; from a disk to a GPU
+
+
+def number(value):
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def table(header, rows):
+    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def main():
+    costs = Costs(json.load(open(sys.argv[1])))
+    print(f"Time of a path / of its bare loops: {costs.overhead:.2f}; a core beside others: {costs.more_cores:.2f} of one alone; "
+          f"main memory: {number(costs.memory_bytes_s)}B/s.\n")
+
+    rows = []
+    for name in WORK:
+        if not costs.measured(name, 1):
+            continue
+        row = [name, f"{1e9 * costs.core_s(name):.0f}"]
+        for cores in (1, 2):
+            predicted = min(costs.rate(name, cores), costs.memory_bytes_s / (traffic(name)[0] + WORK[name][4]))
+            actual = costs.measured(name, cores)
+            row.append(f"{number(predicted)} / {number(actual)} = {predicted / actual:.2f}")
+        rows.append(row)
+    table(["work", "ns a record and core", "1 core: predicted / measured", "2 cores: predicted / measured"], rows)
+
+    print()
+    rows = []
+    for name, (_, _, stored, delivered, _, _, appetites) in WORK.items():
+        for appetite in appetites:
+            row = [name, f"{number(appetite)}/s"]
+            for cores, drives, drive, link, memory in MACHINES.values():
+                limits = {"cores": costs.rate(name, cores), "NVMe": drives * drive / stored,
+                          "memory": memory / traffic(name)[1]}
+                binds = min(limits, key=limits.get)
+                fed = int(limits[binds] / appetite)
+                row.append("link" if appetite * delivered > link else f"{fed}, {binds}" if fed else f"none, {binds}")
+            rows.append(row)
+    table(["work", "a GPU wants", *MACHINES], rows)
+
+
+if __name__ == "__main__":
+    main()
