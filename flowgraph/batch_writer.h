@@ -17,8 +17,8 @@ class BatchWriter {
  public:
   explicit BatchWriter(const Plan& plan);
 
-  /// Fills `buffer`, or where the plan lends rows points its tensors at them. Dense tensors in blocks of rows, side by side in the calling thread's arena; each row is read once
-  /// and each element written once.
+  /// Fills `buffer`, or where the plan lends rows points its tensors at them. Dense tensors in blocks of rows, side by
+  /// side in the calling thread's arena; each row is read once and each element written once.
   void write(const BatchRows& batch, BatchBuffer& buffer) const;
 
  private:

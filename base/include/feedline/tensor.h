@@ -78,8 +78,8 @@ class Shape {
 /// As people write it: "[512, 8, 8, 24]".
 FEEDLINE_PUBLIC std::string to_string(const Shape& shape);
 
-/// Somebody else's memory seen as a tensor: row-major, contiguous, valid as long as its owner. Aligned to 64 bytes; bytes
-/// that a batch of one row delivers as they were stored may lie where they were read, aligned to their element.
+/// Somebody else's memory seen as a tensor: row-major, contiguous, valid as long as its owner. Aligned to 64 bytes;
+/// bytes that a batch of one row delivers as they were stored may lie where they were read, aligned to their element.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::unset;
