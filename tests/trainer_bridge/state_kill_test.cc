@@ -29,6 +29,7 @@ using Place = std::pair<uint64_t, uint64_t>;  // epoch, step
 
 constexpr int records = 3000, batch = 50, steps = records / batch;
 constexpr uint64_t epochs = 2;
+constexpr size_t line_bytes = 512;  // divides a page: SIGKILL may cut a write() between two pages, not within one
 
 struct Feed {
   explicit Feed(const std::string& order) {
@@ -66,8 +67,10 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
     while (feeder.epoch() < epochs) {
       if (const Batch given = feeder.next()) {
         const auto bytes = given.at("record.bytes").as<char>();
-        const std::string line = std::to_string(given.epoch()) + " " + std::to_string(given.step()) + " " +
-                                 std::string(bytes.begin(), bytes.end()) + "\n";
+        std::string line = std::to_string(given.epoch()) + " " + std::to_string(given.step()) + " " +
+                           std::string(bytes.begin(), bytes.end());
+        line.resize(line_bytes - 1, ' ');
+        line += '\n';
         if (write(log, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(2);
       }
       state.save(feeder.get_state());
