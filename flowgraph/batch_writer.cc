@@ -123,11 +123,6 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
                                             ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
                                             : plan_.tensors[t].shape.with_rows(batch.rows);
 
-  if (plan_.lends) {
-    BatchRow row;
-    rows_of_batch(batch, 0, 1, &row);
-    buffer.lender = row.chunk->shared_from_this();
-  }
   std::atomic<uint64_t> audit{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
@@ -181,6 +176,7 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
 }
 
 BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int64_t first, BatchBuffer& buffer) const {
+  if (plan_.lends) buffer.lender = rows.front().chunk->shared_from_this();
   for (size_t t = 0; t < plan_.tensors.size(); t++) {
     const BatchTensor& tensor = plan_.tensors[t];
     std::byte* out = buffer.memory + tensor.offset;

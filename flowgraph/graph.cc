@@ -16,6 +16,7 @@
 #include "flowgraph/error_log.h"
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/lazy_reader.h"
+#include "flowgraph/slots.h"
 #include "flowgraph/stage_counters.h"
 #include "flowgraph/ticket_queue.h"
 #include "flowgraph/worker_arena.h"
@@ -50,40 +51,6 @@ struct Begun {
   BatchBuffer* buffer;
   std::atomic<bool> done;
 };
-
-/// The memory that is read into, and who may use it. Lives as long as the graph or a batch that was lent rows.
-struct Slots : std::enable_shared_from_this<Slots> {
-  explicit Slots(const Plan& plan);
-
-  /// Of one slot; goes back to the pool. Null: none is free.
-  ChunkRef take() {
-    const auto chunk = pool->take();
-    if (!chunk) return nullptr;
-    // Moved out: the deleter lives as long as the chunk's weak reference to itself, and would keep us for ever.
-    return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {
-              const auto ours = std::move(slots);
-              ours->pool->give_back(done);
-            }};
-  }
-
-  gpu::Memory memory;
-  std::deque<Chunk> chunks;
-  std::optional<Pool<Chunk*>> pool;
-};
-
-Slots::Slots(const Plan& plan)
-    : memory(gpu::Device(host()).allocate(
-          std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes)))) {
-  std::vector<Chunk*> free;
-  // All that is read into lies together, so that it can be registered with the kernel in one piece.
-  const auto [data, scratch] = std::pair(memory.bytes(), memory.bytes().subspan(plan.slots * plan.slot_data_bytes));
-  for (uint32_t s = 0; s < plan.slots; s++) {
-    chunks.emplace_back(s, data.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
-                        scratch.subspan(s * plan.slot_arena_bytes, plan.slot_arena_bytes));
-    free.push_back(&chunks.back());
-  }
-  pool.emplace(std::move(free));
-}
 
 Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
   const Extent& first = ticket.extents.front();
@@ -126,7 +93,7 @@ struct Graph::Impl {
   void read_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
-  ChunkRef oldest_untried();
+  ChunkRef oldest_not_looked_up();
   bool has_arrived(const ChunkRef& chunk) noexcept;
   bool read_cached(const ChunkRef& chunk, InFlight& flight);
   void note_read(Chunk& chunk, int error);
@@ -189,8 +156,8 @@ struct Graph::Impl {
   std::atomic<bool> cached{true};  // the page cache had all of the chunk that was last looked for in it
 
   // Chunks that may lie in the page cache. One that is read last is needed last, and oneTBB runs what came last first.
-  std::mutex untried_mutex;
-  std::deque<ChunkRef> untried;
+  std::mutex not_looked_up_mutex;
+  std::deque<ChunkRef> not_looked_up;
 
   // [assemble]
   Assembler assembler;
@@ -233,7 +200,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               }),
       parse(graph, tf::unlimited,
             [&impl](const ChunkRef& arrived, auto& to) {
-              const ChunkRef chunk = arrived ? arrived : impl.oldest_untried();
+              const ChunkRef chunk = arrived ? arrived : impl.oldest_not_looked_up();
               if (impl.has_arrived(chunk)) {
                 impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
                 std::get<0>(to).try_put(chunk);  // also a failed one: its number must arrive
@@ -316,14 +283,14 @@ void Graph::Impl::make_backend(const IoOptions& io) {
   for (const DataFile& file : plan.data.files) files.push_back(file.id);
   io::BackendOptions backend_options;
   static_cast<IoOptions&>(backend_options) = io;
-  backend_options.memory = slots->memory.bytes().first(plan.slots * plan.slot_data_bytes);
+  backend_options.memory = slots->read_memory();
   backend = io::make_read_backend(std::move(files), backend_options,
                                   [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }
 
 void Graph::Impl::make_nodes() {
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
-  slots->pool->on_return([this] { nodes->read.try_put({}); });
+  slots->pool().on_return([this] { nodes->read.try_put({}); });
   idle_lanes->on_return([this] { nodes->read.try_put({}); });
   for (int replica = 0; replica < plan.replicas; replica++)
     rings[static_cast<size_t>(replica)]->pool().on_return(
@@ -353,7 +320,7 @@ Graph::Impl::~Impl() {
   nodes->graph.reset();  // lets go of queued messages
   waiting.clear();
   begun.clear();
-  untried.clear();
+  not_looked_up.clear();
   delivery.reset();
   backend.reset();
   nodes.reset();
@@ -361,7 +328,7 @@ Graph::Impl::~Impl() {
 
 void Graph::Impl::stop() noexcept {
   if (stopping.exchange(true)) return;
-  slots->pool->close();
+  slots->pool().close();
   idle_lanes->close();
   for (auto& ring : rings) ring->pool().close();
   delivery->stop();
@@ -456,8 +423,8 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   if (try_cache) {
     parse_counters.waiting++;
     {
-      const std::lock_guard lock(untried_mutex);
-      untried.push_back(chunk);
+      const std::lock_guard lock(not_looked_up_mutex);
+      not_looked_up.push_back(chunk);
     }
     nodes->parse.try_put(nullptr);
   } else {
@@ -466,10 +433,10 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   }
 }
 
-ChunkRef Graph::Impl::oldest_untried() {
-  const std::lock_guard lock(untried_mutex);
-  const ChunkRef oldest = std::move(untried.front());
-  untried.pop_front();
+ChunkRef Graph::Impl::oldest_not_looked_up() {
+  const std::lock_guard lock(not_looked_up_mutex);
+  const ChunkRef oldest = std::move(not_looked_up.front());
+  not_looked_up.pop_front();
   return oldest;
 }
 
@@ -678,7 +645,7 @@ GraphReport Graph::report() const {
     report.stages.push_back(
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
   };
-  add("read", impl.read_counters, impl.slots->pool->hungry_s(), impl.read_counters.waiting);
+  add("read", impl.read_counters, impl.slots->pool().hungry_s(), impl.read_counters.waiting);
   if (impl.plan.lanes > 0)
     add("inflate", impl.inflate_counters, impl.idle_lanes->hungry_s(), impl.inflate_counters.waiting);
   add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
