@@ -49,6 +49,12 @@ Row ceiling(std::string name, double wanted, Loop loop) {
 const Row memory_copy = {"memory copy", copy_memory, {}};
 const Loop walk_all = [](Worker& worker) { return walk(worker.hot.views, worker.found); };
 
+// Behind the loops that every data set has.
+std::vector<Row> beside_reading(std::vector<Row> rows) {
+  rows.insert(rows.begin(), {memory_copy, ceiling("read", 0, read), ceiling("CRC", 0, crc)});
+  return rows;
+}
+
 DataSet chess_set() {
   const std::string board =
       "output { name: 'board' dtype: FLOAT32 feature: 'd' unpack_bits { shape: [8, 8, 24] "
@@ -87,28 +93,16 @@ DataSet chess_set() {
 std::vector<DataSet> data_sets() {
   return {
       chess_set(),
-      {"3 KB images",
-       "image-raw.tfrecord",
-       peers("image-raw"),
-       64'000,
+      {"3 KB images", "image-raw.tfrecord", peers("image-raw"), 64'000,
        [](Random& random) { return picture(random, 3072); },
-       {
-           memory_copy,
-           ceiling("read", 0, read),
-           ceiling("CRC", 0, crc),
+       beside_reading({
            ceiling("walk", 0, walk_all),
            ceiling("unpack", 0, [](Worker& worker) { return unpack_bytes(worker, 512, 3072); }),
            {"float32", peers("image-raw-full").text(), {"read", "CRC", "walk", "unpack"}, 0.75},
-       }},
-      {"197 KB images",
-       "image-large.tfrecord",
-       peers("image-large"),
-       1000,
+       })},
+      {"197 KB images", "image-large.tfrecord", peers("image-large"), 1000,
        [](Random& random) { return picture(random, 196608); },
-       {
-           memory_copy,
-           ceiling("read", 0, read),
-           ceiling("CRC", 0, crc),
+       beside_reading({
            ceiling("walk", 0, walk_all),
            ceiling("unpack", 0, [](Worker& worker) { return unpack_bytes(worker, 64, 196608); }),
            ceiling("copy", 0, [](Worker& worker) { return copy(worker, 64, 196608); }),
@@ -117,34 +111,20 @@ std::vector<DataSet> data_sets() {
             "output { name: 'image' feature: 'image' decode_raw { stored: UINT8 shape: [256, 256, 3] } }",
             {"read", "CRC", "copy"},
             0.75},
-       }},
-      {"2.83 MB records",
-       "big.tfrecord",
-       peers("big"),
-       70,
-       big,
-       {
-           memory_copy,
-           ceiling("read", 0, read),
-           ceiling("CRC", 0, crc),
+       })},
+      {"2.83 MB records", "big.tfrecord", peers("big"), 70, big,
+       beside_reading({
            {"uint8",
             "output { name: 'x' feature: 'x' decode_raw { stored: UINT8 shape: [2830000] } }",
             {"read", "CRC"},
             0.85},
-       }},
-      {"click log",
-       "floats.tfrecord",
-       peers("floats"),
-       480'000,
-       click,
-       {
-           memory_copy,
-           ceiling("read", 0, read),
-           ceiling("CRC", 0, crc),
+       })},
+      {"click log", "floats.tfrecord", peers("floats"), 480'000, click,
+       beside_reading({
            ceiling("walk", 0, walk_all),
            ceiling("gather", 0, [](Worker& worker) { return gather<256, 26>(worker, 512); }),
            {"dense arrays", "", {"read", "CRC", "walk", "gather"}, 0.75},
-       }},
+       })},
   };
 }
 
