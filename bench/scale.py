@@ -5,18 +5,28 @@ Prints Markdown. bench/README.md has the model, its assumptions, and how well it
 import json
 import statistics
 import sys
+from typing import NamedTuple, Optional
 
-# Stages of feed_bench that a record passes; bytes of it that a disk gives, that go to a GPU, and that are written to
-# main memory beyond the caches; the path of feed_bench that it is, if one is; GPUs' appetites in records/s.
+
+class Work(NamedTuple):
+    data: str            # of feed_bench
+    stages: list         # that a record passes
+    stored: int          # bytes of a record that a disk gives,
+    delivered: int       # that go to a GPU,
+    written: int         # that are written to main memory beyond the caches
+    path: Optional[str]  # of feed_bench, if it has this one
+    appetites: list      # of GPUs, in records/s
+
+
 WORK = {
-    "chess, packed": ("chess", ["read", "CRC", "walk", "gather"], 245, 202, 0, "features as they are", [100e3, 1e6]),
-    "chess, float32 board": ("chess", ["read", "CRC", "walk", "unpack"], 245, 6144, 0, "float32 board", [100e3, 1e6]),
-    "3 KB images, packed": ("3 KB images", ["read", "CRC", "walk"], 3121, 3080, 3080, None, [50e3]),
-    "3 KB images, float32": ("3 KB images", ["read", "CRC", "walk", "unpack"], 3121, 12296, 2 * 12288, "float32", [50e3]),
-    "197 KB images, packed": ("197 KB images", ["read", "CRC", "copy"], 196700, 196608, 196608, "uint8", [1786]),
-    "197 KB images, float32": ("197 KB images", ["read", "CRC", "walk", "unpack"], 196700, 786432, 786432, "float32", [1786]),
-    "2.83 MB records": ("2.83 MB records", ["read", "CRC"], 2830044, 2830000, 2 * 2830000, "uint8", [286]),
-    "click log": ("click log", ["read", "CRC", "walk", "gather"], 393, 472, 0, "dense arrays", [2e6]),
+    "chess, packed": Work("chess", ["read", "CRC", "walk", "gather"], 245, 202, 0, "features as they are", [100e3, 1e6]),
+    "chess, float32 board": Work("chess", ["read", "CRC", "walk", "unpack"], 245, 6144, 0, "float32 board", [100e3, 1e6]),
+    "3 KB images, packed": Work("3 KB images", ["read", "CRC", "walk"], 3121, 3080, 3080, None, [50e3]),
+    "3 KB images, float32": Work("3 KB images", ["read", "CRC", "walk", "unpack"], 3121, 12296, 2 * 12288, "float32", [50e3]),
+    "197 KB images, packed": Work("197 KB images", ["read", "CRC", "copy"], 196700, 196608, 196608, "uint8", [1786]),
+    "197 KB images, float32": Work("197 KB images", ["read", "CRC", "walk", "unpack"], 196700, 786432, 786432, "float32", [1786]),
+    "2.83 MB records": Work("2.83 MB records", ["read", "CRC"], 2830044, 2830000, 2 * 2830000, "uint8", [286]),
+    "click log": Work("click log", ["read", "CRC", "walk", "gather"], 393, 472, 0, "dense arrays", [2e6]),
 }
 # Cores, NVMe drives, bytes/s of one, of a GPU's link, of main memory: 3/4 of 2, 4 and 8 channels of DDR5-5200.
 MACHINES = {
@@ -32,31 +42,26 @@ COPY_TRAFFIC = 3  # a copied byte is read, fetched for writing, and written
 class Costs:
     def __init__(self, report):
         self.tables = {cores: {row["name"]: row["value"] for row in report[f"{cores} core{'s' * (cores > 1)}"]} for cores in (1, 2)}
-        measured = [(name, self.measured(name, 1)) for name in WORK if WORK[name][5]]
+        measured = [(name, self.measured(name, 1)) for name in WORK if WORK[name].path]
         self.overhead = statistics.median(1 / rate / self.bare_s(name) for name, rate in measured)
         gains = [self.measured(name, 2) / rate for name, rate in measured]
         self.more_cores = statistics.median(gains) / 2  # what a core is worth beside others
-        self.memory_bytes_s = COPY_TRAFFIC * self.tables[2]["2.83 MB records: memory copy"] * WORK["2.83 MB records"][2]
+        self.memory_bytes_s = COPY_TRAFFIC * self.tables[2]["2.83 MB records: memory copy"] * WORK["2.83 MB records"].stored
 
     def bare_s(self, name):
-        data, stages = WORK[name][:2]
-        return sum(1 / next(v for k, v in self.tables[1].items() if k.startswith(f"{data}: {stage} /")) for stage in stages)
+        return sum(1 / self.row(name, stage, 1) for stage in WORK[name].stages)
+
+    def row(self, name, title, cores):
+        return next(v for k, v in self.tables[cores].items() if k.startswith(f"{WORK[name].data}: {title} /"))
 
     def measured(self, name, cores):
-        data, path = WORK[name][0], WORK[name][5]
-        return path and next(v for k, v in self.tables[cores].items() if k.startswith(f"{data}: {path} /"))
+        return WORK[name].path and self.row(name, WORK[name].path, cores)
 
     def core_s(self, name):
         return self.overhead * self.bare_s(name)
 
     def rate(self, name, cores):
         return cores * (self.more_cores if cores > 1 else 1) / self.core_s(name)
-
-
-def traffic(name):
-    """Bytes of main memory that a record costs: it arrives, is read, and what is beyond the caches is written."""
-    _, _, stored, delivered, written, _, _ = WORK[name]
-    return stored, 2 * stored + written + delivered  # from the page cache without a GPU; from a disk to a GPU
 
 
 def number(value):
@@ -78,12 +83,12 @@ def main():
           f"main memory: {number(costs.memory_bytes_s)}B/s.\n")
 
     rows = []
-    for name in WORK:
+    for name, work in WORK.items():
         if not costs.measured(name, 1):
             continue
         row = [name, f"{1e9 * costs.core_s(name):.0f}"]
         for cores in (1, 2):
-            predicted = min(costs.rate(name, cores), costs.memory_bytes_s / (traffic(name)[0] + WORK[name][4]))
+            predicted = min(costs.rate(name, cores), costs.memory_bytes_s / (work.stored + work.written))
             actual = costs.measured(name, cores)
             row.append(f"{number(predicted)} / {number(actual)} = {predicted / actual:.2f}")
         rows.append(row)
@@ -91,15 +96,16 @@ def main():
 
     print()
     rows = []
-    for name, (_, _, stored, delivered, _, _, appetites) in WORK.items():
-        for appetite in appetites:
+    for name, work in WORK.items():
+        for appetite in work.appetites:
             row = [name, f"{number(appetite)}/s"]
             for cores, drives, drive, link, memory in MACHINES.values():
-                limits = {"cores": costs.rate(name, cores), "NVMe": drives * drive / stored,
-                          "memory": memory / traffic(name)[1]}
+                limits = {"cores": costs.rate(name, cores), "NVMe": drives * drive / work.stored,
+                          # It arrives, is read, is written where the caches do not hold it, and goes to a GPU.
+                          "memory": memory / (2 * work.stored + work.written + work.delivered)}
                 binds = min(limits, key=limits.get)
                 fed = int(limits[binds] / appetite)
-                row.append("link" if appetite * delivered > link else f"{fed}, {binds}" if fed else f"none, {binds}")
+                row.append("link" if appetite * work.delivered > link else f"{fed}, {binds}" if fed else f"none, {binds}")
             rows.append(row)
     table(["work", "a GPU wants", *MACHINES], rows)
 
