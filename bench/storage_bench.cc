@@ -1,15 +1,12 @@
 // What a disk gives through feedline, beside fio: storage_bench [--data DIR] [--gb N] [--seconds S] [--rounds N]
 //
 // All reads are O_DIRECT, so that nothing comes from the page cache. bench/README.md defines each metric.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,7 +17,6 @@
 
 #include "feedline/feeder.h"
 #include "feedline/records.h"
-#include "io/crc32c.h"
 #include "measure.h"
 
 namespace feedline::bench {
@@ -79,28 +75,6 @@ Rate fio(const std::string& dir, double seconds_long) {
   return {bytes_s, (job.at("usr_cpu").get<double>() + job.at("sys_cpu").get<double>()) / 100 / (bytes_s / 1e9)};
 }
 
-// What cannot be avoided: one thread that waits for a MiB and computes its CRC, which brings it into the cache.
-double bare_cpu_s_per_gb(const std::string& dir) {
-  std::vector<std::byte> memory(64 << 20);  // more than the caches hold
-  constexpr size_t block = 1 << 20;
-  uint64_t bytes = 0;
-  volatile uint32_t sum = 0;
-  const int fd = open((dir + "/part-00").c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  std::memset(memory.data(), 1, memory.size());
-  const double used = cpu_seconds([&] {
-    auto* first = memory.data() + (-reinterpret_cast<uintptr_t>(memory.data()) & 4095);
-    for (;;) {
-      std::byte* at = first + bytes % (memory.size() - block);
-      const ssize_t got = pread(fd, at, block, static_cast<off_t>(bytes));
-      if (got < static_cast<ssize_t>(block)) break;
-      sum = io::crc32c({at, block});
-      bytes += block;
-    }
-  });
-  close(fd);
-  return used / (static_cast<double>(bytes) / 1e9);
-}
-
 Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
   Options options;
   options.devices.assign(static_cast<size_t>(replicas), host());
@@ -129,7 +103,7 @@ Rate stream(Feeder& feeder, const Load& load, double seconds_long) {
 double compare(const std::string& dir, const Load& load, int rounds, double seconds_long) {
   Feeder feeder = make_feeder(dir, {load.name, load.record_bytes, 1, 1}, 1);
   feeder.next();
-  std::vector<double> ratio, rate, cpu, fio_rate, fio_cpu, bare_cpu;
+  std::vector<double> ratio, rate, cpu, fio_rate, fio_cpu;
   for (int round = 0; round < rounds; round++) {
     const Rate theirs = fio(dir, seconds_long), ours = stream(feeder, load, seconds_long);
     ratio.push_back(ours.bytes_s / theirs.bytes_s);
@@ -137,14 +111,10 @@ double compare(const std::string& dir, const Load& load, int rounds, double seco
     cpu.push_back(ours.cpu_s_per_gb);
     fio_rate.push_back(theirs.bytes_s);
     fio_cpu.push_back(theirs.cpu_s_per_gb);
-    bare_cpu.push_back(bare_cpu_s_per_gb(dir));
   }
   const auto [low, high] = std::minmax_element(ratio.begin(), ratio.end());
-  fmt::print(
-      "{}: {:.2f} GB/s, {:.2f} of fio's {:.2f} ({:.2f} to {:.2f}); CPU s per GB: {:.3f}, fio {:.3f}, a bare read "
-      "and CRC {:.3f}\n",
-      load.name, median(rate), median(ratio), median(fio_rate) / 1e9, *low, *high, median(cpu), median(fio_cpu),
-      median(bare_cpu));
+  fmt::print("{}: {:.2f} GB/s, {:.2f} of fio's {:.2f} ({:.2f} to {:.2f}); CPU s per GB: {:.3f}, fio {:.3f}\n",
+             load.name, median(rate), median(ratio), median(fio_rate) / 1e9, *low, *high, median(cpu), median(fio_cpu));
   return median(fio_rate);
 }
 
