@@ -39,6 +39,24 @@ void compute(const UnpackSpec& spec, int64_t channel, uint32_t bit, char* to) {
   });
 }
 
+// Finds out how the blocks repeat, of `count` that are not filled up.
+void find_period(BitLayout& layout, size_t count) {
+  const BitLayout::Block* const blocks = layout.blocks;
+  for (const size_t period : {1, 3}) {
+    if (count < 2 * period) return;
+    const uint64_t step = blocks[period].byte - blocks[0].byte;
+    size_t same = period;
+    while (same < count && blocks[same].recipe == blocks[same - period].recipe &&
+           blocks[same].byte == blocks[same - period].byte + step)
+      same++;
+    same -= same % period;
+    if (same < 2 * period || same <= layout.repeated) continue;
+    layout.period = period;
+    layout.repeated = same;
+    layout.repeated_bytes = step;
+  }
+}
+
 }  // namespace
 
 BitPlan::BitPlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels)
@@ -128,6 +146,7 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
              .windows = windows_.data(),
              .one_window = windows_.empty(),
              .low_is_zero = low_is_zero};
+  if (layout_.one_window) find_period(layout_, elements / lanes);
 }
 
 void BitPlan::run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {

@@ -54,6 +54,9 @@ struct BitLayout {
   size_t window = 0;
   const Block* blocks = nullptr;
   const Window* windows = nullptr;
+  // The first `repeated` blocks, a multiple of the period, have the recipes of those `period` before them, with windows
+  // that begin `repeated_bytes` later; 0: none do.
+  size_t period = 0, repeated = 0, repeated_bytes = 0;
   bool one_window = false;   // each block has no more
   bool low_is_zero = false;  // all values for 0, in all their bytes
 };

@@ -5,6 +5,8 @@
 #endif
 #include <immintrin.h>
 
+#include <array>
+
 #include "gpu/cast.h"
 #include "gpu/kernels.h"
 
@@ -59,49 +61,102 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 #include "gpu/kernels_common.h"
 #include "gpu/kernels_x86.h"
 
-// --- single bits
-// ------------------------------------------------------------------------------------------------------ 64 source
-// bytes are spread over 64 lanes, each is tested for its bit, and the 64 answers choose between two vectors. Where 16
-// bytes hold all that a block needs they are loaded into each quarter: cheaper to load and to shuffle. What is left
-// then is the stores, as long as few tables are loaded between them: hence no table of zeros.
+// --- single bits ---
+//
+// 64 source bytes are spread over 64 lanes, each is tested for its bit, and the 64 answers choose between two vectors.
+// Where 16 bytes hold all that a block needs they are loaded into each quarter: cheaper to load and to shuffle. What is
+// left then is the stores, as long as little is loaded between them: hence no table of zeros, and recipes that repeat
+// along a row stay in registers.
 
 inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 
-template <bool small>
-uint64_t chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) {
-  const __m512i pick = load(block.recipe), bit = load(block.recipe + 64);
-  if constexpr (small) {
-    const __m128i window = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + block.byte));
-    return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(window), pick), bit);
-  } else {
-    __m512i bytes = _mm512_permutexvar_epi8(pick, load(row + block.byte));
-    for (uint32_t i = 0; i < block.more_windows; i++) {
-      const BitLayout::Window& window = layout.windows[block.more + i];
-      const __m512i more = load(window.picks);
-      const __mmask64 mine = _knot_mask64(_mm512_movepi8_mask(more));
-      bytes = _mm512_mask_permutexvar_epi8(bytes, mine, more, load(row + window.byte));
+template <typename T, bool small, bool low_is_zero>
+class Recipe {
+ public:
+  Recipe() = default;
+  explicit Recipe(const BitLayout::Block& block) : pick_(load(block.recipe)), bit_(load(block.recipe + 64)) {
+    const std::byte *high = block.recipe + 128, *low = high + 64 * sizeof(T);
+    for (size_t v = 0; v < sizeof(T); v++) {
+      high_[v] = load(high + 64 * v);
+      low_[v] = low_is_zero ? _mm512_setzero_si512() : load(low + 64 * v);
     }
-    return _mm512_test_epi8_mask(bytes, bit);
   }
-}
 
-// Vector i of a block: from the high values where `ones` has a bit.
-template <typename T, bool low_is_zero>
-__m512i choose(uint64_t ones, const BitLayout::Block& block, size_t i) {
-  const std::byte* high_values = block.recipe + 128;
-  const __m512i high = load(high_values + 64 * i);
-  const __m512i low = low_is_zero ? _mm512_setzero_si512() : load(high_values + 64 * sizeof(T) + 64 * i);
-  ones >>= i * (64 / sizeof(T));
-  if constexpr (sizeof(T) == 1) return _mm512_mask_mov_epi8(low, ones, high);
-  if constexpr (sizeof(T) == 2) return _mm512_mask_mov_epi16(low, static_cast<__mmask32>(ones), high);
-  if constexpr (sizeof(T) == 4) return _mm512_mask_mov_epi32(low, static_cast<__mmask16>(ones), high);
-  if constexpr (sizeof(T) == 8) return _mm512_mask_mov_epi64(low, static_cast<__mmask8>(ones), high);
-}
+  // The block's bits of a row.
+  uint64_t ones(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) const {
+    if constexpr (small) {
+      return ones(row + block.byte);
+    } else {
+      __m512i bytes = _mm512_permutexvar_epi8(pick_, load(row + block.byte));
+      for (uint32_t i = 0; i < block.more_windows; i++) {
+        const BitLayout::Window& window = layout.windows[block.more + i];
+        const __m512i more = load(window.picks);
+        const __mmask64 mine = _knot_mask64(_mm512_movepi8_mask(more));
+        bytes = _mm512_mask_permutexvar_epi8(bytes, mine, more, load(row + window.byte));
+      }
+      return _mm512_test_epi8_mask(bytes, bit_);
+    }
+  }
+
+  // The same, of a block that has only a small window.
+  uint64_t ones(const std::byte* window) const {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
+    return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), pick_), bit_);
+  }
+
+  // Vector v of the block.
+  __m512i values(uint64_t ones, size_t v) const {
+    ones >>= v * (64 / sizeof(T));
+    if constexpr (sizeof(T) == 1) return _mm512_mask_mov_epi8(low_[v], ones, high_[v]);
+    if constexpr (sizeof(T) == 2) return _mm512_mask_mov_epi16(low_[v], static_cast<__mmask32>(ones), high_[v]);
+    if constexpr (sizeof(T) == 4) return _mm512_mask_mov_epi32(low_[v], static_cast<__mmask16>(ones), high_[v]);
+    if constexpr (sizeof(T) == 8) return _mm512_mask_mov_epi64(low_[v], static_cast<__mmask8>(ones), high_[v]);
+  }
+
+ private:
+  __m512i pick_, bit_, high_[sizeof(T)], low_[sizeof(T)];
+};
 
 template <typename T, bool small, bool low_is_zero>
+void write_block(const Recipe<T, small, low_is_zero>& recipe, uint64_t ones, std::byte* to) {
+#pragma GCC unroll 8
+  for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, recipe.values(ones, v));
+}
+
+// The blocks at the beginning of a row whose recipes repeat. Nothing but the row is loaded.
+template <typename T, bool low_is_zero, size_t period>
+struct Repeated {
+  explicit Repeated(const BitLayout& layout) : blocks(layout.repeated), step(layout.repeated_bytes) {
+    for (size_t p = 0; p < period; p++) {
+      recipes[p] = Recipe<T, true, low_is_zero>(layout.blocks[p]);
+      byte[p] = layout.blocks[p].byte;
+    }
+  }
+  void write(const std::byte* row, std::byte* to) const {
+    for (size_t done = 0; done < blocks; done += period, row += step) {
+#pragma GCC unroll 8
+      for (size_t p = 0; p < period; p++, to += 64 * sizeof(T))
+        write_block(recipes[p], recipes[p].ones(row + byte[p]), to);
+    }
+  }
+  size_t blocks, step;
+  std::array<uint64_t, period> byte;
+  std::array<Recipe<T, true, low_is_zero>, period> recipes;
+};
+template <typename T, bool low_is_zero>
+struct Repeated<T, low_is_zero, 0> {
+  explicit Repeated(const BitLayout&) {}
+  void write(const std::byte*, std::byte*) const {}
+  static constexpr size_t blocks = 0;
+};
+
+template <typename T, bool small, bool low_is_zero, size_t period>
 void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
+  using Recipe = Recipe<T, small, low_is_zero>;
   const size_t rest = layout.elements % 64 * sizeof(T);
+  const Repeated<T, low_is_zero, period> repeated(layout);
   const BitLayout::Block* const last = layout.blocks + layout.elements / 64;
+
   for (size_t i = 0; i < n; i++, out += out_stride) {
     const std::byte* row = rows[i];
     alignas(64) std::byte padded[64];
@@ -109,34 +164,46 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
       _mm512_store_si512(padded, _mm512_maskz_loadu_epi8(first_lanes(layout.row_bytes), row));
       row = padded;
     }
-    std::byte* to = out;
-    for (const BitLayout::Block* next = layout.blocks; next < last; next++, to += 64 * sizeof(T)) {
+    repeated.write(row, out);
+    std::byte* to = out + repeated.blocks * 64 * sizeof(T);
+    for (const BitLayout::Block* next = layout.blocks + repeated.blocks; next < last; next++, to += 64 * sizeof(T)) {
       const BitLayout::Block block = *next;  // a copy, as of the layout: no store through `to` can change it
-      const uint64_t ones = chosen<small>(layout, block, row);
-      for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, choose<T, low_is_zero>(ones, block, v));
+      const Recipe recipe(block);
+      write_block(recipe, recipe.ones(layout, block, row), to);
     }
     if (rest == 0) continue;
-    const uint64_t ones = chosen<small>(layout, *last, row);
+    const Recipe recipe(*last);
+    const uint64_t ones = recipe.ones(layout, *last, row);
     for (size_t v = 0; 64 * v < rest; v++)
-      _mm512_mask_storeu_epi8(to + 64 * v, first_lanes(rest - 64 * v), choose<T, low_is_zero>(ones, *last, v));
+      _mm512_mask_storeu_epi8(to + 64 * v, first_lanes(rest - 64 * v), recipe.values(ones, v));
   }
+}
+
+template <typename T, bool low_is_zero>
+void bits_of_small(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
+  constexpr bool three_fit = 3 * (2 + sizeof(T) * (low_is_zero ? 1 : 2)) < 28;  // in 32 registers
+  if (layout.period == 1)
+    bits_of<T, true, low_is_zero, 1>(layout, rows, n, out, out_stride);
+  else if (three_fit && layout.period == 3)
+    bits_of<T, true, low_is_zero, three_fit ? 3 : 0>(layout, rows, n, out, out_stride);
+  else
+    bits_of<T, true, low_is_zero, 0>(layout, rows, n, out, out_stride);
 }
 
 template <typename T>
 void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
   const bool small = layout.window == 16, zero = layout.low_is_zero;
   if (small && zero)
-    bits_of<T, true, true>(layout, rows, n, out, out_stride);
+    bits_of_small<T, true>(layout, rows, n, out, out_stride);
   else if (small)
-    bits_of<T, true, false>(layout, rows, n, out, out_stride);
+    bits_of_small<T, false>(layout, rows, n, out, out_stride);
   else if (zero)
-    bits_of<T, false, true>(layout, rows, n, out, out_stride);
+    bits_of<T, false, true, 0>(layout, rows, n, out, out_stride);
   else
-    bits_of<T, false, false>(layout, rows, n, out, out_stride);
+    bits_of<T, false, false, 0>(layout, rows, n, out, out_stride);
 }
 
-// --- bytes by tables
-// --------------------------------------------------------------------------------------------------
+// --- bytes by tables ---
 
 // Makes unpacking of bytes, and then of pairs of them, inside 16-byte parts give consecutive elements of T.
 template <typename T>
@@ -191,9 +258,9 @@ void lookup(const std::byte* in, std::byte* out, size_t n, const std::byte* tabl
   }
 }
 
-// --- fields of several bits
-// ------------------------------------------------------------------------------------------- As fields() of
-// kernels_common.h, eight at a time.
+// --- fields of several bits ---
+//
+// As fields() of kernels_common.h, eight at a time.
 
 inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const __m512i last = _mm512_set1_epi64(static_cast<int64_t>(layout.row_bytes) - 8);
