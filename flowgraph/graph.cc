@@ -208,18 +208,24 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               impl.parse_counters.waiting--;
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
-      assemble(graph, tf::serial,
-               [&impl](const ChunkRef& chunk) { impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); }); }),
-      write(graph, tf::unlimited, [&impl](Begun* batch) {
-        impl.guarded(impl.unpack_counters[static_cast<size_t>(batch->replica)], [&] { impl.write(*batch); });
-      }) {
+      assemble(
+          graph, tf::serial,
+          [&impl](const ChunkRef& chunk) { impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); }); },
+          tf::node_priority_t(1)),
+      write(
+          graph, tf::unlimited,
+          [&impl](Begun* batch) {
+            impl.guarded(impl.unpack_counters[static_cast<size_t>(batch->replica)], [&] { impl.write(*batch); });
+          },
+          tf::node_priority_t(1)) {
   tf::make_edge(read, parse);
   tf::make_edge(tf::output_port<0>(parse), in_order);
   tf::make_edge(in_order, assemble);
   for (int replica = 0; replica < impl.plan.replicas; replica++)
-    unpack.emplace_back(graph, tf::serial, [&impl, replica](const Batches& message) {
-      impl.guarded([&] { impl.unpack(replica, message); });
-    });
+    unpack.emplace_back(
+        graph, tf::serial,
+        [&impl, replica](const Batches& message) { impl.guarded([&] { impl.unpack(replica, message); }); },
+        tf::node_priority_t(1));
 }
 
 Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
