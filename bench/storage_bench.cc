@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int files = 16;
+constexpr int files = 16, window = 1000;  // that a shuffle mixes, samples
 
 /// A load of MLPerf Storage: what one accelerator wants.
 struct Load {
@@ -81,8 +81,8 @@ Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
   options.io.direct = Toggle::on;
   return Feeder(parse_pipeline(fmt::format("source {{ files: 'part-*' record_type: RAW }} feature {{ name: 'record' "
                                            "dtype: BYTES length: {} }} batch {{ batch_size_per_replica: {} }} "
-                                           "shuffle {{ buffer_size: 1000 }}",
-                                           load.record_bytes, load.batch),
+                                           "shuffle {{ buffer_size: {} }}",
+                                           load.record_bytes, load.batch, window),
                                dir),
                 options);
 }
@@ -122,11 +122,9 @@ double compare(const std::string& dir, const Load& load, int rounds, double seco
 void train(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
   const int accelerators = std::max(1, static_cast<int>(fio_rate / load.demand()));
   Feeder feeder = make_feeder(dir, load, accelerators);
-  const auto steps = static_cast<int>(seconds_long / load.step_s);
   std::atomic<double> worked{0};  // accelerators' seconds
-  std::vector<std::thread> threads;
-  for (int r = 0; r < accelerators; r++) feeder.next(r);  // the start is not what is measured
-  const double wall = seconds([&] {
+  const auto train_for = [&](int steps) {
+    std::vector<std::thread> threads;
     for (int r = 0; r < accelerators; r++)
       threads.emplace_back([&, r] {
         for (int step = 0; step < steps; step++) {
@@ -136,7 +134,10 @@ void train(const std::string& dir, const Load& load, double fio_rate, double sec
         }
       });
     for (std::thread& thread : threads) thread.join();
-  });
+  };
+  train_for(static_cast<int>(window / load.batch) + 1);  // the start, in which the window fills, is not measured
+  worked = 0;
+  const double wall = seconds([&] { train_for(static_cast<int>(seconds_long / load.step_s)); });
   fmt::print("{}: {} accelerators that want {:.0f} MB/s each: utilisation {:.4f}{}\n", load.name, accelerators,
              load.demand() / 1e6, worked / accelerators / wall,
              fio_rate < load.demand() ? " (the disk cannot feed one)" : "");
