@@ -88,6 +88,8 @@ struct Shift {
   uint32_t one, two;  // x^(64 w - 33), x^(128 w - 33)
 };
 inline constexpr size_t most_words = 256;  // a stream; more does not pay
+inline constexpr size_t line_words = 8;    // of a cache line
+inline constexpr size_t prefetch_distance = 3 * 8 * most_words;  // the same place of the next three streams
 inline constexpr auto shifts = [] {
   std::array<Shift, most_words + 1> table{};
   // x^31 and x^95 for w = 1; each further word multiplies by x^64 and x^128.
@@ -111,11 +113,18 @@ struct ThreeStreams {
       const std::byte* const second = p + 8 * words;
       const std::byte* const third = second + 8 * words;
       uint32_t b = 0, c = 0;
-      for (size_t i = 0; i + 1 < words; i++) {
+      const auto step_all = [&](size_t i) FEEDLINE_CRC_TARGET {
         crc = step(crc, load(p + 8 * i));
         b = step(b, load(second + 8 * i));
         c = step(c, load(third + 8 * i));
+      };
+      size_t i = 0;
+      for (; i + line_words < words; i += line_words) {
+        for (const std::byte* stream : {p, second, third}) __builtin_prefetch(stream + 8 * i + prefetch_distance);
+#pragma GCC unroll 8
+        for (size_t k = 0; k < line_words; k++) step_all(i + k);
       }
+      for (; i + 1 < words; i++) step_all(i);
       const size_t last = 8 * (words - 1);
       crc = step(crc, load(p + last));
       b = step(b, load(second + last));
