@@ -2,6 +2,12 @@
 
 #include <bit>
 
+#include "base/machine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace feedline::flow::wire {
 namespace {
 
@@ -16,11 +22,37 @@ uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
   return ends;
 }
 
+// Those of at most 8 bytes, until another one or `limit`. Returns where it stopped, behind a varint. CPUs with these
+// instructions have a fast pext, unlike older ones of AMD.
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512bw,bmi,bmi2"))) const uint8_t* decode_narrow(const uint8_t* p, const uint8_t* end,
+                                                                                  int64_t*& out,
+                                                                                  const int64_t* limit) noexcept {
+  const uint8_t* start = p;
+  while (p != end) {
+    const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
+    const uint64_t some = ~uint64_t{0} >> (64 - size);
+    for (uint64_t ends = ~_mm512_movepi8_mask(_mm512_maskz_loadu_epi8(some, p)) & some; ends != 0; ends &= ends - 1) {
+      const uint8_t* behind = p + std::countr_zero(ends) + 1;
+      const auto width = static_cast<size_t>(behind - start);
+      if (width > 8 || out == limit) return start;
+      start = behind;
+      *out++ = static_cast<int64_t>(_pext_u64(load<uint64_t>(behind - 8), 0x7f7f7f7f7f7f7f7f << (64 - 8 * width)));
+    }
+    p += size;
+  }
+  return start;
+}
+#else
+const uint8_t* decode_narrow(const uint8_t* p, const uint8_t*, int64_t*&, const int64_t*) noexcept { return p; }
+#endif
+
 }  // namespace
 
 uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint64_t capacity) noexcept {
   const int64_t* const first = out;
   const int64_t* const limit = out + capacity;
+  if (simd_level() == SimdLevel::avx512) p = decode_narrow(p, end, out, limit);
   const uint8_t* start = p;  // of the varint that is not ended yet
   while (p != end) {
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;

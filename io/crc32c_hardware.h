@@ -87,8 +87,8 @@ struct OneStream {
 struct Shift {
   uint32_t one, two;  // x^(64 w - 33), x^(128 w - 33)
 };
-inline constexpr size_t most_words = 256;  // a stream; more does not pay
-inline constexpr size_t line_words = 8;    // of a cache line
+inline constexpr size_t most_words = 256;                        // a stream; more does not pay
+inline constexpr size_t line_words = 8;                          // of a cache line
 inline constexpr size_t prefetch_distance = 3 * 8 * most_words;  // the same place of the next three streams
 inline constexpr auto shifts = [] {
   std::array<Shift, most_words + 1> table{};
