@@ -1,6 +1,7 @@
 """Measures feedline beside each peer's best way of doing the same work, in turn, and checks that they deliver the same.
 
-  compare.py --tool build/feedline --data DIR --out DIR [--rounds N] [--seconds S] [--steps N] [--only WORKLOAD]...
+  compare.py --tool build/feedline --data DIR --out DIR [--ceilings FEED.json] [--rounds N] [--seconds S] [--steps N]
+             [--only WORKLOAD]...
 
 Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. What is measured: bench/README.md.
 """
@@ -30,6 +31,10 @@ RAW = {peer: variants for peer, variants in IN_ORDER.items() if peer != "dali"} 
 SHUFFLED = {"tfdata": ["shuffle"], "dali": ["shuffle"]}
 QUANTILES = [n / 100 for n in range(100)] + [0.995, 0.999, 0.9999, 1]
 NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord", "feedline": "feedline"}
+# The paths of feed_bench that deliver the same, whose composed ceilings are drawn.
+CEILINGS = {"chess": "chess: board, flags and score", "chess, features": "chess: features as they are",
+            "3 KB images": "3 KB images: float32", "197 KB images": "197 KB images: float32",
+            "2.83 MB records": "2.83 MB records: uint8", "click log": "click log: dense arrays"}
 WORKLOADS = {  # name: (set, work, feedline's variant, peers)
     "chess": ("chess", "full", "one", IN_ORDER),
     "chess, shuffled": ("chess", "full", "shuffle", SHUFFLED),
@@ -144,6 +149,14 @@ def pace(args, cores):
     return lines
 
 
+def ceilings(path, cores):
+    """{workload: records/s of its composed ceiling}, by what feed_bench --json wrote."""
+    with open(path) as file:
+        rows = json.load(file)[f"{cores} core{'s' * (cores > 1)}"]
+    return {workload: next(row["ceiling"] for row in rows if row["name"].startswith(f"{title} /"))
+            for workload, title in CEILINGS.items()}
+
+
 def machine():
     with open("/proc/cpuinfo") as info:
         model = re.search(r"model name\s*: (.*)", info.read())
@@ -161,6 +174,7 @@ def main():
     parser.add_argument("--tool", required=True, help="feedline's program")
     parser.add_argument("--data", required=True, help="where make_data.py wrote to")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--ceilings", help="what feed_bench --json wrote, on as many cores")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--steps", type=int, default=2000, help="of 5 ms, for the distribution of next()")
@@ -181,7 +195,8 @@ def main():
             lines += measure(args, "chess", cpus[:n])
     os.makedirs(args.out, exist_ok=True)
     result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions(), "rounds": args.rounds,
-              "seconds": args.seconds, "lines": lines, "next": pace(args, cpus) if "chess" in workloads else []}
+              "seconds": args.seconds, "lines": lines,
+              "ceilings": ceilings(args.ceilings, len(cpus)) if args.ceilings else {}, "next": pace(args, cpus) if "chess" in workloads else []}
     with open(os.path.join(args.out, "peers.json"), "w") as out:
         json.dump(result, out, indent=1)
     report.write(result, args.out)

@@ -25,7 +25,10 @@ def markdown(result):
             "", "| work | feedline | " + " | ".join(peers) + " |", "|---" * (len(peers) + 2) + "|"]
     for workload, lines in of_all_cores(result).items():
         by_peer = {line["peer"]: line for line in lines}
-        cells = [f"{short(by_peer['feedline']['rec_s'])}, {by_peer['feedline']['bytes_s'] / 1e9:.2f} GB/s"]
+        ours = by_peer["feedline"]["rec_s"]
+        cells = [f"{short(ours)}, {by_peer['feedline']['bytes_s'] / 1e9:.2f} GB/s"]
+        if workload in result["ceilings"]:
+            cells[0] += f", {ours / result['ceilings'][workload]:.2f} of its ceiling"
         for peer in peers:
             line = by_peer.get(peer)
             cells.append(f"{short(line['rec_s'])} `{line['variant']}` (**{line['ratio']:.1f}x**, {min(line['ratios']):.1f} to "
@@ -59,14 +62,17 @@ def plot(result, path):
             share = line["rec_s"] / ours
             bars.bar(at, share, width * 0.9, color=colours[line["peer"]], label=line["peer"] if place == 0 else None,
                      yerr=[[share - min(rates)], [max(rates) - share]], error_kw={"lw": 0.8})
-        bars.text(place, 1.55, f"{short(ours)}/s", ha="center", fontsize=8)
+        if workload in result["ceilings"]:
+            bars.hlines(result["ceilings"][workload] / ours, place - 0.4, place + 0.4, color="#222", lw=1.2, linestyle=":",
+                        label=None if "ceiling" in bars.get_legend_handles_labels()[1] else "ceiling")
+        bars.text(place, 4.6, f"{short(ours)}/s", ha="center", fontsize=8)
     bars.set_yscale("log")
-    bars.set_ylim(0.004, 2.2)
+    bars.set_ylim(0.004, 8)
     bars.set_xticks(range(len(workloads)), [name.replace(", ", ",\n").replace(" to ", "\nto ").replace(" images", "\nimages")
                                             .replace(" records", "\nrecords") for name in workloads], fontsize=8)
     bars.set_ylabel("records/s, as a part of feedline's")
     bars.set_title(f"The same tensors from the same files, {max(line['cores'] for line in result['lines'])} cores, page cache warm", fontsize=10)
-    bars.legend(fontsize=8, ncols=len(peers), loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
+    bars.legend(fontsize=8, ncols=len(peers) + 1, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
     for peer in peers:
         points = sorted((line["cores"], line["rec_s"]) for line in scaling if line["peer"] == peer)
         if points:
