@@ -38,13 +38,30 @@ void check(int result, const char* call) {
               fmt::format("{}: {}", call, std::string_view(text.data(), static_cast<size_t>(length))));
 }
 
-// What ranks tell one another beside the calls.
+// What ranks tell one another beside the calls. Longer texts are cut.
 struct Note {
   enum Kind : uint32_t { alive, left, failed };
+
+  Note() = default;
+  Note(Kind k, uint64_t finished) : kind(k), calls(finished) {}
+  Note(const Error& why, uint64_t finished)
+      : kind(failed),
+        category(why.category()),
+        calls(finished),
+        offset(why.place().offset),
+        record(why.place().record) {
+    why.place().file.copy(file.data(), file.size() - 1);
+    why.place().feature.copy(feature.data(), feature.size() - 1);
+    why.message().copy(message.data(), message.size() - 1);
+  }
+  Error error() const { return Error(category, message.data(), {file.data(), offset, record, feature.data()}); }
+
   Kind kind = alive;
   Category category = Category::io_error;
   uint64_t calls = 0;  // that its sender has finished
-  std::array<char, 1000> text{};
+  int64_t offset = -1, record = -1;
+  std::array<char, 256> file{}, feature{};
+  std::array<char, 512> message{};
 };
 
 // What MPI reads and writes in its own time. After a failure, which nothing can be called back from, it is left to it.
@@ -177,11 +194,7 @@ void Progress::loop() {
       ending = ending_;
     }
     try {
-      if (to_tell) {
-        Note note{Note::failed, failure_->category(), calls_, {}};
-        failure_->message().copy(note.text.data(), note.text.size() - 1);
-        tell_all(note);
-      }
+      if (to_tell) tell_all(Note(*failure_, calls_));
       listen();
       watch();
       beat();
@@ -255,7 +268,7 @@ void Progress::listen() {
 void Progress::take(int from, const Note& note) {
   if (from == watched_) last_heard_ = Clock::now();
   if (note.kind == Note::left) left_[static_cast<size_t>(from)] = note.calls;
-  if (note.kind == Note::failed) end(Error(note.category, note.text.data()), false);
+  if (note.kind == Note::failed) end(note.error(), false);
 }
 
 void Progress::watch() {
@@ -300,12 +313,13 @@ int Progress::neighbour(int direction) const {
 
 // What was told has until the timeout to go out. MPI_Comm_free would have to wait for all ranks.
 void Progress::leave() {
-  if (!failure_) tell_all({Note::left, {}, calls_, {}});
+  if (!failure_) tell_all(Note(Note::left, calls_));
   for (const auto until = Clock::now() + std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(1));;) {
     int sent = 0;
     check(MPI_Testall(static_cast<int>(telling_.size()), telling_.data(), &sent, MPI_STATUSES_IGNORE), "MPI_Testall");
     if (sent || Clock::now() > until) break;
   }
+  if (hearing_ == MPI_REQUEST_NULL) return;
   MPI_Cancel(&hearing_);
   MPI_Wait(&hearing_, MPI_STATUS_IGNORE);
 }

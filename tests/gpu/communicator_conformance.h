@@ -222,9 +222,11 @@ inline void sends_what_nobody_wants(Communicator& c) {
 
 inline void aborts(Communicator& c) {
   c.barrier();
-  if (c.rank() == 1) c.abort(Error(Category::bad_image, "no such picture"));
+  if (c.rank() == 1)
+    c.abort(Error(Category::bad_image, "no such picture", {.file = "cats", .offset = 7, .record = 3, .feature = "x"}));
   const Error error = error_of([&] { c.barrier(); });
   expect(error.category() == Category::bad_image, error.what());
+  expect(error.place() == Place{"cats", 7, 3, "x"}, error.what());
   expect(error.message() == "rank 1, call 1: no such picture", error.message());
 }
 
