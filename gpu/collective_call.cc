@@ -113,6 +113,8 @@ Error unmatched_parts(int from, int to, uint64_t number) {
           number, from, to));
 }
 
+Error has_left() { return Error(Category::stalled, "has left the group, and would be waited for without end"); }
+
 Error failure_of_rank(int rank, uint64_t number, const Error& why) {
   return Error(why.category(), fmt::format("rank {}, call {}: {}", rank, number, why.message()), why.place());
 }

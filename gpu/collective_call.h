@@ -45,6 +45,9 @@ struct PartsDigest {
 /// What `from` sends and what `to` receives differ.
 Error unmatched_parts(int from, int to, uint64_t number);
 
+/// Of a rank that others wait for.
+Error has_left();
+
 /// How a rank's failure is told to the others.
 Error failure_of_rank(int rank, uint64_t number, const Error& why);
 

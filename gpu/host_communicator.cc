@@ -19,7 +19,6 @@ using Part = Communicator::Part;
 
 struct Buffers {
   const std::byte* in = nullptr;
-  std::byte* out = nullptr;
   std::span<const Part> sends = {}, receives = {};
 };
 
@@ -110,9 +109,7 @@ class HostCommunicator final : public Communicator {
  public:
   HostCommunicator(std::shared_ptr<Group> group, size_t rank)
       : group_(std::move(group)), rank_(rank), in_(group_->size()), taken_(group_->size()) {}
-  ~HostCommunicator() override {
-    group_->abort(rank_, Error(Category::stalled, "has left the group, and would be waited for without end"));
-  }
+  ~HostCommunicator() override { group_->abort(rank_, gpu::has_left()); }
 
   int rank() const noexcept override { return static_cast<int>(rank_); }
   int size() const noexcept override { return static_cast<int>(group_->size()); }

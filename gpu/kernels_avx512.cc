@@ -126,7 +126,7 @@ void write_block(const Recipe<T, small, low_is_zero>& recipe, uint64_t ones, std
 // The blocks at the beginning of a row whose recipes repeat. Nothing but the row is loaded.
 template <typename T, bool low_is_zero, size_t period>
 struct Repeated {
-  explicit Repeated(const BitLayout& layout) : blocks(layout.repeated), step(layout.repeated_bytes) {
+  explicit Repeated(const BitLayout& layout) : blocks(period > 0 ? layout.repeated : 0), step(layout.repeated_bytes) {
     for (size_t p = 0; p < period; p++) {
       recipes[p] = Recipe<T, true, low_is_zero>(layout.blocks[p]);
       byte[p] = layout.blocks[p].byte;
@@ -142,12 +142,6 @@ struct Repeated {
   size_t blocks, step;
   std::array<uint64_t, period> byte;
   std::array<Recipe<T, true, low_is_zero>, period> recipes;
-};
-template <typename T, bool low_is_zero>
-struct Repeated<T, low_is_zero, 0> {
-  explicit Repeated(const BitLayout&) {}
-  void write(const std::byte*, std::byte*) const {}
-  static constexpr size_t blocks = 0;
 };
 
 template <typename T, bool small, bool low_is_zero, size_t period>

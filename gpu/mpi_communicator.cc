@@ -222,8 +222,7 @@ bool Progress::drive() {
   for (int rank = 0; rank < size_; rank++) {
     const std::optional<uint64_t>& finished = left_[static_cast<size_t>(rank)];
     if (!finished || *finished > calls_) continue;
-    fail(gpu::failure_of_rank(rank, calls_,
-                              Error(Category::stalled, "has left the group, and would be waited for without end")));
+    fail(gpu::failure_of_rank(rank, calls_, gpu::has_left()));
     return true;
   }
   int done = 0;
@@ -311,7 +310,7 @@ int Progress::neighbour(int direction) const {
   return rank;
 }
 
-// What was told has until the timeout to go out. MPI_Comm_free would have to wait for all ranks.
+// What was told has a second at most to go out. MPI_Comm_free would have to wait for all ranks.
 void Progress::leave() {
   if (!failure_) tell_all(Note(Note::left, calls_));
   for (const auto until = Clock::now() + std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(1));;) {
