@@ -12,6 +12,7 @@ namespace feedline::io {
 inline constexpr auto crc32c_slices = make_crc32c_slices();
 
 struct TableStream {
+  static constexpr bool three_records = false;  // whether RecordScanner checks three small ones at once
   static uint32_t step(uint32_t crc, uint64_t word) noexcept {
     word ^= crc;
     uint32_t next = 0;
