@@ -43,10 +43,23 @@ class Group {
     changed_.notify_all();
   }
 
+  // A rank that has left is no failure to those who do not wait for it.
+  void leave(size_t rank) {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(rank);
+    if (arrived_ > 0) fail_if_left();
+  }
+
+  std::optional<Error> failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
  private:
   // Returns when all ranks have come to the same call; throws where they never will.
   void meet(size_t rank, const CollectiveCall& call, const Buffers& buffers) {
     std::unique_lock lock(mutex_);
+    fail_if_left();
     if (failure_) throw *failure_;
     calls_[rank] = call;
     buffers_[rank] = buffers;
@@ -62,6 +75,12 @@ class Group {
     const uint64_t round = arrive();
     changed_.wait(lock, [&] { return round_ != round || failure_; });
     if (round_ == round) throw *failure_;
+  }
+
+  void fail_if_left() {
+    if (failure_ || left_.empty()) return;
+    failure_ = gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left());
+    changed_.notify_all();
   }
 
   // Nobody who has met fails to come here.
@@ -96,20 +115,21 @@ class Group {
     return digest;
   }
 
-  std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
+  mutable std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
   std::condition_variable changed_;
   std::vector<CollectiveCall> calls_;
   std::vector<Buffers> buffers_;
   size_t arrived_ = 0;
   uint64_t round_ = 0, number_ = 0;  // of meetings; of calls
   std::optional<Error> failure_;
+  std::vector<size_t> left_;
 };
 
 class HostCommunicator final : public Communicator {
  public:
   HostCommunicator(std::shared_ptr<Group> group, size_t rank)
       : group_(std::move(group)), rank_(rank), in_(group_->size()), taken_(group_->size()) {}
-  ~HostCommunicator() override { group_->abort(rank_, gpu::has_left()); }
+  ~HostCommunicator() override { group_->leave(rank_); }
 
   int rank() const noexcept override { return static_cast<int>(rank_); }
   int size() const noexcept override { return static_cast<int>(group_->size()); }
@@ -168,6 +188,7 @@ class HostCommunicator final : public Communicator {
   void barrier() override { group_->run(rank_, {}, {}); }
 
   void abort(const Error& why) noexcept override { group_->abort(rank_, why); }
+  std::optional<Error> failure() const override { return group_->failure(); }
 
  private:
   static void copy(const std::byte* from, std::byte* to, size_t bytes) {
@@ -188,8 +209,6 @@ class HostCommunicator final : public Communicator {
 };
 
 }  // namespace
-
-Communicator::~Communicator() = default;
 
 std::vector<std::unique_ptr<Communicator>> communicators_between_threads(int ranks) {
   const auto group = std::make_shared<Group>(static_cast<size_t>(ranks));

@@ -131,6 +131,11 @@ class Progress {
   /// Ends the group, unless it has ended; the reason that it ends for.
   Error fail(const Error& why) { return end(why, true); }
 
+  std::optional<Error> failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
  private:
   Error end(const Error& why, bool tell);
   void loop();
@@ -149,7 +154,7 @@ class Progress {
   int rank_ = 0, size_ = 1;
   std::atomic<uint64_t> calls_{0};
 
-  std::mutex mutex_;  // guards the next six
+  mutable std::mutex mutex_;  // guards the next six
   std::condition_variable wake_, done_;
   const Post* post_ = nullptr;  // what is under way
   bool posting_ = false;        // the thread is in it
@@ -391,6 +396,7 @@ class MpiCommunicator final : public Communicator {
   void abort(const Error& why) noexcept override {
     progress_.fail(gpu::failure_of_rank(rank(), progress_.calls(), why));
   }
+  std::optional<Error> failure() const override { return progress_.failure(); }
 
  private:
   template <typename Body>

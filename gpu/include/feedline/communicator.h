@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "feedline/device.h"
 #include "feedline/error.h"
+#include "feedline/exchange.h"
 #include "feedline/export.h"
 #include "feedline/tensor.h"
 
@@ -65,7 +67,13 @@ class FEEDLINE_PUBLIC Communicator {
   /// Ends the group: all other ranks' calls throw this error, with this rank's number before it. From any thread, any
   /// number of times; the first reason counts.
   virtual void abort(const Error& why) noexcept = 0;
+
+  /// The Error that has ended the group; none while it goes on. Cheap; from any thread, also beside a call.
+  virtual std::optional<Error> failure() const = 0;
 };
+
+/// An exchange that is two of its calls. Keeps it.
+FEEDLINE_PUBLIC Exchange exchange_over(std::shared_ptr<Communicator> communicator);
 
 /// For ranks that are threads of one process, with buffers of the host on Stream::host. One that is destroyed has left:
 /// calls that would wait for it throw Error stalled. Each is used by one thread at a time; abort() by any.
