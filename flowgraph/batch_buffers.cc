@@ -3,17 +3,25 @@
 namespace feedline::flow {
 namespace {
 
-std::vector<BatchBuffer> make_buffers(const Plan& plan, std::byte* memory, int replica) {
-  std::vector<BatchBuffer> buffers(plan.buffers_per_replica);
+using Content = std::function<BatchContent(std::byte*)>;
+
+std::vector<BatchBuffer> make_buffers(size_t count, uint64_t bytes, std::byte* memory, int replica,
+                                      const Content& content) {
+  std::vector<BatchBuffer> buffers(count);
   for (BatchBuffer& buffer : buffers) {
     buffer.memory = memory;
+    buffer.content = content(memory);
     buffer.content.replica = replica;
-    for (const BatchTensor& tensor : plan.tensors)
-      buffer.content.tensors.push_back(
-          {tensor.name, {memory + tensor.offset, tensor.dtype, tensor.shape.with_rows(0)}});
-    memory += plan.buffer_bytes;
+    memory += bytes;
   }
   return buffers;
+}
+
+BatchContent content_of(const Plan& plan, std::byte* memory) {
+  BatchContent content;
+  for (const BatchTensor& tensor : plan.tensors)
+    content.tensors.push_back({tensor.name, {memory + tensor.offset, tensor.dtype, tensor.shape.with_rows(0)}});
+  return content;
 }
 
 std::vector<BatchBuffer*> pointers(std::vector<BatchBuffer>& buffers) {
@@ -25,8 +33,13 @@ std::vector<BatchBuffer*> pointers(std::vector<BatchBuffer>& buffers) {
 }  // namespace
 
 BatchRing::BatchRing(const Plan& plan, const gpu::Device& device, int replica)
-    : memory_(device.allocate(plan.buffers_per_replica * plan.buffer_bytes)),
-      buffers_(make_buffers(plan, memory_.bytes().data(), replica)),
+    : BatchRing(plan.buffers_per_replica, plan.buffer_bytes, device, replica,
+                [&](std::byte* memory) { return content_of(plan, memory); }) {}
+
+BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, const gpu::Device& device, int replica,
+                     const Content& content)
+    : memory_(device.allocate(buffers * buffer_bytes)),
+      buffers_(make_buffers(buffers, buffer_bytes, memory_.bytes().data(), replica, content)),
       pool_(pointers(buffers_)) {}
 
 std::shared_ptr<const BatchContent> BatchRing::share(BatchBuffer* buffer) {

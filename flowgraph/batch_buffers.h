@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,17 +14,21 @@
 
 namespace feedline::flow {
 
-/// Memory for every tensor of the plan, and what is in it now.
+/// Memory for every tensor of a batch, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
   std::shared_ptr<const Chunk> lender;  // whose slot some of the tensors lie in; Plan::lends
-  BatchContent content;                 // tensors: as Plan::tensors, in their order
+  BatchContent content;                 // tensors: of the graph's batches as Plan::tensors, in their order
 };
 
 /// Lives as long as the graph or a batch does.
 class BatchRing : public std::enable_shared_from_this<BatchRing> {
  public:
+  /// Of a plan's batches.
   BatchRing(const Plan& plan, const gpu::Device& device, int replica);
+  /// `content`: the tensors of a buffer that begins there.
+  BatchRing(size_t buffers, uint64_t buffer_bytes, const gpu::Device& device, int replica,
+            const std::function<BatchContent(std::byte*)>& content);
 
   Pool<BatchBuffer*>& pool() noexcept { return pool_; }
 

@@ -17,6 +17,7 @@
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data_set.h"
+#include "flowgraph/feed_state.h"
 #include "flowgraph/rank_group.h"
 
 namespace feedline::flow {
@@ -144,13 +145,22 @@ std::string_view name_of(const DataFile& file) {
 
 }  // namespace
 
-void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, uint64_t epoch) {
+void compare_positions(RankGroup& ranks, const Position& position) {
+  std::vector<std::string> all = ranks.all_gather(fmt::format("step {} of epoch {}", position.step, position.epoch));
+  for (std::string& text : std::span(all).subspan(1))
+    text = text == all[0] ? "" : fmt::format("it goes on at {}, not at {}", text, all[0]);
+  all[0].clear();
+  refuse_differences(all);
+}
+
+void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch) {
   MessageWriter mine;
   mine.put<int64_t>(replicas);
+  mine.put<int64_t>(parts);
   mine.put(epoch);
   mine.put_text(comparable(pipeline).SerializeAsString());
   struct Feed {
-    int64_t replicas;
+    int64_t replicas, parts;
     uint64_t epoch;
     std::string bytes;
     config::Pipeline pipeline;
@@ -158,7 +168,8 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
   std::vector<Feed> feeds;
   for (const std::string& message : ranks.all_gather(mine.take())) {
     MessageReader in(message);
-    Feed& feed = feeds.emplace_back(Feed{in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
+    Feed& feed = feeds.emplace_back(
+        Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
     if (!feed.pipeline.ParseFromString(feed.bytes))
       throw Error(Category::bad_pipeline, "options.exchange: a rank's pipeline did not arrive as it was");
   }
@@ -167,6 +178,8 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     std::vector<std::string> found;
     if (feed.replicas != feeds[0].replicas)
       found.push_back(fmt::format("{} replicas, not {}", feed.replicas, feeds[0].replicas));
+    if (feed.parts != feeds[0].parts)
+      found.push_back(fmt::format("data_parallel_size {}, not {}", feed.parts, feeds[0].parts));
     if (feed.epoch != feeds[0].epoch) found.push_back(fmt::format("epoch {}, not {}", feed.epoch, feeds[0].epoch));
     // Equal bytes may hold a NaN, which equals nothing.
     if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);

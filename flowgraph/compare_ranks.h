@@ -14,10 +14,14 @@ namespace feedline::flow {
 
 class RankGroup;
 struct DataSet;
+struct Position;
 
 /// The pipeline, less what is the machine's (paths, index.dir, index.mode, memory, parallelism, cache), the number of
-/// replicas, and the epoch to begin with.
-void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, uint64_t epoch);
+/// replicas, that of the parts of a global batch, and the epoch to begin with.
+void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch);
+
+/// Where they go on.
+void compare_positions(RankGroup& ranks, const Position& position);
 
 /// Names without folders, and sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);

@@ -9,12 +9,12 @@
 namespace feedline::flow {
 namespace {
 
-constexpr auto long_wait = std::chrono::seconds(10);
+constexpr std::chrono::seconds long_wait{10}, watched_each{1};
 
 }  // namespace
 
 const char* name(Stage stage) noexcept {
-  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "another replica"};
+  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "transfer", "another replica"};
   return names[static_cast<size_t>(stage)];
 }
 
@@ -94,7 +94,10 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
 
 Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
   Replica& replica = replicas_[number];
-  if (replica.ready.front().error) throw *replica.ready.front().error;  // and stays: so says every further call
+  if (const auto& error = replica.ready.front().error) {
+    failed_ = true;
+    throw *error;  // and stays: so says every further call
+  }
   Ready ready = std::move(replica.ready.front());
   replica.ready.pop_front();
   replica.received++;
@@ -130,9 +133,15 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   std::unique_lock lock(mutex_);
   replica.served_by = std::this_thread::get_id();
   bool waited = false, told = false;
-  auto step = [&](auto now) { return std::min(deadline.value_or(now + long_wait), now + long_wait); };
+  const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
+  auto step = [&](auto now) { return std::min(deadline.value_or(now + most), now + most); };
   for (;;) {
-    if (failure_) std::rethrow_exception(failure_);
+    if (others_)
+      if (const auto error = others_()) throw *error;
+    if (failure_) {
+      failed_ = true;
+      std::rethrow_exception(failure_);
+    }
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
     const Replica* behind = laggard(replica);
     if (!behind && !replica.ready.empty()) break;

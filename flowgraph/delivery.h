@@ -1,6 +1,7 @@
 // The end of the feed: finished batches wait here for next(), and next() waits here for them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -23,8 +24,8 @@
 namespace feedline::flow {
 
 /// Stages that next() can wait for.
-enum class Stage : uint8_t { read, inflate, parse, unpack, replica };
-inline constexpr size_t stage_count = 5;
+enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, replica };
+inline constexpr size_t stage_count = 6;
 const char* name(Stage stage) noexcept;
 
 /// Something for a replica: a batch, the end of an epoch (neither is set), or the error that ends the feed.
@@ -59,6 +60,10 @@ class Delivery {
   /// The first call counts: from now on every next() throws it.
   void fail(std::exception_ptr error) noexcept;
   void stop() noexcept;
+  /// Whether next() has thrown an Error that ended the feed.
+  bool failed() const noexcept { return failed_; }
+  /// next() asks it and throws what it says, within a second of its saying so. Before the first next().
+  void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
@@ -98,9 +103,11 @@ class Delivery {
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;
+  std::function<std::optional<Error>()> others_;
   mutable std::mutex mutex_;
   std::deque<Replica> replicas_;
   std::exception_ptr failure_;
+  std::atomic<bool> failed_{false};
   bool stopped_ = false;
   DeliveryReport report_;
   EpochLedger ledger_;

@@ -19,7 +19,7 @@ struct EpochEnd {
   uint64_t lost = 0;       // rows that did, and whose records cannot be told
   /// A record whose payload and stored CRC do not fit is in `bad` by its stored CRC. Should that be what was damaged,
   /// this is to be added. At most EpochLedger::doubts_tried + 1 are kept.
-  std::vector<uint64_t> doubts;
+  std::vector<uint64_t> doubts = {};
   std::optional<uint64_t> counted = {};  // LAZY: what the epoch held
 };
 

@@ -40,8 +40,6 @@ std::string stages_of(const Plan& plan) {
   return text;
 }
 
-std::string data_of(const Plan& plan) { return fmt::format("{:016x}", plan.data.digest); }
-
 struct Fields {
   FeedState state;
   std::string data, pipeline;
@@ -100,10 +98,10 @@ Fields parse(std::string_view text) {
 }
 
 // "the data, shuffle, batch"; empty: nothing.
-std::string changes(const Fields& state, const Plan& plan) {
+std::string changes(const Fields& state, const FeedIdentity& feed) {
   std::vector<std::string> changed;
-  if (state.data != data_of(plan)) changed.push_back("the data (names, sizes or content of the files)");
-  const std::string now = stages_of(plan);
+  if (state.data != feed.data) changed.push_back("the data (names, sizes or content of the files)");
+  const std::string& now = feed.pipeline;
   if (state.pipeline.size() != now.size()) {
     changed.push_back("the pipeline");
   } else {
@@ -146,40 +144,51 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
           digest(epoch)};
 }
 
-void check_position(const Plan& plan, const Position& position) {
+FeedIdentity identity_of(const Plan& plan) {
+  FeedIdentity feed{.data = fmt::format("{:016x}", plan.data.digest),
+                    .pipeline = stages_of(plan),
+                    .global_batch = plan.global_batch,
+                    .steps_per_epoch = plan.steps_per_epoch,
+                    .epochs_go_on = plan.steps.epochs_go_on()};
+  if (plan.mixture) {
+    feed.mixed_sources = plan.spec.sources.size();
+    feed.mixed_since = plan.mixture->since_epoch();
+    feed.reweighted = plan.spec.mixture->reweighted;
+  }
+  return feed;
+}
+
+void check_position(const FeedIdentity& feed, const Position& position) {
   // Without an end, as many as samples can be counted.
-  const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / plan.global_batch - 1;
-  const int64_t most = plan.steps_per_epoch >= 0 ? plan.steps_per_epoch : countable;
+  const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / feed.global_batch - 1;
+  const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
     refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
-  if (plan.mixture && position.epoch < plan.mixture->since_epoch())
-    refuse(fmt::format("epoch {}: the mixture has had other weights until epoch {}", position.epoch,
-                       plan.mixture->since_epoch()));
-  if (plan.steps.epochs_go_on() && position.epoch >= static_cast<uint64_t>(countable / plan.steps_per_epoch))
+  if (position.epoch < feed.mixed_since)
+    refuse(fmt::format("epoch {}: the mixture has had other weights until epoch {}", position.epoch, feed.mixed_since));
+  if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
     refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
-                       plan.steps_per_epoch));
+                       feed.steps_per_epoch));
 }
 
-std::string state_text(const Plan& plan, const Position& position) {
-  const auto* const reweighted =
-      plan.spec.mixture && plan.spec.mixture->reweighted ? &*plan.spec.mixture->reweighted : nullptr;
+std::string state_text(const FeedIdentity& feed, const Position& position) {
   return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"{}}})", version,
-                     position.epoch, position.step, data_of(plan), stages_of(plan),
-                     reweighted ? mixture_text(*reweighted) : "");
+                     position.epoch, position.step, feed.data, feed.pipeline,
+                     feed.reweighted ? mixture_text(*feed.reweighted) : "");
 }
 
-FeedState read_state(std::string_view text, const Plan& plan, bool accept_changes) {
+FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes) {
   const Fields fields = parse(text);
   const auto& [position, reweighted] = fields.state;
-  const std::string changed = changes(fields, plan);
+  const std::string changed = changes(fields, feed);
   if (!changed.empty() && !accept_changes)
     refuse(
         fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
                     "accept the changes to go on at this step all the same",
                     position.step, position.epoch, changed));
-  if (reweighted && (!plan.spec.mixture || reweighted->shares.size() != plan.spec.sources.size()))
+  if (reweighted && reweighted->shares.size() != feed.mixed_sources)
     refuse(fmt::format("it has weights of {} sources, the pipeline mixes {}", reweighted->shares.size(),
-                       plan.spec.mixture ? plan.spec.sources.size() : 0));
+                       feed.mixed_sources));
   if (reweighted && reweighted->since_epoch > position.epoch)
     refuse(fmt::format("its weights hold from epoch {} on, and it stands in epoch {}", reweighted->since_epoch,
                        position.epoch));

@@ -52,17 +52,29 @@ using WrittenStages = std::array<uint32_t, written_stages>;
 /// Of what is written, without what changes no order; a spelled-out default may count as another.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
-/// Throws Error bad_pipeline for a step that the epoch does not have.
-void check_position(const Plan& plan, const Position& position);
+/// What a state says of its feed, and what a position is checked against. Also ranks have it that have no plan.
+struct FeedIdentity {
+  std::string data, pipeline;  // as in the text
+  int64_t global_batch = 0;
+  int64_t steps_per_epoch = 0;  // -1: without end
+  bool epochs_go_on = false;    // from each other
+  uint64_t mixed_sources = 0;   // 0: no mixture
+  uint64_t mixed_since = 0;     // the epoch from which on its weights hold
+  std::optional<Reweighted> reweighted = std::nullopt;
+};
+FeedIdentity identity_of(const Plan& plan);
 
-std::string state_text(const Plan& plan, const Position& position);
+/// Throws Error bad_pipeline for a step that the epoch does not have.
+void check_position(const FeedIdentity& feed, const Position& position);
+
+std::string state_text(const FeedIdentity& feed, const Position& position);
 
 /// Throws Error bad_pipeline for a text that is no state and, unless changes are accepted, where data or pipeline are
-/// others: it names what changed. Whether its position is one, the plan with its weights tells.
+/// others: it names what changed. Whether its position is one, the feed with its weights tells.
 struct FeedState {
   Position position;
   std::optional<Reweighted> reweighted = std::nullopt;
 };
-FeedState read_state(std::string_view text, const Plan& plan, bool accept_changes);
+FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes);
 
 }  // namespace feedline::flow

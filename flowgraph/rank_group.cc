@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/rank_message.h"
@@ -53,7 +54,9 @@ template <typename... Args>
 }  // namespace
 
 struct RankGroup::Head {
-  uint64_t magic, failed;
+  enum Says : uint64_t { goes_on, failed, done };
+  uint64_t magic;
+  Says says;
   int32_t rank, size;
   uint64_t rest;  // bytes of the message that come behind this piece
 };
@@ -61,6 +64,7 @@ struct RankGroup::Head {
 struct RankGroup::Pieces {
   std::vector<std::string> bytes;  // of each rank
   bool last = true;                // nobody has more
+  bool all_done = true;            // of the members
 };
 
 RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
@@ -85,12 +89,14 @@ RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
       refuse("it has {} ranks; in the place of rank {} is one whose options say rank {} of {}", all.size(), place,
              heads[place].rank, heads[place].size);
   }
-  if (all.size() <= rank() || all[rank()] != mine) refuse("it does not give this rank's own string back");
+  if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
+    refuse("it does not give this rank's own string back");
   Pieces pieces;
   for (size_t place = 0; place < all.size(); place++) {
     pieces.bytes.push_back(all[place].substr(sizeof head));
     pieces.last = pieces.last && heads[place].rest == 0;
-    if (heads[place].failed) throw unpack(place, MessageReader(pieces.bytes[place]));
+    pieces.all_done = pieces.all_done && (heads[place].says == Head::done || !is_member(place));
+    if (heads[place].says == Head::failed) throw unpack(place, MessageReader(pieces.bytes[place]));
   }
   over_ = false;
   return pieces;
@@ -102,16 +108,40 @@ std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   for (bool last = false; !last;) {
     const std::string_view piece = mine.substr(0, piece_bytes);
     mine.remove_prefix(piece.size());
-    const Pieces pieces = pass({magic, 0, rank_, size_, mine.size()}, piece);
-    all.resize(pieces.bytes.size());
-    for (size_t rank = 0; rank < all.size(); rank++) all[rank] += pieces.bytes[rank];
+    const Pieces pieces = pass({magic, Head::goes_on, rank_, size_, mine.size()}, piece);
+    all.resize(size());
+    for (size_t place = 0; place < pieces.bytes.size(); place++)
+      if (is_member(place)) all[number_of(static_cast<int>(place))] += pieces.bytes[place];
     last = pieces.last;
   }
   return all;
 }
 
+size_t RankGroup::number_of(int rank) const noexcept {
+  if (members_.empty()) return static_cast<size_t>(rank);
+  return static_cast<size_t>(std::find(members_.begin(), members_.end(), rank) - members_.begin());
+}
+
+bool RankGroup::is_member(size_t rank) const noexcept {
+  return members_.empty() || number_of(static_cast<int>(rank)) < members_.size();
+}
+
+void RankGroup::among(const std::vector<int>& members, const std::function<void(RankGroup&)>& body) {
+  if (!exchange_) return body(*this);
+  members_ = members;
+  if (is_member(static_cast<size_t>(rank_))) {
+    body(*this);
+    // Members call equally often: all say this at once.
+    pass({magic, Head::done, rank_, size_, 0}, {});
+  } else {
+    while (!pass({magic, Head::done, rank_, size_, 0}, {}).all_done) {
+    }
+  }
+  members_.clear();
+}
+
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
-  pass({magic, 1, rank_, size_, 0}, pack(failure));
+  pass({magic, Head::failed, rank_, size_, 0}, pack(failure));
 } catch (...) {
   // Whatever the others say, or if they cannot be told: this rank's own reason is what it ends with.
 }

@@ -19,7 +19,6 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Pipeline.distribute", "each replica gets its rows of every batch"},
     {"Pipeline.cache", "the page cache keeps what was read"},
     {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
@@ -29,6 +28,7 @@ constexpr Missing missing[] = {
     {"Output.crop", "crop in the trainer"},
     {"Output.resize", "resize in the trainer"},
     {"Output.flip", "flip in the trainer"},
+    {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
     {"Memory.device_limit", "batches are in host memory, see memory.limit"},
     {"Parallelism.device_prefetch", "batches are in host memory, see host_prefetch"},
 };

@@ -1,26 +1,54 @@
 #include "feedline/communicator.h"
 
 #include <algorithm>
-#include <array>
+#include <mutex>
 
 namespace feedline {
+namespace {
+
+// What the calls read and write. A communicator that has failed may still do so in its own time.
+struct Gathered {
+  uint64_t size = 0;
+  std::vector<uint64_t> sizes;
+  std::string part, all;
+};
+
+void keep_for_ever(std::unique_ptr<Gathered> gathered) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<Gathered>>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(gathered));
+}
+
+// In parts of one size: that of the longest.
+void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
+  const auto ranks = static_cast<size_t>(communicator.size());
+  to.size = mine.size();
+  to.sizes.resize(ranks);
+  communicator.all_gather(std::as_bytes(std::span(&to.size, 1)), std::as_writable_bytes(std::span(to.sizes)),
+                          Stream::host);
+  to.part = mine;
+  to.part.resize(*std::max_element(to.sizes.begin(), to.sizes.end()));
+  to.all.resize(to.part.size() * ranks);
+  communicator.all_gather(std::as_bytes(std::span(to.part)), std::as_writable_bytes(std::span(to.all)), Stream::host);
+}
+
+}  // namespace
 
 Communicator::~Communicator() = default;
 
 Exchange exchange_over(std::shared_ptr<Communicator> communicator) {
   return [communicator = std::move(communicator)](std::string_view mine) {
-    const auto ranks = static_cast<size_t>(communicator->size());
-    const std::array size{uint64_t{mine.size()}};
-    std::vector<uint64_t> sizes(ranks);
-    communicator->all_gather(std::as_bytes(std::span(size)), std::as_writable_bytes(std::span(sizes)), Stream::host);
-    // Parts of one size: that of the longest.
-    const size_t longest = *std::max_element(sizes.begin(), sizes.end());
-    std::string part(mine);
-    part.resize(longest);
-    std::string all(longest * ranks, '\0');
-    communicator->all_gather(std::as_bytes(std::span(part)), std::as_writable_bytes(std::span(all)), Stream::host);
+    auto gathered = std::make_unique<Gathered>();
+    try {
+      gather(*communicator, mine, *gathered);
+    } catch (...) {
+      keep_for_ever(std::move(gathered));
+      throw;
+    }
     std::vector<std::string> strings;
-    for (size_t rank = 0; rank < ranks; rank++) strings.push_back(all.substr(rank * longest, sizes[rank]));
+    for (size_t rank = 0; rank < gathered->sizes.size(); rank++)
+      strings.push_back(gathered->all.substr(rank * gathered->part.size(), gathered->sizes[rank]));
     return strings;
   };
 }

@@ -8,14 +8,20 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/rank_message.h"
 #include "base/thread.h"
+#include "feedline_pipeline.pb.h"
 #include "flowgraph/compare_ranks.h"
+#include "flowgraph/distribution.h"
 #include "flowgraph/error_log.h"
+#include "flowgraph/feed_facts.h"
 #include "flowgraph/feed_state.h"
 #include "flowgraph/filter.h"
 #include "flowgraph/graph.h"
+#include "flowgraph/packing.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/rank_group.h"
+#include "flowgraph/transfer.h"
 
 namespace feedline {
 namespace {
@@ -36,27 +42,39 @@ Clock::time_point after(std::chrono::nanoseconds timeout) {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+void add_reading(Report& report, const flow::DataSet& data, const flow::Graph& of) {
+  flow::GraphReport graph = of.report();
+  for (const std::vector<Error>* errors : {&data.skipped, &std::as_const(graph.errors)}) {
+    const size_t room = flow::ErrorLog::kept - report.errors.size();
+    std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
+  }
+  report.errors_total = data.skipped_total + graph.errors_total;
+  report.bytes_read = graph.bytes_read;
+  report.count_s = data.count_s;
+  report.layout_hits = graph.layout_hits;
+  report.backend = of.backend();
+  report.stages = std::move(graph.stages);
+}
+
 }  // namespace
 
 struct Feeder::Impl {
   Impl(const Pipeline& pipeline, Options given) : options(std::move(given)) {
+    join_ranks(pipeline);
     flow::RankGroup ranks(std::exchange(options.exchange, {}), options.rank, options.world_size);
     ranks.run([&] {
-      flow::PipelineSpec spec = flow::validate(pipeline);
-      if (options.devices.empty())
-        throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
-      if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
-        throw Error(Category::bad_pipeline,
-                    fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
-      const std::vector<int> cpus = spec.cpu_set;
-      on_cpus(cpus, "feedline-open", [&] {
-        flow::compare_pipelines(ranks, pipeline.message(), static_cast<int>(options.devices.size()), options.epoch);
-        open(std::move(spec), ranks);
-        const flow::Position beginning{options.epoch, 0};
-        flow::check_position(*plan, beginning);
-        begin(beginning);
+      spec = flow::validate(pipeline, distribution.transfers() ? patterns_only : flow::list_files);
+      check_options();
+      agree(pipeline, ranks);
+      if (reads() && distribution.transfers()) spec = flow::validate(pipeline);
+      warnings = spec.warnings;
+      on_cpus(spec.cpu_set, "feedline-open", [&] {
+        ranks.among(distribution.readers(), [&](flow::RankGroup& readers) { open(readers); });
+        begin({options.epoch, 0}, ranks);
       });
     });
+    files = facts.files;
+    if (transfer) transfer->run();
   }
 
   // Whatever it starts stays there, too.
@@ -65,65 +83,172 @@ struct Feeder::Impl {
     cpus.empty() ? body() : run_on_cpus(name, cpus, body);
   }
 
-  void open(flow::PipelineSpec spec, flow::RankGroup& ranks) {
-    const int threads = thread_count(options, spec);
-    flow::DataSet data = flow::count_data(spec, threads, options.on_progress, ranks);
-    flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
-    flow::compare_content(ranks, data);
-    for (const std::string& warning : data.warnings) logger()->warn(warning);
-    const flow::Ranks who{
-        .rank = options.rank, .world_size = options.world_size, .replicas = static_cast<int>(options.devices.size())};
-    plan = std::make_unique<flow::Plan>(std::move(spec), std::move(data), who, threads);
-    for (const flow::DataFile& file : plan->data.files) files.push_back(file.id.uri);
-    warnings = plan->spec.warnings;
+  static flow::FileList patterns_only(const flow::FilePatterns& patterns) { return {patterns.files, {}}; }
+
+  void join_ranks(const Pipeline& pipeline) {
+    distribution.mode = static_cast<flow::DistributeMode>(pipeline.message().distribute().mode());
+    if (!options.communicator && options.world_size <= 1 && distribution.transfers())
+      options.communicator = std::move(communicators_between_threads(1)[0]);
+    if (options.communicator) {
+      options.rank = options.communicator->rank();
+      options.world_size = options.communicator->size();
+      options.exchange = exchange_over(options.communicator);
+    }
   }
 
-  void begin(const flow::Position& position) {
+  void check_options() const {
+    if (options.devices.empty())
+      throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
+    if (distribution.transfers() && !options.communicator)
+      throw Error(Category::bad_pipeline,
+                  "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator");
+  }
+
+  // On who is given what, and by whom.
+  void agree(const Pipeline& pipeline, flow::RankGroup& ranks) {
+    const bool whole = distribution.mode == flow::DistributeMode::replicate;
+    const bool given = options.data_parallel_size > 0;
+    distribution.rank = options.rank;
+    distribution.replicas = static_cast<int>(options.devices.size());
+    distribution.data_parallel_size = given ? options.data_parallel_size : whole ? 1 : options.world_size;
+    const int part = given ? options.data_parallel_rank : whole ? 0 : options.rank;
+    flow::compare_pipelines(ranks, pipeline.message(), distribution.replicas, distribution.data_parallel_size,
+                            options.epoch);
+    distribution.data_parallel_ranks.assign(static_cast<size_t>(options.world_size), 0);
+    if (ranks.size() == 1) {  // nobody can tell which parts the others are given
+      distribution.data_parallel_ranks[static_cast<size_t>(options.rank)] = part;
+      if (options.world_size == 1) distribution.check();
+      return;
+    }
+    MessageWriter mine;
+    mine.put(part);
+    const std::vector<std::string> parts = ranks.all_gather(mine.take());
+    for (size_t rank = 0; rank < parts.size(); rank++)
+      distribution.data_parallel_ranks[rank] = MessageReader(parts[rank]).get<int>();
+    distribution.check();
+  }
+
+  bool reads() const noexcept { return distribution.reads(distribution.rank); }
+
+  void open(flow::RankGroup& readers) {
+    const int threads = thread_count(options, spec);
+    flow::PipelineSpec planned = distribution.transfers() ? flow::pack(spec).spec : spec;
+    flow::DataSet data = flow::count_data(planned, threads, options.on_progress, readers);
+    flow::apply_filter(planned, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
+    flow::compare_content(readers, data);
+    for (const std::string& warning : data.warnings) logger()->warn(warning);
+    if (data.lazy && distribution.transfers())
+      throw Error(Category::bad_pipeline,
+                  "source: index.mode: LAZY is for one process: ranks have to know their steps before; use BUILD");
+    plan = std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads);
+    facts = flow::facts_of(*plan);
+  }
+
+  // All ranks begin there together, those without a plan too; the transfer is for the caller to run.
+  void begin(const flow::Position& position, flow::RankGroup& ranks) {
+    if (distribution.transfers()) {
+      const std::vector<std::string> all = ranks.all_gather(reads() ? to_message(facts) : std::string());
+      facts = flow::facts_in(all[static_cast<size_t>(distribution.reader_of(distribution.rank))]);
+    }
+    flow::check_position(facts.identity, position);
+    if (reads()) begin_graph(position);
+    if (!distribution.transfers()) return watch();
+    transfer = std::make_unique<flow::Transfer>(spec,
+                                                flow::Transfer::Start{.communicator = options.communicator,
+                                                                      .distribution = distribution,
+                                                                      .facts = facts,
+                                                                      .graph = graph.get(),
+                                                                      .devices = options.devices,
+                                                                      .threads = thread_count(options, spec),
+                                                                      .position = position},
+                                                plan ? plan->memory_bytes() : 0);
+  }
+
+  void begin_graph(const flow::Position& position) {
+    std::vector<DeviceId> devices = options.devices;
+    if (distribution.transfers()) devices.assign(static_cast<size_t>(plan->replicas), host());
     graph = std::make_unique<flow::Graph>(*plan,
-                                          flow::GraphOptions{.devices = options.devices,
+                                          flow::GraphOptions{.devices = std::move(devices),
                                                              .io = options.io,
                                                              .start = {.epoch = position.epoch, .step = position.step},
                                                              .deliver_before_error = options.deliver_before_error});
   }
 
+  // Where nothing travels, next() asks whether the other ranks are well.
+  void watch() {
+    if (options.communicator)
+      graph->delivery().watch([communicator = options.communicator] { return communicator->failure(); });
+  }
+
   // With other weights of the mixture, or those of the pipeline; null: it has these. Under the lock.
   std::unique_ptr<flow::Plan> reweighted_plan(const std::optional<flow::Reweighted>& weights) const {
-    if (!plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
-    flow::PipelineSpec spec = plan->spec;
-    spec.mixture->reweighted = weights;
-    return std::make_unique<flow::Plan>(std::move(spec), plan->shared_data, plan->ranks, plan->threads);
+    if (!plan || !plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
+    flow::PipelineSpec other = plan->spec;
+    other.mixture->reweighted = weights;
+    return std::make_unique<flow::Plan>(std::move(other), plan->shared_data, plan->ranks, plan->threads);
   }
 
   // Under the lock; by another plan, if there is one.
   void begin_anew(const flow::Position& position, std::unique_ptr<flow::Plan> reweighted = nullptr) {
     if (stopped) throw Error(Category::stalled, "the feeder was stopped");
     std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
-    flow::check_position(other ? *other : *plan, position);
+    flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
+    if (transfer) transfer->end_together();
+    transfer.reset();
     graph.reset();  // first, so that there is memory for one
-    if (other) plan = std::move(other);
-    on_cpus(plan->spec.cpu_set, "feedline-open", [&] { begin(position); });
+    if (other) {
+      plan = std::move(other);
+      facts = flow::facts_of(*plan);
+    }
+    // Where nothing travels each rank is set by itself.
+    flow::RankGroup ranks = distribution.transfers()
+                                ? flow::RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
+                                : flow::RankGroup();
+    ranks.run([&] {
+      flow::compare_positions(ranks, position);
+      on_cpus(spec.cpu_set, "feedline-open", [&] { begin(position, ranks); });
+    });
+    if (transfer) transfer->run();
   }
 
   flow::Delivery& delivery() const {
-    if (!graph) throw Error(Category::stalled, "the feeder could not be set to another place, and has none");
+    if (transfer) return transfer->delivery();
+    if (!graph || distribution.transfers())
+      throw Error(Category::stalled, "the feeder could not be set to another place, and has none");
     return graph->delivery();
   }
 
-  /// What is known of the data by now. Under the lock.
-  const flow::Plan& known() const { return counted ? *counted : *plan; }
+  /// Runs `next`. What ends this rank's feed ends that of the others.
+  template <typename Next>
+  auto tell_failure(Next next) const {
+    try {
+      return next();
+    } catch (const std::exception& error) {
+      // A transfer tells by itself.
+      if (options.communicator && !transfer && graph && graph->delivery().failed()) {
+        const auto* own = dynamic_cast<const Error*>(&error);
+        options.communicator->abort(own ? *own : Error(Category::io_error, error.what()));
+      }
+      throw;
+    }
+  }
 
   /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
   void note_end_of_epoch() {
     const std::lock_guard lock(mutex);
-    if (counted || !plan->data.lazy || graph->delivery().report().finished_epochs == 0) return;
+    if (counted || !facts.lazy || graph->delivery().report().finished_epochs == 0) return;
     counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
                                            plan->ranks, plan->threads);
+    facts = flow::facts_of(*counted);
     for (const std::string& warning : counted->data.warnings) logger()->warn(warning);
   }
 
   // Under the lock.
   void check_counted() const {
-    if (known().data.lazy)
+    if (facts.lazy)
       throw Error(Category::bad_pipeline,
                   "state: index.mode LAZY: before the first epoch has ended nobody knows which data this is; with mode "
                   "BUILD it is counted first");
@@ -131,17 +256,21 @@ struct Feeder::Impl {
 
   std::string state_at(const flow::Position& position) const {
     check_counted();
-    flow::check_position(known(), position);
-    return flow::state_text(known(), position);
+    flow::check_position(facts.identity, position);
+    return flow::state_text(facts.identity, position);
   }
 
   const Clock::time_point start = Clock::now();
   Options options;
+  flow::Distribution distribution;
+  flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
   mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
-  std::unique_ptr<flow::Plan> plan;     // of the graph
+  flow::FeedFacts facts;                // of the data as it is known by now
+  std::unique_ptr<flow::Plan> plan;     // of the graph; null: another rank reads
   std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
+  std::unique_ptr<flow::Transfer> transfer;
   bool stopped = false;
 };
 
@@ -151,15 +280,17 @@ Feeder::Feeder(const Pipeline& pipeline, Options options)
 Feeder::~Feeder() = default;
 
 Batch Feeder::next(int replica) {
-  Batch batch;
-  if (impl_->delivery().next(replica, std::nullopt, batch) == flow::Delivery::Outcome::end_of_epoch)
-    impl_->note_end_of_epoch();
-  return batch;
+  return impl_->tell_failure([&] {
+    Batch batch;
+    if (impl_->delivery().next(replica, std::nullopt, batch) == flow::Delivery::Outcome::end_of_epoch)
+      impl_->note_end_of_epoch();
+    return batch;
+  });
 }
 
 Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   using Outcome = flow::Delivery::Outcome;
-  switch (impl_->delivery().next(replica, after(timeout), batch)) {
+  switch (impl_->tell_failure([&] { return impl_->delivery().next(replica, after(timeout), batch); })) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
@@ -174,6 +305,7 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
 void Feeder::stop() noexcept {
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
+  if (impl_->transfer) impl_->transfer->stop();
   if (impl_->graph) impl_->graph->stop();
 }
 
@@ -181,7 +313,7 @@ std::string Feeder::get_state() const {
   const std::lock_guard lock(impl_->mutex);
   flow::Position position = impl_->delivery().positions().last;
   // Rows before an error may come as a step that is none.
-  const int64_t steps = impl_->known().steps_per_epoch;
+  const int64_t steps = impl_->facts.identity.steps_per_epoch;
   if (steps >= 0) position.step = std::min(position.step, steps);
   return impl_->state_at(position);
 }
@@ -196,7 +328,7 @@ std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
 void Feeder::set_state(std::string_view text, bool accept_changes) {
   const std::lock_guard lock(impl_->mutex);
   impl_->check_counted();
-  const auto [position, reweighted] = flow::read_state(text, impl_->known(), accept_changes);
+  const auto [position, reweighted] = flow::read_state(text, impl_->facts.identity, accept_changes);
   impl_->begin_anew(position, impl_->reweighted_plan(reweighted));
 }
 
@@ -204,25 +336,28 @@ void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
   const std::lock_guard lock(impl_->mutex);
   const auto [last, first] = impl_->delivery().positions();
-  if (last != beginning || first != beginning || impl_->counted) impl_->begin_anew(beginning);
+  // Where rows travel, ranks could be at different places, and all have to begin anew or none.
+  if (last != beginning || first != beginning || impl_->counted || impl_->transfer) impl_->begin_anew(beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {
   const std::lock_guard lock(impl_->mutex);
-  const flow::Plan& plan = *impl_->plan;
-  if (!plan.mixture) throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture");
-  if (weights.size() != plan.spec.sources.size())
+  const flow::FeedIdentity& feed = impl_->facts.identity;
+  if (feed.mixed_sources == 0) throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture");
+  if (weights.size() != feed.mixed_sources)
     throw Error(Category::bad_pipeline,
-                fmt::format("set_weights: {} weights for {} sources", weights.size(), plan.spec.sources.size()));
+                fmt::format("set_weights: {} weights for {} sources", weights.size(), feed.mixed_sources));
   const auto [last, first] = impl_->delivery().positions();
   if (last != first || last.step != 0)
     throw Error(Category::bad_pipeline,
                 fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
                             first.epoch));
-  impl_->begin_anew(
-      last, impl_->reweighted_plan(flow::Reweighted{.shares = flow::shares_of(weights),
-                                                    .since_epoch = plan.mixture->epochs_go_on() ? last.epoch : 0,
-                                                    .taken = plan.mixture->taken_before(last.epoch)}));
+  flow::Reweighted reweighted{.shares = flow::shares_of(weights)};
+  if (!impl_->plan) return impl_->begin_anew(last);
+  const flow::Mixture& mixture = *impl_->plan->mixture;
+  reweighted.since_epoch = mixture.epochs_go_on() ? last.epoch : 0;
+  reweighted.taken = mixture.taken_before(last.epoch);
+  impl_->begin_anew(last, impl_->reweighted_plan(reweighted));
 }
 
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
@@ -234,44 +369,35 @@ uint64_t Feeder::epoch() const {
 
 int64_t Feeder::steps_per_epoch() const noexcept {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->known().steps_per_epoch;
+  return impl_->facts.identity.steps_per_epoch;
 }
 
 int64_t Feeder::samples_per_epoch() const noexcept {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->known().samples_per_epoch;
+  return impl_->facts.samples_per_epoch;
 }
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
 std::string Feeder::plan_text() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->known().text();
+  return impl_->facts.text;
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
 
 Report Feeder::report() const {
   const std::lock_guard lock(impl_->mutex);
-  const flow::Plan& plan = *impl_->plan;
   const flow::DeliveryReport delivered = impl_->delivery().report();
-  flow::GraphReport graph = impl_->graph->report();
   Report report;
   report.records = delivered.records;
   report.steps = delivered.steps;
   report.dropped =
-      delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->known().dropped_per_epoch));
+      delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->facts.dropped_per_epoch));
   report.filler = delivered.filler;
-  for (const std::vector<Error>* errors : {&plan.data.skipped, &std::as_const(graph.errors)}) {
-    const size_t room = flow::ErrorLog::kept - report.errors.size();
-    std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
-  }
-  report.errors_total = plan.data.skipped_total + graph.errors_total;
   report.audit = delivered.audit;
   report.last_epoch = delivered.last_epoch;
   report.differing_epochs = delivered.differing_epochs;
-  report.bytes_read = graph.bytes_read;
-  report.count_s = plan.data.count_s;
   if (delivered.first_batch) {
     report.first_batch_s = seconds(*delivered.first_batch - impl_->start);
     report.wall_s = seconds(Clock::now() - *delivered.first_batch);
@@ -283,9 +409,13 @@ Report Feeder::report() const {
   const auto* longest = std::max_element(std::begin(delivered.waited_s), std::end(delivered.waited_s));
   for (double waited : delivered.waited_s) report.next_wait_s += waited;
   if (*longest > 0) report.waited_for = flow::name(static_cast<flow::Stage>(longest - std::begin(delivered.waited_s)));
-  report.layout_hits = graph.layout_hits;
-  report.backend = impl_->graph->backend();
-  report.stages = std::move(graph.stages);
+  if (impl_->graph) add_reading(report, impl_->plan->data, *impl_->graph);
+  if (impl_->transfer) {
+    const flow::TransferReport transfer = impl_->transfer->report();
+    report.bytes_sent = transfer.bytes_sent;
+    report.bytes_received = transfer.bytes_received;
+    report.stages.push_back(transfer.stage);
+  }
   return report;
 }
 

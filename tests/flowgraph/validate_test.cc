@@ -385,8 +385,9 @@ TEST_CASE("what makes no sense is refused by its name") {
               "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
       besides("epoch { steps: -1 }", "epoch.steps: -1; it must be 1 to 1099511627776, or left out"),
-      besides("distribute { mode: SPLIT }",
-              "distribute: not in this version yet; remove it (each replica gets its rows of every batch)"),
+      besides("distribute { timeout: '5s' }",
+              "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
+              "MpiOptions)"),
       besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
       besides("memory { device_limit: \"1GiB\" }",
               "memory.device_limit: not in this version yet; remove it (batches are in host memory, see memory.limit)"),

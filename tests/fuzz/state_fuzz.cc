@@ -49,10 +49,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const bool accept_changes : {false, true}) {
     try {
-      const auto [position, reweighted] = read_state(text, plan, accept_changes);
+      const auto [position, reweighted] = read_state(text, identity_of(plan), accept_changes);
       PipelineSpec changed = spec;
       changed.mixture->reweighted = reweighted;
-      const Plan other(changed, counted, {}, 1);
+      const FeedIdentity other = identity_of(Plan(changed, counted, {}, 1));
       check_position(other, position);
       if (position.step < 0 || position.step > other.steps_per_epoch) std::abort();
       const std::string again = state_text(other, position);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "feedline/batch.h"
+#include "feedline/communicator.h"
 #include "feedline/epoch_audit.h"
 #include "feedline/error.h"
 #include "feedline/exchange.h"
@@ -31,9 +32,15 @@ namespace feedline {
 
 struct Options {
   std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
-  int rank = 0, world_size = 1;               // this process among those that share each global batch
+  int rank = 0, world_size = 1;               // this process among those that feed one training
   /// An all-gather among these ranks, used while the feeder is made and not kept: see Feeder.
   Exchange exchange = {};
+  /// Instead of an exchange, and of rank and world_size, which it knows: used while the feeder lives, by nobody else.
+  /// It tells this rank of one that fails, and carries rows where `distribute` says REPLICATE or SCATTER.
+  std::shared_ptr<Communicator> communicator = {};
+  /// Which part of each global batch this rank is given, of how many. Ranks with the same part are given the same rows,
+  /// as tensor- and pipeline-parallel ones want. -1, 0: with REPLICATE the whole batch, else rank of world_size.
+  int data_parallel_rank = -1, data_parallel_size = 0;
   /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
   /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
   int threads = 0;
@@ -60,10 +67,12 @@ struct Report {
   std::optional<EpochAudit> last_epoch;  // what the last finished one adds up to
   uint64_t differing_epochs = 0;         // that did not add up to what the indexes say; 0 is right
   uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
-  uint64_t layout_hits = 0;              // records that had the byte layout of the one before them
-  double count_s = 0;                    // the counting pass
-  double first_batch_s = 0;              // construction to the first batch
-  double wall_s = 0;                     // since the first batch
+  uint64_t bytes_sent = 0;      // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
+  uint64_t bytes_received = 0;  // and that they gave
+  uint64_t layout_hits = 0;     // records that had the byte layout of the one before them
+  double count_s = 0;           // the counting pass
+  double first_batch_s = 0;     // construction to the first batch
+  double wall_s = 0;            // since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
     std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
@@ -77,6 +86,15 @@ struct Report {
 
 enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 
+/// Where the pipeline's `distribute` says so, rows travel between ranks, as they are stored, and each rank unpacks what
+/// it is given. SPLIT: nothing travels, each rank reads its part. REPLICATE: all replicas of ranks with the same
+/// data_parallel_rank are given the same rows; the first of these ranks reads. SCATTER: rank 0 reads for all; the
+/// others need no files. Without a communicator, REPLICATE is among the replicas of this process.
+///
+/// With a communicator, a rank whose feed ends with an Error ends those of the others, behind the batches that they
+/// have, within its timeout; and so does one that is lost. Where rows travel, one that stops or is destroyed does, too,
+/// and all ranks set their feeders together: set_state(), set_epoch() and set_weights() return when all have called
+/// them alike.
 class FEEDLINE_PUBLIC Feeder {
  public:
   /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.

@@ -1,0 +1,71 @@
+// What travels in place of a batch's tensors: its rows as they are stored, 194 bytes of bit planes as 194 bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flowgraph/batch_buffers.h"
+#include "flowgraph/feed_facts.h"
+#include "flowgraph/spec.h"
+#include "gpu/unpack.h"
+
+namespace feedline::flow {
+
+/// The same feed with other outputs: the columns that its outputs are unpacked from, each once, so that whoever is
+/// given a batch of these can make the batch. What is not unpacked (variable outputs, bytes) is an output of both.
+struct Packing {
+  PipelineSpec spec;
+  std::vector<std::vector<int>> columns;  // by output of the feed: numbers of spec.outputs, of a stack one for each
+                                          // feature; none: an internal output
+};
+Packing pack(const PipelineSpec& spec);
+
+/// Packed batches -> batches, both in one buffer: the packed tensors, and behind them those that are unpacked. What is
+/// delivered as it is stored lies among the packed ones. Immutable.
+class PackedBatches {
+ public:
+  /// facts: of a plan of pack(spec).spec. Keeps neither.
+  PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
+
+  uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  /// The packed tensors of a buffer, as FeedFacts::tensors; their shapes are for whoever fills them to say.
+  const std::vector<BatchTensor>& packed() const noexcept { return packed_; }
+
+  /// Of a buffer: names, dtypes and places of its tensors.
+  BatchContent content(std::byte* memory) const;
+  /// From the packed tensors, whose shapes are given, and content.rows: the others. Blocks of rows side by side in the
+  /// calling thread's arena.
+  void unpack(const std::vector<Shape>& shapes, BatchBuffer& buffer) const;
+
+ private:
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::unset;
+    Shape shape = {};     // dense: of a row
+    bool dense = false;   // else it has the shape of its column
+    size_t column = 0;    // of packed_: where it lies, or that it is unpacked from
+    bool stored = true;   // it lies there
+    uint64_t offset = 0;  // not stored: in the buffer
+  };
+  /// Rows of a column into a tensor, or into a part of each of its rows.
+  struct Job {
+    size_t column = 0, column_row = 0;  // bytes of a row
+    uint64_t offset = 0;                // of the tensor's first element that it writes
+    size_t tensor_row = 0;
+    size_t values = 1, column_value = 0, tensor_value = 0;  // that a row has; bytes of each
+    gpu::Unpacker unpack;
+  };
+  void add(const PipelineSpec& spec, const Packing& packing, size_t output);
+  size_t column_of(int output) const;
+  size_t column_row_bytes(size_t column) const;
+
+  std::vector<BatchTensor> packed_;
+  std::vector<Tensor> tensors_;
+  std::vector<Job> jobs_;
+  int64_t frames_, rows_;
+  bool windows_;
+  uint64_t buffer_bytes_;
+  int64_t rows_per_task_ = 1;
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,374 @@
+// Rows that travel: whoever reads them, each replica is given what it would be given if each rank read its own.
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "damage.h"
+#include "data.h"
+#include "feedline/communicator.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+using Ends = std::shared_ptr<Communicator>;
+
+/// Runs `body` for each rank side by side; what each threw, or "".
+std::vector<std::string> on_communicators(int count, const std::function<void(int rank, Ends communicator)>& body) {
+  std::vector<std::string> thrown(static_cast<size_t>(count));
+  std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(count);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; rank++) {
+    std::string& what = thrown[static_cast<size_t>(rank)];
+    threads.emplace_back([&body, &what, rank, end = Ends(std::move(ends[static_cast<size_t>(rank)]))]() mutable {
+      try {
+        body(rank, std::move(end));
+      } catch (const std::exception& error) {
+        what = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return thrown;
+}
+
+std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }
+
+/// All that a batch is, as text.
+std::string text_of(const Batch& batch) {
+  std::string text = std::to_string(batch.epoch()) + " " + std::to_string(batch.step()) + " " +
+                     std::to_string(batch.rows()) + " " + std::to_string(batch.valid_count()) + " " +
+                     std::to_string(batch.audit());
+  for (const NamedTensor& named : batch.tensors()) {
+    const TensorView& tensor = named.tensor;
+    text += "\n" + named.name + " " + std::string(name(tensor.dtype)) + to_string(tensor.shape) + " ";
+    text.append(static_cast<const char*>(tensor.data), tensor.size_bytes());
+  }
+  return text;
+}
+
+/// The batches of an epoch, and "end" behind it, by replica.
+using Texts = std::vector<std::vector<std::string>>;
+Texts epoch_of(Feeder& feeder) {
+  Texts texts(static_cast<size_t>(feeder.replicas()));
+  for (bool ended = false; !ended;)
+    for (int replica = 0; replica < feeder.replicas(); replica++) {
+      const Batch batch = feeder.next(replica);
+      texts[static_cast<size_t>(replica)].push_back(batch ? text_of(batch) : "end");
+      ended = !batch;
+    }
+  return texts;
+}
+
+Options of_rank(Ends communicator, int replicas) {
+  Options options;
+  options.communicator = std::move(communicator);
+  options.devices.assign(static_cast<size_t>(replicas), host());
+  options.threads = 1;
+  return options;
+}
+
+/// What a rank is given where each reads its own: two epochs.
+Texts split(const Pipeline& pipeline, int rank, int world_size, int replicas) {
+  Options options = of_rank({}, replicas);
+  options.rank = rank;
+  options.world_size = world_size;
+  Feeder feeder(pipeline.with("distribute.mode", "SPLIT"), options);
+  Texts texts = epoch_of(feeder);
+  const Texts second = epoch_of(feeder);
+  for (size_t replica = 0; replica < texts.size(); replica++)
+    texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
+  return texts;
+}
+
+// One output of each kind that there is.
+const std::string outputs =
+    "feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } "
+    "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE } "
+    "feature { name: 'raw' dtype: BYTES } "
+    "output { name: 'id' feature: 'id' } output { name: 'half' dtype: FLOAT16 feature: 'x' normalize { std: 3 } } "
+    "output { name: 'x' feature: 'x' } output { name: 'bits' dtype: FLOAT32 feature: 'b' "
+    "unpack_bits { bit_offset: 3 shape: [4, 8] scale: -1 bias: 2 } } output { name: 'b' feature: 'b' } "
+    "output { name: 'bytes' dtype: INT16 feature: 'b' decode_raw { shape: 5 } } "
+    "output { name: 'v' feature: 'v' } output { name: 'v2' dtype: FLOAT32 feature: 'v' } "
+    "output { name: 't' feature: 't' } output { name: 'raw' feature: 'raw' } "
+    "output { name: 'score' dtype: FLOAT32 expression { formula: 'id * 3 + 1' } } "
+    "output { name: 'pair' dtype: INT32 stack { features: ['id', 'id'] } } "
+    "output { name: 'where' feature: '@record' } output { name: 'hidden' feature: 'id' internal: true } ";
+
+std::string batch_text(int rows, const std::string& policy) {
+  return "batch { global_batch_size: " + std::to_string(rows) + " last_batch_policy: " + policy +
+         " valid_mask: 'ok' } ";
+}
+
+}  // namespace
+
+TEST_CASE("REPLICATE: all replicas are given the whole batches, whatever the number of ranks") {
+  const Data data({90, 0, 1, 117});
+  for (const std::string& order :
+       {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 60 } seed: 3 "),
+        std::string("filter: 'mod(id, 3) > 0' shuffle { mode: GLOBAL } ")})
+    for (const std::string& policy : {std::string("DROP"), std::string("PARTIAL"), std::string("PAD")}) {
+      const Pipeline pipeline =
+          data.pipeline(outputs + order + batch_text(24, policy)).with("distribute.mode", "REPLICATE");
+      const std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+      for (const int ranks : {1, 2, 4, 8})
+        for (const int replicas : {1, 2}) {
+          if (order.empty() && ranks == 8) continue;
+          INFO(order << policy << " " << ranks << " ranks x " << replicas);
+          CHECK(on_communicators(ranks, [&](int, Ends end) {
+                  Feeder feeder(pipeline, of_rank(std::move(end), replicas));
+                  for (int half = 0; half < 2; half++)
+                    for (const auto& texts : epoch_of(feeder)) {
+                      const size_t each = wanted.size() / 2;
+                      const auto begin = wanted.begin() + static_cast<int64_t>(half * each);
+                      if (texts != std::vector<std::string>(begin, begin + static_cast<int64_t>(each)))
+                        throw std::runtime_error("other batches");
+                    }
+                }) == nothing_thrown(ranks));
+        }
+    }
+}
+
+TEST_CASE("REPLICATE needs no communicator among the replicas of a process") {
+  const Data data({50});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", "REPLICATE");
+  Feeder feeder(pipeline, of_rank({}, 3));
+  const Texts texts = epoch_of(feeder);
+  CHECK(texts[0].size() == 7);
+  CHECK(texts[1].size() == 7);
+  CHECK(feeder.plan_text().find("packed") != std::string::npos);
+  CHECK(feeder.report().bytes_sent == 0);
+}
+
+TEST_CASE("SCATTER: each replica is given its rows, and rank 0 alone needs the files") {
+  const Data data({90, 0, 1, 117});
+  const TempDir nowhere;
+  for (const std::string& order :
+       {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 60 } seed: 3 ")})
+    for (const std::string& policy : {std::string("DROP"), std::string("PARTIAL"), std::string("PAD")})
+      for (const int ranks : {1, 2, 4, 8})
+        for (const int replicas : {1, 2}) {
+          INFO(order << policy << " " << ranks << " ranks x " << replicas);
+          const std::string text = outputs + order + batch_text(48, policy) + "distribute { mode: SCATTER } ";
+          CHECK(on_communicators(ranks, [&](int rank, Ends end) {
+                  const Pipeline pipeline = data.pipeline(text);
+                  const Pipeline without = pipeline.with("source.files", nowhere.file("*.tfrecord"));
+                  Feeder feeder(rank == 0 ? pipeline : without, of_rank(std::move(end), replicas));
+                  Texts texts = epoch_of(feeder);
+                  const Texts second = epoch_of(feeder), wanted = split(pipeline, rank, ranks, replicas);
+                  for (size_t replica = 0; replica < texts.size(); replica++) {
+                    texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
+                    if (texts[replica] != wanted[replica]) throw std::runtime_error("other batches");
+                  }
+                  if ((feeder.report().bytes_read > 0) != (rank == 0)) throw std::runtime_error("others read, too");
+                }) == nothing_thrown(ranks));
+        }
+}
+
+TEST_CASE("ranks with the same data_parallel_rank are given the same rows in every mode") {
+  const Data data({90, 117});
+  const Pipeline pipeline =
+      data.pipeline(outputs + "shuffle { block_size: '16KiB' buffer_size: 60 } " + batch_text(24, "PAD"));
+  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // of each rank
+  for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")}) {
+    INFO(mode);
+    CHECK(on_communicators(6, [&](int rank, Ends end) {
+            Options options = of_rank(std::move(end), 1);
+            options.data_parallel_rank = parts[static_cast<size_t>(rank)];
+            options.data_parallel_size = 3;
+            Feeder feeder(pipeline.with("distribute.mode", mode), options);
+            const std::vector<std::string> texts = epoch_of(feeder)[0];
+            const std::vector<std::string> wanted = split(pipeline, options.data_parallel_rank, 3, 1)[0];
+            if (!std::equal(texts.begin(), texts.end(), wanted.begin())) throw std::runtime_error("other batches");
+          }) == nothing_thrown(6));
+  }
+}
+
+TEST_CASE("windows travel with their frames") {
+  const Data data({40, 37});
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    const Pipeline pipeline = data.pipeline(
+        "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' } "
+        "output { name: 'half' dtype: FLOAT16 feature: 'x' } window { size: 4 shift: 2 } " +
+        batch_text(8, "PARTIAL"));
+    const bool all = mode == "REPLICATE";
+    CHECK(on_communicators(2, [&](int rank, Ends end) {
+            Feeder feeder(pipeline.with("distribute.mode", mode), of_rank(std::move(end), 1));
+            const std::vector<std::string> texts = epoch_of(feeder)[0];
+            const std::vector<std::string> wanted = all ? split(pipeline, 0, 1, 1)[0] : split(pipeline, rank, 2, 1)[0];
+            if (!std::equal(texts.begin(), texts.end(), wanted.begin())) throw std::runtime_error("other batches");
+          }) == nothing_thrown(2));
+  }
+}
+
+TEST_CASE("the bytes that travel are counted: packed ones, for each rank that is given them") {
+  const Data data({64});
+  const std::string bits =
+      "feature { name: 'b' dtype: BYTES length: 5 } output { name: 'b' dtype: FLOAT32 feature: 'b' unpack_bits { "
+      "shape: 40 } } ";
+  for (const auto& [mode, sent] :
+       std::vector<std::pair<std::string, uint64_t>>{{"SPLIT", 0}, {"REPLICATE", 3}, {"SCATTER", 1}}) {
+    INFO(mode);
+    const Pipeline pipeline = data.pipeline(bits + "batch { global_batch_size: 64 } ").with("distribute.mode", mode);
+    std::vector<uint64_t> out(4), in(4);
+    CHECK(on_communicators(4, [&](int rank, Ends end) {
+            Feeder feeder(pipeline, of_rank(end, 1));
+            feeder.next();
+            feeder.next();  // the end: all that was sent has arrived
+            const Report report = feeder.report();
+            out[static_cast<size_t>(rank)] = report.bytes_sent;
+            in[static_cast<size_t>(rank)] = report.bytes_received;
+          }) == nothing_thrown(4));
+    const uint64_t batch = 64 * (5 + 1);  // of the packed row, and of the mask
+    if (mode == "SPLIT") {
+      CHECK(out == std::vector<uint64_t>(4));
+      CHECK(in == out);
+      continue;
+    }
+    // Another epoch may be on its way already.
+    const uint64_t each = mode == "SCATTER" ? batch / 4 : batch;
+    CHECK(out[0] >= 3 * each);
+    CHECK(out[0] % each == 0);
+    CHECK(out[0] <= 3 * each * 5);
+    CHECK(in[0] == 0);
+    for (size_t rank = 1; rank < 4; rank++) {
+      CHECK(in[rank] >= each);
+      CHECK(in[rank] % each == 0);
+      CHECK(out[rank] == 0);
+    }
+    CHECK(sent > 0);
+  }
+}
+
+TEST_CASE("a feed whose rows travel goes on from a state, set on all ranks together") {
+  const Data data({90, 117});
+  const Pipeline pipeline =
+      data.pipeline(outputs + "shuffle { block_size: '16KiB' buffer_size: 60 } " + batch_text(24, "PAD"));
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    INFO(mode);
+    std::vector<std::string> states(3);
+    CHECK(on_communicators(3, [&](int rank, Ends end) {
+            Feeder feeder(pipeline.with("distribute.mode", mode), of_rank(std::move(end), 1));
+            const std::vector<std::string> first = epoch_of(feeder)[0];
+            for (int step = 0; step < 4; step++) feeder.next();
+            const std::string state = feeder.get_state();
+            states[static_cast<size_t>(rank)] = state;
+            std::vector<std::string> rest = epoch_of(feeder)[0];
+            feeder.set_state(state);
+            if (epoch_of(feeder)[0] != rest) throw std::runtime_error("other batches behind the state");
+            feeder.set_epoch(0);
+            if (epoch_of(feeder)[0] != first) throw std::runtime_error("another first epoch");
+            if (feeder.epoch() != 1 || feeder.steps_per_epoch() != 9) throw std::runtime_error("another epoch");
+          }) == nothing_thrown(3));
+    CHECK(states[1] == states[0]);
+    CHECK(states[2] == states[0]);
+    Feeder alone(pipeline, replicas(1));
+    alone.set_state(states[0]);
+    CHECK(alone.get_state() == states[0]);
+  }
+}
+
+TEST_CASE("ranks that are set to different places are told on all of them") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  const auto said = on_communicators(3, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(std::move(end), 1));
+    feeder.next();
+    feeder.set_epoch(rank == 1 ? 5 : 4);
+  });
+  for (const std::string& text : said)
+    CHECK(text ==
+          "rank 1 differs from rank 0: it goes on at step 0 of epoch 5, not at step 0 of epoch 4 [bad_pipeline]");
+}
+
+TEST_CASE("a state of another feed changes nothing on any rank") {
+  const Data data({90}), other({91});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "SCATTER");
+  const std::string state = Feeder(other.pipeline(batch_text(6, "DROP"))).get_state();
+  CHECK(on_communicators(2, [&](int, Ends end) {
+          Feeder feeder(pipeline, of_rank(std::move(end), 1));
+          feeder.next();
+          try {
+            feeder.set_state(state);
+          } catch (const Error&) {
+            if (feeder.next().step() == 1) return;
+          }
+          throw std::runtime_error("it was taken");
+        }) == nothing_thrown(2));
+}
+
+TEST_CASE("a bad record ends all ranks behind the same batches") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
+  const uint64_t at = offset_of(data.path(0), 50);
+  HiddenDamage(data.path(0)).flip(at + 20);
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    INFO(mode);
+    std::vector<int> steps(3);
+    const auto said = on_communicators(3, [&](int rank, Ends end) {
+      Feeder feeder(pipeline.with("distribute.mode", mode), of_rank(std::move(end), 1));
+      for (;;) {
+        feeder.next();
+        steps[static_cast<size_t>(rank)]++;
+      }
+    });
+    CHECK(steps == std::vector<int>(3, 8));
+    for (const std::string& text : said) CHECK(text.find("bad_data_crc") != std::string::npos);
+    CHECK(said[1].find("rank 0, call ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that ends takes the others along, behind what they have, and one that failed says why") {
+  const Data data({400});
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    INFO(mode);
+    const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", mode);
+    const auto said = on_communicators(3, [&](int rank, Ends end) {
+      Feeder feeder(pipeline, of_rank(end, 1));
+      for (int step = 0; rank != 1 || step < 10; step++) feeder.next();
+    });
+    CHECK(said[1].empty());
+    for (const size_t rank : {size_t{0}, size_t{2}})
+      CHECK(said[rank].find("rank 1 has left the feed, behind step ") == 0);
+  }
+}
+
+TEST_CASE("with a communicator, ranks that read for themselves hear of one that fails") {
+  const Data data({90, 90});
+  const Pipeline pipeline = data.pipeline("shuffle { lanes: 2 } epoch { repeat: -1 } " + batch_text(6, "DROP"));
+  const auto said = on_communicators(3, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(end, 1));
+    for (int step = 0;; step++) {
+      if (rank == 2 && step == 5) {
+        end->abort(Error(Category::io_error, "out of luck"));
+      }
+      feeder.next();
+    }
+  });
+  for (const std::string& text : said) CHECK(text.find("out of luck") != std::string::npos);
+}
+
+TEST_CASE("parts that nobody is given, or that there are not, are refused on all ranks") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
+  for (const auto& [of_rank_1, size, what] : std::vector<std::tuple<int, int, std::string>>{
+           {0, 2, "options.data_parallel_rank: no rank is given part 1 of 2; its samples would be lost [bad_pipeline]"},
+           {2, 2, "options.data_parallel_rank: 2 of 2 parts [bad_pipeline]"}}) {
+    const int part = of_rank_1, parts = size;
+    for (const std::string& text : on_communicators(2, [&](int rank, Ends end) {
+           Options options = of_rank(std::move(end), 1);
+           options.data_parallel_rank = rank == 1 ? part : 0;
+           options.data_parallel_size = parts;
+           Feeder feeder(pipeline, options);
+         }))
+      CHECK(text == what);
+  }
+  Options options;
+  options.world_size = 2;
+  CHECK_THROWS_WITH(Feeder(pipeline.with("distribute.mode", "SCATTER"), options),
+                    "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator [bad_pipeline]");
+}
