@@ -53,6 +53,13 @@ quietly ${CXX:-c++} -std=c++20 consumer/main.cc -o by-pkg-config $(pkg-config --
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir feedline)
 export LD_LIBRARY_PATH
 runs pkg-config ./by-pkg-config
+if pkg-config --exists feedline-mpi; then
+  # shellcheck disable=SC2046 # a list of words
+  quietly mpicxx -std=c++20 consumer/ranks.cc -o ranks $(pkg-config --cflags --libs feedline-mpi)
+  answer=$(mpirun --allow-run-as-root --oversubscribe -n 2 ./ranks records.tfrecord)
+  echo "mpirun: $answer"
+  [ "$answer" = "2 ranks fed 150" ]
+fi
 unset LD_LIBRARY_PATH
 
 quietly cmake -G Ninja -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"

@@ -1,0 +1,81 @@
+// Feeds whose rows travel, beside those that they are to equal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data.h"
+#include "feedline/communicator.h"
+
+namespace feedline::test {
+
+using Ends = std::shared_ptr<Communicator>;
+
+/// All that a batch is, as text.
+inline std::string text_of(const Batch& batch) {
+  std::string text = std::to_string(batch.epoch()) + " " + std::to_string(batch.step()) + " " +
+                     std::to_string(batch.rows()) + " " + std::to_string(batch.valid_count()) + " " +
+                     std::to_string(batch.audit());
+  for (const NamedTensor& named : batch.tensors()) {
+    const TensorView& tensor = named.tensor;
+    text += "\n" + named.name + " " + std::string(name(tensor.dtype)) + to_string(tensor.shape) + " ";
+    text.append(static_cast<const char*>(tensor.data), tensor.size_bytes());
+  }
+  return text;
+}
+
+/// The batches of an epoch, and "end" behind it, by replica.
+using Texts = std::vector<std::vector<std::string>>;
+inline Texts epoch_of(Feeder& feeder) {
+  Texts texts(static_cast<size_t>(feeder.replicas()));
+  for (bool ended = false; !ended;)
+    for (int replica = 0; replica < feeder.replicas(); replica++) {
+      const Batch batch = feeder.next(replica);
+      texts[static_cast<size_t>(replica)].push_back(batch ? text_of(batch) : "end");
+      ended = !batch;
+    }
+  return texts;
+}
+
+inline Options of_rank(Ends communicator, int replicas) {
+  Options options;
+  options.communicator = std::move(communicator);
+  options.devices.assign(static_cast<size_t>(replicas), host());
+  options.threads = 1;
+  return options;
+}
+
+/// What a rank is given where each reads its own: two epochs.
+inline Texts split(const Pipeline& pipeline, int rank, int world_size, int replicas) {
+  Options options = of_rank({}, replicas);
+  options.rank = rank;
+  options.world_size = world_size;
+  Feeder feeder(pipeline.with("distribute.mode", "SPLIT"), options);
+  Texts texts = epoch_of(feeder);
+  const Texts second = epoch_of(feeder);
+  for (size_t replica = 0; replica < texts.size(); replica++)
+    texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
+  return texts;
+}
+
+// One output of each kind that there is.
+inline const std::string outputs =
+    "feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } "
+    "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE } "
+    "feature { name: 'raw' dtype: BYTES } "
+    "output { name: 'id' feature: 'id' } output { name: 'half' dtype: FLOAT16 feature: 'x' normalize { std: 3 } } "
+    "output { name: 'x' feature: 'x' } output { name: 'bits' dtype: FLOAT32 feature: 'b' "
+    "unpack_bits { bit_offset: 3 shape: [4, 8] scale: -1 bias: 2 } } output { name: 'b' feature: 'b' } "
+    "output { name: 'bytes' dtype: INT16 feature: 'b' decode_raw { shape: 5 } } "
+    "output { name: 'v' feature: 'v' } output { name: 'v2' dtype: FLOAT32 feature: 'v' } "
+    "output { name: 't' feature: 't' } output { name: 'raw' feature: 'raw' } "
+    "output { name: 'score' dtype: FLOAT32 expression { formula: 'id * 3 + 1' } } "
+    "output { name: 'pair' dtype: INT32 stack { features: ['id', 'id'] } } "
+    "output { name: 'where' feature: '@record' } output { name: 'hidden' feature: 'id' internal: true } ";
+
+inline std::string batch_text(int rows, const std::string& policy) {
+  return "batch { global_batch_size: " + std::to_string(rows) + " last_batch_policy: " + policy +
+         " valid_mask: 'ok' } ";
+}
+
+}  // namespace feedline::test

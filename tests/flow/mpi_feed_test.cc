@@ -1,0 +1,26 @@
+// Feeds of MPI processes, under mpirun.
+#include "data.h"
+#include "support/catch.h"
+#include "support/mpirun.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+TEST_CASE("processes: each is given what it would be given if it read its own") {
+  const Data data({90, 0, 1, 117});
+  for (const std::string mode : {"SPLIT", "REPLICATE", "SCATTER"})
+    for (const int ranks : {1, 2, 4, 8}) {
+      const MpiOutcome outcome = mpirun(ranks, "", MPI_FEED " " + mode + " " + data.dir().path());
+      INFO(mode << " " << ranks << "\n" << outcome.text);
+      CHECK(outcome.ok == ranks);
+    }
+}
+
+TEST_CASE("processes: one that is killed or stopped ends the feeds of the others, inside the timeout") {
+  const Data data({90, 117});
+  for (const std::string what : {"kill", "stop"}) {
+    const MpiOutcome outcome = mpirun(4, "--enable-recovery", MPI_FEED " " + what + " " + data.dir().path());
+    INFO(what << "\n" << outcome.text);
+    CHECK(outcome.ok >= 3);
+  }
+}
