@@ -1,4 +1,5 @@
 // A rank of mpi_feed_test, under mpirun: mpi_feed WHAT FOLDER. Says "ok" where all was as it should be.
+// "make", without mpirun: makes data there.
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
 #include <unistd.h>
@@ -62,6 +63,12 @@ void loses(const std::string& folder, const std::string& mode, int signal) {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "", folder = argc > 2 ? argv[2] : "";
+  if (what == "make") {
+    std::vector<std::string> records;
+    for (int64_t id = 0; id < 207; id++) records.push_back(sample(id));
+    write_records(folder + "/part-000.tfrecord", records);
+    return 0;
+  }
   int given = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -75,7 +82,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
     _exit(1);
   }
-  std::printf("rank %d ok\n", rank);
+  char host[64] = "";
+  gethostname(host, sizeof host);
+  std::printf("rank %d on %s ok\n", rank, host);
   std::fflush(stdout);
   if (what == "kill" || what == "stop") _exit(0);  // see mpi_communicator.h
   MPI_Finalize();

@@ -1,0 +1,57 @@
+#!/bin/sh
+# mpi_hosts.sh MPI_FEED: ranks on four hosts, which are network namespaces with a bridge between them. Skipped
+# (77) where the machine allows no namespaces.
+set -eu
+
+name=fl$$
+hosts="1 2 3 4"
+network=10.201.$(($$ % 250))
+work=$(mktemp -d)
+
+clean() {
+  for host in $hosts; do ip netns del "$name-$host" 2> /dev/null || true; done
+  ip netns del "$name" 2> /dev/null || true
+  rm -rf "$work"
+}
+trap clean EXIT
+
+make_hosts() {
+  ip netns add "$name" # of the bridge
+  ip netns exec "$name" ip link add bridge type bridge
+  ip netns exec "$name" ip link set bridge up
+  for host in $hosts; do
+    ip netns add "$name-$host"
+    ip netns exec "$name" ip link add "port$host" type veth peer name eth0 netns "$name-$host"
+    ip netns exec "$name" ip link set "port$host" master bridge up
+    ip netns exec "$name-$host" ip address add "$network.$host/24" dev eth0
+    ip netns exec "$name-$host" ip link set eth0 up
+    ip netns exec "$name-$host" ip link set lo up
+  done
+}
+if ! make_hosts 2> "$work/why"; then
+  echo "skipped: no network namespaces: $(head -1 "$work/why")"
+  exit 77
+fi
+
+# In place of ssh: AGENT HOST COMMAND...
+cat > "$work/agent" << END
+#!/bin/sh
+host=\${1##*.}
+shift
+exec ip netns exec $name-\$host unshare --uts sh -c "hostname host\$host; \$*"
+END
+chmod +x "$work/agent"
+
+mkdir "$work/data"
+"$1" make "$work/data"
+for mode in SPLIT REPLICATE SCATTER; do
+  ip netns exec "$name-1" unshare --uts sh -c "hostname host1; exec mpirun --allow-run-as-root \
+    --mca plm_rsh_agent $work/agent --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
+    --host $network.1:1,$network.2:1,$network.3:1,$network.4:1 -n 4 $1 $mode $work/data" > "$work/out" 2>&1 || {
+    cat "$work/out"
+    exit 1
+  }
+  ok=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
+  echo "$mode: $ok of 4 hosts"
+  [ "$ok" = 4 ]
+done
