@@ -1,0 +1,245 @@
+// Whoever applies the gradients: all ranks have the values that one rank with all of them would have.
+#include "feedline/data_parallel.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "feedline/error.h"
+#include "gpu/dispatch.h"
+#include "gpu/reduction.h"
+#include "support/catch.h"
+
+using namespace feedline;
+
+namespace {
+
+using Ends = std::shared_ptr<Communicator>;
+using Values = std::vector<std::vector<float>>;
+
+const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};
+
+enum class Mode { replicated, parameter_server, two_machines };
+
+std::vector<std::string> on_ranks(int count, const std::function<void(int rank)>& body) {
+  std::vector<std::string> thrown(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; rank++)
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const std::exception& error) {
+        thrown[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return thrown;
+}
+
+/// The communicators of a training, of all its ranks.
+class Group {
+ public:
+  Group(Mode mode, int ranks) : mode_(mode) {
+    if (mode == Mode::two_machines) {
+      for (int machine = 0; machine < 2; machine++) add(machines_, communicators_between_threads(ranks / 2));
+      add(leaders_, communicators_between_threads(2));
+    } else {
+      add(machines_, communicators_between_threads(ranks));
+    }
+  }
+  /// Takes the rank's communicators.
+  std::unique_ptr<DataParallel> training(int rank, std::vector<Variable> variables, Apply apply) {
+    constexpr DataParallelOptions small{.bucket_bytes = 1500};
+    const auto r = static_cast<size_t>(rank), half = machines_.size() / 2;
+    Ends mine = std::move(machines_[r]);
+    if (mode_ == Mode::replicated) return replicated(mine, std::move(variables), std::move(apply), small);
+    if (mode_ == Mode::parameter_server) return parameter_server(mine, std::move(variables), std::move(apply), small);
+    return distributed_replicated(mine, r % half == 0 ? std::move(leaders_[r / half]) : nullptr, std::move(variables),
+                                  std::move(apply), small);
+  }
+
+ private:
+  static void add(std::vector<Ends>& to, std::vector<std::unique_ptr<Communicator>> ends) {
+    for (auto& end : ends) to.push_back(std::move(end));
+  }
+  Mode mode_;
+  std::vector<Ends> machines_, leaders_;
+};
+
+/// A rank's gradients of a step, as they are stored.
+std::vector<std::byte> gradient(int rank, int step, size_t variable, DType dtype) {
+  std::mt19937 random(static_cast<unsigned>(rank * 1000 + step * 10) + static_cast<unsigned>(variable));
+  std::vector<std::byte> bytes(sizes[variable] * size_of(dtype));
+  gpu::with_type(dtype, [&](auto type) {
+    using T = typename decltype(type)::t;
+    for (size_t i = 0; i < sizes[variable]; i++) {
+      const T stored = gpu::cast<T>(std::normal_distribution<float>()(random));
+      std::memcpy(bytes.data() + i * sizeof(T), &stored, sizeof(T));
+    }
+  });
+  return bytes;
+}
+
+void descend(std::span<float> value, std::span<const float> by) {
+  for (size_t i = 0; i < value.size(); i++) value[i] -= 0.1F * by[i];
+}
+
+Values first_values(int rank) {
+  Values values;
+  for (const size_t size : sizes) values.emplace_back(size, 1.5F + static_cast<float>(rank));
+  return values;
+}
+
+/// What one rank would have that computes on all rows.
+Values wanted(int ranks, int steps, DType dtype, float loss_scale, const std::vector<std::vector<int>>& machines) {
+  Values values = first_values(0);
+  for (int step = 0; step < steps; step++)
+    for (size_t v = 0; v < sizes.size(); v++) {
+      const auto sum = [&](const std::vector<std::vector<std::byte>>& parts) {
+        std::vector<const std::byte*> from;
+        for (const auto& part : parts) from.push_back(part.data());
+        std::vector<std::byte> to(parts[0].size());
+        gpu::reduce(from, dtype, Reduction::sum, sizes[v], to.data());
+        return to;
+      };
+      std::vector<std::vector<std::byte>> of_machines;
+      for (const auto& machine : machines) {
+        std::vector<std::vector<std::byte>> parts;
+        for (const int rank : machine) parts.push_back(gradient(rank, step, v, dtype));
+        of_machines.push_back(sum(parts));
+      }
+      const std::vector<std::byte> all = sum(of_machines);
+      std::vector<float> mean(sizes[v]);
+      gpu::with_type(dtype, [&](auto type) {
+        using T = typename decltype(type)::t;
+        for (size_t i = 0; i < mean.size(); i++) {
+          T stored;
+          std::memcpy(&stored, all.data() + i * sizeof(T), sizeof(T));
+          mean[i] = gpu::cast<float>(stored) / (loss_scale * static_cast<float>(ranks));
+        }
+      });
+      descend(values[v], mean);
+    }
+  return values;
+}
+
+std::vector<std::vector<int>> machines_of(Mode mode, int ranks) {
+  std::vector<std::vector<int>> machines(mode == Mode::two_machines ? 2 : 1);
+  for (int rank = 0; rank < ranks; rank++)
+    machines[static_cast<size_t>(rank) * machines.size() / static_cast<size_t>(ranks)].push_back(rank);
+  return machines;
+}
+
+/// A rank's model: values, and gradients as they are stored.
+struct Model {
+  explicit Model(int rank, DType dtype) : values(first_values(rank)) {
+    for (size_t v = 0; v < sizes.size(); v++) gradients.push_back(gradient(rank, 0, v, dtype));
+    for (size_t v = 0; v < sizes.size(); v++)
+      variables.push_back(
+          {"v" + std::to_string(v), values[v], {gradients[v].data(), dtype, {static_cast<int64_t>(sizes[v])}}});
+  }
+  Values values;
+  std::vector<std::vector<std::byte>> gradients;
+  std::vector<Variable> variables;
+};
+
+}  // namespace
+
+TEST_CASE("all ranks have the values that one rank with all rows has") {
+  for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines})
+    for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
+      for (const int ranks : {1, 2, 3, 4}) {
+        if (mode == Mode::two_machines && ranks % 2 != 0) continue;
+        INFO(static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
+        Group group(mode, ranks);
+        std::vector<Values> had(static_cast<size_t>(ranks));
+        const auto thrown = on_ranks(ranks, [&](int rank) {
+          Model model(rank, dtype);
+          const auto training =
+              group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
+          for (int step = 0; step < 5; step++) {
+            for (size_t v = sizes.size(); v-- > 0;) {
+              const auto bytes = gradient(rank, step, v, dtype);
+              std::memcpy(model.gradients[v].data(), bytes.data(), bytes.size());
+              training->ready(v);
+            }
+            if (!training->step(4)) throw std::runtime_error("not finite");
+          }
+          had[static_cast<size_t>(rank)] = model.values;
+        });
+        CHECK(thrown == std::vector<std::string>(static_cast<size_t>(ranks)));
+        const Values right = wanted(ranks, 5, dtype, 4, machines_of(mode, ranks));
+        for (const Values& values : had) CHECK(values == right);
+      }
+}
+
+TEST_CASE("a parameter server owns about as much as the others, and applies what it owns alone") {
+  Group group(Mode::parameter_server, 2);
+  std::vector<std::vector<size_t>> applied(2);
+  std::vector<int> owners;
+  CHECK(on_ranks(2, [&](int rank) {
+          Model model(rank, DType::float32);
+          auto& mine = applied[static_cast<size_t>(rank)];
+          const auto training = group.training(rank, model.variables, [&](size_t v, auto, auto) { mine.push_back(v); });
+          if (rank == 0)
+            for (size_t v = 0; v < sizes.size(); v++) owners.push_back(training->owner(v));
+          for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
+          training->step();
+        }) == std::vector<std::string>(2));
+  CHECK(owners == std::vector<int>{1, 0, 1, 1, 1});  // 1000, and 300 + 37 + 5 + 1
+  CHECK(applied[0] == std::vector<size_t>{1});
+  CHECK(applied[1].size() == 4);
+}
+
+TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
+  for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines}) {
+    Group group(mode, 4);
+    CHECK(on_ranks(4, [&](int rank) {
+            Model model(rank, DType::float16);
+            const auto training =
+                group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
+            LossScale scale(8, 2);
+            for (const bool bad : {false, true, false}) {
+              const Values before = model.values;
+              const uint16_t infinity = 0x7c00;
+              for (size_t v = 0; v < sizes.size(); v++) {
+                const auto bytes = gradient(rank, 0, v, DType::float16);
+                std::memcpy(model.gradients[v].data(), bytes.data(), bytes.size());
+                if (bad && rank == 2 && v == 3) std::memcpy(model.gradients[v].data(), &infinity, 2);
+                training->ready(v);
+              }
+              const bool finite = training->step(scale.value());
+              scale.update(finite);
+              if (finite == bad || (before == model.values) != bad) throw std::runtime_error("applied");
+            }
+            if (scale.value() != 4) throw std::runtime_error("another scale");
+          }) == std::vector<std::string>(4));
+  }
+}
+
+TEST_CASE("what is used wrongly, or fails on one rank, is told") {
+  Group group(Mode::replicated, 2);
+  const auto thrown = on_ranks(2, [&](int rank) {
+    Model model(rank, DType::float32);
+    const auto training =
+        group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
+    training->ready(3);
+    if (rank == 1) training->ready(3);
+    for (size_t v = 0; v < sizes.size(); v++)
+      if (v != 3) training->ready(v);
+    training->step();
+  });
+  CHECK(thrown[1] == "variable 'v3' is ready twice in a step [bad_pipeline]");
+  CHECK(thrown[0].find("rank 1") == 0);
+
+  auto alone = std::move(communicators_between_threads(1)[0]);
+  Model model(0, DType::float32);
+  const auto training = replicated(std::move(alone), model.variables, [](size_t, auto, auto) {});
+  CHECK_THROWS_WITH(training->step(), "step: the gradient of variable 'v0' is not ready [bad_pipeline]");
+  model.variables[2].gradient.shape = {36};
+  CHECK_THROWS_WITH(
+      replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),
+      "variable 'v2': 37 values, and a gradient of 36 [bad_pipeline]");
+}

@@ -1,0 +1,69 @@
+#include "data_parallel/buckets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+void check(const Variable& variable) {
+  const DType dtype = variable.gradient.dtype;
+  if (dtype != DType::float32 && dtype != DType::float16 && dtype != DType::bfloat16)
+    throw Error(Category::bad_pipeline,
+                fmt::format("variable '{}': its gradient is {}; FLOAT32, FLOAT16 and BFLOAT16 can be summed",
+                            variable.name, name(dtype)));
+  if (variable.gradient.shape.elements() != std::ssize(variable.value))
+    throw Error(Category::bad_pipeline, fmt::format("variable '{}': {} values, and a gradient of {}", variable.name,
+                                                    variable.value.size(), variable.gradient.shape.elements()));
+}
+
+}  // namespace
+
+std::span<float> Bucket::numbers_of(size_t place) noexcept {
+  const size_t end = place + 1 < offsets.size() ? offsets[place + 1] : elements;
+  return std::span(numbers).subspan(offsets[place], end - offsets[place]);
+}
+
+std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners) {
+  std::vector<size_t> by_size(variables.size());
+  std::iota(by_size.begin(), by_size.end(), size_t{0});
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return variables[a].value.size() > variables[b].value.size(); });
+  std::vector<size_t> load(static_cast<size_t>(owners));
+  std::vector<int> owner(variables.size());
+  for (const size_t variable : by_size) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += variables[variable].value.size();
+    owner[variable] = static_cast<int>(least - load.begin());
+  }
+  return owner;
+}
+
+std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
+                                 size_t bucket_bytes) {
+  std::vector<Bucket> buckets;
+  for (size_t v = variables.size(); v-- > 0;) {
+    const Variable& variable = variables[v];
+    check(variable);
+    const DType dtype = variable.gradient.dtype;
+    const auto open = std::find_if(buckets.rbegin(), buckets.rend(),
+                                   [&](const Bucket& b) { return b.owner == owners[v] && b.dtype == dtype; });
+    const bool fits =
+        open != buckets.rend() && (open->elements + variable.value.size()) * size_of(dtype) <= bucket_bytes;
+    Bucket& bucket = fits ? *open : buckets.emplace_back(Bucket{{}, {}, owners[v], dtype});
+    bucket.variables.push_back(v);
+    bucket.offsets.push_back(bucket.elements);
+    bucket.elements += variable.value.size();
+  }
+  for (Bucket& bucket : buckets) {
+    bucket.gradient.resize(bucket.elements * size_of(bucket.dtype));
+    bucket.numbers.resize(bucket.elements);
+  }
+  return buckets;
+}
+
+}  // namespace feedline

@@ -1,0 +1,108 @@
+// Training a model on several replicas at once: each has its rows of a step, and all go on with the same variables.
+//
+//   auto training = feedline::replicated(communicator, variables, sgd);   // on each rank, a thread or a process
+//   while (auto batch = feeder.next()) {
+//     forward(batch, variables);
+//     for (size_t v = variables.size(); v-- > 0;) {                        // backward
+//       write_gradient(v);
+//       training->ready(v);                                               // sent while backward goes on
+//     }
+//     training->step();                                                   // the variables are those of the next step
+//   }
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "feedline/communicator.h"
+#include "feedline/export.h"
+#include "feedline/tensor.h"
+
+namespace feedline {
+
+/// Memory of the trainer's, which lives as long as the training.
+struct Variable {
+  std::string name;
+  std::span<float> value;  // what forward reads; a model in 16 bits makes its own copy of it
+  /// Of the loss that is the mean over this replica's rows, times the loss scale; as many elements. FLOAT32, FLOAT16 or
+  /// BFLOAT16: in this type it travels and is summed (each sum in float32, rounded once).
+  TensorView gradient;
+};
+
+/// The optimizer: changes a variable's value by the mean gradient over all replicas. Its state (momentum, ...) is where
+/// it is called: on every rank, or on the rank that owns the variable. In order, one call at a time.
+using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
+
+/// One rank's end. All ranks have the same variables and make the same calls. A call throws the Error that has ended
+/// the communicator. Used by one thread at a time.
+class FEEDLINE_PUBLIC DataParallel {
+ public:
+  virtual ~DataParallel();
+
+  /// The variable's gradient is written; it may be written again after step(). In any order, each once a step. What is
+  /// ready is sent in the background, in buckets, the last variables first, as backward makes them.
+  virtual void ready(size_t variable) = 0;
+
+  /// Waits for all gradients, divides them by loss_scale, applies their mean, and returns when all values here are the
+  /// new ones. false: a gradient is infinite or NaN on some rank; then no rank has changed anything.
+  virtual bool step(float loss_scale = 1) = 0;
+
+  /// Which rank applies a variable's gradients; -1: every rank.
+  virtual int owner(size_t variable) const = 0;
+
+ protected:
+  DataParallel() = default;
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+};
+
+struct DataParallelOptions {
+  size_t bucket_bytes = size_t{4} << 20;  // of gradients that are sent together; a larger variable goes alone
+};
+
+/// Every rank has the whole model: gradients are all-reduced, and each applies them. The least waiting; every rank
+/// keeps the optimizer's state. Begins, as the others, with the values of rank 0 on all ranks.
+FEEDLINE_PUBLIC std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator,
+                                                         std::vector<Variable> variables, Apply apply,
+                                                         const DataParallelOptions& options = {});
+
+/// Each variable has an owner, so that all ranks own about as many bytes: gradients go to it, it applies them, and its
+/// values come back. The optimizer's state is shared out over the ranks.
+FEEDLINE_PUBLIC std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
+                                                               std::vector<Variable> variables, Apply apply,
+                                                               const DataParallelOptions& options = {});
+
+/// Between machines: gradients are all-reduced inside each, and the leaders (rank 0 of each `machine`) are parameter
+/// servers to one another; the values are passed on inside. The network carries one model for each machine, not for
+/// each rank. leaders: between these; empty on all other ranks. owner() is a rank of `leaders`.
+FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
+                                                                     std::shared_ptr<Communicator> leaders,
+                                                                     std::vector<Variable> variables, Apply apply,
+                                                                     const DataParallelOptions& options = {});
+
+/// Keeps 16-bit gradients within their range: grows while all is finite, and backs off when it is not. The same on all
+/// ranks, as step() says the same to all.
+class LossScale {
+ public:
+  explicit LossScale(float first = 65536, int grow_after = 2000) : value_(first), grow_after_(grow_after) {}
+  float value() const noexcept { return value_; }
+  /// finite: what step() returned.
+  void update(bool finite) noexcept {
+    good_steps_ = finite ? good_steps_ + 1 : 0;
+    if (!finite) value_ = value_ > 1 ? value_ / 2 : 1;
+    if (good_steps_ < grow_after_) return;
+    good_steps_ = 0;
+    if (value_ < 0x1p100f) value_ *= 2;
+  }
+
+ private:
+  float value_;
+  int grow_after_, good_steps_ = 0;
+};
+
+}  // namespace feedline
