@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""train_test.py TRAIN_CHESS SOURCE: the loss goes down, and every mode and number of replicas has one replica's."""
+import re
+import subprocess
+import sys
+
+trainer, source = sys.argv[1:]
+
+
+def losses(replicas, mode="replicated", precision="float32"):
+    out = subprocess.run(
+        [trainer, f"{source}/examples/train.textproto", "--epochs", "6", "--replicas", str(replicas), "--mode", mode,
+         "--precision", precision], check=True, capture_output=True, text=True).stdout
+    return [float(loss) for loss in re.findall(r"loss (\S+)", out)]
+
+
+def check(what, got, wanted, tolerance):
+    assert len(got) == len(wanted), f"{what}: {got}"
+    apart = max(abs(a - b) / b for a, b in zip(got, wanted))
+    print(f"{what}: {got[0]:.4f} to {got[-1]:.4f}, {apart:.1e} apart")
+    assert apart <= tolerance, f"{what}: {got}, one replica in float32: {wanted}"
+
+
+alone = losses(1)
+assert alone[-1] < alone[0] / 4, alone
+for mode in ["replicated", "parameter_server", "distributed_replicated"]:
+    for replicas in [2, 4]:
+        check(f"{mode}, {replicas} replicas", losses(replicas, mode), alone, 1e-4)
+    for precision in ["float16", "bfloat16"]:
+        check(f"{mode}, {precision}", losses(4, mode, precision), alone, 0.05)
