@@ -6,7 +6,8 @@ commands=$("$2/tests/readme/blocks.py" "sh run" "$2/$3")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/build"
-ln -s "$(realpath "$1")" "$folder/build/feedline"
+tool=$(realpath "$1")
+ln -s "$tool" "$(dirname "$tool")/examples" "$folder/build"
 ln -s "$2/examples" "$2/tests" "$folder"
 cd "$folder"
 sh -eux -c "$commands"
