@@ -8,6 +8,7 @@
 
 #include "base/byte_size.h"
 #include "base/float_environment.h"
+#include "base/keep_for_ever.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -24,14 +25,6 @@ constexpr int64_t gap = 64;  // of alignment, between tensors that are full
 
 size_t bytes_of(const BatchTensor& tensor, const Shape& shape) {
   return static_cast<size_t>(shape.elements()) * size_of(tensor.dtype);
-}
-
-// For as long as the process lives.
-void keep(std::shared_ptr<void> what) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<void>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(what));
 }
 
 std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
@@ -101,7 +94,7 @@ Transfer::~Transfer() {
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
-  if (communicator_.failure()) keep(exchanged_);
+  if (communicator_.failure()) keep_for_ever(exchanged_);
 }
 
 void Transfer::run() {

@@ -1,7 +1,8 @@
 #include "feedline/communicator.h"
 
 #include <algorithm>
-#include <mutex>
+
+#include "base/keep_for_ever.h"
 
 namespace feedline {
 namespace {
@@ -12,13 +13,6 @@ struct Gathered {
   std::vector<uint64_t> sizes;
   std::string part, all;
 };
-
-void keep_for_ever(std::unique_ptr<Gathered> gathered) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<Gathered>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(gathered));
-}
 
 // In parts of one size: that of the longest.
 void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
@@ -39,11 +33,11 @@ Communicator::~Communicator() = default;
 
 Exchange exchange_over(std::shared_ptr<Communicator> communicator) {
   return [communicator = std::move(communicator)](std::string_view mine) {
-    auto gathered = std::make_unique<Gathered>();
+    auto gathered = std::make_shared<Gathered>();
     try {
       gather(*communicator, mine, *gathered);
     } catch (...) {
-      keep_for_ever(std::move(gathered));
+      keep_for_ever(gathered);
       throw;
     }
     std::vector<std::string> strings;

@@ -243,3 +243,58 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
       replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),
       "variable 'v2': 37 values, and a gradient of 36 [bad_pipeline]");
 }
+
+TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobody along") {
+  constexpr int servers = 2, workers = 3, steps = 200;
+  // pairs[w][s]: rank 0 the server, rank 1 the worker.
+  std::vector<std::vector<std::vector<std::unique_ptr<Communicator>>>> pairs(workers);
+  for (auto& of_worker : pairs)
+    for (int s = 0; s < servers; s++) of_worker.push_back(communicators_between_threads(2));
+  std::vector<Served> served(servers);
+  std::vector<Values> values(servers, first_values(0));
+  std::vector<int> owners;
+  CHECK(on_ranks(servers + workers, [&](int thread) {
+          Model model(0, DType::float32);
+          if (thread < servers) {
+            std::vector<Ends> ends;
+            for (auto& of_worker : pairs) ends.push_back(std::move(of_worker[static_cast<size_t>(thread)][0]));
+            served[static_cast<size_t>(thread)] = serve_parameters(
+                ends, thread, servers, model.variables, [](size_t, std::span<float> value, std::span<const float> by) {
+                  for (size_t i = 0; i < value.size(); i++) value[i] += by[i];
+                });
+            values[static_cast<size_t>(thread)] = model.values;
+            return;
+          }
+          const int worker = thread - servers;
+          std::vector<Ends> ends;
+          for (auto& pair : pairs[static_cast<size_t>(worker)]) ends.push_back(std::move(pair[1]));
+          const std::vector<Ends> kept = ends;
+          const auto training = asynchronous(std::move(ends), model.variables);
+          if (worker == 0)
+            for (size_t v = 0; v < sizes.size(); v++) owners.push_back(training->owner(v));
+          for (int step = 0; step < (worker == 2 ? 50 : steps); step++) {
+            for (size_t v = 0; v < sizes.size(); v++) {
+              for (size_t i = 0; i < sizes[v]; i++) {
+                const float one = 4;
+                std::memcpy(model.gradients[v].data() + i * sizeof one, &one, sizeof one);
+              }
+              training->ready(v);
+            }
+            const float before = model.values[1][0];
+            if (!training->step(4) || model.values[1][0] < before + 1) throw std::runtime_error("lost");
+          }
+          if (worker != 2) return;
+          const float nan = std::nanf("");
+          std::memcpy(model.gradients[0].data(), &nan, sizeof nan);
+          for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
+          if (training->step()) throw std::runtime_error("applied");
+          for (const Ends& end : kept) end->abort(Error(Category::io_error, "pulled the plug"));
+        }) == std::vector<std::string>(servers + workers));
+  for (size_t v = 0; v < sizes.size(); v++)
+    for (const float value : values[static_cast<size_t>(owners[v])][v]) CHECK(value == 1.5F + 2 * steps + 50);
+  for (const Served& by : served) {
+    CHECK(by.updates == 2 * steps + 50);
+    REQUIRE(by.lost.size() == 1);
+    CHECK(by.lost[0].message().find("pulled the plug") != std::string::npos);
+  }
+}

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "feedline/error.h"
+#include "gpu/dispatch.h"
 
 namespace feedline {
 namespace {
@@ -26,6 +29,40 @@ void check(const Variable& variable) {
 std::span<float> Bucket::numbers_of(size_t place) noexcept {
   const size_t end = place + 1 < offsets.size() ? offsets[place + 1] : elements;
   return std::span(numbers).subspan(offsets[place], end - offsets[place]);
+}
+
+void Bucket::take_gradient(size_t place, const Variable& variable) noexcept {
+  std::memcpy(gradient.data() + offsets[place] * size_of(dtype), variable.gradient.data,
+              variable.gradient.size_bytes());
+}
+
+bool Bucket::divide(float divisor) noexcept {
+  bool finite = true;
+  gpu::with_type(dtype, [&](auto type) {
+    using T = typename decltype(type)::t;
+    for (size_t i = 0; i < elements; i++) {
+      T stored;
+      std::memcpy(&stored, gradient.data() + i * sizeof(T), sizeof(T));
+      numbers[i] = gpu::cast<float>(stored) / divisor;
+      finite = finite && std::isfinite(numbers[i]);
+    }
+  });
+  return finite;
+}
+
+void Bucket::take_values(const std::vector<Variable>& of) noexcept {
+  for (size_t place = 0; place < variables.size(); place++)
+    std::ranges::copy(of[variables[place]].value, numbers_of(place).begin());
+}
+
+void Bucket::give_values(const std::vector<Variable>& to) const noexcept {
+  for (size_t place = 0; place < variables.size(); place++)
+    std::copy_n(numbers.data() + offsets[place], to[variables[place]].value.size(), to[variables[place]].value.data());
+}
+
+void Bucket::apply(const Apply& apply, const std::vector<Variable>& to) {
+  for (size_t place = 0; place < variables.size(); place++)
+    apply(variables[place], to[variables[place]].value, numbers_of(place));
 }
 
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners) {

@@ -20,6 +20,14 @@ struct Bucket {
 
   TensorView tensor() noexcept { return {gradient.data(), dtype, {static_cast<int64_t>(elements)}}; }
   std::span<float> numbers_of(size_t place) noexcept;
+  std::span<std::byte> number_bytes() noexcept { return std::as_writable_bytes(std::span(numbers)); }
+
+  void take_gradient(size_t place, const Variable& variable) noexcept;
+  /// numbers = gradient / divisor; whether all of it is finite.
+  bool divide(float divisor) noexcept;
+  void take_values(const std::vector<Variable>& of) noexcept;        // into numbers
+  void give_values(const std::vector<Variable>& to) const noexcept;  // out of them
+  void apply(const Apply& apply, const std::vector<Variable>& to);   // numbers: a mean gradient
 };
 
 /// Of each variable, the owner: the largest first, each to whoever has the least bytes yet.

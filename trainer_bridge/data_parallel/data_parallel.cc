@@ -1,19 +1,17 @@
 #include "feedline/data_parallel.h"
 
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/keep_for_ever.h"
 #include "base/thread.h"
 #include "data_parallel/buckets.h"
 #include "feedline/error.h"
-#include "gpu/dispatch.h"
 #include "gpu/reduction.h"
 
 namespace feedline {
@@ -34,12 +32,21 @@ class Exchanger {
   virtual void begin(Bucket& bucket) = 0;
   virtual int ranks() const = 0;
   virtual void abort(const Error& why) noexcept = 0;
+  virtual bool failed() const = 0;
+
+  /// What calls read and write beside the buckets.
+  struct Buffers {
+    std::vector<std::byte> others;  // other ranks' gradients
+    int32_t vote = 0;
+  };
+  const std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
+  virtual void keep_buffers() const { keep_for_ever(buffers); }
 };
 
-std::span<std::byte> bytes_of(std::vector<float>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
-
-void agree(Communicator& communicator, int32_t& votes) {
-  communicator.all_reduce({&votes, DType::int32, {1}}, Reduction::min, Stream::host);
+bool agree(Communicator& communicator, bool so, int32_t& vote) {
+  vote = so;
+  communicator.all_reduce({&vote, DType::int32, {1}}, Reduction::min, Stream::host);
+  return vote != 0;
 }
 
 class AllReduce final : public Exchanger {
@@ -47,19 +54,15 @@ class AllReduce final : public Exchanger {
   explicit AllReduce(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
   void reduce(Bucket& bucket) override { all_->all_reduce(bucket.tensor(), Reduction::sum, Stream::host); }
   bool applies(const Bucket&) const override { return true; }
-  bool all_say(bool so) override {
-    vote_ = so;
-    agree(*all_, vote_);
-    return vote_ != 0;
-  }
+  bool all_say(bool so) override { return agree(*all_, so, buffers->vote); }
   void publish(Bucket&) override {}  // nobody owns any
-  void begin(Bucket& bucket) override { all_->broadcast(bytes_of(bucket.numbers), 0, Stream::host); }
+  void begin(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), 0, Stream::host); }
   int ranks() const override { return all_->size(); }
   void abort(const Error& why) noexcept override { all_->abort(why); }
+  bool failed() const override { return all_->failure().has_value(); }
 
  private:
   const std::shared_ptr<Communicator> all_;
-  int32_t vote_ = 0;
 };
 
 class ToOwners final : public Exchanger {
@@ -75,11 +78,11 @@ class ToOwners final : public Exchanger {
       return;
     }
     const size_t bytes = bucket.gradient.size();
-    others_.resize(bytes * static_cast<size_t>(ranks()));
+    buffers->others.resize(bytes * static_cast<size_t>(ranks()));
     std::vector<Part> receives;
     std::vector<const std::byte*> from;
     for (int other = 0; other < ranks(); other++) {
-      const std::span theirs = std::span(others_).subspan(static_cast<size_t>(other) * bytes, bytes);
+      const std::span theirs = std::span(buffers->others).subspan(static_cast<size_t>(other) * bytes, bytes);
       if (other != rank) receives.push_back({other, theirs});
       from.push_back(other == rank ? bucket.gradient.data() : theirs.data());
     }
@@ -87,20 +90,15 @@ class ToOwners final : public Exchanger {
     gpu::reduce(from, bucket.dtype, Reduction::sum, bucket.elements, bucket.gradient.data());
   }
   bool applies(const Bucket& bucket) const override { return bucket.owner == all_->rank(); }
-  bool all_say(bool so) override {
-    vote_ = so;
-    agree(*all_, vote_);
-    return vote_ != 0;
-  }
-  void publish(Bucket& bucket) override { all_->broadcast(bytes_of(bucket.numbers), bucket.owner, Stream::host); }
-  void begin(Bucket& bucket) override { all_->broadcast(bytes_of(bucket.numbers), 0, Stream::host); }
+  bool all_say(bool so) override { return agree(*all_, so, buffers->vote); }
+  void publish(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), bucket.owner, Stream::host); }
+  void begin(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), 0, Stream::host); }
   int ranks() const override { return all_->size(); }
   void abort(const Error& why) noexcept override { all_->abort(why); }
+  bool failed() const override { return all_->failure().has_value(); }
 
  private:
   const std::shared_ptr<Communicator> all_;
-  std::vector<std::byte> others_;
-  int32_t vote_ = 0;
 };
 
 // All-reduced inside a machine; between machines as the leaders do it.
@@ -123,30 +121,35 @@ class ByMachine final : public Exchanger {
   }
   bool applies(const Bucket& bucket) const override { return leaders_ && leaders_->applies(bucket); }
   bool all_say(bool so) override {
-    vote_ = so;
-    agree(*machine_, vote_);
-    if (leaders_) vote_ = leaders_->all_say(vote_ != 0);
-    machine_->broadcast(std::as_writable_bytes(std::span(&vote_, 1)), 0, Stream::host);
-    return vote_ != 0;
+    int32_t& vote = buffers->vote;
+    so = agree(*machine_, so, vote);
+    if (leaders_) vote = leaders_->all_say(so);
+    machine_->broadcast(std::as_writable_bytes(std::span(&vote, 1)), 0, Stream::host);
+    return vote != 0;
   }
   void publish(Bucket& bucket) override {
     if (leaders_) leaders_->publish(bucket);
-    machine_->broadcast(bytes_of(bucket.numbers), 0, Stream::host);
+    machine_->broadcast(bucket.number_bytes(), 0, Stream::host);
   }
   void begin(Bucket& bucket) override {
     if (leaders_) leaders_->begin(bucket);
-    machine_->broadcast(bytes_of(bucket.numbers), 0, Stream::host);
+    machine_->broadcast(bucket.number_bytes(), 0, Stream::host);
   }
   int ranks() const override { return ranks_; }
   void abort(const Error& why) noexcept override {
     machine_->abort(why);
     if (leaders_) leaders_->abort(why);
   }
+  bool failed() const override { return machine_->failure() || (leaders_ && leaders_->failed()); }
+  void keep_buffers() const override {
+    Exchanger::keep_buffers();
+    if (leaders_) leaders_->keep_buffers();
+  }
 
  private:
   const std::shared_ptr<Communicator> machine_;
   std::optional<ToOwners> leaders_;
-  int32_t ranks_ = 0, vote_ = 0;
+  int32_t ranks_ = 0;
 };
 
 // A thread reduces the buckets, in their order, as they are filled. step() does the rest when it has nothing to do.
@@ -166,9 +169,9 @@ class Training final : public DataParallel {
       for (size_t place = 0; place < buckets_[b].variables.size(); place++)
         places_[buckets_[b].variables[place]] = {b, place};
     for (Bucket& bucket : buckets_) {
-      take_values(bucket);
+      bucket.take_values(variables_);
       exchanger_->begin(bucket);
-      give_values(bucket);
+      bucket.give_values(variables_);
     }
     begin_step();
     thread_ = start_thread("feedline-reduce", [this] { loop(); });
@@ -183,6 +186,9 @@ class Training final : public DataParallel {
     changed_.notify_all();
     if (within_step) exchanger_->abort(Error(Category::stalled, "its training ended within a step"));
     thread_.join();
+    if (!exchanger_->failed()) return;
+    exchanger_->keep_buffers();
+    keep_for_ever(std::make_shared<std::vector<Bucket>>(std::move(buckets_)));
   }
 
   void ready(size_t variable) override {
@@ -191,9 +197,7 @@ class Training final : public DataParallel {
       throw Error(Category::bad_pipeline, "variable '" + variables_[variable].name + "' is ready twice in a step");
     is_ready_[variable] = true;
     Bucket& bucket = buckets_[b];
-    const TensorView& gradient = variables_[variable].gradient;
-    std::memcpy(bucket.gradient.data() + bucket.offsets[place] * size_of(bucket.dtype), gradient.data,
-                gradient.size_bytes());
+    bucket.take_gradient(place, variables_[variable]);
     {
       const std::lock_guard lock(mutex_);
       if (--missing_[b] > 0) return;
@@ -213,7 +217,8 @@ class Training final : public DataParallel {
     }
     bool finite = true;
     for (Bucket& bucket : buckets_)
-      if (exchanger_->applies(bucket)) finite = finite && to_mean(bucket, loss_scale);
+      if (exchanger_->applies(bucket))
+        finite = finite && bucket.divide(loss_scale * static_cast<float>(exchanger_->ranks()));
     finite = exchanger_->all_say(finite);
     if (finite)
       for (Bucket& bucket : buckets_) update(bucket);
@@ -260,42 +265,14 @@ class Training final : public DataParallel {
     }
   }
 
-  // Whether all of it is finite.
-  bool to_mean(Bucket& bucket, float loss_scale) {
-    const float divisor = loss_scale * static_cast<float>(exchanger_->ranks());
-    bool finite = true;
-    gpu::with_type(bucket.dtype, [&](auto type) {
-      using T = typename decltype(type)::t;
-      for (size_t i = 0; i < bucket.elements; i++) {
-        T stored;
-        std::memcpy(&stored, bucket.gradient.data() + i * sizeof(T), sizeof(T));
-        bucket.numbers[i] = gpu::cast<float>(stored) / divisor;
-        finite = finite && std::isfinite(bucket.numbers[i]);
-      }
-    });
-    return finite;
-  }
-
   void update(Bucket& bucket) {
     if (exchanger_->applies(bucket)) {
-      for (size_t place = 0; place < bucket.variables.size(); place++) {
-        const size_t variable = bucket.variables[place];
-        apply_(variable, variables_[variable].value, bucket.numbers_of(place));
-      }
+      bucket.apply(apply_, variables_);
       if (bucket.owner < 0) return;  // so has everybody
-      take_values(bucket);
+      bucket.take_values(variables_);
     }
     exchanger_->publish(bucket);
-    give_values(bucket);
-  }
-
-  void take_values(Bucket& bucket) {
-    for (size_t place = 0; place < bucket.variables.size(); place++)
-      std::ranges::copy(variables_[bucket.variables[place]].value, bucket.numbers_of(place).begin());
-  }
-  void give_values(Bucket& bucket) {
-    for (size_t place = 0; place < bucket.variables.size(); place++)
-      std::ranges::copy(bucket.numbers_of(place), variables_[bucket.variables[place]].value.begin());
+    bucket.give_values(variables_);
   }
 
   const std::unique_ptr<Exchanger> exchanger_;

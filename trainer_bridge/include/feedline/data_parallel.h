@@ -85,6 +85,26 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared
                                                                      std::vector<Variable> variables, Apply apply,
                                                                      const DataParallelOptions& options = {});
 
+/// Asynchronous: a worker's gradients are applied as they come, each once, and it goes on with the values of that
+/// moment without waiting for the other workers; so values may be a few updates newer than what a gradient was computed
+/// from. servers: for each a communicator of two, in which the server is rank 0 and this worker rank 1. owner() is a
+/// number of a server. Here step() checks all gradients before it sends any, and divides by loss_scale alone; nothing
+/// is sent before. The destructor tells the servers that the worker has done.
+FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
+                                                           std::vector<Variable> variables,
+                                                           const DataParallelOptions& options = {});
+
+/// A server of it: has `variables` with the values to begin with (their gradients are not read, only their dtype), and
+/// owns its share of them. Returns when all workers have done. A worker that is lost ends by itself; what it had sent
+/// whole is applied. Apply is called by one thread at a time.
+struct Served {
+  uint64_t updates = 0;     // that were applied, of all workers
+  std::vector<Error> lost;  // why workers ended that did not say that they have done
+};
+FEEDLINE_PUBLIC Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server,
+                                        int servers, const std::vector<Variable>& variables, const Apply& apply,
+                                        const DataParallelOptions& options = {});
+
 /// Keeps 16-bit gradients within their range: grows while all is finite, and backs off when it is not. The same on all
 /// ranks, as step() says the same to all.
 class LossScale {
