@@ -26,16 +26,18 @@ namespace {
 namespace pb = google::protobuf;
 
 // in_what[r]: of rank r; empty: in nothing.
-void refuse_differences(const std::vector<std::string>& in_what) {
+void refuse_differences(const RankGroup& group, const std::vector<std::string>& in_what) {
   std::map<std::string_view, std::vector<size_t>> alike;
-  for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(rank);
+  for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(group.number_in_all(rank));
+  const size_t first = group.number_in_all(0);
   std::vector<std::string> sentences;
   for (size_t rank = 0; rank < in_what.size(); rank++) {
     const std::vector<size_t>& ranks = alike[in_what[rank]];
-    if (in_what[rank].empty() || rank != ranks.front()) continue;
-    sentences.push_back(ranks.size() == 1
-                            ? fmt::format("rank {} differs from rank 0: {}", rank, in_what[rank])
-                            : fmt::format("ranks {} differ from rank 0: {}", fmt::join(ranks, ", "), in_what[rank]));
+    if (in_what[rank].empty() || group.number_in_all(rank) != ranks.front()) continue;
+    sentences.push_back(
+        ranks.size() == 1
+            ? fmt::format("rank {} differs from rank {}: {}", ranks[0], first, in_what[rank])
+            : fmt::format("ranks {} differ from rank {}: {}", fmt::join(ranks, ", "), first, in_what[rank]));
   }
   if (!sentences.empty()) throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
 }
@@ -136,7 +138,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
       in_what[rank] = fmt::format("{} files, not {}; ", lists[rank].size(), lists[0].size());
     in_what[rank] += fmt::format("the first that differs: {}, not {}", MessageReader(texts[rank]).get_text(), other);
   }
-  refuse_differences(in_what);
+  refuse_differences(ranks, in_what);
 }
 
 std::string_view name_of(const DataFile& file) {
@@ -150,7 +152,7 @@ void compare_positions(RankGroup& ranks, const Position& position) {
   for (std::string& text : std::span(all).subspan(1))
     text = text == all[0] ? "" : fmt::format("it goes on at {}, not at {}", text, all[0]);
   all[0].clear();
-  refuse_differences(all);
+  refuse_differences(ranks, all);
 }
 
 void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch) {
@@ -191,7 +193,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     }
     in_what.push_back(fmt::format("{}", fmt::join(found, "; ")));
   }
-  refuse_differences(in_what);
+  refuse_differences(ranks, in_what);
 }
 
 void compare_files(RankGroup& ranks, const DataSet& data) {

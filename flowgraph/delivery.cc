@@ -136,8 +136,6 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
   auto step = [&](auto now) { return std::min(deadline.value_or(now + most), now + most); };
   for (;;) {
-    if (others_)
-      if (const auto error = others_()) throw *error;
     if (failure_) {
       failed_ = true;
       std::rethrow_exception(failure_);
@@ -145,6 +143,8 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
     const Replica* behind = laggard(replica);
     if (!behind && !replica.ready.empty()) break;
+    if (others_)
+      if (const auto error = others_()) throw *error;
     throw_if_only_the_caller_can_help(number, replica, behind);
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;

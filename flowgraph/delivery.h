@@ -62,7 +62,7 @@ class Delivery {
   void stop() noexcept;
   /// Whether next() has thrown an Error that ended the feed.
   bool failed() const noexcept { return failed_; }
-  /// next() asks it and throws what it says, within a second of its saying so. Before the first next().
+  /// A next() that waits asks it, once a second at least, and throws what it says. Before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };

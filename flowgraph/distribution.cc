@@ -8,12 +8,13 @@
 
 namespace feedline::flow {
 
-void Distribution::check() const {
+void Distribution::check(bool all_known) const {
   const auto refuse = [](const std::string& why) {
     throw Error(Category::bad_pipeline, "options.data_parallel_rank: " + why);
   };
   for (const int part : data_parallel_ranks)
     if (part < 0 || part >= data_parallel_size) refuse(fmt::format("{} of {} parts", part, data_parallel_size));
+  if (!all_known) return;
   for (int part = 0; part < data_parallel_size; part++)
     if (std::find(data_parallel_ranks.begin(), data_parallel_ranks.end(), part) == data_parallel_ranks.end())
       refuse(fmt::format("no rank is given part {} of {}; its samples would be lost", part, data_parallel_size));

@@ -3,10 +3,12 @@
 
 #include <vector>
 
-#include "flowgraph/spec.h"
 #include "flowgraph/steps.h"
 
 namespace feedline::flow {
+
+/// pipeline.proto's: each rank reads its own; all are given the same rows; or each its own, which rank 0 reads.
+enum class DistributeMode : uint8_t { split, replicate, scatter };
 
 struct Distribution {
   DistributeMode mode = DistributeMode::split;
@@ -15,8 +17,9 @@ struct Distribution {
   int data_parallel_size = 1;                  // parts that a global batch is split into, among ranks
   std::vector<int> data_parallel_ranks = {0};  // by rank: which of these parts it is given
 
-  /// Throws Error bad_pipeline for parts that there are not, and for one that nobody is given.
-  void check() const;
+  /// Throws Error bad_pipeline for parts that there are not and, where all ranks have said theirs, for one that nobody
+  /// is given.
+  void check(bool all_known) const;
 
   int ranks() const noexcept { return static_cast<int>(data_parallel_ranks.size()); }
   /// Packed rows travel, if only from one replica to another.

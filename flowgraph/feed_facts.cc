@@ -32,8 +32,8 @@ std::string to_message(const FeedFacts& facts) {
     out.put(identity.reweighted->since_epoch);
     out.put_rows(std::span<const uint64_t>(identity.reweighted->taken));
   }
-  for (const int64_t number : {facts.samples_per_epoch, facts.dropped_per_epoch, int64_t{facts.lazy}, facts.rows,
-                               facts.frames, static_cast<int64_t>(facts.buffer_bytes)})
+  for (const int64_t number : {facts.samples_per_epoch, facts.dropped_per_epoch, facts.rows, facts.frames,
+                               static_cast<int64_t>(facts.buffer_bytes)})
     out.put(number);
   out.put_text(facts.text);
   out.put<uint64_t>(facts.files.size());
@@ -70,7 +70,6 @@ FeedFacts facts_in(std::string_view message) {
   }
   facts.samples_per_epoch = in.get<int64_t>();
   facts.dropped_per_epoch = in.get<int64_t>();
-  facts.lazy = in.get<int64_t>() != 0;
   facts.rows = in.get<int64_t>();
   facts.frames = in.get<int64_t>();
   facts.buffer_bytes = in.get<uint64_t>();

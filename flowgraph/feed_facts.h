@@ -27,7 +27,7 @@ struct FeedFacts {
 };
 FeedFacts facts_of(const Plan& plan);
 
-/// As ranks tell it.
+/// As ranks tell it, where rows travel; LAZY is not there.
 std::string to_message(const FeedFacts& facts);
 FeedFacts facts_in(std::string_view message);
 

@@ -90,7 +90,8 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
 Plan::Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count)
     : Plan(std::move(pipeline), std::make_shared<const DataSet>(std::move(counted)), who, thread_count) {}
 
-Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count)
+Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
+           const MoreMemory& more)
     : spec(std::move(pipeline)),
       shared_data(std::move(counted)),
       data(*shared_data),
@@ -110,7 +111,7 @@ Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const 
   plan_epoch();
   plan_slots();
   plan_outputs();
-  fit_memory();
+  fit_memory(more ? more(*this) : MemoryLine{});
 }
 
 Steps Plan::plan_orders() {
@@ -326,7 +327,7 @@ void Plan::plan_outputs() {
   buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
 }
 
-void Plan::fit_memory() {
+void Plan::fit_memory(const MemoryLine& more) {
   // A step needs all its chunks at once; one more is on its way, and one is being emptied.
   const uint64_t chunks = chunks_of_step();
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
@@ -347,8 +348,8 @@ void Plan::fit_memory() {
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
-  const uint64_t others =
-      product(buffers, buffer_bytes) + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes + counting;
+  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order_bytes() +
+                          lanes * InflateLane::memory_bytes + counting + product(more.count, more.bytes);
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -356,6 +357,7 @@ void Plan::fit_memory() {
   memory = {{"read slots: bytes as read", slots, slot_data_bytes},
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
+            more,
             {"inflating", lanes, InflateLane::memory_bytes},
             {"counting while reading", 1, counting},
             {"index", 1, index_bytes},
@@ -364,7 +366,7 @@ void Plan::fit_memory() {
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order_bytes() +
-                                   lanes * InflateLane::memory_bytes + counting +
+                                   lanes * InflateLane::memory_bytes + counting + product(more.count, more.bytes) +
                                    buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,8 +38,12 @@ struct MemoryLine {
 };
 
 struct Plan {
+  /// What else the feed takes beside the graph, once the batches are known.
+  using MoreMemory = std::function<MemoryLine(const Plan&)>;
+
   Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count);
-  Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count);
+  Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
+       const MoreMemory& more = {});
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -96,7 +101,7 @@ struct Plan {
   uint64_t chunks_of_step(uint32_t source) const;
   uint64_t order_bytes() const noexcept;
   void plan_outputs();
-  void fit_memory();
+  void fit_memory(const MemoryLine& more);
 };
 
 }  // namespace feedline::flow

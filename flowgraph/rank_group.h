@@ -20,6 +20,10 @@ class RankGroup {
   RankGroup(Exchange exchange, int rank, int world_size);
 
   size_t rank() const noexcept { return number_of(rank_); }
+  /// The number among all ranks of one of these.
+  size_t number_in_all(size_t member) const noexcept {
+    return members_.empty() ? member : static_cast<size_t>(members_[member]);
+  }
   size_t size() const noexcept { return members_.empty() ? static_cast<size_t>(size_) : members_.size(); }
 
   /// Every rank's bytes, in the order of the ranks; any number, passed on in pieces. Throws what the exchange throws;

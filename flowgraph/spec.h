@@ -161,9 +161,6 @@ struct MixtureSpec {
 /// Throws Error bad_pipeline for weights that are not positive numbers, or too small a part of the whole.
 std::vector<uint32_t> shares_of(const std::vector<double>& weights);
 
-/// Who is given which rows: each replica its own; all the same; or each its own, read by one rank.
-enum class DistributeMode : uint8_t { split, replicate, scatter };
-
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
 
@@ -194,7 +191,6 @@ struct PipelineSpec {
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
   std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
-  DistributeMode distribute = DistributeMode::split;
   WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // features that no output names, ...

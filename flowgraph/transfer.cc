@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -41,29 +42,29 @@ std::vector<Shape> Transfer::Head::shapes() const {
   return shapes;
 }
 
-MemoryLine Transfer::memory(const PipelineSpec& spec, const FeedFacts& facts, int replicas) {
-  const auto buffers = static_cast<uint64_t>(spec.host_prefetch) + 1;
-  return {"batches as they arrive", static_cast<uint64_t>(replicas) * buffers,
+MemoryLine Transfer::memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas) {
+  return {"batches as they arrive", replicas * (static_cast<uint64_t>(spec.host_prefetch) + 1),
           PackedBatches(spec, facts).buffer_bytes()};
 }
 
-Transfer::Transfer(const PipelineSpec& spec, Start start, uint64_t planned)
+Transfer::Transfer(const PipelineSpec& spec, Start start)
     : spec_(spec),
       start_(std::move(start)),
       distribution_(start_.distribution),
+      readers_(distribution_.readers()),
       communicator_(*start_.communicator),
       batches_(spec_, start_.facts),
       arena_(start_.threads, spec_.cpu_set),
       position_(start_.position),
       arrivals_(distribution_.mode == DistributeMode::scatter ? start_.devices.size() : 1),
       buffers_(start_.devices.size()) {
-  const MemoryLine wanted = memory(spec_, start_.facts, static_cast<int>(start_.devices.size()));
-  if (wanted.count * wanted.bytes + planned > spec_.memory_limit)
+  const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
+  const uint64_t bytes = wanted.count * wanted.bytes;
+  if (!start_.graph && bytes > spec_.memory_limit)  // else the plan has it
     throw Error(Category::bad_pipeline,
-                fmt::format("memory.limit: what arrives from other ranks needs {} beside {}, the limit is {}; set "
-                            "memory.limit to at least \"{}MiB\", or a smaller parallelism.host_prefetch",
-                            format_byte_size(wanted.count * wanted.bytes), format_byte_size(planned),
-                            format_byte_size(spec_.memory_limit), ((wanted.count * wanted.bytes + planned) >> 20) + 1));
+                fmt::format("memory.limit: the batches that other ranks send need {}, the limit is {}; set it to at "
+                            "least \"{}MiB\", or a smaller parallelism.host_prefetch",
+                            format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
   for (size_t replica = 0; replica < start_.devices.size(); replica++) {
     rings_.push_back(std::make_shared<BatchRing>(wanted.count / start_.devices.size(), wanted.bytes,
                                                  gpu::Device(start_.devices[replica]), static_cast<int>(replica),
@@ -99,7 +100,12 @@ Transfer::~Transfer() {
 
 void Transfer::run() {
   ended_ = false;
-  thread_ = start_thread("feedline-transfer", [this] { loop(); });
+  try {
+    thread_ = start_thread("feedline-transfer", [this] { loop(); });
+  } catch (const std::system_error& error) {
+    ended_ = true;
+    throw Error(Category::io_error, fmt::format("the thread that sends rows cannot be started: {}", error.what()));
+  }
 }
 
 void Transfer::end_together() {
@@ -139,7 +145,7 @@ void Transfer::loop() noexcept {
     while (step()) {
     }
   } catch (...) {
-    fail(std::current_exception());
+    fail();
   }
   {
     const std::lock_guard lock(mutex_);
@@ -148,24 +154,26 @@ void Transfer::loop() noexcept {
   changed_.notify_all();
 }
 
-void Transfer::fail(std::exception_ptr error) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    failure_ = error;
-  }
+void Transfer::fail() noexcept {
   try {
-    std::rethrow_exception(error);
+    throw;
   } catch (const Error& why) {
     if (!communicator_.failure()) communicator_.abort(why);
-    put_error(why);
+    end_with(why);
   } catch (const std::exception& why) {
     communicator_.abort(Error(Category::io_error, why.what()));
-    delivery_->fail(error);
+    delivery_->fail(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
   }
 }
 
 // Behind the batches that have arrived.
-void Transfer::put_error(const Error& error) {
+void Transfer::end_with(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::make_exception_ptr(error);
+  }
   const auto shared = std::make_shared<const Error>(error);
   for (size_t replica = 0; replica < rings_.size(); replica++)
     delivery_->put(static_cast<int>(replica), {.batch = {}, .error = shared, .keeps = {}});
@@ -178,13 +186,19 @@ bool Transfer::step() {
   const auto one_that = [&](Wish wish) {
     return std::find_if(all.begin(), all.end(), [&](const Word& word) { return word.wish == wish; });
   };
-  if (const auto leaver = one_that(Wish::leave); leaver != all.end())
-    throw Error(Category::stalled, fmt::format("rank {} has left the feed, behind step {} of epoch {}",
-                                               leaver - all.begin(), position_.step, position_.epoch));
+  if (const auto leaver = one_that(Wish::leave); leaver != all.end()) {
+    end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, behind step {} of epoch {}",
+                                                  leaver - all.begin(), position_.step, position_.epoch)));
+    return false;
+  }
   if (one_that(Wish::begin_anew) != all.end()) {
     if (one_that(Wish::go_on) == all.end()) return false;
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return wish_ != Wish::go_on; });
+    while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return wish_ != Wish::go_on; }))
+      if (const auto error = communicator_.failure()) {
+        lock.unlock();
+        throw *error;
+      }
     return true;
   }
   check_words();
@@ -229,8 +243,8 @@ void Transfer::meet() {
 // That all readers, and this rank, are at one place.
 void Transfer::check_words() const {
   const std::vector<Word>& all = exchanged_->words;
-  for (const int reader : distribution_.readers()) {
-    const Word &word = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(distribution_.readers()[0])];
+  for (const int reader : readers_) {
+    const Word &word = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
     if (word.coming != first.coming || word.epoch != position_.epoch || word.step != position_.step)
       throw Error(
           Category::bad_pipeline,
@@ -350,8 +364,8 @@ BatchBuffer* Transfer::take_buffer(size_t replica) {
       const std::lock_guard lock(mutex_);
       returned_ = false;
     }
-    if (wished()) return spare_buffer(replica);
     if (const auto buffer = rings_[replica]->pool().take()) return *buffer;
+    if (wished()) return spare_buffer(replica);
     delivery_->out_of_buffers(static_cast<int>(replica));
     const auto since = Clock::now();
     {
@@ -363,14 +377,15 @@ BatchBuffer* Transfer::take_buffer(size_t replica) {
 }
 
 BatchBuffer* Transfer::spare_buffer(size_t replica) {
-  spare_memory_.push_back(gpu::Device(start_.devices[replica]).allocate(batches_.buffer_bytes()));
-  std::byte* const memory = spare_memory_.back().bytes().data();
-  spare_.push_back({.memory = memory, .lender = {}, .content = batches_.content(memory)});
-  return &spare_.back();
+  Spare& spare =
+      exchanged_->spares.emplace_back(gpu::Device(start_.devices[replica]).allocate(batches_.buffer_bytes()));
+  spare.buffer.memory = spare.memory.bytes().data();
+  spare.buffer.content = batches_.content(spare.buffer.memory);
+  return &spare.buffer;
 }
 
 void Transfer::deliver(size_t replica) {
-  if (!spare_.empty()) return;
+  if (!exchanged_->spares.empty()) return;  // nobody wants it any more
   BatchBuffer& buffer = *buffers_[replica];
   const Head& head = exchanged_->heads[std::min(replica, arrivals_ - 1)];
   buffer.content.epoch = position_.epoch;

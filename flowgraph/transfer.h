@@ -48,9 +48,9 @@ class Transfer {
     int threads = 1;
     Position position;
   };
-  /// Takes memory, makes no call. Throws Error where what arrives does not fit into memory.limit, of which `planned`
-  /// bytes are taken.
-  Transfer(const PipelineSpec& spec, Start start, uint64_t planned);
+  /// Takes memory, makes no call. Throws Error where, on a rank that does not read, what arrives does not fit into
+  /// memory.limit.
+  Transfer(const PipelineSpec& spec, Start start);
   /// Leaves: the others' feeds end behind the steps that they have. Waits a few seconds for them to hear of it; then it
   /// aborts the communicator.
   ~Transfer();
@@ -68,8 +68,8 @@ class Transfer {
 
   Delivery& delivery() noexcept { return *delivery_; }
   TransferReport report() const;
-  /// What its buffers take.
-  static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, int replicas);
+  /// What its buffers take; for the plan of a rank that reads.
+  static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas);
 
  private:
   enum class Wish : uint32_t { go_on, begin_anew, leave };
@@ -80,6 +80,12 @@ class Transfer {
     Coming coming = Coming::nothing;
     uint64_t epoch = 0;
     int64_t step = 0;
+  };
+  /// Where a step goes that nobody wants any more, when no buffer is free.
+  struct Spare {
+    explicit Spare(gpu::Memory m) : memory(std::move(m)) {}
+    gpu::Memory memory;
+    BatchBuffer buffer = {};
   };
   struct Head {
     std::vector<int64_t> numbers;
@@ -103,14 +109,15 @@ class Transfer {
   BatchBuffer* spare_buffer(size_t replica);
   void deliver(size_t replica);
   void end_epoch();
-  void fail(std::exception_ptr error) noexcept;
-  void put_error(const Error& error);
+  void fail() noexcept;
+  void end_with(const Error& error);
   void wish(Wish wish) noexcept;
   bool wished() const;
 
   const PipelineSpec spec_;
   const Start start_;
   const Distribution& distribution_;
+  const std::vector<int> readers_;
   Communicator& communicator_;
   const PackedBatches batches_;
   std::vector<std::shared_ptr<BatchRing>> rings_;
@@ -127,11 +134,10 @@ class Transfer {
     std::vector<Head> heads, sent;  // of the arrivals; of the parts
     std::vector<Batch> parts;       // of a reader: this step's
     std::vector<std::shared_ptr<BatchRing>> rings;
+    std::deque<Spare> spares;
   };
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
   std::vector<BatchBuffer*> buffers_;  // of this rank's replicas
-  std::deque<BatchBuffer> spare_;      // where a step goes that nobody wants any more
-  std::deque<gpu::Memory> spare_memory_;
 
   StageCounters counters_;
   std::atomic<uint64_t> sent_{0}, received_{0}, waited_ns_{0};

@@ -333,7 +333,6 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.threads = in_range("threads", parallelism.threads(), 4096);
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
-  spec.distribute = static_cast<DistributeMode>(config.distribute().mode());
 }
 
 void resolve_order(const config::Pipeline& config, PipelineSpec& spec) {

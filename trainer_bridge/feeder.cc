@@ -74,7 +74,7 @@ struct Feeder::Impl {
       });
     });
     files = facts.files;
-    if (transfer) transfer->run();
+    run_transfer();
   }
 
   // Whatever it starts stays there, too.
@@ -102,6 +102,8 @@ struct Feeder::Impl {
     if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
+    if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
+      throw Error(Category::bad_pipeline, "options.data_parallel_rank: of how many? Give options.data_parallel_size");
     if (distribution.transfers() && !options.communicator)
       throw Error(Category::bad_pipeline,
                   "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator");
@@ -120,15 +122,14 @@ struct Feeder::Impl {
     distribution.data_parallel_ranks.assign(static_cast<size_t>(options.world_size), 0);
     if (ranks.size() == 1) {  // nobody can tell which parts the others are given
       distribution.data_parallel_ranks[static_cast<size_t>(options.rank)] = part;
-      if (options.world_size == 1) distribution.check();
-      return;
+      return distribution.check(options.world_size == 1);
     }
     MessageWriter mine;
     mine.put(part);
     const std::vector<std::string> parts = ranks.all_gather(mine.take());
     for (size_t rank = 0; rank < parts.size(); rank++)
       distribution.data_parallel_ranks[rank] = MessageReader(parts[rank]).get<int>();
-    distribution.check();
+    distribution.check(true);
   }
 
   bool reads() const noexcept { return distribution.reads(distribution.rank); }
@@ -142,9 +143,20 @@ struct Feeder::Impl {
     for (const std::string& warning : data.warnings) logger()->warn(warning);
     if (data.lazy && distribution.transfers())
       throw Error(Category::bad_pipeline,
-                  "source: index.mode: LAZY is for one process: ranks have to know their steps before; use BUILD");
-    plan = std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads);
+                  "source: index.mode: LAZY does not go with REPLICATE or SCATTER: ranks have to know their steps "
+                  "before; use BUILD");
+    plan = make_plan(std::move(planned), std::make_shared<flow::DataSet>(std::move(data)), threads);
     facts = flow::facts_of(*plan);
+  }
+
+  std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec planned, std::shared_ptr<const flow::DataSet> data,
+                                        int threads) const {
+    flow::Plan::MoreMemory more;
+    if (distribution.transfers())
+      more = [&](const flow::Plan& of) {
+        return flow::Transfer::memory(spec, flow::facts_of(of), options.devices.size());
+      };
+    return std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads, more);
   }
 
   // All ranks begin there together, those without a plan too; the transfer is for the caller to run.
@@ -156,15 +168,13 @@ struct Feeder::Impl {
     flow::check_position(facts.identity, position);
     if (reads()) begin_graph(position);
     if (!distribution.transfers()) return watch();
-    transfer = std::make_unique<flow::Transfer>(spec,
-                                                flow::Transfer::Start{.communicator = options.communicator,
-                                                                      .distribution = distribution,
-                                                                      .facts = facts,
-                                                                      .graph = graph.get(),
-                                                                      .devices = options.devices,
-                                                                      .threads = thread_count(options, spec),
-                                                                      .position = position},
-                                                plan ? plan->memory_bytes() : 0);
+    transfer = std::make_unique<flow::Transfer>(spec, flow::Transfer::Start{.communicator = options.communicator,
+                                                                            .distribution = distribution,
+                                                                            .facts = facts,
+                                                                            .graph = graph.get(),
+                                                                            .devices = options.devices,
+                                                                            .threads = thread_count(options, spec),
+                                                                            .position = position});
   }
 
   void begin_graph(const flow::Position& position) {
@@ -188,15 +198,26 @@ struct Feeder::Impl {
     if (!plan || !plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
     flow::PipelineSpec other = plan->spec;
     other.mixture->reweighted = weights;
-    return std::make_unique<flow::Plan>(std::move(other), plan->shared_data, plan->ranks, plan->threads);
+    return make_plan(std::move(other), plan->shared_data, plan->threads);
   }
 
-  // Under the lock; by another plan, if there is one.
-  void begin_anew(const flow::Position& position, std::unique_ptr<flow::Plan> reweighted = nullptr) {
+  void run_transfer() {
+    if (transfer) on_cpus(spec.cpu_set, "feedline-open", [&] { transfer->run(); });
+  }
+
+  // By another plan, if there is one. other_weights: of the mixture, on all ranks; then these cannot tell beforehand
+  // whether the position is one. The lock is let go of while other ranks are waited for.
+  void begin_anew(std::unique_lock<std::mutex>& lock, const flow::Position& position, bool other_weights = false,
+                  std::unique_ptr<flow::Plan> reweighted = nullptr) {
     if (stopped) throw Error(Category::stalled, "the feeder was stopped");
     std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
-    flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
-    if (transfer) transfer->end_together();
+    if (!transfer || !other_weights) flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
+    if (transfer) {
+      lock.unlock();
+      transfer->end_together();
+      lock.lock();
+      if (stopped) throw Error(Category::stalled, "the feeder was stopped");
+    }
     transfer.reset();
     graph.reset();  // first, so that there is memory for one
     if (other) {
@@ -207,11 +228,17 @@ struct Feeder::Impl {
     flow::RankGroup ranks = distribution.transfers()
                                 ? flow::RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
                                 : flow::RankGroup();
-    ranks.run([&] {
-      flow::compare_positions(ranks, position);
-      on_cpus(spec.cpu_set, "feedline-open", [&] { begin(position, ranks); });
-    });
-    if (transfer) transfer->run();
+    try {
+      ranks.run([&] {
+        flow::compare_positions(ranks, position);
+        on_cpus(spec.cpu_set, "feedline-open", [&] { begin(position, ranks); });
+      });
+      run_transfer();
+    } catch (...) {
+      transfer.reset();
+      graph.reset();
+      throw;
+    }
   }
 
   flow::Delivery& delivery() const {
@@ -265,6 +292,7 @@ struct Feeder::Impl {
   flow::Distribution distribution;
   flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
+  std::mutex setting;                   // one at a time; before the other
   mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
   flow::FeedFacts facts;                // of the data as it is known by now
   std::unique_ptr<flow::Plan> plan;     // of the graph; null: another rank reads
@@ -326,22 +354,25 @@ std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
 }
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard one_at_a_time(impl_->setting);
+  std::unique_lock lock(impl_->mutex);
   impl_->check_counted();
   const auto [position, reweighted] = flow::read_state(text, impl_->facts.identity, accept_changes);
-  impl_->begin_anew(position, impl_->reweighted_plan(reweighted));
+  impl_->begin_anew(lock, position, reweighted != impl_->facts.identity.reweighted, impl_->reweighted_plan(reweighted));
 }
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard one_at_a_time(impl_->setting);
+  std::unique_lock lock(impl_->mutex);
   const auto [last, first] = impl_->delivery().positions();
   // Where rows travel, ranks could be at different places, and all have to begin anew or none.
-  if (last != beginning || first != beginning || impl_->counted || impl_->transfer) impl_->begin_anew(beginning);
+  if (last != beginning || first != beginning || impl_->counted || impl_->transfer) impl_->begin_anew(lock, beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard one_at_a_time(impl_->setting);
+  std::unique_lock lock(impl_->mutex);
   const flow::FeedIdentity& feed = impl_->facts.identity;
   if (feed.mixed_sources == 0) throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture");
   if (weights.size() != feed.mixed_sources)
@@ -353,11 +384,11 @@ void Feeder::set_weights(const std::vector<double>& weights) {
                 fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
                             first.epoch));
   flow::Reweighted reweighted{.shares = flow::shares_of(weights)};
-  if (!impl_->plan) return impl_->begin_anew(last);
+  if (!impl_->plan) return impl_->begin_anew(lock, last, true);
   const flow::Mixture& mixture = *impl_->plan->mixture;
   reweighted.since_epoch = mixture.epochs_go_on() ? last.epoch : 0;
   reweighted.taken = mixture.taken_before(last.epoch);
-  impl_->begin_anew(last, impl_->reweighted_plan(reweighted));
+  impl_->begin_anew(lock, last, true, impl_->reweighted_plan(reweighted));
 }
 
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
@@ -411,6 +442,10 @@ Report Feeder::report() const {
   if (*longest > 0) report.waited_for = flow::name(static_cast<flow::Stage>(longest - std::begin(delivered.waited_s)));
   if (impl_->graph) add_reading(report, impl_->plan->data, *impl_->graph);
   if (impl_->transfer) {
+    // The parts that a rank reads are audited where they leave it.
+    const flow::DeliveryReport parts = impl_->graph ? impl_->graph->delivery().report() : flow::DeliveryReport{};
+    report.last_epoch = parts.last_epoch;
+    report.differing_epochs = parts.differing_epochs;
     const flow::TransferReport transfer = impl_->transfer->report();
     report.bytes_sent = transfer.bytes_sent;
     report.bytes_received = transfer.bytes_received;

@@ -300,3 +300,79 @@ TEST_CASE("parts that nobody is given, or that there are not, are refused on all
   CHECK_THROWS_WITH(Feeder(pipeline.with("distribute.mode", "SCATTER"), options),
                     "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator [bad_pipeline]");
 }
+
+TEST_CASE("a communicator serves one feed after another") {
+  const Data data({60});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  CHECK(on_communicators(3, [&](int, Ends end) {
+          for (int feed = 0; feed < 20; feed++) {
+            Feeder feeder(pipeline, of_rank(end, 1));
+            for (int step = 0; step < feed; step++)
+              if (!feeder.next()) break;
+          }
+        }) == std::vector<std::string>(3));
+}
+
+TEST_CASE("weights of a mixture change on all ranks, and back with a state") {
+  const Data data({90, 90});
+  const Pipeline pipeline = parse_pipeline(
+      "source { name: 'a' files: 'part-000.tfrecord' weight: 1 } source { name: 'b' files: 'part-001.tfrecord' weight: "
+      "1 } "
+      "mixture { stop: CYCLE_FOREVER } epoch { steps: 5 } feature { name: 'id' dtype: INT64 } batch { "
+      "global_batch_size: 12 }"
+      "distribute { mode: SCATTER }",
+      data.dir().path());
+  CHECK(on_communicators(2, [&](int, Ends end) {
+          Feeder feeder(pipeline, of_rank(std::move(end), 1));
+          const std::string at_first = feeder.get_state();
+          const Texts first = epoch_of(feeder);
+          feeder.set_weights({1, 3});
+          const std::string reweighted = feeder.get_state();
+          const Texts second = epoch_of(feeder);
+          feeder.set_state(at_first);
+          if (epoch_of(feeder) != first) throw std::runtime_error("another first epoch");
+          feeder.set_state(reweighted);
+          if (epoch_of(feeder) != second) throw std::runtime_error("another second epoch");
+        }) == nothing_thrown(2));
+}
+
+TEST_CASE("what arrives is in the memory plan, and the audit is of what was sent on") {
+  const Data data({90, 117});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(24, "PARTIAL"))
+                                .with("distribute.mode", "REPLICATE")
+                                .with("memory.limit", "16MiB");
+  Feeder feeder(pipeline, of_rank({}, 2));
+  CHECK(feeder.plan_text().find("batches as they arrive") != std::string::npos);
+  epoch_of(feeder);
+  const Report report = feeder.report();
+  REQUIRE(report.last_epoch);
+  CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+  CHECK(report.differing_epochs == 0);
+}
+
+TEST_CASE("set_epoch() that waits for other ranks is ended by stop()") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  const auto said = on_communicators(2, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(std::move(end), 1));
+    feeder.next();
+    if (rank == 1) {
+      while (feeder.next()) {
+      }
+      return;
+    }
+    std::thread watchdog([&] {
+      feeder.report();
+      feeder.stop();
+    });
+    try {
+      feeder.set_epoch(3);
+    } catch (...) {
+      watchdog.join();
+      throw;
+    }
+    watchdog.join();
+  });
+  CHECK((said[0].find("rank 0 has left the feed") == 0 || said[0] == "the feeder was stopped [stalled]"));
+  CHECK((said[1].empty() || said[1].find("rank 0 has left the feed") == 0));
+}
