@@ -20,7 +20,8 @@ using feedline::DType;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Input = Eigen::Map<const Matrix>;
 
-enum class Mode { replicated, parameter_server, distributed_replicated };
+enum class Mode { replicated, parameter_server, distributed_replicated, asynchronous };
+constexpr Eigen::Index inputs = 8 * 8 * 24 + 10;  // board and flags
 
 struct Flags {
   std::string pipeline;
@@ -70,7 +71,7 @@ struct Parameter {
 // board and flags -> 64 -> 32 -> 1.
 class Network {
  public:
-  Network(Eigen::Index inputs, DType precision) : precision_(precision) {
+  explicit Network(DType precision) : precision_(precision) {
     std::mt19937 random(1);
     const Eigen::Index sizes[] = {inputs, 64, 32, 1};
     for (size_t layer = 0; layer < 3; layer++) {
@@ -114,8 +115,10 @@ class Network {
   std::vector<Parameter> parameters_;
 };
 
-// Momentum for the variables that this rank applies.
-feedline::Apply descent(const Flags& flags) {
+// Momentum for the variables that this rank applies. Gradients of several workers that come one after another, each
+// made from older values, are a momentum of their own (Mitliagkas et al., 2016): then without.
+feedline::Apply descent(Flags flags) {
+  if (flags.mode == Mode::asynchronous && flags.replicas > 1) flags.momentum = 0;
   return [flags, velocities = std::map<size_t, std::vector<float>>()](size_t variable, std::span<float> value,
                                                                       std::span<const float> gradient) mutable {
     std::vector<float>& velocity = velocities[variable];
@@ -127,17 +130,39 @@ feedline::Apply descent(const Flags& flags) {
   };
 }
 
-/// What makes a replica's end of the training; two machines stand side by side in distributed_replicated.
+/// What makes a replica's end of the training; two machines stand side by side in distributed_replicated, and a server
+/// serves all in asynchronous.
 class Replicas {
  public:
   explicit Replicas(const Flags& flags) : flags_(flags) {
+    if (flags.mode == Mode::asynchronous) {
+      Ends workers;
+      for (int replica = 0; replica < flags.replicas; replica++) {
+        auto pair = feedline::communicators_between_threads(2);
+        workers.push_back(std::move(pair[0]));
+        ends_.push_back(std::move(pair[1]));
+      }
+      server_ = std::thread([flags, workers = std::move(workers)] {
+        Network network(flags.precision);
+        feedline::serve_parameters(workers, 0, 1, network.variables(), descent(flags));
+      });
+      return;
+    }
     machines_ = flags.mode == Mode::distributed_replicated && flags.replicas % 2 == 0 ? 2 : 1;
     for (int machine = 0; machine < machines_; machine++) add(ends_, flags.replicas / machines_);
     add(leaders_, machines_);
   }
+  ~Replicas() {
+    ends_.clear();  // of replicas that never came to train: the server waits for nobody
+    if (server_.joinable()) server_.join();
+  }
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+
   std::unique_ptr<feedline::DataParallel> training(int replica, std::vector<feedline::Variable> variables) {
     const int of_machine = flags_.replicas / machines_;
     auto end = std::move(ends_[static_cast<size_t>(replica)]);
+    if (flags_.mode == Mode::asynchronous) return feedline::asynchronous({end}, std::move(variables));
     if (flags_.mode == Mode::replicated) return feedline::replicated(end, std::move(variables), descent(flags_));
     if (flags_.mode == Mode::parameter_server)
       return feedline::parameter_server(end, std::move(variables), descent(flags_));
@@ -151,8 +176,9 @@ class Replicas {
     for (auto& end : feedline::communicators_between_threads(ranks)) to.push_back(std::move(end));
   }
   const Flags flags_;
-  int machines_;
+  int machines_ = 1;
   Ends ends_, leaders_;
+  std::thread server_;
 };
 
 Matrix input_of(const feedline::Batch& batch) {
@@ -166,8 +192,8 @@ Matrix input_of(const feedline::Batch& batch) {
 
 /// One replica's training: the sum of its losses in each epoch, over its steps.
 std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas& replicas, int replica) {
-  std::unique_ptr<Network> network;
-  std::unique_ptr<feedline::DataParallel> training;
+  Network network(flags.precision);
+  const auto training = replicas.training(replica, network.variables());
   feedline::LossScale scale(flags.precision == DType::float16 ? 1024 : 1);
   std::vector<double> losses;
   for (int epoch = 0; epoch < flags.epochs; epoch++) {
@@ -178,11 +204,7 @@ std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas
       const Eigen::VectorXf wanted =
           Eigen::Map<const Eigen::VectorXf>(static_cast<const float*>(batch.at("score").data), batch.rows());
       batch->release_on(feedline::Stream::host);
-      if (!network) {
-        network = std::make_unique<Network>(input.cols(), flags.precision);
-        training = replicas.training(replica, network->variables());
-      }
-      losses.back() += network->pass(input, wanted, scale.value(), [&](size_t v) { training->ready(v); });
+      losses.back() += network.pass(input, wanted, scale.value(), [&](size_t v) { training->ready(v); });
       scale.update(training->step(scale.value()));
     }
   }
@@ -230,10 +252,11 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", flags.epochs, "How often to pass over the data")->check(CLI::PositiveNumber);
   app.add_option("--rate", flags.rate, "Of learning");
   app.add_option("--mode", flags.mode, "How replicas share their gradients")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Mode>{{"replicated", Mode::replicated},
-                                      {"parameter_server", Mode::parameter_server},
-                                      {"distributed_replicated", Mode::distributed_replicated}}));
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Mode>{{"replicated", Mode::replicated},
+                                                              {"parameter_server", Mode::parameter_server},
+                                                              {"distributed_replicated", Mode::distributed_replicated},
+                                                              {"asynchronous", Mode::asynchronous}}));
   app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32")
       ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{
           {"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}}));

@@ -28,3 +28,9 @@ for mode in ["replicated", "parameter_server", "distributed_replicated"]:
         check(f"{mode}, {replicas} replicas", losses(replicas, mode), alone, 1e-4)
     for precision in ["float16", "bfloat16"]:
         check(f"{mode}, {precision}", losses(4, mode, precision), alone, 0.05)
+
+# Whose gradients come first is not the same twice, so neither is the loss.
+for replicas in [1, 4]:
+    got = losses(replicas, "asynchronous")
+    print(f"asynchronous, {replicas} replicas: {got[0]:.4f} to {got[-1]:.4f}")
+    assert got[-1] < got[0] / 2, got
