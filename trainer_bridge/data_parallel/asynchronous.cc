@@ -45,7 +45,7 @@ class Worker final : public DataParallel {
         variables_(std::move(variables)),
         owners_(place_by_size(variables_, static_cast<int>(servers_.size()))),
         exchanged_(std::make_shared<Exchanged>(Exchanged{make_buckets(variables_, owners_, options.bucket_bytes)})),
-        is_ready_(variables_.size()) {
+        ready_(variables_) {
     receive_values();
   }
   ~Worker() override {
@@ -59,18 +59,11 @@ class Worker final : public DataParallel {
     if (std::any_of(servers_.begin(), servers_.end(), failed)) keep_for_ever(exchanged_);
   }
 
-  void ready(size_t variable) override {
-    if (is_ready_.at(variable))
-      throw Error(Category::bad_pipeline, "variable '" + variables_[variable].name + "' is ready twice in a step");
-    is_ready_[variable] = true;
-  }
+  void ready(size_t variable) override { ready_.add(variable); }
 
   bool step(float loss_scale) override {
-    if (const auto late = std::find(is_ready_.begin(), is_ready_.end(), false); late != is_ready_.end())
-      throw Error(Category::bad_pipeline, "step: the gradient of variable '" +
-                                              variables_[static_cast<size_t>(late - is_ready_.begin())].name +
-                                              "' is not ready");
-    std::fill(is_ready_.begin(), is_ready_.end(), false);
+    ready_.expect_all();
+    ready_.clear();
     bool finite = true;
     for (Bucket& bucket : exchanged_->buckets) {
       for (size_t place = 0; place < bucket.variables.size(); place++)
@@ -101,7 +94,7 @@ class Worker final : public DataParallel {
   const std::vector<Variable> variables_;
   const std::vector<int> owners_;
   const std::shared_ptr<Exchanged> exchanged_;
-  std::vector<bool> is_ready_;
+  ReadyVariables ready_;
 };
 
 // Serves one worker, in a thread of its own.

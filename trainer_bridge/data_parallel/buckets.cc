@@ -26,6 +26,22 @@ void check(const Variable& variable) {
 
 }  // namespace
 
+void ReadyVariables::add(size_t variable) {
+  if (ready_.at(variable))
+    throw Error(Category::bad_pipeline,
+                fmt::format("variable '{}' is ready twice in a step", variables_[variable].name));
+  ready_[variable] = true;
+}
+
+void ReadyVariables::expect_all() const {
+  const auto late = std::find(ready_.begin(), ready_.end(), false);
+  if (late != ready_.end())
+    throw Error(Category::bad_pipeline, fmt::format("step: the gradient of variable '{}' is not ready",
+                                                    variables_[static_cast<size_t>(late - ready_.begin())].name));
+}
+
+bool ReadyVariables::any() const { return std::find(ready_.begin(), ready_.end(), true) != ready_.end(); }
+
 std::span<float> Bucket::numbers_of(size_t place) noexcept {
   const size_t end = place + 1 < offsets.size() ? offsets[place + 1] : elements;
   return std::span(numbers).subspan(offsets[place], end - offsets[place]);

@@ -30,6 +30,20 @@ struct Bucket {
   void apply(const Apply& apply, const std::vector<Variable>& to);   // numbers: a mean gradient
 };
 
+/// Which gradients of a step are written. Throws Error bad_pipeline for one that is ready twice, or not in time.
+class ReadyVariables {
+ public:
+  explicit ReadyVariables(const std::vector<Variable>& variables) : variables_(variables), ready_(variables.size()) {}
+  void add(size_t variable);
+  void expect_all() const;
+  bool any() const;
+  void clear() { ready_.assign(ready_.size(), false); }
+
+ private:
+  const std::vector<Variable>& variables_;
+  std::vector<bool> ready_;
+};
+
 /// Of each variable, the owner: the largest first, each to whoever has the least bytes yet.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 

@@ -163,7 +163,7 @@ class Training final : public DataParallel {
         owners_(owners),
         buckets_(make_buckets(variables_, owners_, options.bucket_bytes)),
         places_(variables_.size()),
-        is_ready_(variables_.size()),
+        ready_(variables_),
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
       for (size_t place = 0; place < buckets_[b].variables.size(); place++)
@@ -181,7 +181,7 @@ class Training final : public DataParallel {
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
-      within_step = std::find(is_ready_.begin(), is_ready_.end(), true) != is_ready_.end();
+      within_step = ready_.any();
     }
     changed_.notify_all();
     if (within_step) exchanger_->abort(Error(Category::stalled, "its training ended within a step"));
@@ -193,9 +193,7 @@ class Training final : public DataParallel {
 
   void ready(size_t variable) override {
     const auto [b, place] = places_.at(variable);
-    if (is_ready_[variable])
-      throw Error(Category::bad_pipeline, "variable '" + variables_[variable].name + "' is ready twice in a step");
-    is_ready_[variable] = true;
+    ready_.add(variable);
     Bucket& bucket = buckets_[b];
     bucket.take_gradient(place, variables_[variable]);
     {
@@ -206,10 +204,7 @@ class Training final : public DataParallel {
   }
 
   bool step(float loss_scale) override {
-    if (const auto late = std::find(is_ready_.begin(), is_ready_.end(), false); late != is_ready_.end())
-      throw Error(Category::bad_pipeline, "step: the gradient of variable '" +
-                                              variables_[static_cast<size_t>(late - is_ready_.begin())].name +
-                                              "' is not ready");
+    ready_.expect_all();
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
@@ -235,7 +230,7 @@ class Training final : public DataParallel {
  private:
   // Under the lock, but for the first.
   void begin_step() {
-    std::fill(is_ready_.begin(), is_ready_.end(), false);
+    ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
     reduced_ = 0;
   }
@@ -281,7 +276,7 @@ class Training final : public DataParallel {
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
   std::vector<std::pair<size_t, size_t>> places_;  // by variable: its bucket, and where in it
-  std::vector<bool> is_ready_;
+  ReadyVariables ready_;
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
