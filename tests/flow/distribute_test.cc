@@ -5,6 +5,7 @@
 #include "damage.h"
 #include "distributed.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -13,21 +14,8 @@ namespace {
 
 /// Runs `body` for each rank side by side; what each threw, or "".
 std::vector<std::string> on_communicators(int count, const std::function<void(int rank, Ends communicator)>& body) {
-  std::vector<std::string> thrown(static_cast<size_t>(count));
   std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(count);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; rank++) {
-    std::string& what = thrown[static_cast<size_t>(rank)];
-    threads.emplace_back([&body, &what, rank, end = Ends(std::move(ends[static_cast<size_t>(rank)]))]() mutable {
-      try {
-        body(rank, std::move(end));
-      } catch (const std::exception& error) {
-        what = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return thrown;
+  return side_by_side(count, [&](int rank) { body(rank, std::move(ends[static_cast<size_t>(rank)])); });
 }
 
 std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }

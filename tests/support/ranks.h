@@ -12,23 +12,26 @@
 
 namespace feedline::test {
 
-/// Runs `body` for each rank side by side; what each threw, or "". A rank that has ended has left the exchange.
-inline std::vector<std::string> on_ranks(int count, const std::function<void(int rank, Exchange exchange)>& body) {
+/// Runs `body` for each rank side by side; what each threw, or "".
+inline std::vector<std::string> side_by_side(int count, const std::function<void(int rank)>& body) {
   std::vector<std::string> thrown(static_cast<size_t>(count));
-  std::vector<Exchange> exchanges = exchanges_between_threads(count);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; rank++) {
-    std::string& what = thrown[static_cast<size_t>(rank)];
-    threads.emplace_back([&body, &what, rank, exchange = std::move(exchanges[static_cast<size_t>(rank)])]() mutable {
+  for (int rank = 0; rank < count; rank++)
+    threads.emplace_back([&body, &what = thrown[static_cast<size_t>(rank)], rank] {
       try {
-        body(rank, std::move(exchange));
+        body(rank);
       } catch (const std::exception& error) {
         what = error.what();
       }
     });
-  }
   for (std::thread& thread : threads) thread.join();
   return thrown;
+}
+
+/// The same with an exchange. A rank that has ended has left it.
+inline std::vector<std::string> on_ranks(int count, const std::function<void(int rank, Exchange exchange)>& body) {
+  std::vector<Exchange> exchanges = exchanges_between_threads(count);
+  return side_by_side(count, [&](int rank) { body(rank, std::move(exchanges[static_cast<size_t>(rank)])); });
 }
 
 }  // namespace feedline::test

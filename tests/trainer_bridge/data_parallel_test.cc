@@ -3,16 +3,16 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <random>
-#include <thread>
 
 #include "feedline/error.h"
 #include "gpu/dispatch.h"
 #include "gpu/reduction.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 
 using namespace feedline;
+using feedline::test::side_by_side;
 
 namespace {
 
@@ -22,21 +22,6 @@ using Values = std::vector<std::vector<float>>;
 const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};
 
 enum class Mode { replicated, parameter_server, two_machines };
-
-std::vector<std::string> on_ranks(int count, const std::function<void(int rank)>& body) {
-  std::vector<std::string> thrown(static_cast<size_t>(count));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; rank++)
-    threads.emplace_back([&, rank] {
-      try {
-        body(rank);
-      } catch (const std::exception& error) {
-        thrown[static_cast<size_t>(rank)] = error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return thrown;
-}
 
 /// The communicators of a training, of all its ranks.
 class Group {
@@ -155,7 +140,7 @@ TEST_CASE("all ranks have the values that one rank with all rows has") {
         INFO(static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
         Group group(mode, ranks);
         std::vector<Values> had(static_cast<size_t>(ranks));
-        const auto thrown = on_ranks(ranks, [&](int rank) {
+        const auto thrown = side_by_side(ranks, [&](int rank) {
           Model model(rank, dtype);
           const auto training =
               group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
@@ -179,7 +164,7 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
   Group group(Mode::parameter_server, 2);
   std::vector<std::vector<size_t>> applied(2);
   std::vector<int> owners;
-  CHECK(on_ranks(2, [&](int rank) {
+  CHECK(side_by_side(2, [&](int rank) {
           Model model(rank, DType::float32);
           auto& mine = applied[static_cast<size_t>(rank)];
           const auto training = group.training(rank, model.variables, [&](size_t v, auto, auto) { mine.push_back(v); });
@@ -196,7 +181,7 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
 TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
   for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines}) {
     Group group(mode, 4);
-    CHECK(on_ranks(4, [&](int rank) {
+    CHECK(side_by_side(4, [&](int rank) {
             Model model(rank, DType::float16);
             const auto training =
                 group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
@@ -221,7 +206,7 @@ TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
 
 TEST_CASE("what is used wrongly, or fails on one rank, is told") {
   Group group(Mode::replicated, 2);
-  const auto thrown = on_ranks(2, [&](int rank) {
+  const auto thrown = side_by_side(2, [&](int rank) {
     Model model(rank, DType::float32);
     const auto training =
         group.training(rank, model.variables, [](size_t, auto value, auto by) { descend(value, by); });
@@ -253,7 +238,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
   std::vector<Served> served(servers);
   std::vector<Values> values(servers, first_values(0));
   std::vector<int> owners;
-  CHECK(on_ranks(servers + workers, [&](int thread) {
+  CHECK(side_by_side(servers + workers, [&](int thread) {
           Model model(0, DType::float32);
           if (thread < servers) {
             std::vector<Ends> ends;
