@@ -21,6 +21,7 @@ using Part = Communicator::Part;
 
 constexpr auto farewell = std::chrono::seconds(5);  // for the others to hear that this rank leaves
 constexpr auto long_wait = std::chrono::seconds(10);
+constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 constexpr int64_t gap = 64;  // of alignment, between tensors that are full
 
@@ -193,12 +194,10 @@ bool Transfer::step() {
   }
   if (one_that(Wish::begin_anew) != all.end()) {
     if (one_that(Wish::go_on) == all.end()) return false;
+    // They go on meeting, so that one that gives up, or is lost, is heard of.
+    paused_ = true;
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return wish_ != Wish::go_on; }))
-      if (const auto error = communicator_.failure()) {
-        lock.unlock();
-        throw *error;
-      }
+    changed_.wait_for(lock, between_meetings, [&] { return wish_ != exchanged_->word.wish; });
     return true;
   }
   check_words();
@@ -216,7 +215,7 @@ Transfer::Word Transfer::prepare() {
     const std::lock_guard lock(mutex_);
     if (wish_ != Wish::go_on) return {.wish = wish_};
   }
-  if (!start_.graph) return {};
+  if (!start_.graph || paused_) return {};
   Word word{.epoch = position_.epoch, .step = position_.step};
   waits_for_rows_ = true;
   try {

@@ -126,7 +126,8 @@ class Transfer {
 
   // The thread's own.
   Position position_;
-  size_t arrivals_;  // batches that come to this rank in a step; replicas that share one copy it
+  bool paused_ = false;  // some rank is to begin anew: no step comes any more
+  size_t arrivals_;      // batches that come to this rank in a step; replicas that share one copy it
   /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
   struct Exchanged {
     std::vector<Word> words;        // of the ranks
