@@ -8,13 +8,10 @@
 #include <utility>
 
 #include "flowgraph/batch_rows.h"
+#include "flowgraph/resolve_outputs.h"
 
 namespace feedline::flow {
 namespace {
-
-constexpr uint64_t alignment = 64;
-
-uint64_t round_up(uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // An output that is what it is made from.
 OutputSpec as_stored(std::string name, DType dtype, const Shape& shape) {
@@ -22,13 +19,8 @@ OutputSpec as_stored(std::string name, DType dtype, const Shape& shape) {
   output.name = std::move(name);
   output.dtype = dtype;
   output.shape = shape;
-  gpu::UnpackSpec copy;
-  copy.stored = copy.out = dtype;
-  copy.shape = shape;
-  copy.stride_bits.resize(shape.rank());
-  for (int64_t axis = static_cast<int64_t>(shape.rank()) - 1, bits = 8 * static_cast<int64_t>(size_of(dtype));
-       axis >= 0; bits *= shape[static_cast<size_t>(axis--)])
-    copy.stride_bits[static_cast<size_t>(axis)] = bits;
+  gpu::UnpackSpec copy = stored_elements(dtype, shape);
+  copy.out = dtype;
   output.unpack = std::move(copy);
   return output;
 }
@@ -101,7 +93,7 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
       frames_(facts.frames),
       rows_(facts.rows),
       windows_(spec.window.has_value()),
-      buffer_bytes_(round_up(facts.buffer_bytes)) {
+      buffer_bytes_(round_up(facts.buffer_bytes, tensor_alignment)) {
   for (size_t column = 0; column < packed_.size() && packed_[column].part == BatchTensor::Part::valid; column++)
     tensors_.push_back({.name = packed_[column].name, .dtype = packed_[column].dtype, .column = column});
   const Packing packing = pack(spec);
@@ -159,7 +151,7 @@ void PackedBatches::add(const PipelineSpec& spec, const Packing& packing, size_t
   }
   if (jobs_.size() > first) {
     tensor.offset = buffer_bytes_;
-    buffer_bytes_ += round_up(static_cast<uint64_t>(rows_) * row);
+    buffer_bytes_ += round_up(static_cast<uint64_t>(rows_) * row, tensor_alignment);
   }
   tensors_.push_back(std::move(tensor));
 }

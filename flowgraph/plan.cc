@@ -22,8 +22,6 @@ constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;      // what keeps a disk busy
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 
-uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
-
 uint64_t read_bytes(const Ticket& ticket, bool compressed) {
   if (compressed) return ticket.bytes();
   uint64_t sum = 0;
@@ -278,7 +276,7 @@ void Plan::plan_outputs() {
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
     tensors.push_back({std::move(name), part, output, dtype, shape, buffer_bytes, capacity});
-    buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), 64);
+    buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), tensor_alignment);
   };
   using Part = BatchTensor::Part;
   add("@valid", Part::valid, -1, DType::boolean, {}, rows);
@@ -365,9 +363,10 @@ void Plan::fit_memory(const MemoryLine& more) {
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches = fewest_slots * slot_bytes + index_bytes + order_bytes() +
-                                   lanes * InflateLane::memory_bytes + counting + product(more.count, more.bytes) +
-                                   buffers * (io::block_bytes + 64 * tensors.size());  // what alignment may add
+  const uint64_t without_batches =
+      fewest_slots * slot_bytes + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes + counting +
+      product(more.count, more.bytes) +
+      buffers * (io::block_bytes + tensor_alignment * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)

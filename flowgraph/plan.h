@@ -18,6 +18,10 @@
 
 namespace feedline::flow {
 
+/// Bytes: of the tensors in a batch buffer.
+inline constexpr uint64_t tensor_alignment = 64;
+constexpr uint64_t round_up(uint64_t value, uint64_t to) noexcept { return (value + to - 1) / to * to; }
+
 /// One tensor of a batch buffer.
 struct BatchTensor {
   /// What it holds of its output. A dense output is `dense`; a variable one is several tensors.
@@ -27,7 +31,7 @@ struct BatchTensor {
   int output = -1;  // of PipelineSpec::outputs; -1: the valid mask
   DType dtype = DType::unset;
   Shape shape;            // of a row, or of a value; padded: of a step
-  uint64_t offset = 0;    // in the buffer, a multiple of 64
+  uint64_t offset = 0;    // in the buffer, a multiple of tensor_alignment
   uint64_t capacity = 0;  // bytes
 };
 

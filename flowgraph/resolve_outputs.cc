@@ -196,16 +196,8 @@ class OutputResolver {
     unpack.out = output_.dtype;
   }
 
-  gpu::UnpackSpec numbers(DType stored, const Shape& shape) const {
-    gpu::UnpackSpec unpack;
-    unpack.stored = stored;
-    unpack.shape = shape;
-    unpack.stride_bits = row_major(shape, 8 * static_cast<int64_t>(size_of(stored)));
-    return unpack;
-  }
-
   void from_numbers(DType stored, const Shape& shape) {
-    gpu::UnpackSpec unpack = numbers(stored, shape);
+    gpu::UnpackSpec unpack = stored_elements(stored, shape);
     const int channel_axis = turn(unpack, Layout::unknown);
     finish(unpack, channel_axis, stored);
     output_.shape = unpack.shape;
@@ -233,7 +225,7 @@ class OutputResolver {
     if (from.kind == FeatureKind::fixed) return from_numbers(from.dtype, from.shape);
     if (config_.layout() != Output::AS_IS)
       refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
-    gpu::UnpackSpec value = numbers(from.dtype, Shape());
+    gpu::UnpackSpec value = stored_elements(from.dtype, Shape());
     finish(value, -1, from.dtype);
     output_.unpack_value = std::move(value);
   }
@@ -318,7 +310,7 @@ class OutputResolver {
     const config::DecodeRaw& raw = config_.decode_raw();
     const DType stored = raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
     if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is no type of numbers");
-    gpu::UnpackSpec unpack = numbers(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
+    gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
     unpack.big_endian = raw.big_endian();
     const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
     if (bytes != from.length)
@@ -365,11 +357,11 @@ class OutputResolver {
                                     name(first), from.name, name(from.dtype)));
     }
     // As one tensor, to check what is said about it; then feature by feature.
-    gpu::UnpackSpec whole = numbers(first, Shape({static_cast<int64_t>(stack.features.size())}));
+    gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(stack.features.size())}));
     turn(whole, Layout::unknown);
     finish(whole, -1, first);
     for (size_t i = 0; i < stack.features.size(); i++) {
-      gpu::UnpackSpec one = numbers(feature(stack.features[i]).dtype, Shape());
+      gpu::UnpackSpec one = stored_elements(feature(stack.features[i]).dtype, Shape());
       one.out = whole.out;
       one.normalize = whole.normalize;
       if (one.normalize && one.normalize->mean.size() > 1) one.normalize->mean = {one.normalize->mean[i]};
@@ -562,6 +554,14 @@ void warn_of_unused_features(PipelineSpec& spec) {
 }
 
 }  // namespace
+
+gpu::UnpackSpec stored_elements(DType stored, const Shape& shape) {
+  gpu::UnpackSpec unpack;
+  unpack.stored = stored;
+  unpack.shape = shape;
+  unpack.stride_bits = row_major(shape, 8 * static_cast<int64_t>(size_of(stored)));
+  return unpack;
+}
 
 void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
   google::protobuf::RepeatedPtrField<Output> outputs = pipeline.output();

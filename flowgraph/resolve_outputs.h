@@ -10,4 +10,7 @@ namespace feedline::flow {
 /// decode_raw fixes. Throws Error bad_pipeline, naming the output and its field.
 void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec);
 
+/// A row-major tensor as it lies in memory; `out` is for the caller to say.
+gpu::UnpackSpec stored_elements(DType stored, const Shape& shape);
+
 }  // namespace feedline::flow

@@ -23,7 +23,6 @@ constexpr auto farewell = std::chrono::seconds(5);  // for the others to hear th
 constexpr auto long_wait = std::chrono::seconds(10);
 constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
-constexpr int64_t gap = 64;  // of alignment, between tensors that are full
 
 size_t bytes_of(const BatchTensor& tensor, const Shape& shape) {
   return static_cast<size_t>(shape.elements()) * size_of(tensor.dtype);
@@ -338,7 +337,9 @@ void Transfer::broadcast_rows() {
   exchanged_->parts.clear();
   for (size_t t = 0; t < spans.size();) {
     std::span<std::byte> together = spans[t++];
-    for (; t < spans.size() && spans[t].data() - (together.data() + together.size()) < gap; t++)
+    for (; t < spans.size() &&
+           spans[t].data() - (together.data() + together.size()) < static_cast<int64_t>(tensor_alignment);
+         t++)
       together = {together.data(), spans[t].data() + spans[t].size()};
     communicator_.broadcast(together, reader, feedline::Stream::host);
     if (reader == distribution_.rank)

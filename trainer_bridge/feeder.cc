@@ -73,7 +73,7 @@ struct Feeder::Impl {
         begin({options.epoch, 0}, ranks);
       });
     });
-    files = facts.files;
+    files = std::move(facts.files);
     run_transfer();
   }
 

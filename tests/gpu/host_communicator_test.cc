@@ -1,33 +1,21 @@
 // Ranks that are threads.
-#include <chrono>
 #include <functional>
-#include <mutex>
-#include <thread>
 
 #include "gpu/communicator_conformance.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
 
 namespace {
 
-// Runs `body` on each rank, in a thread of its own; what it throws is thrown here.
+// Runs `body` on each rank, in a thread of its own; nothing may be thrown there.
 void on_ranks(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
-  std::mutex mutex;
-  std::exception_ptr failed;
-  std::vector<std::thread> threads;
-  for (auto& end : communicators_between_threads(ranks))
-    threads.emplace_back([&, mine = std::move(end)]() mutable {
-      try {
-        body(std::move(mine));
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failed = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  if (failed) std::rethrow_exception(failed);
+  auto ends = communicators_between_threads(ranks);
+  for (const std::string& thrown :
+       side_by_side(ranks, [&](int rank) { body(std::move(ends[static_cast<size_t>(rank)])); }))
+    CHECK(thrown == "");
 }
 
 }  // namespace

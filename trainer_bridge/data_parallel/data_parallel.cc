@@ -49,26 +49,31 @@ bool agree(Communicator& communicator, bool so, int32_t& vote) {
   return vote != 0;
 }
 
-class AllReduce final : public Exchanger {
+// All ranks in one group.
+class InOneGroup : public Exchanger {
  public:
-  explicit AllReduce(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
-  void reduce(Bucket& bucket) override { all_->all_reduce(bucket.tensor(), Reduction::sum, Stream::host); }
-  bool applies(const Bucket&) const override { return true; }
+  explicit InOneGroup(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
   bool all_say(bool so) override { return agree(*all_, so, buffers->vote); }
-  void publish(Bucket&) override {}  // nobody owns any
   void begin(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), 0, Stream::host); }
   int ranks() const override { return all_->size(); }
   void abort(const Error& why) noexcept override { all_->abort(why); }
   bool failed() const override { return all_->failure().has_value(); }
 
- private:
+ protected:
   const std::shared_ptr<Communicator> all_;
 };
 
-class ToOwners final : public Exchanger {
+class AllReduce final : public InOneGroup {
  public:
-  explicit ToOwners(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
+  using InOneGroup::InOneGroup;
+  void reduce(Bucket& bucket) override { all_->all_reduce(bucket.tensor(), Reduction::sum, Stream::host); }
+  bool applies(const Bucket&) const override { return true; }
+  void publish(Bucket&) override {}  // nobody owns any
+};
 
+class ToOwners final : public InOneGroup {
+ public:
+  using InOneGroup::InOneGroup;
   void reduce(Bucket& bucket) override {
     using Part = Communicator::Part;
     const int rank = all_->rank();
@@ -90,15 +95,7 @@ class ToOwners final : public Exchanger {
     gpu::reduce(from, bucket.dtype, Reduction::sum, bucket.elements, bucket.gradient.data());
   }
   bool applies(const Bucket& bucket) const override { return bucket.owner == all_->rank(); }
-  bool all_say(bool so) override { return agree(*all_, so, buffers->vote); }
   void publish(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), bucket.owner, Stream::host); }
-  void begin(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), 0, Stream::host); }
-  int ranks() const override { return all_->size(); }
-  void abort(const Error& why) noexcept override { all_->abort(why); }
-  bool failed() const override { return all_->failure().has_value(); }
-
- private:
-  const std::shared_ptr<Communicator> all_;
 };
 
 // All-reduced inside a machine; between machines as the leaders do it.
