@@ -22,7 +22,7 @@
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
-#include "gpu/device.h"
+#include "gpu/memory.h"
 #include "measure.h"
 
 namespace feedline::bench {
@@ -142,7 +142,7 @@ class Bench {
         scaling_(fmt::format("{} cores against 1", threads), "scaling") {
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs once: these, not the first alone
-    for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Device(host()).allocate(ring_bytes));
+    for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Memory(ring_bytes));
     for (const gpu::Memory& ring : rings_) std::fill(ring.bytes().begin(), ring.bytes().end(), std::byte{1});
     fs::create_directories(folder_);
     for (const DataSet& set : sets_) make_file(file(set), set.records, set.record);

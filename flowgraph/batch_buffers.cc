@@ -3,10 +3,8 @@
 namespace feedline::flow {
 namespace {
 
-using Content = std::function<BatchContent(std::byte*)>;
-
 std::vector<BatchBuffer> make_buffers(size_t count, uint64_t bytes, std::byte* memory, int replica,
-                                      const Content& content) {
+                                      const BatchRing::Content& content) {
   std::vector<BatchBuffer> buffers(count);
   for (BatchBuffer& buffer : buffers) {
     buffer.memory = memory;
@@ -32,18 +30,29 @@ std::vector<BatchBuffer*> pointers(std::vector<BatchBuffer>& buffers) {
 
 }  // namespace
 
-BatchRing::BatchRing(const Plan& plan, const gpu::Device& device, int replica)
-    : BatchRing(plan.buffers_per_replica, plan.buffer_bytes, device, replica,
-                [&](std::byte* memory) { return content_of(plan, memory); }) {}
+BatchRing::BatchRing(const Plan& plan, int replica, DeviceId copied_to)
+    : BatchRing(
+          plan.buffers_per_replica, plan.buffer_bytes, replica,
+          [&](std::byte* memory) { return content_of(plan, memory); }, copied_to) {}
 
-BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, const gpu::Device& device, int replica,
-                     const Content& content)
-    : memory_(device.allocate(buffers * buffer_bytes)),
+BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to)
+    : memory_(buffers * buffer_bytes),
       buffers_(make_buffers(buffers, buffer_bytes, memory_.bytes().data(), replica, content)),
-      pool_(pointers(buffers_)) {}
+      pool_(pointers(buffers_)) {
+  memory_.pin_for(copied_to);
+}
+
+BatchRing::BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, uint64_t buffer_bytes, int replica,
+                     const Content& content)
+    : device_(std::move(device)),
+      buffers_(make_buffers(buffers, buffer_bytes, device_->memory(), replica, content)),
+      pool_(pointers(buffers_)) {
+  for (size_t i = 0; i < buffers; i++) buffers_[i].content.order = &device_->order(i);
+}
 
 std::shared_ptr<const BatchContent> BatchRing::share(BatchBuffer* buffer) {
-  return {&buffer->content, [ring = shared_from_this(), buffer](const BatchContent*) {
+  return {&buffer->content, [ring = shared_from_this(), buffer](const BatchContent* content) {
+            if (content->order) content->order->let_go();
             buffer->lender.reset();
             ring->pool_.give_back(buffer);
           }};

@@ -10,7 +10,8 @@
 #include "flowgraph/chunk.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/pool.h"
-#include "gpu/device.h"
+#include "gpu/device_ring.h"
+#include "gpu/memory.h"
 
 namespace feedline::flow {
 
@@ -24,13 +25,19 @@ struct BatchBuffer {
 /// Lives as long as the graph or a batch does.
 class BatchRing : public std::enable_shared_from_this<BatchRing> {
  public:
-  /// Of a plan's batches.
-  BatchRing(const Plan& plan, const gpu::Device& device, int replica);
   /// `content`: the tensors of a buffer that begins there.
-  BatchRing(size_t buffers, uint64_t buffer_bytes, const gpu::Device& device, int replica,
-            const std::function<BatchContent(std::byte*)>& content);
+  using Content = std::function<BatchContent(std::byte*)>;
+
+  /// Of a plan's batches, in the memory of the host; pinned, if they are to be copied to a GPU.
+  BatchRing(const Plan& plan, int replica, DeviceId copied_to = host());
+  BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to = host());
+  /// In the buffers of a GPU.
+  BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, uint64_t buffer_bytes, int replica,
+            const Content& content);
 
   Pool<BatchBuffer*>& pool() noexcept { return pool_; }
+
+  size_t number_of(const BatchBuffer* buffer) const noexcept { return static_cast<size_t>(buffer - buffers_.data()); }
 
   /// A batch whose last user gives the buffer back.
   std::shared_ptr<const BatchContent> share(BatchBuffer* buffer);
@@ -39,7 +46,8 @@ class BatchRing : public std::enable_shared_from_this<BatchRing> {
   std::atomic<size_t> held{0};
 
  private:
-  gpu::Memory memory_;
+  gpu::Memory memory_;                       // of the host,
+  std::shared_ptr<gpu::DeviceRing> device_;  // or of a GPU
   std::vector<BatchBuffer> buffers_;
   Pool<BatchBuffer*> pool_;
 };

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds long_wait{10}, watched_each{1};
 }  // namespace
 
 const char* name(Stage stage) noexcept {
-  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "transfer", "another replica"};
+  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "transfer", "upload", "another replica"};
   return names[static_cast<size_t>(stage)];
 }
 
@@ -92,7 +92,7 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
                     held, number));
 }
 
-Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
+Delivery::Outcome Delivery::take(size_t number, Batch& batch, EpochEnd* end) {
   Replica& replica = replicas_[number];
   if (const auto& error = replica.ready.front().error) {
     failed_ = true;
@@ -105,6 +105,7 @@ Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
     replica.epochs++;
     replica.position = {replica.position.epoch + 1, 0};
     ledger_.ended(number, ready.end);
+    if (end) *end = std::move(ready.end);
     batch = Batch();
     return Outcome::end_of_epoch;
   }
@@ -123,7 +124,7 @@ Delivery::Outcome Delivery::take(size_t number, Batch& batch) {
   return Outcome::batch;
 }
 
-Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch) {
+Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end) {
   const auto start = Clock::now();
   if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
     throw Error(Category::bad_pipeline,
@@ -165,7 +166,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
   }
   const bool is_first = replica.steps == 0;
-  const Outcome outcome = take(static_cast<size_t>(number), batch);
+  const Outcome outcome = take(static_cast<size_t>(number), batch, end);
   const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {

@@ -24,8 +24,8 @@
 namespace feedline::flow {
 
 /// Stages that next() can wait for.
-enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, replica };
-inline constexpr size_t stage_count = 6;
+enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, upload, replica };
+inline constexpr size_t stage_count = 7;
 const char* name(Stage stage) noexcept;
 
 /// Something for a replica: a batch, the end of an epoch (neither is set), or the error that ends the feed.
@@ -67,7 +67,11 @@ class Delivery {
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
-  Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch);
+  /// end: set at the end of an epoch.
+  Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
+               EpochEnd* end = nullptr);
+  /// Which stage has the work that the replica's next() waits for.
+  Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
   DeliveryReport report() const;
   size_t waiting_batches(int replica) const;
@@ -98,7 +102,7 @@ class Delivery {
   /// The replica that `replica` is too far ahead of, if any.
   const Replica* laggard(const Replica& replica) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
-  Outcome take(size_t number, Batch& batch);
+  Outcome take(size_t number, Batch& batch, EpochEnd* end);
   std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
 
   const uint64_t apart_;

@@ -80,7 +80,7 @@ Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& 
   DataSet whole = data;
   whole.raised.clear();  // told when the feed that is wanted comes there
   const Plan plan(*spec.filter, std::move(whole), {}, run.threads);
-  Graph graph(plan, {.devices = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
+  Graph graph(plan, {.copied_to = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
   uint64_t sample = 0;
   std::optional<int64_t> key;  // of the last one kept
   for (Batch batch; graph.delivery().next(0, std::nullopt, batch) == Delivery::Outcome::batch;) {

@@ -232,7 +232,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
     : plan(plan_),
       options(options_),
       writer(plan),
-      slots(std::make_shared<Slots>(plan)),
+      slots(std::make_shared<Slots>(plan, plan.lends ? options.copied_to.front() : host())),
       flights(plan.slots),
       tickets(plan, options.start),
       assembler(plan, options.start, options.deliver_before_error),
@@ -245,8 +245,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
     unpack_counters.emplace_back();
-    rings.push_back(
-        std::make_shared<BatchRing>(plan, gpu::Device(options.devices[static_cast<size_t>(replica)]), replica));
+    rings.push_back(std::make_shared<BatchRing>(plan, replica, options.copied_to[static_cast<size_t>(replica)]));
   }
   delivery = std::make_unique<Delivery>(
       rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
@@ -258,7 +257,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
 
 void Graph::Impl::make_lanes() {
   std::vector<InflateLane*> idle;
-  if (plan.lanes > 0) lane_memory = gpu::Device(host()).allocate(plan.lanes * InflateLane::memory_bytes);
+  if (plan.lanes > 0) lane_memory = gpu::Memory(plan.lanes * InflateLane::memory_bytes);
   for (uint32_t l = 0; l < plan.lanes; l++) {
     flights.emplace_back();
     flights.emplace_back();

@@ -8,7 +8,7 @@
 //
 // Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. Slots and output buffers bound
 // everything; the two kicks are the only ways back, beside that of [assemble], which tells [read] that the steps have
-// gone on. A device adds [pack] between [assemble] and [unpack r].
+// gone on. For a GPU they are batches of packed rows (flowgraph/packing.h), which an Upload takes further.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@
 namespace feedline::flow {
 
 struct GraphOptions {
-  std::vector<DeviceId> devices;  // one for each replica of the plan
+  std::vector<DeviceId> copied_to;  // by replica of the plan: where its batches are wanted; they are made on the host
   IoOptions io;
   Walk::Start start;
   bool deliver_before_error = false;

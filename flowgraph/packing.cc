@@ -99,7 +99,8 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
   const Packing packing = pack(spec);
   for (size_t output = 0; output < spec.outputs.size(); output++) add(spec, packing, output);
   size_t row_bytes = 1;
-  for (const Job& job : jobs_) row_bytes += job.values * job.tensor_value;
+  for (const Job& job : jobs_)
+    row_bytes += static_cast<size_t>(job.rows * job.spec.shape.elements()) * size_of(job.spec.out);
   rows_per_task_ = std::max<int64_t>(1, task_bytes / static_cast<int64_t>(row_bytes));
 }
 
@@ -141,13 +142,12 @@ void PackedBatches::add(const PipelineSpec& spec, const Packing& packing, size_t
     tensor.stored = !stack && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
     if (tensor.stored) break;
     jobs_.push_back({.column = column,
-                     .column_row = column_row,
+                     .column_stride = column_row / values,
                      .offset = buffer_bytes_ + c * size_of(output.dtype),
-                     .tensor_row = row,
-                     .values = values,
-                     .column_value = column_row / values,
-                     .tensor_value = stack ? size_of(output.dtype) : row / values,
-                     .unpack = std::move(unpack)});
+                     .stride = row / values,
+                     .rows = frames_ * static_cast<int64_t>(values),
+                     .spec = unpack.spec()});
+    unpackers_.push_back(std::move(unpack));
   }
   if (jobs_.size() > first) {
     tensor.offset = buffer_bytes_;
@@ -165,26 +165,34 @@ BatchContent PackedBatches::content(std::byte* memory) const {
   return content;
 }
 
-void PackedBatches::unpack(const std::vector<Shape>& shapes, BatchBuffer& buffer) const {
-  BatchContent& content = buffer.content;
+std::vector<PackedBatches::Origin> PackedBatches::origins() const {
+  std::vector<Origin> origins;
+  for (const Tensor& tensor : tensors_) origins.push_back({tensor.name, packed_[tensor.column].name, tensor.stored});
+  return origins;
+}
+
+void PackedBatches::set_shapes(const std::vector<Shape>& packed, BatchContent& content) const {
   for (size_t t = 0; t < tensors_.size(); t++) {
     const Tensor& tensor = tensors_[t];
-    content.tensors[t].tensor.shape = !tensor.dense ? shapes[tensor.column]
+    content.tensors[t].tensor.shape = !tensor.dense ? packed[tensor.column]
                                       : windows_    ? tensor.shape.with_rows(frames_).with_rows(content.rows)
                                                     : tensor.shape.with_rows(content.rows);
   }
-  side_by_side(content.rows * frames_, rows_per_task_, [&](int64_t begin, int64_t end) {
+}
+
+void PackedBatches::unpack(BatchBuffer& buffer) const {
+  side_by_side(buffer.content.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
     std::array<const std::byte*, block_rows> rows;
-    for (const Job& job : jobs_)
-      for (int64_t first = begin; first < end; first += block_rows) {
-        const auto count = static_cast<size_t>(std::min(block_rows, end - first)), at = static_cast<size_t>(first);
-        const std::byte* const from = buffer.memory + packed_[job.column].offset + at * job.column_row;
-        std::byte* const to = buffer.memory + job.offset + at * job.tensor_row;
-        for (size_t value = 0; value < job.values; value++) {
-          for (size_t i = 0; i < count; i++) rows[i] = from + i * job.column_row + value * job.column_value;
-          job.unpack(std::span(rows).first(count), to + value * job.tensor_value, job.tensor_row);
-        }
+    for (size_t j = 0; j < jobs_.size(); j++) {
+      const Job& job = jobs_[j];
+      for (int64_t first = begin * job.rows; first < end * job.rows; first += block_rows) {
+        const auto count = static_cast<size_t>(std::min(block_rows, end * job.rows - first)),
+                   at = static_cast<size_t>(first);
+        const std::byte* const from = buffer.memory + packed_[job.column].offset + at * job.column_stride;
+        for (size_t i = 0; i < count; i++) rows[i] = from + i * job.column_stride;
+        unpackers_[j](std::span(rows).first(count), buffer.memory + job.offset + at * job.stride, job.stride);
       }
+    }
   });
 }
 

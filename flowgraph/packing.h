@@ -33,9 +33,28 @@ class PackedBatches {
 
   /// Of a buffer: names, dtypes and places of its tensors.
   BatchContent content(std::byte* memory) const;
-  /// From the packed tensors, whose shapes are given, and content.rows: the others. Blocks of rows side by side in the
-  /// calling thread's arena.
-  void unpack(const std::vector<Shape>& shapes, BatchBuffer& buffer) const;
+  /// From the shapes of the packed tensors, and content.rows: those of all tensors.
+  void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
+  /// From the packed tensors of a buffer in host memory: the others. Blocks of rows side by side in the calling
+  /// thread's arena.
+  void unpack(BatchBuffer& buffer) const;
+
+  /// Rows of a column into a tensor, or into a part of each of its rows: for each row of the batch, frame and value.
+  struct Job {
+    size_t column = 0, column_stride = 0;  // of packed(); bytes from row to row
+    uint64_t offset = 0;                   // in the buffer, of the first element that it writes
+    size_t stride = 0;                     // bytes from row to row
+    int64_t rows = 1;                      // for each row of the batch
+    gpu::UnpackSpec spec;
+  };
+  const std::vector<Job>& jobs() const noexcept { return jobs_; }
+
+  /// Where each tensor comes from, for people: as it is stored, or unpacked from a column.
+  struct Origin {
+    std::string name, column;
+    bool stored;
+  };
+  std::vector<Origin> origins() const;
 
  private:
   struct Tensor {
@@ -47,14 +66,6 @@ class PackedBatches {
     bool stored = true;   // it lies there
     uint64_t offset = 0;  // not stored: in the buffer
   };
-  /// Rows of a column into a tensor, or into a part of each of its rows.
-  struct Job {
-    size_t column = 0, column_row = 0;  // bytes of a row
-    uint64_t offset = 0;                // of the tensor's first element that it writes
-    size_t tensor_row = 0;
-    size_t values = 1, column_value = 0, tensor_value = 0;  // that a row has; bytes of each
-    gpu::Unpacker unpack;
-  };
   void add(const PipelineSpec& spec, const Packing& packing, size_t output);
   size_t column_of(int output) const;
   size_t column_row_bytes(size_t column) const;
@@ -62,6 +73,7 @@ class PackedBatches {
   std::vector<BatchTensor> packed_;
   std::vector<Tensor> tensors_;
   std::vector<Job> jobs_;
+  std::vector<gpu::Unpacker> unpackers_;  // of the jobs
   int64_t frames_, rows_;
   bool windows_;
   uint64_t buffer_bytes_;

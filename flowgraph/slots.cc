@@ -24,12 +24,13 @@ std::vector<Chunk*> pointers(std::deque<Chunk>& chunks) {
 
 }  // namespace
 
-Slots::Slots(const Plan& plan)
-    : memory_(gpu::Device(host()).allocate(
-          std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes)))),
+Slots::Slots(const Plan& plan, DeviceId copied_to)
+    : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes))),
       read_memory_(memory_.bytes().first(plan.slots * plan.slot_data_bytes)),
       chunks_(make_chunks(plan, memory_.bytes())),
-      pool_(pointers(chunks_)) {}
+      pool_(pointers(chunks_)) {
+  memory_.pin_for(copied_to);
+}
 
 ChunkRef Slots::take() {
   const auto chunk = pool_.take();

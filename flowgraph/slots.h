@@ -8,14 +8,15 @@
 #include "flowgraph/chunk.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/pool.h"
-#include "gpu/device.h"
+#include "gpu/memory.h"
 
 namespace feedline::flow {
 
 /// Lives as long as the graph or a batch that was lent rows does.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  explicit Slots(const Plan& plan);
+  /// copied_to: where batches that lie in it are wanted; then it is pinned.
+  explicit Slots(const Plan& plan, DeviceId copied_to = host());
 
   /// Of one slot, to which it goes back by itself. Null: none is free.
   ChunkRef take();

@@ -188,9 +188,11 @@ struct PipelineSpec {
   int64_t max_failures = -1;  // -1: any number
   double max_failure_rate = 1.0;
   uint64_t memory_limit = 0;  // bytes
+  uint64_t device_limit = 0;  // bytes of each GPU; 0: what it has
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
   std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
+  int device_prefetch = 2;
   WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // features that no output names, ...

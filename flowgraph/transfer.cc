@@ -66,9 +66,9 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
                             "least \"{}MiB\", or a smaller parallelism.host_prefetch",
                             format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
   for (size_t replica = 0; replica < start_.devices.size(); replica++) {
-    rings_.push_back(std::make_shared<BatchRing>(wanted.count / start_.devices.size(), wanted.bytes,
-                                                 gpu::Device(start_.devices[replica]), static_cast<int>(replica),
-                                                 [&](std::byte* memory) { return batches_.content(memory); }));
+    rings_.push_back(std::make_shared<BatchRing>(
+        wanted.count / start_.devices.size(), wanted.bytes, static_cast<int>(replica),
+        [&](std::byte* memory) { return batches_.content(memory); }, start_.devices[replica]));
     rings_.back()->pool().on_return([this] {
       const std::lock_guard lock(mutex_);
       returned_ = true;
@@ -365,7 +365,7 @@ BatchBuffer* Transfer::take_buffer(size_t replica) {
       returned_ = false;
     }
     if (const auto buffer = rings_[replica]->pool().take()) return *buffer;
-    if (wished()) return spare_buffer(replica);
+    if (wished()) return spare_buffer();
     delivery_->out_of_buffers(static_cast<int>(replica));
     const auto since = Clock::now();
     {
@@ -376,9 +376,8 @@ BatchBuffer* Transfer::take_buffer(size_t replica) {
   }
 }
 
-BatchBuffer* Transfer::spare_buffer(size_t replica) {
-  Spare& spare =
-      exchanged_->spares.emplace_back(gpu::Device(start_.devices[replica]).allocate(batches_.buffer_bytes()));
+BatchBuffer* Transfer::spare_buffer() {
+  Spare& spare = exchanged_->spares.emplace_back(gpu::Memory(batches_.buffer_bytes()));
   spare.buffer.memory = spare.memory.bytes().data();
   spare.buffer.content = batches_.content(spare.buffer.memory);
   return &spare.buffer;
@@ -393,7 +392,8 @@ void Transfer::deliver(size_t replica) {
   buffer.content.rows = head.rows();
   buffer.content.valid_count = head.numbers[1];
   buffer.content.audit = static_cast<uint64_t>(head.numbers[2]);
-  arena_.execute([&] { batches_.unpack(head.shapes(), buffer); });
+  batches_.set_shapes(head.shapes(), buffer.content);
+  arena_.execute([&] { batches_.unpack(buffer); });
   delivery_->put(static_cast<int>(replica), {.batch = rings_[replica]->share(&buffer), .error = {}, .keeps = {}});
 }
 

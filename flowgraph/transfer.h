@@ -41,9 +41,9 @@ class Transfer {
   struct Start {
     std::shared_ptr<Communicator> communicator;
     Distribution distribution;
-    FeedFacts facts;         // of this rank's reader
-    Graph* graph = nullptr;  // of a reader: its parts as replicas; outlives this
-    std::vector<DeviceId> devices;
+    FeedFacts facts;                // of this rank's reader
+    Graph* graph = nullptr;         // of a reader: its parts as replicas; outlives this
+    std::vector<DeviceId> devices;  // of the replicas; those on GPUs are given packed batches, to be uploaded
     int threads = 1;
     Position position;
   };
@@ -105,7 +105,7 @@ class Transfer {
   std::vector<std::span<std::byte>> spans_in(const BatchBuffer& buffer, const Head& head) const;
   void copy_to_replicas();
   BatchBuffer* take_buffer(size_t replica);
-  BatchBuffer* spare_buffer(size_t replica);
+  BatchBuffer* spare_buffer();
   void deliver(size_t replica);
   void end_epoch();
   void fail() noexcept;

@@ -29,8 +29,6 @@ constexpr Missing missing[] = {
     {"Output.resize", "resize in the trainer"},
     {"Output.flip", "flip in the trainer"},
     {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
-    {"Memory.device_limit", "batches are in host memory, see memory.limit"},
-    {"Parallelism.device_prefetch", "batches are in host memory, see host_prefetch"},
 };
 
 const Missing* find(const std::string& full_name) {

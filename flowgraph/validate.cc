@@ -325,6 +325,7 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
 
 void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.memory_limit = byte_size("memory.limit", config.memory().limit(), usable_memory() / 4);
+  spec.device_limit = byte_size("memory.device_limit", config.memory().device_limit(), 0);
   const config::Parallelism& parallelism = config.parallelism();
   const auto in_range = [](const char* field, int value, int most) {
     if (value < 0 || value > most) refuse("parallelism.{}: {}; it must be 1 to {}", field, value, most);
@@ -333,6 +334,8 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   spec.threads = in_range("threads", parallelism.threads(), 4096);
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
   if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
+  if (const int prefetch = in_range("device_prefetch", parallelism.device_prefetch(), 1024))
+    spec.device_prefetch = prefetch;
 }
 
 void resolve_order(const config::Pipeline& config, PipelineSpec& spec) {

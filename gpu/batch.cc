@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+
 #include "feedline/error.h"
+#include "gpu/stream_order.h"
 
 namespace feedline {
 
@@ -17,9 +20,21 @@ TensorView Batch::at(std::string_view name) const {
               fmt::format("the batch has no tensor '{}'; it has {}", name, fmt::join(names, ", ")));
 }
 
-// Not inline: a device with streams of its own adds to these, and programs need not be compiled again.
-void Batch::ready_on(Stream) const {}
+void Batch::ready_on(Stream stream) const {
+  if (content_->order) content_->order->ready_on(stream);
+}
 
-void Batch::release_on(Stream) { content_.reset(); }
+void Batch::copy_on(Stream stream, const TensorView& tensor, void* to) const {
+  if (tensor.size_bytes() == 0) return;
+  if (content_->order)
+    content_->order->copy_on(stream, to, tensor.data, tensor.size_bytes());
+  else
+    std::memcpy(to, tensor.data, tensor.size_bytes());
+}
+
+void Batch::release_on(Stream stream) {
+  if (content_->order) content_->order->release_on(stream);
+  content_.reset();
+}
 
 }  // namespace feedline

@@ -29,16 +29,6 @@ class Pool {
   std::unordered_map<std::string, size_t> seen_;
 };
 
-// What a bit becomes, in channel c.
-void compute(const UnpackSpec& spec, int64_t channel, uint32_t bit, char* to) {
-  with_type(spec.out, [&](auto type) {
-    using Out = typename decltype(type)::t;
-    const Steps steps = steps_of(spec, channel);
-    const Out value = spec.sign_extend ? apply<Out>(steps, sign_extended(bit, 1)) : apply<Out>(steps, bit);
-    std::memcpy(to, &value, sizeof(value));
-  });
-}
-
 // Finds out how the blocks repeat, of `count` that are not filled up.
 void find_period(BitLayout& layout, size_t count) {
   const BitLayout::Block* const blocks = layout.blocks;
@@ -74,7 +64,7 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
   const int64_t channels = spec.channel_axis < 0 ? 1 : spec.shape[spec.channel_axis];
   std::string values(2 * channels * size, '\0');  // for 0 and for 1, of each channel
   for (int64_t c = 0; c < channels; c++)
-    for (uint32_t bit : {0, 1}) compute(spec, c, bit, values.data() + (2 * c + bit) * size);
+    for (uint32_t bit : {0, 1}) put_bit_value(spec, c, bit, values.data() + (2 * c + bit) * size);
 
   Pool recipes, picks;
   std::vector<size_t> recipe_of_block, picks_of_window;  // offsets

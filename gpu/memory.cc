@@ -1,4 +1,4 @@
-#include "gpu/device.h"
+#include "gpu/memory.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 #include "base/byte_size.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
+#include "gpu/device_ring.h"
 
 namespace feedline::gpu {
 namespace {
@@ -23,19 +24,8 @@ constexpr size_t huge_page = size_t{2} << 20;
 
 }  // namespace
 
-Memory::~Memory() {
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());  // can only fail for a range that is not a mapping
-}
-
-Memory::Memory(Memory&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-Memory Device::allocate(size_t bytes) const {
-  if (bytes == 0) return {};
+Memory::Memory(size_t bytes) {
+  if (bytes == 0) return;
   int error = injected<MmapOp>();
   void* block = MAP_FAILED;
   if (!error) {
@@ -46,7 +36,25 @@ Memory Device::allocate(size_t bytes) const {
     throw Error(Category::io_error, fmt::format("the system has no {} of memory for us ({}); lower memory.limit",
                                                 format_byte_size(bytes), std::generic_category().message(error)));
   if (bytes >= huge_page) madvise(block, bytes, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
-  return Memory({static_cast<std::byte*>(block), bytes});
+  bytes_ = {static_cast<std::byte*>(block), bytes};
+}
+
+Memory::~Memory() {
+  if (pinned_for_) unpin(bytes_, *pinned_for_);
+  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());  // can only fail for a range that is not a mapping
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), pinned_for_(std::exchange(other.pinned_for_, {})) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(pinned_for_, other.pinned_for_);
+  return *this;
+}
+
+void Memory::pin_for(DeviceId device) {
+  if (device.kind == DeviceId::Kind::cuda && !bytes_.empty() && pin(bytes_, device)) pinned_for_ = device;
 }
 
 }  // namespace feedline::gpu

@@ -1,37 +1,32 @@
-// Memory of a device. The host stands for any number of virtual replicas.
+// Memory of the host.
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <span>
 
 #include "feedline/device.h"
 
 namespace feedline::gpu {
 
-/// A block of device memory: page-aligned, zero until first written, touched lazily. Frees itself.
+/// A block of memory: page-aligned, zero until first written, touched lazily. Frees itself.
 class Memory {
  public:
   Memory() = default;
+  /// Throws Error io_error when the system has no such block. Huge pages are asked for from 2 MiB on.
+  explicit Memory(size_t bytes);
   ~Memory();
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;
 
   std::span<std::byte> bytes() const noexcept { return bytes_; }
 
+  /// Where the device is a GPU: for copies to it, see pin().
+  void pin_for(DeviceId device);
+
  private:
-  friend class Device;
-  explicit Memory(std::span<std::byte> bytes) noexcept : bytes_(bytes) {}
   std::span<std::byte> bytes_;
-};
-
-/// Immutable and thread-safe.
-class Device {
- public:
-  explicit Device(DeviceId) noexcept {}  // so far every id is one of the host's
-
-  /// Throws Error io_error when the system has no such block. Huge pages are asked for from 2 MiB on.
-  Memory allocate(size_t bytes) const;
+  std::optional<DeviceId> pinned_for_;
 };
 
 }  // namespace feedline::gpu

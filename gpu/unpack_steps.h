@@ -1,6 +1,9 @@
 // The parameters of a spec, channel by channel.
 #pragma once
 
+#include <cstring>
+
+#include "gpu/dispatch.h"
 #include "gpu/element.h"
 #include "gpu/unpack.h"
 
@@ -21,6 +24,16 @@ inline Steps steps_of(const UnpackSpec& spec, int64_t channel) {
     pick(spec.normalize->std, steps.std);
   }
   return steps;
+}
+
+/// What a single bit becomes, in channel c: an element of spec.out.
+inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit, void* to) {
+  with_type(spec.out, [&](auto type) {
+    using Out = typename decltype(type)::t;
+    const Steps steps = steps_of(spec, channel);
+    const Out value = spec.sign_extend ? apply<Out>(steps, sign_extended(bit, 1)) : apply<Out>(steps, bit);
+    std::memcpy(to, &value, sizeof(value));
+  });
 }
 
 }  // namespace feedline::gpu

@@ -22,6 +22,7 @@
 #include "flowgraph/plan.h"
 #include "flowgraph/rank_group.h"
 #include "flowgraph/transfer.h"
+#include "flowgraph/upload.h"
 
 namespace feedline {
 namespace {
@@ -99,6 +100,9 @@ struct Feeder::Impl {
   void check_options() const {
     if (options.devices.empty())
       throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    for (const DeviceId device : options.devices)
+      if (device.kind != options.devices.front().kind)
+        throw Error(Category::bad_pipeline, "options.devices: replicas on the host and on GPUs want a feeder each");
     if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
@@ -133,10 +137,13 @@ struct Feeder::Impl {
   }
 
   bool reads() const noexcept { return distribution.reads(distribution.rank); }
+  bool on_gpus() const noexcept { return options.devices.front().kind == DeviceId::Kind::cuda; }
+  /// Packed rows are what the graph makes, and what a transfer takes to replicas on GPUs.
+  flow::PipelineSpec carried(bool packed) const { return packed ? flow::pack(spec).spec : spec; }
 
   void open(flow::RankGroup& readers) {
     const int threads = thread_count(options, spec);
-    flow::PipelineSpec planned = distribution.transfers() ? flow::pack(spec).spec : spec;
+    flow::PipelineSpec planned = carried(distribution.transfers() || on_gpus());
     flow::DataSet data = flow::count_data(planned, threads, options.on_progress, readers);
     flow::apply_filter(planned, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
     flow::compare_content(readers, data);
@@ -154,7 +161,7 @@ struct Feeder::Impl {
     flow::Plan::MoreMemory more;
     if (distribution.transfers())
       more = [&](const flow::Plan& of) {
-        return flow::Transfer::memory(spec, flow::facts_of(of), options.devices.size());
+        return flow::Transfer::memory(carried(on_gpus()), flow::facts_of(of), options.devices.size());
       };
     return std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads, more);
   }
@@ -167,21 +174,38 @@ struct Feeder::Impl {
     }
     flow::check_position(facts.identity, position);
     if (reads()) begin_graph(position);
-    if (!distribution.transfers()) return watch();
-    transfer = std::make_unique<flow::Transfer>(spec, flow::Transfer::Start{.communicator = options.communicator,
-                                                                            .distribution = distribution,
-                                                                            .facts = facts,
-                                                                            .graph = graph.get(),
-                                                                            .devices = options.devices,
-                                                                            .threads = thread_count(options, spec),
-                                                                            .position = position});
+    if (distribution.transfers())
+      transfer = std::make_unique<flow::Transfer>(carried(on_gpus()),
+                                                  flow::Transfer::Start{.communicator = options.communicator,
+                                                                        .distribution = distribution,
+                                                                        .facts = facts,
+                                                                        .graph = graph.get(),
+                                                                        .devices = options.devices,
+                                                                        .threads = thread_count(options, spec),
+                                                                        .position = position});
+    else
+      watch();
+    if (on_gpus()) begin_upload(position);
+  }
+
+  void begin_upload(const flow::Position& position) {
+    const bool arrives = transfer != nullptr;
+    upload = std::make_unique<flow::Upload>(
+        spec, flow::Upload::Start{
+                  .from = arrives ? transfer->delivery() : graph->delivery(),
+                  .packed_in_flight = static_cast<size_t>(spec.host_prefetch),  // of one more
+                  .facts = facts,
+                  .devices = options.devices,
+                  .position = position,
+                  .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
+                                              !arrives && distribution.ranks() == 1)});
   }
 
   void begin_graph(const flow::Position& position) {
-    std::vector<DeviceId> devices = options.devices;
-    if (distribution.transfers()) devices.assign(static_cast<size_t>(plan->replicas), host());
+    std::vector<DeviceId> copied_to = options.devices;
+    if (distribution.transfers()) copied_to.assign(static_cast<size_t>(plan->replicas), host());
     graph = std::make_unique<flow::Graph>(*plan,
-                                          flow::GraphOptions{.devices = std::move(devices),
+                                          flow::GraphOptions{.copied_to = std::move(copied_to),
                                                              .io = options.io,
                                                              .start = {.epoch = position.epoch, .step = position.step},
                                                              .deliver_before_error = options.deliver_before_error});
@@ -218,6 +242,7 @@ struct Feeder::Impl {
       lock.lock();
       if (stopped) throw Error(Category::stalled, "the feeder was stopped");
     }
+    upload.reset();
     transfer.reset();
     graph.reset();  // first, so that there is memory for one
     if (other) {
@@ -235,6 +260,7 @@ struct Feeder::Impl {
       });
       run_transfer();
     } catch (...) {
+      upload.reset();
       transfer.reset();
       graph.reset();
       throw;
@@ -242,8 +268,9 @@ struct Feeder::Impl {
   }
 
   flow::Delivery& delivery() const {
+    if (upload) return upload->delivery();
     if (transfer) return transfer->delivery();
-    if (!graph || distribution.transfers())
+    if (!graph || distribution.transfers() || on_gpus())
       throw Error(Category::stalled, "the feeder could not be set to another place, and has none");
     return graph->delivery();
   }
@@ -255,7 +282,7 @@ struct Feeder::Impl {
       return next();
     } catch (const std::exception& error) {
       // A transfer tells by itself.
-      if (options.communicator && !transfer && graph && graph->delivery().failed()) {
+      if (options.communicator && !transfer && graph && delivery().failed()) {
         const auto* own = dynamic_cast<const Error*>(&error);
         options.communicator->abort(own ? *own : Error(Category::io_error, error.what()));
       }
@@ -266,7 +293,7 @@ struct Feeder::Impl {
   /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
   void note_end_of_epoch() {
     const std::lock_guard lock(mutex);
-    if (counted || !facts.lazy || graph->delivery().report().finished_epochs == 0) return;
+    if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
     counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
                                            plan->ranks, plan->threads);
     facts = flow::facts_of(*counted);
@@ -299,6 +326,7 @@ struct Feeder::Impl {
   std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
   std::unique_ptr<flow::Transfer> transfer;
+  std::unique_ptr<flow::Upload> upload;
   bool stopped = false;
 };
 
@@ -330,9 +358,26 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   return Next::not_ready;
 }
 
+bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream stream) {
+  Batch batch = next(replica);
+  if (!batch) return false;
+  batch.ready_on(stream);
+  for (const NamedTensor& to : tensors) {
+    const TensorView from = batch.at(to.name);
+    if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("next_into: '{}' is {} {}, to be filled is {} {}", to.name, name(from.dtype),
+                              to_string(from.shape), name(to.tensor.dtype), to_string(to.tensor.shape)));
+    batch.copy_on(stream, from, to.tensor.data);
+  }
+  batch.release_on(stream);
+  return true;
+}
+
 void Feeder::stop() noexcept {
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
+  if (impl_->upload) impl_->upload->stop();
   if (impl_->transfer) impl_->transfer->stop();
   if (impl_->graph) impl_->graph->stop();
 }
@@ -412,7 +457,8 @@ const std::vector<std::string>& Feeder::files() const noexcept { return impl_->f
 
 std::string Feeder::plan_text() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->facts.text;
+  return impl_->on_gpus() ? impl_->facts.text + flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices)
+                          : impl_->facts.text;
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
@@ -450,6 +496,10 @@ Report Feeder::report() const {
     report.bytes_sent = transfer.bytes_sent;
     report.bytes_received = transfer.bytes_received;
     report.stages.push_back(transfer.stage);
+  }
+  if (impl_->upload) {
+    report.bytes_copied = impl_->upload->bytes_copied();
+    for (StageReport& stage : impl_->upload->report()) report.stages.push_back(std::move(stage));
   }
   return report;
 }

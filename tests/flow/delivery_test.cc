@@ -25,7 +25,7 @@ namespace {
 /// A delivery whose batches are empty.
 struct Rig {
   explicit Rig(int replicas = 1, Stage busy = Stage::read) {
-    for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, gpu::Device(host()), r));
+    for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, r));
     delivery.emplace(rings, 2, flow::Position{}, flow::EpochLedger(rings.size(), std::nullopt, true),
                      [busy](int) { return busy; });
   }

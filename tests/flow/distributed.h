@@ -11,15 +11,20 @@ namespace feedline::test {
 
 using Ends = std::shared_ptr<Communicator>;
 
+inline std::string host_bytes(const TensorView& tensor) {
+  return {static_cast<const char*>(tensor.data), tensor.size_bytes()};
+}
+
 /// All that a batch is, as text.
-inline std::string text_of(const Batch& batch) {
+template <typename BytesOf = decltype(host_bytes)>
+std::string text_of(const Batch& batch, BytesOf&& bytes_of = host_bytes) {
   std::string text = std::to_string(batch.epoch()) + " " + std::to_string(batch.step()) + " " +
                      std::to_string(batch.rows()) + " " + std::to_string(batch.valid_count()) + " " +
                      std::to_string(batch.audit());
   for (const NamedTensor& named : batch.tensors()) {
     const TensorView& tensor = named.tensor;
     text += "\n" + named.name + " " + std::string(name(tensor.dtype)) + to_string(tensor.shape) + " ";
-    text.append(static_cast<const char*>(tensor.data), tensor.size_bytes());
+    text += bytes_of(tensor);
   }
   return text;
 }

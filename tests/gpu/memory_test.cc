@@ -1,3 +1,5 @@
+#include "gpu/memory.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,7 +10,6 @@
 #include "base/syscall_hooks.h"
 #include "feedline/batch.h"
 #include "feedline/error.h"
-#include "gpu/device.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -25,9 +26,8 @@ size_t resident_pages(std::span<const std::byte> bytes) {
 }  // namespace
 
 TEST_CASE("memory of the host is zero, page-aligned, and touched by its first write") {
-  const gpu::Device device(host(3));
   for (size_t size : {size_t{1}, size_t{5000}, size_t{5} << 20}) {
-    gpu::Memory memory = device.allocate(size);
+    gpu::Memory memory(size);
     REQUIRE(memory.bytes().size() == size);
     CHECK(reinterpret_cast<uintptr_t>(memory.bytes().data()) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0);
     CHECK(resident_pages(memory.bytes()) == 0);
@@ -35,12 +35,11 @@ TEST_CASE("memory of the host is zero, page-aligned, and touched by its first wr
     CHECK(resident_pages(memory.bytes()) > 0);
     CHECK(std::all_of(memory.bytes().begin(), memory.bytes().end() - 1, [](std::byte b) { return b == std::byte{0}; }));
   }
-  CHECK(device.allocate(0).bytes().empty());
+  CHECK(gpu::Memory(0).bytes().empty());
 }
 
 TEST_CASE("memory moves, and goes back to the system") {
-  const gpu::Device device(host());
-  gpu::Memory a = device.allocate(10000);
+  gpu::Memory a(10000);
   std::byte* at = a.bytes().data();
   gpu::Memory b = std::move(a);
   CHECK(a.bytes().empty());
@@ -55,16 +54,15 @@ TEST_CASE("no memory is an error with a size and a hint") {
   const auto hooks = SyscallHook::all();
   const auto hook = std::find_if(hooks.begin(), hooks.end(), [](auto* h) { return std::string(h->name()) == "mmap"; });
   REQUIRE(hook != hooks.end());
-  const gpu::Device device(host());
   (*hook)->fail_nth_call(1);
   try {
-    device.allocate(3 << 20);
+    gpu::Memory(3 << 20);
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(error.category() == Category::io_error);
     CHECK(error.message() == "the system has no 3 MiB of memory for us (Cannot allocate memory); lower memory.limit");
   }
-  CHECK_THROWS_AS(device.allocate(size_t{1} << 62), Error);  // refused by the system itself
+  CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // refused by the system itself
 }
 
 template <typename From>

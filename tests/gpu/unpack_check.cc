@@ -1,5 +1,6 @@
-// Every unpack kernel of every SIMD level against unpack_reference(), bit for bit; with --bench also how fast each is,
-// beside the reference and a plain memset of the same output.
+// Every unpack kernel of every SIMD level, and what the kernels of GPUs do in their threads, against
+// unpack_reference(), bit for bit; with --bench also how fast each level is, beside the reference and a plain memset of
+// the same output.
 //
 //   unpack_check [--cases N] [--seed N]     exit code 1 and the failing spec at the first difference
 //   unpack_check --bench [WORD]             only the cases with WORD in their names
@@ -18,6 +19,7 @@
 
 #include "base/machine.h"
 #include "gpu/unpack.h"
+#include "tests/support/run_threads.h"
 
 using namespace feedline;
 using namespace feedline::gpu;
@@ -233,13 +235,13 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   for (size_t i = 0; i < row_count; i++) std::copy_n(reference.data() + i * row_out, row_out, want + i * stride);
 
   std::byte* const got = of_lines ? out.begin() : out.end() - all;
-  const auto check = [&](const Unpacker& unpack) {
+  const auto check = [&](const std::string& kernel, auto&& run) {
     std::memset(out.begin(), canary, static_cast<size_t>(out.end() - out.begin()));
-    unpack(rows, got, gap ? stride : 0);
+    run();
     if (std::memcmp(got, want, all) != 0) {
       const auto at = static_cast<size_t>(std::mismatch(got, got + all, want).first - got);
       const size_t in_row = at % stride;
-      fmt::print("{}: row {} of {}, {} instead of {}\n  {}\n", unpack.kernel(), at / stride, row_count,
+      fmt::print("{}: row {} of {}, {} instead of {}\n  {}\n", kernel, at / stride, row_count,
                  in_row < row_out ? fmt::format("element {}: byte {:#04x}", in_row / size_of(spec.out), got[at])
                                   : "behind the row: something",
                  in_row < row_out ? fmt::format("{:#04x}", want[at]) : "nothing", describe(spec));
@@ -247,15 +249,27 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
     }
     const auto untouched = [](std::byte b) { return b == std::byte{canary}; };
     if (!std::all_of(out.begin(), got, untouched) || !std::all_of(got + all, out.end(), untouched)) {
-      fmt::print("{}: wrote beside its output\n  {}\n", unpack.kernel(), describe(spec));
+      fmt::print("{}: wrote beside its output\n  {}\n", kernel, describe(spec));
       return false;
     }
     return true;
   };
   for (SimdLevel level : levels())
-    for (Stores stores : {Stores::cached, Stores::streaming})
-      if (!check(Unpacker(spec, level, stores))) return false;
-  return true;
+    for (Stores stores : {Stores::cached, Stores::streaming}) {
+      const Unpacker unpack(spec, level, stores);
+      if (!check(unpack.kernel(), [&] { unpack(rows, got, gap ? stride : 0); })) return false;
+    }
+
+  // A GPU finds the rows at even distances.
+  const size_t in_stride = row_bytes + (chance(random, 0.5) ? -row_bytes % 8 : static_cast<size_t>(draw(random, 0, 5)));
+  const Guarded packed(row_count * in_stride);
+  std::byte* const in =
+      chance(random, 0.5) || row_count == 0 ? packed.begin() : packed.end() - ((row_count - 1) * in_stride + row_bytes);
+  for (size_t i = 0; i < row_count; i++) std::copy_n(rows[i], row_bytes, in + i * in_stride);
+  const DeviceUnpacker unpack(spec);
+  return check("threads of a GPU", [&] {
+    run_threads(unpack.launch({in, in_stride, got, stride, row_count}, unpack.tables().data()));
+  });
 }
 
 // --- the cases that are worth a kernel of their own

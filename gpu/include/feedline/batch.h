@@ -13,6 +13,10 @@
 
 namespace feedline {
 
+namespace gpu {
+class StreamOrder;
+}
+
 /// Dense outputs go by their name. A variable one is several tensors: NAME.values (or, for bytes, NAME.bytes and
 /// NAME.offsets) and NAME.row_splits, as feedline dump names its files.
 struct NamedTensor {
@@ -29,6 +33,7 @@ struct BatchContent {
   int64_t valid_count = 0;  // of these rows, the ones that are samples and not filler
   uint64_t audit = 0;       // sum over the valid rows, see Feeder::report()
   std::vector<NamedTensor> tensors;
+  gpu::StreamOrder* order = nullptr;  // of a device that works in its own time
 };
 
 /// Move-only handle. next() may hand it out before its tensors are written, and it may be given back before they have
@@ -43,7 +48,9 @@ struct BatchContent {
 /// released on the last stream that it was ready on.
 ///
 /// A host replica's batch is written before next() returns, and on Stream::host its memory goes back at once; there
-/// both calls may be left out. Release and destruction may happen on any thread, also after the feeder is gone.
+/// both calls may be left out. Of a batch on a GPU the tensors' data is memory of that GPU. Release and destruction may
+/// happen on any thread, also after the feeder is gone; the streams that were named must still be there. Neither call
+/// belongs into a stream's capture: see Feeder::next_into().
 class FEEDLINE_PUBLIC Batch {
  public:
   Batch() = default;
@@ -67,8 +74,10 @@ class FEEDLINE_PUBLIC Batch {
   TensorView at(std::string_view name) const;
 
   /// The stream waits until the tensors are written; the calling thread waits only where the stream is Stream::host.
-  /// Precondition: not empty.
+  /// Throws Error device_error where the GPU has failed. Precondition: not empty.
   void ready_on(Stream stream) const;
+  /// Copies a tensor of the batch on a stream that it is ready on, to memory of its device.
+  void copy_on(Stream stream, const TensorView& tensor, void* to) const;
   /// Leaves the batch empty. Its memory goes back to the feeder as soon as the stream has come this far.
   void release_on(Stream stream);
 

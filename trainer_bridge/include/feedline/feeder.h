@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,6 +70,7 @@ struct Report {
   uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
   uint64_t bytes_sent = 0;      // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
   uint64_t bytes_received = 0;  // and that they gave
+  uint64_t bytes_copied = 0;    // to GPUs
   uint64_t layout_hits = 0;     // records that had the byte layout of the one before them
   double count_s = 0;           // the counting pass
   double first_batch_s = 0;     // construction to the first batch
@@ -118,6 +120,13 @@ class FEEDLINE_PUBLIC Feeder {
   /// The same with a limit; `batch` is set for Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
+
+  /// Fills memory of the caller's, of the replica's device, on `stream`: for what reads fixed addresses, as captured
+  /// CUDA graphs do when they are launched again. Some or all of the batch's tensors, by name; of each, dtype and shape
+  /// must be the batch's, so the last batch of an epoch is best dropped or padded. False: the end of the epoch, and
+  /// nothing is filled. Throws as next(), and Error bad_pipeline for a tensor that is not the batch's. Not inside a
+  /// capture.
+  bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
   /// Wakes every next() and ends the feed; from any thread, any number of times. Batches that are held stay valid.
   void stop() noexcept;

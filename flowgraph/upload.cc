@@ -1,0 +1,278 @@
+#include "flowgraph/upload.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <map>
+#include <system_error>
+
+#include "base/byte_size.h"
+#include "base/thread.h"
+
+namespace feedline::flow {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often a thread that waits for packed rows looks whether it is to stop.
+constexpr auto between_looks = std::chrono::milliseconds(50);
+
+// What kernels look up may be read in words of this size.
+constexpr size_t table_alignment = 16;
+
+size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
+
+void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
+  if (spec.device_limit == 0) return;
+  std::map<int, uint64_t> replicas;
+  for (const DeviceId device : devices) replicas[device.ordinal]++;
+  for (const auto& [ordinal, count] : replicas) {
+    const uint64_t bytes = count * buffers_of(spec) * buffer_bytes;
+    if (bytes > spec.device_limit)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("memory.device_limit: {} batches on GPU {} need {}, the limit is {}; set it to at least "
+                              "\"{}MiB\", or a smaller parallelism.device_prefetch or batch",
+                              count * buffers_of(spec), ordinal, format_byte_size(bytes),
+                              format_byte_size(spec.device_limit), (bytes >> 20) + 1));
+  }
+}
+
+// The packed tensors; those that lie one behind the other on both sides at once, with the few bytes between them.
+std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places,
+                                         std::byte* buffer) {
+  std::vector<gpu::CopyToDevice> copies;
+  for (size_t t = 0; t < places.size(); t++) {
+    const TensorView& tensor = packed.tensors()[t].tensor;
+    const auto* const from = static_cast<const std::byte*>(tensor.data);
+    const size_t bytes = tensor.size_bytes();
+    std::byte* const to = buffer + places[t].offset;
+    if (bytes == 0) continue;
+    if (!copies.empty()) {
+      gpu::CopyToDevice& last = copies.back();
+      const auto apart = static_cast<size_t>(to - last.to);
+      if (from == last.from.data() + apart && apart < last.from.size() + tensor_alignment) {
+        last.from = {last.from.data(), apart + bytes};
+        continue;
+      }
+    }
+    copies.push_back({{from, bytes}, to});
+  }
+  return copies;
+}
+
+}  // namespace
+
+Upload::Upload(const PipelineSpec& spec, Start start)
+    : batches_(spec, start.facts), most_in_flight_(start.packed_in_flight), from_(start.from) {
+  check_limit(spec, batches_.buffer_bytes(), start.devices);
+  std::vector<std::byte> tables;
+  for (const PackedBatches::Job& job : batches_.jobs()) {
+    const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
+    tables_at_.push_back(tables.size());
+    tables.insert(tables.end(), unpacker.tables().begin(), unpacker.tables().end());
+    tables.resize(round_up(tables.size(), table_alignment));
+  }
+  std::vector<std::shared_ptr<BatchRing>> rings;
+  for (size_t r = 0; r < start.devices.size(); r++) {
+    Replica& replica = replicas_.emplace_back();
+    replica.device = gpu::open_device_ring(start.devices[r], buffers_of(spec), batches_.buffer_bytes(), tables);
+    replica.ring =
+        std::make_shared<BatchRing>(replica.device, buffers_of(spec), batches_.buffer_bytes(), static_cast<int>(r),
+                                    [&](std::byte* memory) { return batches_.content(memory); });
+    replica.ring->pool().on_return([this, &replica] {
+      const std::lock_guard lock(mutex_);
+      replica.returned = true;
+      replica.changed.notify_all();
+    });
+    rings.push_back(replica.ring);
+  }
+  delivery_ = std::make_unique<Delivery>(
+      std::move(rings), spec.host_prefetch, start.position, std::move(start.ledger), [this](int replica) {
+        const bool has_rows = replicas_[static_cast<size_t>(replica)].counters.waiting > 0;
+        return has_rows ? Stage::upload : from_.busy_stage(replica);
+      });
+  try {
+    for (int r = 0; r < static_cast<int>(replicas_.size()); r++) {
+      Replica& replica = replicas_[static_cast<size_t>(r)];
+      replica.uploads = start_thread("feedline-upload", [this, r] { run(r, &Upload::upload); });
+      replica.finishes = start_thread("feedline-copied", [this, r] { run(r, &Upload::finish_copies); });
+    }
+  } catch (const std::system_error& error) {
+    end();
+    throw Error(Category::io_error, fmt::format("the threads that serve GPUs cannot be started: {}", error.what()));
+  }
+}
+
+Upload::~Upload() { end(); }
+
+void Upload::end() noexcept {
+  stop();
+  for (Replica& replica : replicas_) {
+    if (replica.uploads.joinable()) replica.uploads.join();
+    {
+      const std::lock_guard lock(mutex_);
+      replica.no_more = true;
+    }
+    replica.changed.notify_all();
+    if (replica.finishes.joinable()) replica.finishes.join();
+    replica.device->drain();  // a failure may have left copies unfinished
+    replica.in_flight.clear();
+    replica.ring->pool().close();
+  }
+}
+
+void Upload::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  for (Replica& replica : replicas_) replica.changed.notify_all();
+  delivery_->stop();
+}
+
+// A GPU that fails ends the feed for all.
+void Upload::run(int number, void (Upload::*body)(int)) noexcept {
+  try {
+    replicas_[static_cast<size_t>(number)].device->enter_thread();
+    (this->*body)(number);
+  } catch (...) {
+    delivery_->fail(std::current_exception());
+    stop();
+  }
+}
+
+void Upload::upload(int number) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  while (wait_for_room(replica)) {
+    Ready ready;
+    Batch packed;
+    try {
+      const auto outcome = from_.next(number, Clock::now() + between_looks, packed, &ready.end);
+      if (outcome == Delivery::Outcome::not_ready) continue;
+    } catch (const Error& error) {
+      ready.error = std::make_shared<const Error>(error);
+      delivery_->put(number, std::move(ready));  // behind the batches before it
+      return;
+    }
+    if (packed) {
+      replica.counters.waiting++;
+      BatchBuffer* const buffer = take_buffer(number);
+      if (!buffer) return;
+      ready.batch = replica.ring->share(buffer);
+      fill(replica, packed, *buffer);
+      {
+        const std::lock_guard lock(mutex_);
+        replica.in_flight.push_back({std::move(packed), replica.ring->number_of(buffer)});
+      }
+      replica.changed.notify_all();
+      replica.counters.waiting--;
+    }
+    delivery_->put(number, std::move(ready));
+  }
+}
+
+// The packed batches that it holds are never all there are: then none could come any more.
+bool Upload::wait_for_room(Replica& replica) {
+  std::unique_lock lock(mutex_);
+  replica.changed.wait(lock, [&] { return stopping_ || replica.in_flight.size() < most_in_flight_; });
+  return !stopping_;
+}
+
+BatchBuffer* Upload::take_buffer(int number) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      replica.returned = false;
+    }
+    if (const auto buffer = replica.ring->pool().take()) return *buffer;
+    delivery_->out_of_buffers(number);
+    const auto since = Clock::now();
+    std::unique_lock lock(mutex_);
+    replica.changed.wait(lock, [&] { return replica.returned || stopping_; });
+    replica.waited_ns += static_cast<uint64_t>((Clock::now() - since).count());
+    if (stopping_) return nullptr;
+  }
+}
+
+void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer) {
+  const StageCounters::Busy busy(replica.counters);
+  BatchContent& content = buffer.content;
+  content.epoch = packed.epoch();
+  content.step = packed.step();
+  content.rows = packed.rows();
+  content.valid_count = packed.valid_count();
+  content.audit = packed.audit();
+  std::vector<Shape> shapes;
+  for (const NamedTensor& tensor : packed.tensors()) shapes.push_back(tensor.tensor.shape);
+  batches_.set_shapes(shapes, content);
+
+  const auto copies = copies_of(packed, batches_.packed(), buffer.memory);
+  for (const gpu::CopyToDevice& copy : copies) bytes_ += copy.from.size();
+  std::vector<gpu::UnpackLaunch> launches;
+  for (size_t j = 0; j < unpackers_.size(); j++) {
+    const PackedBatches::Job& job = batches_.jobs()[j];
+    const gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
+                               .in_stride = job.column_stride,
+                               .out = buffer.memory + job.offset,
+                               .out_stride = job.stride,
+                               .count = static_cast<uint64_t>(content.rows * job.rows)};
+    launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
+  }
+  replica.device->fill(replica.ring->number_of(&buffer), copies, launches);
+}
+
+void Upload::finish_copies(int number) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    replica.changed.wait(lock, [&] { return replica.no_more || !replica.in_flight.empty(); });
+    if (replica.in_flight.empty()) return;
+    const size_t buffer = replica.in_flight.front().buffer;
+    lock.unlock();
+    const double seconds = replica.device->finish_copy(buffer);
+    replica.copy_counters.busy_ns += static_cast<uint64_t>(seconds * 1e9);
+    replica.copy_counters.messages++;
+    lock.lock();
+    const Batch copied = std::move(replica.in_flight.front().packed);
+    replica.in_flight.pop_front();
+    lock.unlock();
+    replica.changed.notify_all();
+  }
+}
+
+std::vector<StageReport> Upload::report() const {
+  std::vector<StageReport> stages;
+  for (size_t r = 0; r < replicas_.size(); r++) {
+    const Replica& replica = replicas_[r];
+    stages.push_back({.name = fmt::format("upload {}", r),
+                      .busy_s = static_cast<double>(replica.counters.busy_ns) / 1e9,
+                      .wait_s = static_cast<double>(replica.waited_ns) / 1e9,
+                      .messages = replica.counters.messages,
+                      .queue = static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))});
+    stages.push_back({.name = fmt::format("copy {}", r),
+                      .busy_s = static_cast<double>(replica.copy_counters.busy_ns) / 1e9,
+                      .wait_s = 0,
+                      .messages = replica.copy_counters.messages,
+                      .queue = 0});
+  }
+  return stages;
+}
+
+std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices) {
+  const PackedBatches batches(spec, facts);
+  std::string text;
+  auto out = std::back_inserter(text);
+  for (const PackedBatches::Origin& tensor : batches.origins())
+    fmt::format_to(out, "on GPUs  {:<24} {}\n", tensor.name,
+                   tensor.stored ? "copied as it is" : fmt::format("unpacked there from '{}'", tensor.column));
+  fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
+                 "batches on a GPU", buffers_of(spec), format_byte_size(batches.buffer_bytes()),
+                 format_byte_size(buffers_of(spec) * batches.buffer_bytes()));
+  std::string ordinals;
+  for (const DeviceId device : devices) ordinals += fmt::format("{}{}", ordinals.empty() ? "" : ", ", device.ordinal);
+  fmt::format_to(out, "replicas on GPUs {}\n", ordinals);
+  return text;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,96 @@
+// Batches on their way to GPUs: packed rows are copied there, and unpacked where they arrive.
+//
+//   Delivery of packed batches, in    +-> [upload 0]: copy -> buffer of GPU 0 -> kernels -> Delivery -> next(0)
+//   pinned memory of the host      ---+-> [upload 1]: copy -> buffer of GPU 1 -> kernels -> Delivery -> next(1)
+//                 ^                                    |
+//                 +------- when the copy is done ------+
+//
+// A thread for each replica gives its GPU the work of one batch after another, ahead of the trainer by as many as there
+// are buffers, and waits for none of it: a batch is delivered when its work has been given to the streams
+// (gpu/device_ring.h). Another waits for the copies, whose sources then go back to whoever packs.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "feedline/stage_report.h"
+#include "flowgraph/delivery.h"
+#include "flowgraph/packing.h"
+#include "flowgraph/stage_counters.h"
+#include "gpu/device_ring.h"
+#include "gpu/unpack_kernel.h"
+
+namespace feedline::flow {
+
+class Upload {
+ public:
+  struct Start {
+    Delivery& from;           // by replica: batches of pack(spec); outlives this
+    size_t packed_in_flight;  // of a replica, that it may have at a time
+    FeedFacts facts;
+    std::vector<DeviceId> devices;
+    Position position;
+    EpochLedger ledger;
+  };
+  /// Throws Error bad_pipeline where the buffers do not fit into memory.device_limit, device_error for a GPU that is
+  /// not there, or has no such memory.
+  Upload(const PipelineSpec& spec, Start start);
+  /// Waits for what was given to the GPUs.
+  ~Upload();
+  Upload(const Upload&) = delete;
+  Upload& operator=(const Upload&) = delete;
+
+  /// Every next() wakes; from any thread.
+  void stop() noexcept;
+
+  Delivery& delivery() noexcept { return *delivery_; }
+  uint64_t bytes_copied() const noexcept { return bytes_; }
+  /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
+  std::vector<StageReport> report() const;
+  /// For people: what is made where, and the memory of a GPU.
+  static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices);
+
+ private:
+  struct Copying {
+    Batch packed;
+    size_t buffer;
+  };
+  struct Replica {
+    std::shared_ptr<gpu::DeviceRing> device;
+    std::shared_ptr<BatchRing> ring;
+    std::condition_variable changed;
+    bool returned = false;          // a buffer has come back
+    std::deque<Copying> in_flight;  // in the order of the stream
+    bool no_more = false;           // will come
+    StageCounters counters, copy_counters;
+    std::atomic<uint64_t> waited_ns{0};
+    std::thread uploads, finishes;
+  };
+
+  void end() noexcept;
+  void run(int number, void (Upload::*body)(int)) noexcept;
+  void upload(int number);
+  void finish_copies(int number);
+  bool wait_for_room(Replica& replica);
+  BatchBuffer* take_buffer(int number);
+  void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer);
+
+  const PackedBatches batches_;
+  const size_t most_in_flight_;
+  Delivery& from_;
+  std::vector<gpu::DeviceUnpacker> unpackers_;  // of the jobs of batches_
+  std::vector<size_t> tables_at_;               // of each
+  std::unique_ptr<Delivery> delivery_;
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;  // guards `returned`, `in_flight` and `no_more`
+  std::deque<Replica> replicas_;
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,13 @@
+// The one function that nvcc compiles.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/unpack_kernel.h"
+
+namespace feedline::gpu {
+
+/// Gives the stream, of the current device, the launch. Pointers are of that device. The error is the launch's own.
+cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
+
+}  // namespace feedline::gpu

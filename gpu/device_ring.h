@@ -1,0 +1,60 @@
+// A replica's ring of buffers on a GPU: filled by a copy and by kernels, handed out, and filled again when the streams
+// that used them have come so far.
+//
+//   copy stream     wait released[b] | copy packed bytes -> b | record copied[b]
+//   unpack stream                                       wait copied[b] | kernels, b -> b | record ready[b]
+//   the consumer's                                                            wait ready[b] | ... | record released[b]
+//
+// The host waits for none of it, but for a copy before it fills the copy's source again. Copies, kernels and the
+// consumer's work overlap, each on a stream of its own. In a build without CUDA there is none of this.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "feedline/device.h"
+#include "gpu/stream_order.h"
+#include "gpu/unpack_kernel.h"
+
+namespace feedline::gpu {
+
+struct CopyToDevice {
+  std::span<const std::byte> from;  // of the host; not to be written before finish_copy()
+  std::byte* to;                    // in the buffer
+};
+
+class DeviceRing {
+ public:
+  /// Waits until all that was given to its streams, and what released its buffers, is done.
+  virtual ~DeviceRing() = default;
+
+  /// Of the device, in one piece: `buffers` times `buffer_bytes`, each aligned to 256 bytes if its size is.
+  virtual std::byte* memory() const noexcept = 0;
+  /// What was given to open_device_ring(), on the device.
+  virtual const std::byte* tables() const noexcept = 0;
+  virtual StreamOrder& order(size_t buffer) noexcept = 0;
+
+  /// Once in each thread that calls what follows.
+  virtual void enter_thread() = 0;
+  /// Gives the streams what fills a buffer that nobody uses. Throws Error device_error: the device is of no use any
+  /// more.
+  virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
+  /// Waits until the copies of the last fill() of this buffer are done; throws as fill(). How long they took on the
+  /// device, in seconds.
+  virtual double finish_copy(size_t buffer) = 0;
+  /// Waits until nothing that was given to fill() is read any more; from any thread.
+  virtual void drain() noexcept = 0;
+};
+
+/// Throws Error device_error, which says what to do, where there is no such GPU, or no such memory on it. Makes a
+/// context on this GPU and no other; leaves the calling thread's current device alone.
+std::shared_ptr<DeviceRing> open_device_ring(DeviceId gpu, size_t buffers, size_t buffer_bytes,
+                                             std::span<const std::byte> tables);
+
+/// Lets GPUs read this memory of the host by themselves: copies from it then overlap with everything. False, with one
+/// line in the log, where the system does not allow it; copies work all the same.
+bool pin(std::span<std::byte> memory, DeviceId gpu);
+void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;
+
+}  // namespace feedline::gpu

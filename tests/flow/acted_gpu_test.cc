@@ -1,0 +1,179 @@
+// What only acted GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
+#include <driver_types.h>
+
+#include <map>
+
+#include "base/log.h"
+#include "base/syscall_hooks.h"
+#include "device_feed.h"
+#include "support/acted_cuda.h"
+#include "support/catch.h"
+#include "support/process.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+std::string message_of(const std::function<void()>& body, Category category = Category::device_error) {
+  try {
+    body();
+  } catch (const Error& error) {
+    CHECK(name(error.category()) == name(category));
+    return error.message();
+  }
+  return "no error";
+}
+
+bool all_is_given_back(const ActedState& since) {
+  const ActedState now = acted_state();
+  return now.streams == since.streams && now.events == since.events && now.allocations == since.allocations &&
+         now.pinned == since.pinned;
+}
+
+}  // namespace
+
+TEST_CASE("devices by name; those that are not there are an error, or with auto the host") {
+  act_gpus(3);
+  CHECK(parse_devices("cuda") == std::vector{cuda(0), cuda(1), cuda(2)});
+  CHECK(parse_devices("auto") == std::vector{cuda(0), cuda(1), cuda(2)});
+  CHECK(parse_devices("cuda:2,0") == std::vector{cuda(2), cuda(0)});
+  CHECK(parse_devices("host") == std::vector{host()});
+  CHECK(parse_devices("host:2") == std::vector{host(0), host(1)});
+  CHECK(message_of([] { parse_devices("cuda:3"); }) ==
+        "there is no GPU 3: this process sees 3, numbered from 0 (CUDA_VISIBLE_DEVICES says which)");
+  for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:-1", "host:0", "host:x", "auto:1"})
+    CHECK(message_of([&] { parse_devices(text); }, Category::bad_pipeline).find("is none; write host, host:4") !=
+          std::string::npos);
+
+  act_no_driver(cudaErrorInsufficientDriver);
+  const std::string why = "the system has no CUDA driver, or one that is older than what feedline was built with";
+  CHECK(visible_gpus().why == why);
+  CHECK(message_of([] { parse_devices("cuda"); }) == "there is no GPU: " + why);
+  logger()->set_level(spdlog::level::off);
+  CHECK(parse_devices("auto") == std::vector{host()});
+  logger()->set_level(spdlog::level::info);
+  const Data data({10});
+  CHECK(message_of([&] { Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)})); }) ==
+        "there is no GPU 0: " + why);
+  act_no_driver(cudaErrorNoDevice);
+  CHECK(visible_gpus().why.find("CUDA_VISIBLE_DEVICES") != std::string::npos);
+  act_gpus(2);
+}
+
+TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, copies are from pinned memory") {
+  act_gpus(4);
+  const Data data({50});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
+  {
+    Consumer consumer;
+    for (int times = 0; times < 100; times++) {
+      Feeder feeder(pipeline, of_devices({cuda(2), cuda(2)}));
+      for (int step = 0; step < times % 7; step++)
+        for (int replica = 0; replica < 2; replica++) {
+          Batch batch = feeder.next(replica);
+          if (step % 2) consumer.text(batch);
+        }
+    }
+  }
+  CHECK(acted_state().contexts == std::set{2});
+  CHECK(acted_state().pageable_copies == 0);
+  CHECK(all_is_given_back({}));
+  act_gpus(2);
+}
+
+TEST_CASE("streams that cannot be meant") {
+  act_gpus(2);
+  const Data data({50});
+  CHECK(message_of([] { Stream::cuda(nullptr); }, Category::bad_pipeline).find("Stream::cuda_legacy") !=
+        std::string::npos);
+  CHECK(message_of(
+            [&] {
+              Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({host(), cuda(0)}));
+            },
+            Category::bad_pipeline) == "options.devices: replicas on the host and on GPUs want a feeder each");
+  Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(1)}));
+  const Batch batch = feeder.next(0);
+  CHECK(message_of([&] { batch.ready_on(Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=
+        std::string::npos);
+  batch.ready_on(Stream::host);
+}
+
+TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, and ends") {
+  logger()->set_level(spdlog::level::off);
+  act_gpus(2);
+  const Data data({60});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "PAD"));
+  Feeder beside(pipeline, of_devices({host()}));
+  const Texts wanted = epoch_of(beside);
+  // The error that ended it, or "".
+  const auto feed = [&]() -> std::string {
+    try {
+      Consumer consumer;
+      Feeder feeder(pipeline, of_devices({cuda(1)}));
+      for (size_t step = 0; step < wanted[0].size(); step++) {
+        Batch batch = feeder.next(0);
+        const std::string text = batch ? consumer.text(batch) : "end";
+        CHECK(text == wanted[0][step]);
+      }
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::device_error);
+      return error.message();
+    }
+    return "";
+  };
+  CHECK(feed() == "");
+  std::map<std::string, int> errors;
+  for (SyscallHook* hook : SyscallHook::all()) {
+    const std::string name = hook->name();
+    if (name.rfind("cuda", 0) != 0) continue;
+    const ActedState before = acted_state();
+    for (int64_t n = 1;; n++) {
+      INFO(name << ", call " << n);
+      hook->fail_nth_call(n);
+      const std::string error = feed();
+      const bool has_fired = !hook->pending();
+      hook->fail_nth_call(0);
+      if (!error.empty()) {
+        errors[name]++;
+        CHECK(error == "GPU 1: " + name +
+                           ": unspecified launch failure (cudaErrorLaunchFailure); what a GPU is asked "
+                           "for after a failure fails, too: start the process anew");
+      }
+      if (!has_fired) break;
+    }
+    // Who cannot get at a GPU any more frees nothing there.
+    if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode") CHECK(all_is_given_back(before));
+  }
+  logger()->set_level(spdlog::level::info);
+  for (const char* name :
+       {"cudaSetDevice", "cudaThreadExchangeStreamCaptureMode", "cudaMalloc", "cudaStreamCreateWithFlags",
+        "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent",
+        "cudaEventSynchronize", "cudaEventElapsedTime"}) {
+    INFO(name);
+    CHECK(errors[name] > 0);
+  }
+  CHECK(errors["cudaHostRegister"] == 0);  // then copies are from pageable memory
+}
+
+TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
+  logger()->set_level(spdlog::level::off);
+  for (int at = 0; at < 4; at++) {
+    act_gpus(1);
+    const Data data({100});
+    Feeder feeder(data.pipeline(outputs + batch_text(4, "DROP")), of_devices({cuda(0)}));
+    Batch held;
+    for (int step = 0; step < at; step++) held = feeder.next(0);
+    fail_gpus();
+    const std::string message = message_of([&] {
+      for (;;) {
+        held = feeder.next(0);
+        held.ready_on(Stream::host);
+      }
+    });
+    CHECK(message.find("GPU 0: cuda") == 0);
+    CHECK(message.find("start the process anew") != std::string::npos);
+  }
+  act_gpus(2);
+  logger()->set_level(spdlog::level::info);
+}

@@ -1,0 +1,132 @@
+// A trainer on a GPU, as small as it can be: it reads batches on a stream of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "distributed.h"
+#include "support/skip.h"
+
+namespace feedline::test {
+
+inline bool no_gpus() {
+  const Gpus found = visible_gpus();
+  if (found.count == 0) skip(found.why);
+  return found.count == 0;
+}
+
+/// So many replicas, on as many GPUs as there are.
+inline std::vector<DeviceId> gpus(int replicas) {
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < replicas; i++) devices.push_back(cuda(i % visible_gpus().count));
+  return devices;
+}
+
+inline Options of_devices(std::vector<DeviceId> devices) {
+  Options options;
+  options.devices = std::move(devices);
+  options.threads = 1;
+  return options;
+}
+
+inline void require(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) { require(cudaMalloc(&data_, bytes)); }
+  ~DeviceBuffer() { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() const { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  void* data_ = nullptr;
+};
+
+class Consumer {
+ public:
+  Consumer() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~Consumer() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  Consumer(const Consumer&) = delete;
+  Consumer& operator=(const Consumer&) = delete;
+
+  Stream stream() const { return Stream::cuda(stream_); }
+
+  std::string read(const void* device, size_t bytes) {
+    std::string out(bytes, '\0');
+    if (bytes > 0) require(cudaMemcpyAsync(out.data(), device, bytes, cudaMemcpyDeviceToHost, stream_));
+    require(cudaStreamSynchronize(stream_));
+    return out;
+  }
+
+  /// All that a batch is; gives it back.
+  std::string text(Batch& batch) {
+    batch.ready_on(stream());
+    std::string text = text_of(batch, [&](const TensorView& tensor) { return read(tensor.data, tensor.size_bytes()); });
+    batch.release_on(stream());
+    return text;
+  }
+
+  /// What the stream is given from now on waits.
+  void hold(std::future<void> until) {
+    gates_.push_back(std::make_unique<std::future<void>>(std::move(until)));
+    require(cudaLaunchHostFunc(
+        stream_, [](void* gate) { static_cast<std::future<void>*>(gate)->wait(); }, gates_.back().get()));
+  }
+
+  /// As text(), when the stream comes to it. released: else the batch just dies.
+  void read_later(Batch& batch, std::string& text, bool released) {
+    batch.ready_on(stream());
+    Late& late = *late_.emplace_back(std::make_unique<Late>());
+    late.text = &text;
+    late.parts = text_of(batch, [&](const TensorView& tensor) {
+      const size_t bytes = tensor.size_bytes();
+      late.tensors.push_back(std::make_unique<DeviceBuffer>(std::max<size_t>(1, bytes)));
+      late.sizes.push_back(bytes);
+      if (bytes > 0)  // a copy to the host would be waited for
+        require(cudaMemcpyAsync(late.tensors.back()->data(), tensor.data, bytes, cudaMemcpyDeviceToDevice, stream_));
+      return std::string(1, '\0');  // stands for them
+    });
+    if (released) batch.release_on(stream());
+    batch = Batch();
+  }
+
+  void wait() {
+    require(cudaStreamSynchronize(stream_));
+    for (const auto& late : late_) {
+      late->text->clear();
+      size_t next = 0;
+      for (const char c : late->parts) {
+        *late->text += c == '\0' ? read(late->tensors[next]->data(), late->sizes[next]) : std::string(1, c);
+        if (c == '\0') next++;
+      }
+    }
+    late_.clear();
+  }
+
+ private:
+  struct Late {
+    std::string* text;
+    std::string parts;
+    std::vector<std::unique_ptr<DeviceBuffer>> tensors;
+    std::vector<size_t> sizes;
+  };
+  cudaStream_t stream_ = nullptr;
+  std::vector<std::unique_ptr<std::future<void>>> gates_;
+  std::vector<std::unique_ptr<Late>> late_;
+};
+
+}  // namespace feedline::test

@@ -1,0 +1,233 @@
+// Feeds of GPUs beside those of the host: the same batches, bit for bit. Runs on real GPUs, and on acted ones
+// (support/acted_cuda.h).
+#include "device_feed.h"
+
+#include <cuda_runtime_api.h>
+
+#include <future>
+
+#include "damage.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+/// Every batch of two epochs, and between them ends of epochs, by replica.
+Texts two_epochs(Feeder& feeder, const std::function<std::string(Batch&)>& text) {
+  Texts texts(static_cast<size_t>(feeder.replicas()));
+  for (int epoch = 0; epoch < 2; epoch++)
+    for (bool ended = false; !ended;)
+      for (int replica = 0; replica < feeder.replicas(); replica++) {
+        Batch batch = feeder.next(replica);
+        ended = !batch;
+        texts[static_cast<size_t>(replica)].push_back(batch ? text(batch) : "end");
+      }
+  return texts;
+}
+
+Texts on_host(const Pipeline& pipeline, int replicas) {
+  Feeder feeder(pipeline, of_devices(std::vector<DeviceId>(static_cast<size_t>(replicas), host())));
+  return two_epochs(feeder, [](Batch& batch) { return text_of(batch); });
+}
+
+}  // namespace
+
+TEST_CASE("GPUs are given what the host is given, bit for bit") {
+  if (no_gpus()) return;
+  const Data data({90, 0, 1, 117});
+  for (const std::string& order :
+       {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 60 } seed: 3 "),
+        std::string("filter: 'mod(id, 3) > 0' shuffle { mode: GLOBAL } ")})
+    for (const std::string& policy : {std::string("DROP"), std::string("PARTIAL"), std::string("PAD")})
+      for (const int replicas : {1, 2}) {
+        INFO(order << policy << " " << replicas);
+        const Pipeline pipeline = data.pipeline(outputs + order + batch_text(24, policy));
+        Feeder feeder(pipeline, of_devices(gpus(replicas)));
+        Consumer consumer;
+        CHECK(two_epochs(feeder, [&](Batch& batch) { return consumer.text(batch); }) == on_host(pipeline, replicas));
+        const Report report = feeder.report();
+        CHECK(report.differing_epochs == 0);
+        CHECK(report.last_epoch);
+        CHECK(report.bytes_copied > 0);
+        CHECK(report.stages.back().name == "copy " + std::to_string(replicas - 1));
+        CHECK(report.stages.back().messages > 0);
+      }
+}
+
+TEST_CASE("windows and batches of one row, whose bytes are copied from where they were read") {
+  if (no_gpus()) return;
+  const Data data({40});
+  for (const std::string& text :
+       {"feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } "
+        "output { name: 'x' dtype: FLOAT16 feature: 'x' } output { name: 'id' feature: 'id' } "
+        "output { name: 'b' dtype: UINT16 feature: 'b' unpack_bits { bit_offset: 1 width: 3 shape: 9 } } window { "
+        "size: 3 shift: 2 } " +
+            batch_text(4, "PAD"),
+        "feature { name: 'raw' dtype: BYTES } output { name: 'raw' feature: 'raw' } " + batch_text(1, "DROP")}) {
+    const Pipeline pipeline = data.pipeline(text);
+    Feeder feeder(pipeline, of_devices(gpus(1)));
+    Consumer consumer;
+    CHECK(two_epochs(feeder, [&](Batch& batch) { return consumer.text(batch); }) == on_host(pipeline, 1));
+  }
+}
+
+TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {
+  if (no_gpus()) return;
+  const Data data({70});
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", mode);
+    Feeder feeder(pipeline, of_devices(gpus(2)));
+    Consumer consumer;
+    CHECK(two_epochs(feeder, [&](Batch& batch) { return consumer.text(batch); }) == on_host(pipeline, 2));
+  }
+}
+
+TEST_CASE("a batch stays as it is until the consumer's stream has passed its release") {
+  if (no_gpus()) return;
+  const Data data({400});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
+  const Texts wanted = on_host(pipeline, 1);
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  Consumer consumer;
+  for (size_t step = 0; step < 20;) {
+    // The stream is held up while the feeder is given everything back that it has handed out.
+    std::promise<void> go_on;
+    consumer.hold(go_on.get_future());
+    std::vector<std::string> texts(3);
+    for (std::string& text : texts) {
+      Batch batch = feeder.next(0);
+      consumer.read_later(batch, text, step % 2 == 0);
+    }
+    go_on.set_value();
+    consumer.wait();
+    for (const std::string& text : texts) CHECK(text == wanted[0][step++]);
+  }
+}
+
+TEST_CASE("next_into() fills the same addresses again and again") {
+  if (no_gpus()) return;
+  const Data data({30});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
+  Feeder on_gpu(pipeline, of_devices(gpus(1))), beside(pipeline, of_devices({host()}));
+  Consumer consumer;
+  DeviceBuffer ids(6 * sizeof(int64_t)), bits(6 * 32 * sizeof(float));
+  std::vector<int64_t> host_ids(6);
+  const std::vector<NamedTensor> to = {{"id", {ids.data(), DType::int64, {6}}},
+                                       {"bits", {bits.data(), DType::float32, {6, 4, 8}}}};
+  const std::vector<NamedTensor> host_to = {{"id", {host_ids.data(), DType::int64, {6}}}};
+  for (int step = 0; step < 5; step++) {
+    REQUIRE(on_gpu.next_into(0, to, consumer.stream()));
+    REQUIRE(beside.next_into(0, host_to, Stream::host));
+    CHECK(consumer.read(ids.data(), ids.size()) ==
+          std::string(reinterpret_cast<const char*>(host_ids.data()), ids.size()));
+  }
+  CHECK_FALSE(on_gpu.next_into(0, to, consumer.stream()));
+  const std::vector<NamedTensor> other = {{"id", {ids.data(), DType::int64, {5}}}};
+  CHECK_THROWS_AS(on_gpu.next_into(0, other, consumer.stream()), Error);
+}
+
+TEST_CASE("a state taken on a GPU goes on there and on the host") {
+  if (no_gpus()) return;
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(outputs + "shuffle { buffer_size: 30 } " + batch_text(8, "DROP"));
+  const Texts wanted = on_host(pipeline, 1);
+  Consumer consumer;
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  for (size_t step = 0; step < 5; step++) {
+    Batch batch = feeder.next(0);
+    CHECK(consumer.text(batch) == wanted[0][step]);
+  }
+  const std::string state = feeder.get_state();
+  Feeder other(pipeline, of_devices({host()}));
+  other.set_state(state);
+  CHECK(text_of(other.next(0)) == wanted[0][5]);
+  feeder.set_state(other.get_state());
+  Batch batch = feeder.next(0);
+  CHECK(consumer.text(batch) == wanted[0][6]);
+}
+
+TEST_CASE("errors of the data come behind the batches before them") {
+  if (no_gpus()) return;
+  const Data data({50});
+  flip(data.path(0), offset_of(data.path(0), 20) + 20);
+  const Pipeline pipeline = data.pipeline(batch_text(4, "DROP"));
+  int on_gpu = 0, beside = 0;
+  Consumer consumer;
+  const auto count = [](Feeder& feeder, int& batches, auto&& use) {
+    for (;; batches++) {
+      Batch batch = feeder.next(0);
+      if (!batch) return std::string("end");
+      use(batch);
+    }
+  };
+  const auto message = [](auto&& body) -> std::string {
+    try {
+      return body();
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const std::string wanted = message([&] {
+    Feeder feeder(pipeline, of_devices({host()}));
+    return count(feeder, beside, [](Batch&) {});
+  });
+  CHECK(message([&] {
+          Feeder feeder(pipeline, of_devices(gpus(1)));
+          return count(feeder, on_gpu, [&](Batch& batch) { consumer.text(batch); });
+        }) == wanted);
+  CHECK(on_gpu == beside);
+}
+
+TEST_CASE("a feeder ends at any moment, and batches outlive it") {
+  if (no_gpus()) return;
+  const Data data({200});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
+  const Texts wanted = on_host(pipeline, 1);
+  Consumer consumer;
+  for (size_t steps = 0; steps < 6; steps++) {
+    std::vector<Batch> held;
+    {
+      Feeder feeder(pipeline, of_devices(gpus(1)));
+      for (size_t step = 0; step < steps; step++) {
+        Batch batch = feeder.next(0);
+        if (step < 2) held.push_back(std::move(batch));
+      }
+      if (steps % 2) feeder.stop();
+    }
+    for (size_t step = 0; step < held.size(); step++) CHECK(consumer.text(held[step]) == wanted[0][step]);
+  }
+}
+
+TEST_CASE("memory.device_limit is kept, and what is refused says what would do") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(20, "DROP"));
+  std::string message;
+  try {
+    Feeder feeder(pipeline.with("memory.device_limit", "4KiB"), of_devices(gpus(1)));
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    message = error.message();
+  }
+  CHECK(message.find("memory.device_limit: 3 batches on GPU 0 need ") == 0);
+  const size_t from = message.find("at least \"") + 10;
+  const std::string enough = message.substr(from, message.find('"', from) - from);
+  Feeder feeder(pipeline.with("memory.device_limit", enough), of_devices(gpus(1)));
+  CHECK(feeder.next(0));
+  CHECK(feeder.plan_text().find("unpacked there from 'packed b'") != std::string::npos);
+}
+
+TEST_CASE("a trainer that holds all batches of a GPU is told so") {
+  if (no_gpus()) return;
+  const Data data({100});
+  Feeder feeder(data.pipeline(batch_text(4, "DROP")).with("parallelism.device_prefetch", "1"), of_devices(gpus(1)));
+  const Batch first = feeder.next(0), second = feeder.next(0);
+  try {
+    feeder.next(0);
+    FAIL("a third batch of two");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::stalled);
+  }
+}

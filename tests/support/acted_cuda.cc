@@ -1,0 +1,326 @@
+#include "acted_cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "gpu/cuda_launch.h"
+#include "run_threads.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// As long as the program: streams may still run when it ends.
+std::mutex& mutex = *new std::mutex;  // guards all there is
+std::condition_variable& changed = *new std::condition_variable;
+int gpu_count = 2;
+int driver_error = cudaSuccess;
+bool failed = false;
+feedline::test::ActedState state;
+thread_local int current_device = 0;
+
+// Device memory: an address that nobody may touch, and the same pages elsewhere, for what streams are given.
+struct Allocation {
+  size_t bytes;
+  std::byte* pages;
+};
+std::map<std::byte*, Allocation> allocations;
+std::map<const std::byte*, size_t> pinned;
+
+std::byte* pages_of(const void* address) {
+  const std::lock_guard lock(mutex);
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  auto above = allocations.upper_bound(at);
+  if (above == allocations.begin()) return at;
+  const auto& [base, allocation] = *--above;
+  return at < base + allocation.bytes ? allocation.pages + (at - base) : at;
+}
+
+template <typename T>
+void to_pages(T*& pointer) {
+  if (pointer) pointer = reinterpret_cast<T*>(pages_of(pointer));
+}
+
+cudaError_t answer() {
+  const std::lock_guard lock(mutex);
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+}  // namespace
+
+struct CUevent_st {
+  // Streams may still come to it when the event has been destroyed.
+  struct State {
+    uint64_t recorded = 0, done = 0;
+    bool timed = false;
+    Clock::time_point time;
+  };
+  std::shared_ptr<State> state = std::make_shared<State>();
+};
+
+struct CUstream_st {
+  std::deque<std::function<void()>> work;
+  bool busy = false, ending = false;
+  std::thread thread{[this] { run(); }};
+
+  void run() {
+    std::minstd_rand random(static_cast<unsigned>(reinterpret_cast<uintptr_t>(this) >> 4));
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ending || !work.empty(); });
+      if (work.empty()) return;
+      const std::function<void()> next = std::move(work.front());
+      work.pop_front();
+      busy = true;
+      lock.unlock();
+      for (auto turns = random() % 3; turns > 0; turns--) std::this_thread::yield();
+      if (!failed) next();
+      lock.lock();
+      busy = false;
+      changed.notify_all();
+    }
+  }
+};
+
+namespace {
+
+CUstream_st* real(cudaStream_t stream) {
+  static auto* const legacy = new CUstream_st;  // as long as the program
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread ? legacy : stream;
+}
+
+void give(cudaStream_t stream, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  if (failed) return;
+  real(stream)->work.push_back(std::move(work));
+  changed.notify_all();
+}
+
+}  // namespace
+
+namespace feedline::test {
+
+void act_gpus(int count) {
+  const std::lock_guard lock(mutex);
+  gpu_count = count;
+  driver_error = cudaSuccess;
+  failed = false;
+  state.contexts.clear();
+  state.pageable_copies = 0;
+}
+
+void act_no_driver(int error) {
+  const std::lock_guard lock(mutex);
+  driver_error = error;
+}
+
+void fail_gpus() {
+  const std::lock_guard lock(mutex);
+  failed = true;
+  changed.notify_all();
+}
+
+ActedState acted_state() {
+  const std::lock_guard lock(mutex);
+  ActedState now = state;
+  now.allocations = allocations.size();
+  now.pinned = pinned.size();
+  return now;
+}
+
+}  // namespace feedline::test
+
+cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_t stream) {
+  give(stream, [given = UnpackLaunch(launch)] {
+    UnpackLaunch on_pages = given;
+    UnpackArgs& args = on_pages.args;
+    to_pages(args.in);
+    to_pages(args.out);
+    to_pages(args.channel_offset);
+    to_pages(args.steps);
+    to_pages(args.bit_values);
+    run_threads(on_pages);
+  });
+  return answer();
+}
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const std::lock_guard lock(mutex);
+  *count = driver_error == cudaSuccess ? gpu_count : 0;
+  return static_cast<cudaError_t>(driver_error);
+}
+cudaError_t cudaSetDevice(int device) {
+  const std::lock_guard lock(mutex);
+  if (device < 0 || device >= gpu_count) return cudaErrorInvalidDevice;
+  current_device = device;
+  state.contexts.insert(device);
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorOfTheAct";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an acted error";
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  *mode = cudaStreamCaptureModeGlobal;
+  return answer();
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const int file = memfd_create("gpu", 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes))) return cudaErrorMemoryAllocation;
+  auto* const address = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0));
+  auto* const pages = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  close(file);
+  if (address == MAP_FAILED || pages == MAP_FAILED) return cudaErrorMemoryAllocation;
+  std::memset(pages, 0xa5, bytes);
+  const std::lock_guard lock(mutex);
+  allocations[address] = {bytes, pages};
+  state.contexts.insert(current_device);
+  *memory = address;
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  const std::lock_guard lock(mutex);
+  const auto found = allocations.find(static_cast<std::byte*>(memory));
+  if (found == allocations.end()) return cudaErrorInvalidValue;
+  munmap(memory, found->second.bytes);
+  munmap(found->second.pages, found->second.bytes);
+  allocations.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  const std::lock_guard lock(mutex);
+  if (failed) return cudaErrorLaunchFailure;
+  pinned[static_cast<const std::byte*>(memory)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  const std::lock_guard lock(mutex);
+  pinned.erase(static_cast<const std::byte*>(memory));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (kind == cudaMemcpyHostToDevice) {
+    const std::lock_guard lock(mutex);
+    auto above = pinned.upper_bound(static_cast<const std::byte*>(from));
+    const bool is_pinned = above != pinned.begin() &&
+                           (--above, static_cast<const std::byte*>(from) + bytes <= above->first + above->second);
+    if (!is_pinned) state.pageable_copies++;
+  }
+  give(stream, [=] { std::memcpy(pages_of(to), pages_of(from), bytes); });
+  return answer();
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  std::memcpy(pages_of(to), pages_of(from), bytes);
+  return answer();
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t error = answer()) return error;
+  *stream = new CUstream_st;
+  const std::lock_guard lock(mutex);
+  state.streams++;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (!stream) return cudaSuccess;
+  {
+    const std::lock_guard lock(mutex);
+    stream->ending = true;
+    state.streams--;
+    changed.notify_all();
+  }
+  stream->thread.join();
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t body, void* data) {
+  give(stream, [=] { body(data); });
+  return answer();
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  if (const cudaError_t error = answer()) return error;
+  *event = new CUevent_st;
+  (*event)->state->timed = !(flags & cudaEventDisableTiming);
+  const std::lock_guard lock(mutex);
+  state.events++;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (!event) return cudaSuccess;
+  const std::lock_guard lock(mutex);
+  state.events--;
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  uint64_t number;
+  {
+    const std::lock_guard lock(mutex);
+    if (failed) return cudaErrorLaunchFailure;
+    number = ++event->state->recorded;
+  }
+  give(stream, [number, state = event->state] {
+    const std::lock_guard lock(mutex);
+    state->done = number;
+    state->time = Clock::now();
+    changed.notify_all();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  uint64_t number;
+  {
+    const std::lock_guard lock(mutex);
+    if (failed) return cudaErrorLaunchFailure;
+    number = event->state->recorded;
+  }
+  give(stream, [number, state = event->state] {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return failed || state->done >= number; });
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  std::unique_lock lock(mutex);
+  const std::shared_ptr<CUevent_st::State> waited_for = event->state;
+  const uint64_t number = waited_for->recorded;
+  changed.wait(lock, [&] { return failed || waited_for->done >= number; });
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const std::lock_guard lock(mutex);
+  if (!from->state->timed || !to->state->timed) return cudaErrorInvalidResourceHandle;
+  *milliseconds = std::chrono::duration<float, std::milli>(to->state->time - from->state->time).count();
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,33 @@
+// GPUs acted out on the host: who links acted_cuda.cc instead of the CUDA runtime has as many as he likes.
+//
+// Streams are threads that work in their own time, so what is not ordered by events comes in any order. Kernels are run
+// thread by thread (support/run_threads.h), which is their own code. Memory of a device can only be touched by what
+// streams are given: the host faults. What a real GPU does is for a real GPU to show (suite 'gpu'); this shows what the
+// host does with it: order, life times, failures.
+#pragma once
+
+#include <cstddef>
+#include <set>
+
+namespace feedline::test {
+
+/// Every GPU from now on; what there was is gone.
+void act_gpus(int count);
+
+/// What the driver says in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
+void act_no_driver(int error);
+
+/// Like a kernel that crashed: what has been given to GPUs is not done, and every call fails from now on.
+void fail_gpus();
+
+struct ActedState {
+  std::set<int> contexts;          // GPUs that a context was made on
+  size_t streams = 0, events = 0;  // that there are
+  size_t allocations = 0;          // of device memory
+  size_t pinned = 0;               // ranges of the host's
+  size_t pageable_copies = 0;      // from memory that is not pinned
+  bool operator==(const ActedState&) const = default;
+};
+ActedState acted_state();
+
+}  // namespace feedline::test
