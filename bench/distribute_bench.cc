@@ -10,29 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "boards.h"
 #include "feedline/communicator.h"
 #include "feedline/feeder.h"
-#include "feedline/records.h"
 #include "measure.h"
 
 namespace feedline::bench {
 namespace {
-
-constexpr int64_t records = 400'000;
-
-std::string make_data(const std::string& dir) {
-  const std::string file = dir + "/boards.tfrecord";
-  std::filesystem::create_directories(dir);
-  if (std::filesystem::exists(file)) return file;
-  RecordWriter writer(file);
-  std::string record(229, '\0');
-  for (int64_t i = 0; i < records; i++) {
-    for (size_t b = 0; b < record.size(); b++) record[b] = static_cast<char>(i * 131 + static_cast<int64_t>(b) * b);
-    writer.write(std::as_bytes(std::span(record)));
-  }
-  writer.close();
-  return file;
-}
 
 struct Way {
   const char* name;
@@ -72,7 +56,7 @@ double rows_per_second(const std::string& file, int ranks, Way& way) {
     });
   for (std::thread& thread : threads) thread.join();
   way.bytes_sent = sent[0];
-  return static_cast<double>(records / 1024 * 1024 * ranks / parts) / *std::max_element(took.begin(), took.end());
+  return static_cast<double>(board_records / 1024 * 1024 * ranks / parts) / *std::max_element(took.begin(), took.end());
 }
 
 int run(int argc, char** argv) {
@@ -83,7 +67,7 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Of all ways, in turn")->check(CLI::PositiveNumber);
   app.add_option("--data", dir, "Where 98 MB of records are, or are made");
   CLI11_PARSE(app, argc, argv);
-  const std::string file = make_data(dir);
+  const std::string file = make_boards(dir);
   std::vector<Way> ways = {{"parts, each rank reads its own", "SPLIT", 0, 0},
                            {"parts, SCATTER", "SCATTER", 0, 0},
                            {"all rows, each rank reads them", "SPLIT", 1, 2},
@@ -98,7 +82,7 @@ int run(int argc, char** argv) {
   for (const Way& way : ways) {
     const auto [least, most] = std::minmax_element(way.ratio.begin(), way.ratio.end());
     fmt::print("{:32} {:7.2f} M   {:.2f} ({:.2f} to {:.2f})   {:.0f}\n", way.name, median(way.rows_s) / 1e6,
-               median(way.ratio), *least, *most, static_cast<double>(way.bytes_sent) / (2.0 * records));
+               median(way.ratio), *least, *most, static_cast<double>(way.bytes_sent) / (2.0 * board_records));
   }
   return 0;
 }

@@ -46,7 +46,7 @@ BatchRing::BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, ui
                      const Content& content)
     : device_(std::move(device)),
       buffers_(make_buffers(buffers, buffer_bytes, device_->memory(), replica, content)),
-      pool_(pointers(buffers_)) {
+      pool_(pointers(buffers_), Pool<BatchBuffer*>::Next::oldest) {
   for (size_t i = 0; i < buffers; i++) buffers_[i].content.order = &device_->order(i);
 }
 

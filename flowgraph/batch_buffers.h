@@ -37,6 +37,7 @@ class BatchRing : public std::enable_shared_from_this<BatchRing> {
 
   Pool<BatchBuffer*>& pool() noexcept { return pool_; }
 
+  bool on_device() const noexcept { return device_ != nullptr; }
   size_t number_of(const BatchBuffer* buffer) const noexcept { return static_cast<size_t>(buffer - buffers_.data()); }
 
   /// A batch whose last user gives the buffer back.

@@ -88,8 +88,8 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
     throw Error(
         Category::stalled,
         fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or raise "
-                    "parallelism.host_prefetch",
-                    held, number));
+                    "parallelism.{}",
+                    held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch"));
 }
 
 Delivery::Outcome Delivery::take(size_t number, Batch& batch, EpochEnd* end) {

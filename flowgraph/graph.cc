@@ -167,7 +167,8 @@ struct Graph::Impl {
   std::vector<std::deque<BatchRows>> waiting;
   std::vector<std::deque<Begun>> begun;
 
-  StageCounters read_counters, inflate_counters, parse_counters, assemble_counters;
+  StageCounters read_counters{"feedline read"}, inflate_counters{"feedline inflate"}, parse_counters{"feedline parse"},
+      assemble_counters{"feedline assemble"};
   std::deque<StageCounters> unpack_counters;
   std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
   ErrorLog errors;
@@ -244,7 +245,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   if (plan.data.lazy) lazy.emplace(plan);
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
-    unpack_counters.emplace_back();
+    unpack_counters.emplace_back("feedline unpack");
     rings.push_back(std::make_shared<BatchRing>(plan, replica, options.copied_to[static_cast<size_t>(replica)]));
   }
   delivery = std::make_unique<Delivery>(

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -18,7 +20,12 @@ namespace feedline::flow {
 template <typename T>
 class Pool {
  public:
-  explicit Pool(std::vector<T> items) : free_(std::move(items)), size_(free_.size()) {}
+  enum class Next : uint8_t {
+    newest,  // what came back last: its memory is the likeliest to be in cache
+    oldest,  // what came back first: a device is the likeliest to have done with it
+  };
+  explicit Pool(const std::vector<T>& items, Next next = Next::newest)
+      : free_(items.begin(), items.end()), size_(free_.size()), next_(next) {}
 
   /// Set before the first take. `kick` is called under the pool's lock: it must not touch the pool, nor block.
   void on_return(std::function<void()> kick) {
@@ -26,7 +33,6 @@ class Pool {
     kick_ = std::move(kick);
   }
 
-  /// The thing that came back last: its memory is the likeliest to be in cache.
   std::optional<T> take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
@@ -34,14 +40,14 @@ class Pool {
       hungry_ = true;
       return std::nullopt;
     }
-    T item = std::move(free_.back());
-    free_.pop_back();
+    T item = std::move(next_ == Next::newest ? free_.back() : free_.front());
+    next_ == Next::newest ? free_.pop_back() : free_.pop_front();
     return item;
   }
 
   void give_back(T item) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(item));  // never grows: there are no more than at the start
+    free_.push_back(std::move(item));
     if (!hungry_) return;
     hungry_ = false;
     hungry_time_ += Clock::now() - hungry_since_;
@@ -71,8 +77,9 @@ class Pool {
   using Clock = std::chrono::steady_clock;
 
   mutable std::mutex mutex_;
-  std::vector<T> free_;
+  std::deque<T> free_;
   const size_t size_;
+  const Next next_;
   std::function<void()> kick_;
   bool hungry_ = false;
   Clock::time_point hungry_since_;

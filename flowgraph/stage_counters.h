@@ -5,9 +5,14 @@
 #include <chrono>
 #include <cstdint>
 
+#include "gpu/trace.h"
+
 namespace feedline::flow {
 
 struct StageCounters {
+  explicit StageCounters(const char* range) noexcept : name(range) {}
+
+  const char* const name;  // of its range in a profile
   std::atomic<uint64_t> messages{0};
   std::atomic<uint64_t> busy_ns{0};
   std::atomic<int64_t> waiting{0};  // messages sent to the stage and not yet done with
@@ -15,7 +20,8 @@ struct StageCounters {
   /// While it lives, the stage is busy with one message.
   class Busy {
    public:
-    explicit Busy(StageCounters& counters) noexcept : counters_(counters), start_(std::chrono::steady_clock::now()) {}
+    explicit Busy(StageCounters& counters) noexcept
+        : range_(counters.name), counters_(counters), start_(std::chrono::steady_clock::now()) {}
     ~Busy() {
       const auto time = std::chrono::steady_clock::now() - start_;
       counters_.busy_ns.fetch_add(static_cast<uint64_t>(time.count()), std::memory_order_relaxed);
@@ -25,6 +31,7 @@ struct StageCounters {
     Busy& operator=(const Busy&) = delete;
 
    private:
+    const gpu::TraceRange range_;
     StageCounters& counters_;
     std::chrono::steady_clock::time_point start_;
   };

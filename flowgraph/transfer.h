@@ -139,7 +139,7 @@ class Transfer {
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
   std::vector<BatchBuffer*> buffers_;  // of this rank's replicas
 
-  StageCounters counters_;
+  StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0}, waited_ns_{0};
   std::atomic<bool> waits_for_rows_{false};
 

@@ -66,8 +66,10 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     : batches_(spec, start.facts), most_in_flight_(start.packed_in_flight), from_(start.from) {
   check_limit(spec, batches_.buffer_bytes(), start.devices);
   std::vector<std::byte> tables;
+  std::vector<gpu::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
     const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
+    kernels.push_back(unpacker.kernel());
     tables_at_.push_back(tables.size());
     tables.insert(tables.end(), unpacker.tables().begin(), unpacker.tables().end());
     tables.resize(round_up(tables.size(), table_alignment));
@@ -75,7 +77,12 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   std::vector<std::shared_ptr<BatchRing>> rings;
   for (size_t r = 0; r < start.devices.size(); r++) {
     Replica& replica = replicas_.emplace_back();
-    replica.device = gpu::open_device_ring(start.devices[r], buffers_of(spec), batches_.buffer_bytes(), tables);
+    replica.device = gpu::open_device_ring({.gpu = start.devices[r],
+                                            .buffers = buffers_of(spec),
+                                            .buffer_bytes = batches_.buffer_bytes(),
+                                            .copies = most_in_flight_,
+                                            .tables = tables,
+                                            .kernels = kernels});
     replica.ring =
         std::make_shared<BatchRing>(replica.device, buffers_of(spec), batches_.buffer_bytes(), static_cast<int>(r),
                                     [&](std::byte* memory) { return batches_.content(memory); });
@@ -136,6 +143,7 @@ void Upload::run(int number, void (Upload::*body)(int)) noexcept {
     replicas_[static_cast<size_t>(number)].device->enter_thread();
     (this->*body)(number);
   } catch (...) {
+    failed_ = true;
     delivery_->fail(std::current_exception());
     stop();
   }
@@ -162,7 +170,7 @@ void Upload::upload(int number) {
       fill(replica, packed, *buffer);
       {
         const std::lock_guard lock(mutex_);
-        replica.in_flight.push_back({std::move(packed), replica.ring->number_of(buffer)});
+        replica.in_flight.push_back(std::move(packed));
       }
       replica.changed.notify_all();
       replica.counters.waiting--;
@@ -228,13 +236,12 @@ void Upload::finish_copies(int number) {
     std::unique_lock lock(mutex_);
     replica.changed.wait(lock, [&] { return replica.no_more || !replica.in_flight.empty(); });
     if (replica.in_flight.empty()) return;
-    const size_t buffer = replica.in_flight.front().buffer;
     lock.unlock();
-    const double seconds = replica.device->finish_copy(buffer);
-    replica.copy_counters.busy_ns += static_cast<uint64_t>(seconds * 1e9);
-    replica.copy_counters.messages++;
+    const double seconds = replica.device->finish_copy();
+    replica.copy_ns += static_cast<uint64_t>(seconds * 1e9);
+    replica.copies++;
     lock.lock();
-    const Batch copied = std::move(replica.in_flight.front().packed);
+    const Batch copied = std::move(replica.in_flight.front());
     replica.in_flight.pop_front();
     lock.unlock();
     replica.changed.notify_all();
@@ -251,9 +258,9 @@ std::vector<StageReport> Upload::report() const {
                       .messages = replica.counters.messages,
                       .queue = static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))});
     stages.push_back({.name = fmt::format("copy {}", r),
-                      .busy_s = static_cast<double>(replica.copy_counters.busy_ns) / 1e9,
+                      .busy_s = static_cast<double>(replica.copy_ns) / 1e9,
                       .wait_s = 0,
-                      .messages = replica.copy_counters.messages,
+                      .messages = replica.copies,
                       .queue = 0});
   }
   return stages;

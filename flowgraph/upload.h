@@ -50,6 +50,8 @@ class Upload {
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
+  /// Whether it was a GPU that ended the feed.
+  bool failed() const noexcept { return failed_; }
   uint64_t bytes_copied() const noexcept { return bytes_; }
   /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
@@ -57,18 +59,15 @@ class Upload {
   static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices);
 
  private:
-  struct Copying {
-    Batch packed;
-    size_t buffer;
-  };
   struct Replica {
     std::shared_ptr<gpu::DeviceRing> device;
     std::shared_ptr<BatchRing> ring;
     std::condition_variable changed;
-    bool returned = false;          // a buffer has come back
-    std::deque<Copying> in_flight;  // in the order of the stream
-    bool no_more = false;           // will come
-    StageCounters counters, copy_counters;
+    bool returned = false;        // a buffer has come back
+    std::deque<Batch> in_flight;  // packed ones, in the order of the stream
+    bool no_more = false;         // will come
+    StageCounters counters{"feedline upload"};
+    std::atomic<uint64_t> copies{0}, copy_ns{0};
     std::atomic<uint64_t> waited_ns{0};
     std::thread uploads, finishes;
   };
@@ -88,7 +87,7 @@ class Upload {
   std::vector<size_t> tables_at_;               // of each
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, failed_{false};
   std::mutex mutex_;  // guards `returned`, `in_flight` and `no_more`
   std::deque<Replica> replicas_;
 };

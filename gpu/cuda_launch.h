@@ -1,4 +1,4 @@
-// The one function that nvcc compiles.
+// What nvcc compiles.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,5 +9,8 @@ namespace feedline::gpu {
 
 /// Gives the stream, of the current device, the launch. Pointers are of that device. The error is the launch's own.
 cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
+
+/// Loads the kernel, in both of its kinds, into the current device's context.
+cudaError_t load_unpack(const UnpackKernel& kernel);
 
 }  // namespace feedline::gpu

@@ -1,8 +1,8 @@
 // A replica's ring of buffers on a GPU: filled by a copy and by kernels, handed out, and filled again when the streams
 // that used them have come so far.
 //
-//   copy stream     wait released[b] | copy packed bytes -> b | record copied[b]
-//   unpack stream                                       wait copied[b] | kernels, b -> b | record ready[b]
+//   copy stream     wait released[b] | copy packed bytes -> b | record copied[c]
+//   unpack stream                                       wait copied[c] | kernels, b -> b | record ready[b]
 //   the consumer's                                                            wait ready[b] | ... | record released[b]
 //
 // The host waits for none of it, but for a copy before it fills the copy's source again. Copies, kernels and the
@@ -20,7 +20,7 @@
 namespace feedline::gpu {
 
 struct CopyToDevice {
-  std::span<const std::byte> from;  // of the host; not to be written before finish_copy()
+  std::span<const std::byte> from;  // of the host; not to be written before its finish_copy()
   std::byte* to;                    // in the buffer
 };
 
@@ -38,23 +38,33 @@ class DeviceRing {
   /// Once in each thread that calls what follows.
   virtual void enter_thread() = 0;
   /// Gives the streams what fills a buffer that nobody uses. Throws Error device_error: the device is of no use any
-  /// more.
+  /// more. As many fills may be without a finish_copy() as the ring was opened for.
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
-  /// Waits until the copies of the last fill() of this buffer are done; throws as fill(). How long they took on the
-  /// device, in seconds.
-  virtual double finish_copy(size_t buffer) = 0;
+  /// Waits until the copies of the first fill() that has had no finish_copy() are done; from another thread, if one
+  /// likes. Throws as fill(). How long they took on the device, in seconds.
+  virtual double finish_copy() = 0;
   /// Waits until nothing that was given to fill() is read any more; from any thread.
   virtual void drain() noexcept = 0;
 };
 
-/// Throws Error device_error, which says what to do, where there is no such GPU, or no such memory on it. Makes a
-/// context on this GPU and no other; leaves the calling thread's current device alone.
-std::shared_ptr<DeviceRing> open_device_ring(DeviceId gpu, size_t buffers, size_t buffer_bytes,
-                                             std::span<const std::byte> tables);
+struct DeviceRingOptions {
+  DeviceId gpu;
+  size_t buffers, buffer_bytes;
+  size_t copies;  // fills without a finish_copy()
+  std::span<const std::byte> tables;
+  std::span<const UnpackKernel>
+      kernels;  // of what will be launched: they are loaded now, not beside the trainer's work
+};
+/// Throws Error device_error, which says what to do, where there is no such GPU, no such memory on it, or no kernels
+/// for it. Makes a context on this GPU and no other; leaves the calling thread's current device alone.
+std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
+
+/// Throws Error device_error where a device is a GPU that there is not.
+void check_devices(std::span<const DeviceId> devices);
 
 /// Lets GPUs read this memory of the host by themselves: copies from it then overlap with everything. False, with one
-/// line in the log, where the system does not allow it; copies work all the same.
-bool pin(std::span<std::byte> memory, DeviceId gpu);
+/// line in the log, where that is not possible; copies work all the same.
+bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 
 }  // namespace feedline::gpu

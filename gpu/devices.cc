@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "feedline/device.h"
 #include "feedline/error.h"
+#include "gpu/device_ring.h"
 
 namespace feedline {
 namespace {
@@ -30,18 +31,22 @@ std::vector<DeviceId> all_gpus(const Gpus& gpus) {
   return devices;
 }
 
+void check_ordinal(int ordinal, const Gpus& gpus) {
+  if (ordinal >= 0 && ordinal < gpus.count) return;
+  throw Error(Category::device_error, gpus.count == 0
+                                          ? fmt::format("there is no GPU {}: {}", ordinal, gpus.why)
+                                          : fmt::format("there is no GPU {}: this process sees {}, numbered from 0 "
+                                                        "(CUDA_VISIBLE_DEVICES says which)",
+                                                        ordinal, gpus.count));
+}
+
 std::vector<DeviceId> listed_gpus(std::string_view list, std::string_view text, const Gpus& gpus) {
   std::vector<DeviceId> devices;
   for (;;) {
     const size_t comma = list.find(',');
     const auto ordinal = number_in(list.substr(0, comma));
     if (!ordinal) refuse(text);
-    if (*ordinal >= gpus.count)
-      throw Error(Category::device_error, gpus.count == 0
-                                              ? fmt::format("there is no GPU {}: {}", *ordinal, gpus.why)
-                                              : fmt::format("there is no GPU {}: this process sees {}, numbered from 0 "
-                                                            "(CUDA_VISIBLE_DEVICES says which)",
-                                                            *ordinal, gpus.count));
+    check_ordinal(*ordinal, gpus);
     devices.push_back(cuda(*ordinal));
     if (comma == std::string_view::npos) return devices;
     list.remove_prefix(comma + 1);
@@ -67,8 +72,13 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   if (listed) return listed_gpus(rest, text, gpus);
   if (gpus.count > 0) return all_gpus(gpus);
   if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", gpus.why));
-  logger()->info("batches stay on the host: {}", gpus.why);
+  logger()->warn("no GPU, batches stay on the host: {}", gpus.why);
   return {host()};
+}
+
+void gpu::check_devices(std::span<const DeviceId> devices) {
+  for (const DeviceId device : devices)
+    if (device.kind == DeviceId::Kind::cuda) check_ordinal(device.ordinal, visible_gpus());
 }
 
 Stream Stream::cuda(CUstream_st* stream) {

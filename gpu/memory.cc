@@ -54,7 +54,10 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 }
 
 void Memory::pin_for(DeviceId device) {
-  if (device.kind == DeviceId::Kind::cuda && !bytes_.empty() && pin(bytes_, device)) pinned_for_ = device;
+  if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return;
+  pinned_for_ = device;
+  // Else a child would share the pages until somebody writes, and the GPU might go on with those that it has left.
+  madvise(bytes_.data(), bytes_.size(), MADV_DONTFORK);
 }
 
 }  // namespace feedline::gpu

@@ -1,6 +1,7 @@
-// In place of cuda_ring.cc, in a build without CUDA.
+// In place of cuda_ring.cc and cuda_trace.cc, in a build without CUDA.
 #include "feedline/error.h"
 #include "gpu/device_ring.h"
+#include "gpu/trace.h"
 
 namespace feedline {
 
@@ -8,12 +9,15 @@ Gpus visible_gpus() { return {0, "feedline was built without CUDA"}; }
 
 namespace gpu {
 
-std::shared_ptr<DeviceRing> open_device_ring(DeviceId, size_t, size_t, std::span<const std::byte>) {
+std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions&) {
   throw Error(Category::device_error, visible_gpus().why);
 }
 
-bool pin(std::span<std::byte>, DeviceId) { return false; }
+bool pin(std::span<std::byte>, DeviceId) noexcept { return false; }
 void unpin(std::span<std::byte>, DeviceId) noexcept {}
+
+TraceRange::TraceRange(const char*) noexcept {}
+TraceRange::~TraceRange() = default;
 
 }  // namespace gpu
 }  // namespace feedline

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/float_environment.h"
 #include "gpu/bit_plan.h"
 #include "gpu/kernels.h"
 #include "gpu/tile_plan.h"
@@ -35,6 +36,7 @@ struct Unpacker::Impl {
         row_size(static_cast<size_t>(spec.shape.elements()) * size_of(spec.out)),
         kernel("empty") {
     if (row_size == 0) return;
+    const DefaultFloatEnvironment floats;  // of values that are computed here
     const Layout layout(spec);
     const bool single_bits = spec.stored == DType::unset && spec.width == 1;
     if (single_bits)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float_environment.h"
 #include "gpu/unpack_layout.h"
 #include "gpu/unpack_steps.h"
 
@@ -42,6 +43,7 @@ size_t DeviceUnpacker::add_table(std::span<const T> values) {
 }
 
 DeviceUnpacker::DeviceUnpacker(const UnpackSpec& spec) : kernel_{op_of(spec), spec.out, false} {
+  const DefaultFloatEnvironment floats;
   validate(spec);
   elements_ = static_cast<uint64_t>(spec.shape.elements());
   if (elements_ == 0) return;

@@ -42,6 +42,8 @@ class DeviceUnpacker {
   /// Throws Error bad_pipeline for a spec that makes no sense.
   explicit DeviceUnpacker(const UnpackSpec& spec);
 
+  const UnpackKernel& kernel() const noexcept { return kernel_; }
+
   /// What threads look up; whoever launches copies it to the device, to an address that 16 divides.
   std::span<const std::byte> tables() const noexcept { return tables_; }
 

@@ -23,4 +23,15 @@ cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+cudaError_t load_unpack(const UnpackKernel& kernel) {
+  cudaError_t error = cudaSuccess;
+  for (const bool vectors : {false, true})
+    with_kernel({kernel.op, kernel.out, vectors}, [&](auto op, auto vector) {
+      cudaFuncAttributes attributes;
+      const cudaError_t now = cudaFuncGetAttributes(&attributes, unpack<typename decltype(op)::t, vector()>);
+      if (now != cudaSuccess) error = now;
+    });
+  return error;
+}
+
 }  // namespace feedline::gpu

@@ -23,6 +23,7 @@
 #include "flowgraph/rank_group.h"
 #include "flowgraph/transfer.h"
 #include "flowgraph/upload.h"
+#include "gpu/device_ring.h"
 
 namespace feedline {
 namespace {
@@ -103,6 +104,7 @@ struct Feeder::Impl {
     for (const DeviceId device : options.devices)
       if (device.kind != options.devices.front().kind)
         throw Error(Category::bad_pipeline, "options.devices: replicas on the host and on GPUs want a feeder each");
+    gpu::check_devices(options.devices);
     if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
@@ -281,8 +283,9 @@ struct Feeder::Impl {
     try {
       return next();
     } catch (const std::exception& error) {
-      // A transfer tells by itself.
-      if (options.communicator && !transfer && graph && delivery().failed()) {
+      // A transfer tells of what ends it by itself.
+      const bool mine = transfer ? upload && upload->failed() : graph && delivery().failed();
+      if (options.communicator && mine) {
         const auto* own = dynamic_cast<const Error*>(&error);
         options.communicator->abort(own ? *own : Error(Category::io_error, error.what()));
       }

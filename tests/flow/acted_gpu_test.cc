@@ -1,7 +1,9 @@
 // What only acted GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 
 #include <map>
+#include <optional>
+#include <thread>
 
 #include "base/log.h"
 #include "base/syscall_hooks.h"
@@ -65,21 +67,54 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
   act_gpus(4);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
-  {
-    Consumer consumer;
-    for (int times = 0; times < 100; times++) {
-      Feeder feeder(pipeline, of_devices({cuda(2), cuda(2)}));
-      for (int step = 0; step < times % 7; step++)
-        for (int replica = 0; replica < 2; replica++) {
-          Batch batch = feeder.next(replica);
-          if (step % 2) consumer.text(batch);
-        }
-    }
+  std::optional<Consumer> consumer;
+  std::thread([&] { consumer.emplace(cuda(2)); }).join();
+  CHECK(acted_state().contexts == std::set{2});
+  for (int times = 0; times < 100; times++) {  // on a thread whose device is another
+    Feeder feeder(pipeline, of_devices({cuda(2), cuda(2)}));
+    for (int step = 0; step < times % 7; step++)
+      for (int replica = 0; replica < 2; replica++) {
+        Batch batch = feeder.next(replica);
+        if (step % 3 == 1) batch.ready_on(consumer->stream());
+        if (step % 3 == 2) batch.ready_on(Stream::host);
+        if (step % 2 == 1) batch.release_on(consumer->stream());
+      }
   }
   CHECK(acted_state().contexts == std::set{2});
-  CHECK(acted_state().pageable_copies == 0);
+  CHECK(acted_state().pageable_copies == 200);  // the tables of each replica, when it is opened
+  std::thread([&] { consumer.reset(); }).join();
   CHECK(all_is_given_back({}));
   act_gpus(2);
+}
+
+TEST_CASE("a stream that captures is not given the release of a batch") {
+  act_gpus(1);
+  const Data data({50});
+  Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)}));
+  Consumer consumer;
+  Batch batch = feeder.next(0);
+  act_capture(consumer.stream().cuda_stream(), true);
+  batch.release_on(consumer.stream());
+  act_capture(consumer.stream().cuda_stream(), false);
+  CHECK(message_of([&] {
+          while (feeder.next(0)) {
+          }
+        }).find("fill what a graph reads with next_into()") != std::string::npos);
+  act_gpus(2);
+}
+
+TEST_CASE("a batch that was ready on a default stream may die on any thread") {
+  act_gpus(2);
+  const Data data({60});
+  Feeder feeder(data.pipeline(batch_of(4, "DROP")), of_devices({cuda(1)}));
+  for (int step = 0; step < 12; step++) {
+    Batch batch = feeder.next(0);
+    std::thread([&] {
+      cudaSetDevice(1);
+      batch.ready_on(step % 2 ? Stream::cuda_legacy : Stream::cuda_per_thread);
+    }).join();
+    std::thread([dies = std::move(batch)] {}).join();
+  }
 }
 
 TEST_CASE("streams that cannot be meant") {
@@ -109,7 +144,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   // The error that ended it, or "".
   const auto feed = [&]() -> std::string {
     try {
-      Consumer consumer;
+      Consumer consumer(cuda(1));
       Feeder feeder(pipeline, of_devices({cuda(1)}));
       for (size_t step = 0; step < wanted[0].size(); step++) {
         Batch batch = feeder.next(0);
@@ -149,7 +184,8 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   for (const char* name :
        {"cudaSetDevice", "cudaThreadExchangeStreamCaptureMode", "cudaMalloc", "cudaStreamCreateWithFlags",
         "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent",
-        "cudaEventSynchronize", "cudaEventElapsedTime"}) {
+        "cudaEventSynchronize", "cudaEventElapsedTime", "cudaStreamIsCapturing", "cudaFuncGetAttributes",
+        "cudaGetDriverEntryPointByVersion", "cudaStreamSynchronize"}) {
     INFO(name);
     CHECK(errors[name] > 0);
   }

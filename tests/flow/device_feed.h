@@ -4,7 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <deque>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,7 +23,7 @@ inline bool no_gpus() {
   return found.count == 0;
 }
 
-/// So many replicas, on as many GPUs as there are.
+/// So many replicas, on as many GPUs as there are, from the first on.
 inline std::vector<DeviceId> gpus(int replicas) {
   std::vector<DeviceId> devices;
   for (int i = 0; i < replicas; i++) devices.push_back(cuda(i % visible_gpus().count));
@@ -55,7 +57,10 @@ class DeviceBuffer {
 
 class Consumer {
  public:
-  Consumer() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  explicit Consumer(DeviceId device = cuda(0)) {
+    require(cudaSetDevice(device.ordinal));
+    require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
   ~Consumer() {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -80,7 +85,7 @@ class Consumer {
     return text;
   }
 
-  /// What the stream is given from now on waits.
+  /// What the stream is given from now on waits. Then nothing may be allocated: it would wait, too.
   void hold(std::future<void> until) {
     gates_.push_back(std::make_unique<std::future<void>>(std::move(until)));
     require(cudaLaunchHostFunc(
@@ -94,7 +99,9 @@ class Consumer {
     late.text = &text;
     late.parts = text_of(batch, [&](const TensorView& tensor) {
       const size_t bytes = tensor.size_bytes();
-      late.tensors.push_back(std::make_unique<DeviceBuffer>(std::max<size_t>(1, bytes)));
+      if (spare_.empty() || spare_.back()->size() < bytes) throw std::logic_error("reserve() more");
+      late.tensors.push_back(std::move(spare_.back()));
+      spare_.pop_back();
       late.sizes.push_back(bytes);
       if (bytes > 0)  // a copy to the host would be waited for
         require(cudaMemcpyAsync(late.tensors.back()->data(), tensor.data, bytes, cudaMemcpyDeviceToDevice, stream_));
@@ -114,7 +121,13 @@ class Consumer {
         if (c == '\0') next++;
       }
     }
+    for (const auto& late : late_) std::move(late->tensors.begin(), late->tensors.end(), std::back_inserter(spare_));
     late_.clear();
+  }
+
+  /// For read_later().
+  void reserve(size_t tensors, size_t bytes) {
+    while (spare_.size() < tensors) spare_.push_back(std::make_unique<DeviceBuffer>(bytes));
   }
 
  private:
@@ -127,6 +140,19 @@ class Consumer {
   cudaStream_t stream_ = nullptr;
   std::vector<std::unique_ptr<std::future<void>>> gates_;
   std::vector<std::unique_ptr<Late>> late_;
+  std::vector<std::unique_ptr<DeviceBuffer>> spare_;
+};
+
+/// One for each replica, on its GPU.
+class Consumers {
+ public:
+  explicit Consumers(const std::vector<DeviceId>& devices) {
+    for (const DeviceId device : devices) consumers_.emplace_back(device);
+  }
+  std::string text(Batch& batch) { return consumers_[static_cast<size_t>(batch.replica())].text(batch); }
+
+ private:
+  std::deque<Consumer> consumers_;
 };
 
 }  // namespace feedline::test

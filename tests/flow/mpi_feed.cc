@@ -1,4 +1,4 @@
-// A rank of mpi_feed_test, under mpirun: mpi_feed WHAT FOLDER. Says "ok" where all was as it should be.
+// A rank of mpi_feed_test, under mpirun: mpi_feed WHAT FOLDER [HOW]. Says "ok" where all was as it should be.
 // "make", without mpirun: makes data there.
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
@@ -7,9 +7,12 @@
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
+#include <thread>
 
 #include "distributed.h"
+#include "feedline/data_parallel.h"
 #include "feedline/mpi_communicator.h"
+#include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -59,6 +62,94 @@ void loses(const std::string& folder, const std::string& mode, int signal) {
   }
 }
 
+/// The trainer's own communicators, beside the feed's.
+struct Trainer {
+  Ends machine, leaders;  // of all ranks, and none; or of each half of them, and between the first of each
+};
+
+std::unique_ptr<DataParallel> training_of(const std::string& how, Trainer trainer, std::vector<Variable> variables) {
+  const Apply descend = [](size_t, std::span<float> value, std::span<const float> gradient) {
+    for (size_t i = 0; i < value.size(); i++) value[i] -= 1e-5F * gradient[i];
+  };
+  if (how == "replicated") return replicated(trainer.machine, std::move(variables), descend);
+  if (how == "parameter_server") return parameter_server(trainer.machine, std::move(variables), descend);
+  return distributed_replicated(trainer.machine, trainer.leaders, std::move(variables), descend);
+}
+
+// Fits a line to the ids, a few steps; ranks come to each step at other times.
+std::vector<float> train(const Pipeline& pipeline, const Options& options, int rank, const std::string& how,
+                         Trainer trainer) {
+  std::vector<float> slope(3), bias(1), slope_gradient(3), bias_gradient(1);
+  const auto training = training_of(how, std::move(trainer),
+                                    {{"slope", slope, {slope_gradient.data(), DType::float32, {3}}},
+                                     {"bias", bias, {bias_gradient.data(), DType::float32, {1}}}});
+  Feeder feeder(pipeline, options);
+  for (int step = 0; step < 12; step++) {
+    Batch batch = feeder.next();
+    if (!batch) batch = feeder.next();
+    const auto x = batch.at("x").as<float>();
+    const auto id = batch.at("id").as<int64_t>();
+    std::fill(slope_gradient.begin(), slope_gradient.end(), 0.0F);
+    bias_gradient[0] = 0;
+    for (size_t row = 0; row < id.size(); row++) {
+      float error = bias[0] - static_cast<float>(id[row]);
+      for (size_t i = 0; i < 3; i++) error += slope[i] * x[3 * row + i];
+      for (size_t i = 0; i < 3; i++) slope_gradient[i] += error * x[3 * row + i];
+      bias_gradient[0] += error;
+    }
+    batch.release_on(Stream::host);
+    std::this_thread::sleep_for(std::chrono::milliseconds((rank * 7 + step * 5) % 6));
+    training->ready(1);
+    training->ready(0);
+    if (!training->step()) throw std::runtime_error("a gradient that is not finite");
+  }
+  slope.push_back(bias[0]);
+  return slope;
+}
+
+// On four threads of this process, each reading its own.
+std::vector<float> train_on_threads(const Pipeline& pipeline, const std::string& how) {
+  constexpr int ranks = 4;
+  const bool machines = how == "distributed_replicated";
+  std::vector<Ends> ends, leaders;
+  for (int machine = 0; machine < (machines ? 2 : 1); machine++)
+    for (auto& end : communicators_between_threads(machines ? 2 : ranks)) ends.push_back(std::move(end));
+  for (auto& end : communicators_between_threads(2)) leaders.push_back(std::move(end));
+  std::vector<std::vector<float>> values(ranks);
+  for (const std::string& thrown : side_by_side(ranks, [&](int rank) {
+         Options options = of_rank({}, 1);
+         options.rank = rank;
+         options.world_size = ranks;
+         const auto r = static_cast<size_t>(rank);
+         values[r] = train(pipeline.with("distribute.mode", "SPLIT"), options, rank, how,
+                           {std::move(ends[r]), machines && rank % 2 == 0 ? std::move(leaders[r / 2]) : nullptr});
+       }))
+    if (!thrown.empty()) throw std::runtime_error(thrown);
+  for (const auto& value : values)
+    if (value != values[0]) throw std::runtime_error("threads differ");
+  return values[0];
+}
+
+// The trainer's communicator is another than the feed's, and in use at the same time.
+void trains(const std::string& folder, const std::string& how, const std::string& mode) {
+  const Pipeline pipeline = pipeline_of(folder, mode);
+  const Ends feeding = mpi_communicator();
+  const int rank = feeding->rank();
+  Trainer trainer;
+  if (how == "distributed_replicated") {
+    MPI_Comm machine, leaders;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &machine);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &leaders);
+    trainer.machine = mpi_communicator({.communicator = MPI_Comm_c2f(machine)});
+    Ends between = mpi_communicator({.communicator = MPI_Comm_c2f(leaders)});
+    if (rank % 2 == 0) trainer.leaders = std::move(between);
+  } else {
+    trainer.machine = mpi_communicator();
+  }
+  if (train(pipeline, of_rank(feeding, 1), rank, how, std::move(trainer)) != train_on_threads(pipeline, how))
+    throw std::runtime_error("other values than on threads");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -75,6 +166,8 @@ int main(int argc, char** argv) {
   try {
     if (what == "kill" || what == "stop") {
       loses(folder, what == "kill" ? "SPLIT" : "REPLICATE", what == "kill" ? SIGKILL : SIGSTOP);
+    } else if (argc > 3) {
+      trains(folder, what, argv[3]);
     } else {
       feeds(folder, what);
     }

@@ -16,6 +16,16 @@ TEST_CASE("processes: each is given what it would be given if it read its own") 
     }
 }
 
+TEST_CASE("processes: trainers beside their feeds, all in step, come to what threads come to") {
+  const Data data({90, 0, 1, 117});
+  for (const std::string how : {"replicated", "parameter_server", "distributed_replicated"})
+    for (const std::string mode : {"SPLIT", "SCATTER"}) {
+      const MpiOutcome outcome = mpirun(4, "", MPI_FEED " " + how + " " + data.dir().path() + " " + mode);
+      INFO(how << " " << mode << "\n" << outcome.text);
+      CHECK(outcome.ok == 4);
+    }
+}
+
 TEST_CASE("processes: one that is killed or stopped ends the feeds of the others, inside the timeout") {
   const Data data({90, 117});
   for (const std::string what : {"kill", "stop"}) {

@@ -57,6 +57,8 @@ TEST_CASE("the chess pipeline") {
   CHECK(spec.last_batch_policy == LastBatchPolicy::drop);
   CHECK(spec.repeat == 1);
   CHECK(spec.host_prefetch == 2);
+  CHECK(spec.device_prefetch == 2);
+  CHECK(spec.device_limit == 0);
   CHECK(spec.memory_limit == usable_memory() / 4);
   CHECK(spec.max_failures == -1);
   CHECK(spec.warnings.empty());
@@ -389,11 +391,8 @@ TEST_CASE("what makes no sense is refused by its name") {
               "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
               "MpiOptions)"),
       besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
-      besides("memory { device_limit: \"1GiB\" }",
-              "memory.device_limit: not in this version yet; remove it (batches are in host memory, see memory.limit)"),
-      besides("parallelism { device_prefetch: 1 }",
-              "parallelism.device_prefetch: not in this version yet; remove it (batches are in host memory, see "
-              "host_prefetch)"),
+      besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few"),
+      besides("parallelism { device_prefetch: 5000 }", "parallelism.device_prefetch: 5000; it must be 1 to 1024"),
       besides(
           "source { files: \"g\" index { mode: LAZY } }",
           "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no sources of another "

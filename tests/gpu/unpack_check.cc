@@ -19,7 +19,7 @@
 
 #include "base/machine.h"
 #include "gpu/unpack.h"
-#include "tests/support/run_threads.h"
+#include "unpack_device.h"
 
 using namespace feedline;
 using namespace feedline::gpu;
@@ -267,8 +267,9 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
       chance(random, 0.5) || row_count == 0 ? packed.begin() : packed.end() - ((row_count - 1) * in_stride + row_bytes);
   for (size_t i = 0; i < row_count; i++) std::copy_n(rows[i], row_bytes, in + i * in_stride);
   const DeviceUnpacker unpack(spec);
-  return check("threads of a GPU", [&] {
-    run_threads(unpack.launch({in, in_stride, got, stride, row_count}, unpack.tables().data()));
+  const size_t in_bytes = row_count == 0 ? 0 : (row_count - 1) * in_stride + row_bytes;
+  return check(test::device_name, [&] {
+    test::run({unpack, {in, in_bytes}, in_stride, {got, all}, stride, row_count});
   });
 }
 
@@ -438,6 +439,14 @@ void bench(const Named& named, bool l2) {
   std::vector<std::byte> one(row_out * rows_in_batch);
   const double reference = seconds([&] { unpack_reference(spec, std::span(rows).first(1), one.data()); });
   fmt::print("{} ({}; reference {:.0f} ns)\n", named.name, l2 ? "L2" : "ring of 3", reference * 1e9);
+  const DeviceUnpacker on_device(spec);
+  if (const auto times =
+          test::time({on_device, data, row_bytes, {ring.begin(), row_out * rows_in_batch}, row_out, rows_in_batch})) {
+    const double bytes = static_cast<double>(row_out * rows_in_batch);
+    fmt::print("  {:<26} {:>11.1f} ns/row {:>7.1f} GB/s {:>5.0f} % of cudaMemsetAsync\n", test::device_name,
+               times->unpack / static_cast<double>(rows_in_batch) * 1e9, bytes / times->unpack * 1e-9,
+               100 * times->memset / times->unpack);
+  }
   double memset_row = 0;
   for (Runner& runner : runners) {
     const double row = *std::min_element(runner.seconds_per_row.begin(), runner.seconds_per_row.end());
@@ -452,9 +461,14 @@ void bench(const Named& named, bool l2) {
 int main(int argc, char** argv) {
   int64_t cases = 3000;
   uint64_t seed = 1;
+  if (const auto why = test::no_device()) {
+    fmt::print("skipped: {}\n", *why);
+    return 77;
+  }
   for (int i = 1; i < argc; i++) {
     const std::string argument = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (argument == "--bench") {
+      if (const auto rate = test::copy_rate()) fmt::print("pinned memory to the GPU: {:.1f} GB/s\n", *rate * 1e-9);
       for (const Named& named : named_cases())
         if (named.name.find(value) != std::string::npos)
           for (bool l2 : {false, true}) bench(named, l2);

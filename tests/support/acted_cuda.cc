@@ -1,5 +1,6 @@
 #include "acted_cuda.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "gpu/cuda_launch.h"
 #include "run_threads.h"
@@ -30,6 +33,14 @@ int driver_error = cudaSuccess;
 bool failed = false;
 feedline::test::ActedState state;
 thread_local int current_device = 0;
+thread_local std::vector<int> pushed;  // contexts of the driver's, before the current device
+
+// Of the calling thread. Under the lock, as nearly every call makes the context where there is none.
+int touched_device() {
+  const int device = pushed.empty() ? current_device : pushed.back();
+  state.contexts.insert(device);
+  return device;
+}
 
 // Device memory: an address that nobody may touch, and the same pages elsewhere, for what streams are given.
 struct Allocation {
@@ -55,6 +66,7 @@ void to_pages(T*& pointer) {
 
 cudaError_t answer() {
   const std::lock_guard lock(mutex);
+  touched_device();
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
@@ -68,11 +80,13 @@ struct CUevent_st {
     Clock::time_point time;
   };
   std::shared_ptr<State> state = std::make_shared<State>();
+  int device = 0;
 };
 
 struct CUstream_st {
   std::deque<std::function<void()>> work;
-  bool busy = false, ending = false;
+  bool busy = false, ending = false, capturing = false;
+  int device = 0;
   std::thread thread{[this] { run(); }};
 
   void run() {
@@ -126,6 +140,11 @@ void act_no_driver(int error) {
   driver_error = error;
 }
 
+void act_capture(CUstream_st* stream, bool capturing) {
+  const std::lock_guard lock(mutex);
+  stream->capturing = capturing;
+}
+
 void fail_gpus() {
   const std::lock_guard lock(mutex);
   failed = true;
@@ -156,6 +175,8 @@ cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_
   return answer();
 }
 
+cudaError_t feedline::gpu::load_unpack(const UnpackKernel&) { return answer(); }
+
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -165,9 +186,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaSetDevice(int device) {
   const std::lock_guard lock(mutex);
+  if (driver_error != cudaSuccess) return static_cast<cudaError_t>(driver_error);
   if (device < 0 || device >= gpu_count) return cudaErrorInvalidDevice;
   current_device = device;
-  state.contexts.insert(device);
+  touched_device();
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -180,6 +202,39 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an acted error";
+}
+static CUresult get_current(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(static_cast<intptr_t>(current_device) + 1);
+  return CUDA_SUCCESS;
+}
+static CUresult push_current(CUcontext context) {
+  pushed.push_back(static_cast<int>(reinterpret_cast<intptr_t>(context)) - 1);
+  return CUDA_SUCCESS;
+}
+static CUresult pop_current(CUcontext*) {
+  pushed.pop_back();
+  return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  const std::string name = symbol;
+  *found = cudaDriverEntryPointSuccess;
+  if (name == "cuCtxGetCurrent")
+    *function = reinterpret_cast<void*>(&get_current);
+  else if (name == "cuCtxPushCurrent")
+    *function = reinterpret_cast<void*>(&push_current);
+  else if (name == "cuCtxPopCurrent")
+    *function = reinterpret_cast<void*>(&pop_current);
+  else
+    *found = cudaDriverEntryPointSymbolNotFound;
+  return answer();
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  {
+    const std::lock_guard lock(mutex);
+    *status = real(stream)->capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  }
+  return answer();
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   *mode = cudaStreamCaptureModeGlobal;
@@ -196,7 +251,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   std::memset(pages, 0xa5, bytes);
   const std::lock_guard lock(mutex);
   allocations[address] = {bytes, pages};
-  state.contexts.insert(current_device);
+  touched_device();
   *memory = address;
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -241,11 +296,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t error = answer()) return error;
   *stream = new CUstream_st;
   const std::lock_guard lock(mutex);
+  (*stream)->device = touched_device();
   state.streams++;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(mutex);
+  touched_device();
   changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -271,6 +328,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
   (*event)->state->timed = !(flags & cudaEventDisableTiming);
   const std::lock_guard lock(mutex);
+  (*event)->device = touched_device();
   state.events++;
   return cudaSuccess;
 }
@@ -285,7 +343,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   uint64_t number;
   {
     const std::lock_guard lock(mutex);
+    const int device = touched_device();
     if (failed) return cudaErrorLaunchFailure;
+    const bool is_default = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+    if (event->device != (is_default ? device : stream->device)) return cudaErrorInvalidResourceHandle;
     number = ++event->state->recorded;
   }
   give(stream, [number, state = event->state] {
@@ -300,6 +361,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   uint64_t number;
   {
     const std::lock_guard lock(mutex);
+    touched_device();
     if (failed) return cudaErrorLaunchFailure;
     number = event->state->recorded;
   }
@@ -311,6 +373,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::unique_lock lock(mutex);
+  touched_device();
   const std::shared_ptr<CUevent_st::State> waited_for = event->state;
   const uint64_t number = waited_for->recorded;
   changed.wait(lock, [&] { return failed || waited_for->done >= number; });
@@ -318,9 +381,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(mutex);
+  touched_device();
+  if (failed) return cudaErrorLaunchFailure;
   if (!from->state->timed || !to->state->timed) return cudaErrorInvalidResourceHandle;
+  for (const cudaEvent_t event : {from, to})
+    if (event->state->done != event->state->recorded) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(to->state->time - from->state->time).count();
-  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <set>
 
+struct CUstream_st;
+
 namespace feedline::test {
 
 /// Every GPU from now on; what there was is gone.
@@ -17,11 +19,14 @@ void act_gpus(int count);
 /// What the driver says in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
 void act_no_driver(int error);
 
+/// The stream captures a graph.
+void act_capture(CUstream_st* stream, bool capturing);
+
 /// Like a kernel that crashed: what has been given to GPUs is not done, and every call fails from now on.
 void fail_gpus();
 
 struct ActedState {
-  std::set<int> contexts;          // GPUs that a context was made on
+  std::set<int> contexts;          // GPUs that a context was made on: by nearly any call, on the current device
   size_t streams = 0, events = 0;  // that there are
   size_t allocations = 0;          // of device memory
   size_t pinned = 0;               // ranges of the host's

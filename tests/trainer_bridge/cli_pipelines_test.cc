@@ -337,6 +337,22 @@ TEST_CASE("check prints the plan, or what is wrong with it") {
   CHECK(run_tool({"check", pipeline, overlay, "--replicas", "3"}).code == 0);
 }
 
+TEST_CASE("devices: the host's, or GPUs where there are some") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  for (const std::string devices : {"host:2", "auto"}) {
+    const ToolResult result = run_tool({"run", pipeline, "--json", "--devices", devices});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(result.json().at("records") == 2816);
+  }
+  CHECK(run_tool({"run", pipeline, "--devices", "gpu"}).code == 2);
+  CHECK(run_tool({"run", pipeline, "--devices", "host", "--replicas", "2"}).code == 2);
+  const ToolResult absent = run_tool({"check", pipeline, "--devices", "cuda:99"});
+  CHECK(absent.code == 1);
+  CHECK(absent.err.find("there is no GPU 99") != std::string::npos);
+}
+
 TEST_CASE("run reports what the design fixes") {
   const TempDir dir;
   const std::string pipeline =

@@ -25,6 +25,7 @@ void add_check(CLI::App& app, Run& run) {
   CLI::App* command =
       app.add_subcommand("check", "validate a pipeline against its data; print the stages, counts and the memory plan");
   add_pipeline_args(*command, *args);
+  add_device_args(*command, *args);
   command->callback([args, &run] { run = [args] { return check(*args); }; });
 }
 

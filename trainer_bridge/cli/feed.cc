@@ -105,6 +105,7 @@ class Feed {
           note_trained(replica, {epoch + 1, 0});
           break;
         }
+        batch->ready_on(Stream::host);
         start_clock();
         if (!train(batch->valid_count(), steps)) return;
         note_trained(replica, {epoch, static_cast<int64_t>(batch->step()) + 1});

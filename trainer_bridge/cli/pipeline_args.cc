@@ -42,6 +42,14 @@ void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
       ->option_text("N");
 }
 
+void add_device_args(CLI::App& command, PipelineArgs& args) {
+  command
+      .add_option("--devices", args.devices,
+                  "a replica on each: host:4, cuda (all GPUs), cuda:0,1, or auto: the GPUs there are, else the host")
+      ->excludes("--replicas")
+      ->option_text("LIST");
+}
+
 void add_rank_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("--rank", args.rank, "of this process (default: 0)")
       ->check(whole_number(0, INT32_MAX))
@@ -72,10 +80,14 @@ Pipeline load(const PipelineArgs& args) {
 
 Options feeder_options(const PipelineArgs& args) {
   Options options;
-  options.devices.clear();
   options.rank = args.rank;
   options.world_size = args.world_size;
-  for (int i = 0; i < args.replicas; i++) options.devices.push_back(host(i));
+  try {
+    options.devices = parse_devices(args.devices.empty() ? fmt::format("host:{}", args.replicas) : args.devices);
+  } catch (const Error& error) {
+    if (error.category() != Category::bad_pipeline) throw;
+    throw UsageError(fmt::format("--{}", error.message()));
+  }
   options.on_progress = [progress = std::make_shared<Progress>("counting", 0)](uint64_t done, uint64_t total) {
     Interrupt::check();
     done < total ? progress->set(done, total) : progress->done();

@@ -14,18 +14,22 @@ struct PipelineArgs {
   std::vector<std::string> texts;  // the second and later ones are laid over the first
   std::vector<std::string> set;    // PATH=VALUE
   int replicas = 1;
+  std::string devices = {};  // instead of replicas, see parse_devices()
   int rank = 0, world_size = 1;
 };
 
 /// PIPELINE..., --set and --replicas.
 void add_pipeline_args(CLI::App& command, PipelineArgs& args);
+/// --devices, for commands that do not look into batches.
+void add_device_args(CLI::App& command, PipelineArgs& args);
 /// --rank and --world-size.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
 /// Throws UsageError for a --set, rank or world size that makes no sense, Error for a text that does not.
 Pipeline load(const PipelineArgs& args);
 
-/// As many virtual replicas as asked for; progress of the counting pass on a terminal, which an interrupt ends.
+/// The devices, or as many virtual replicas, as asked for; progress of the counting pass on a terminal, which an
+/// interrupt ends.
 Options feeder_options(const PipelineArgs& args);
 
 }  // namespace feedline::cli

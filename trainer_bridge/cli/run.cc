@@ -35,6 +35,7 @@ Json to_json(const FeedResult& result) {
                {"records_per_s", per_second(result.records, result.wall_s)},
                {"bytes_per_s", per_second(report.bytes_read, result.wall_s)},
                {"bytes_read", report.bytes_read},
+               {"bytes_copied", report.bytes_copied},
                {"cpu_s", result.cpu_s},
                {"rss_peak_bytes", result.rss_peak_bytes},
                {"count_s", report.count_s},
@@ -128,6 +129,7 @@ void add_run(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
   CLI::App* command = app.add_subcommand("run", "feed a sink as fast as it goes, or a trainer, and report");
   add_pipeline_args(*command, args->pipeline);
+  add_device_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
   command->add_option("--epochs", args->how.epochs, "epochs to feed (default: 1)")
       ->check(whole_number(1))

@@ -1,0 +1,36 @@
+// Where unpack_check runs the kernels of GPUs: their threads on the host, or a GPU.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "gpu/unpack_kernel.h"
+
+namespace feedline::test {
+
+struct DeviceRun {
+  const gpu::DeviceUnpacker& unpack;
+  std::span<const std::byte> in;  // rows, in_stride bytes from each to the next
+  size_t in_stride;
+  std::span<std::byte> out;
+  size_t out_stride, rows;
+};
+
+extern const char* const device_name;
+/// Why there is nothing to run on; none: there is.
+std::optional<std::string> no_device();
+
+/// Out of `in` into `out`; both are the host's.
+void run(const DeviceRun& run);
+
+/// On a GPU alone. Seconds for one run, with everything on the GPU, and for a memset of its output.
+struct DeviceSeconds {
+  double unpack, memset;
+};
+std::optional<DeviceSeconds> time(const DeviceRun& run);
+/// Bytes a second, from pinned memory to the GPU.
+std::optional<double> copy_rate();
+
+}  // namespace feedline::test
