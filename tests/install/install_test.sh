@@ -35,7 +35,7 @@ quietly meson setup build-superproject superproject
 grep -q 'Dependency feedline found: YES .*(overridden)' log
 
 quietly meson setup build-library source --prefix "$work/prefix" --buildtype plain \
-  -Dtests=false -Dbench=false
+  -Dtests=false -Dbench=false -Dgpu_archs=90
 quietly meson install -C build-library
 rm -rf build-library superproject build-superproject
 mv source gone
