@@ -1,4 +1,4 @@
-// In place of cuda_ring.cc and cuda_trace.cc, in a build without CUDA.
+// In place of the sources that know CUDA, in a build without it.
 #include "feedline/error.h"
 #include "gpu/device_ring.h"
 #include "gpu/trace.h"
