@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/keep_for_ever.h"
 #include "base/log.h"
 #include "gpu/cuda_handles.h"
 #include "gpu/cuda_launch.h"
@@ -125,7 +126,7 @@ class CudaRing final : public DeviceRing {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
       logger()->warn("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what());
-      static_cast<void>(resources_.release());
+      keep_for_ever(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }
 

@@ -177,6 +177,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
       }
       if (!has_fired) break;
     }
+    INFO(name);
     // Who cannot get at a GPU any more frees nothing there.
     if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode") CHECK(all_is_given_back(before));
   }
