@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -25,7 +24,7 @@ class Pool {
     oldest,  // what came back first: a device is the likeliest to have done with it
   };
   explicit Pool(const std::vector<T>& items, Next next = Next::newest)
-      : free_(items.begin(), items.end()), size_(free_.size()), next_(next) {}
+      : free_(items), size_(free_.size()), next_(next) {}
 
   /// Set before the first take. `kick` is called under the pool's lock: it must not touch the pool, nor block.
   void on_return(std::function<void()> kick) {
@@ -40,8 +39,9 @@ class Pool {
       hungry_ = true;
       return std::nullopt;
     }
-    T item = std::move(next_ == Next::newest ? free_.back() : free_.front());
-    next_ == Next::newest ? free_.pop_back() : free_.pop_front();
+    const auto chosen = next_ == Next::newest ? free_.end() - 1 : free_.begin();
+    T item = std::move(*chosen);
+    free_.erase(chosen);
     return item;
   }
 
@@ -77,7 +77,8 @@ class Pool {
   using Clock = std::chrono::steady_clock;
 
   mutable std::mutex mutex_;
-  std::deque<T> free_;
+  std::vector<T>
+      free_;  // the oldest first; there are never more than at the beginning, so giving back allocates nothing
   const size_t size_;
   const Next next_;
   std::function<void()> kick_;

@@ -69,11 +69,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
     rings_.push_back(std::make_shared<BatchRing>(
         wanted.count / start_.devices.size(), wanted.bytes, static_cast<int>(replica),
         [&](std::byte* memory) { return batches_.content(memory); }, start_.devices[replica]));
-    rings_.back()->pool().on_return([this] {
-      const std::lock_guard lock(mutex_);
-      returned_ = true;
-      changed_.notify_all();
-    });
+    buffer_wait_.watch(*rings_.back());
   }
   exchanged_->rings = rings_;
   exchanged_->words.resize(static_cast<size_t>(distribution_.ranks()));
@@ -359,21 +355,9 @@ void Transfer::copy_to_replicas() {
 }
 
 BatchBuffer* Transfer::take_buffer(size_t replica) {
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      returned_ = false;
-    }
-    if (const auto buffer = rings_[replica]->pool().take()) return *buffer;
-    if (wished()) return spare_buffer();
-    delivery_->out_of_buffers(static_cast<int>(replica));
-    const auto since = Clock::now();
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return returned_ || wish_ != Wish::go_on; });
-    }
-    waited_ns_ += static_cast<uint64_t>((Clock::now() - since).count());
-  }
+  BatchBuffer* const buffer =
+      buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), [&] { return wish_ != Wish::go_on; });
+  return buffer ? buffer : spare_buffer();
 }
 
 BatchBuffer* Transfer::spare_buffer() {
@@ -408,7 +392,7 @@ TransferReport Transfer::report() const {
   TransferReport report{.bytes_sent = sent_, .bytes_received = received_, .stage = {}};
   report.stage = {.name = "transfer",
                   .busy_s = static_cast<double>(counters_.busy_ns) / 1e9,
-                  .wait_s = static_cast<double>(waited_ns_) / 1e9,
+                  .wait_s = buffer_wait_.waited_s(),
                   .messages = counters_.messages,
                   .queue = 0};
   return report;

@@ -20,6 +20,7 @@
 
 #include "feedline/communicator.h"
 #include "feedline/stage_report.h"
+#include "flowgraph/buffer_wait.h"
 #include "flowgraph/delivery.h"
 #include "flowgraph/distribution.h"
 #include "flowgraph/graph.h"
@@ -140,13 +141,13 @@ class Transfer {
   std::vector<BatchBuffer*> buffers_;  // of this rank's replicas
 
   StageCounters counters_{"feedline transfer"};
-  std::atomic<uint64_t> sent_{0}, received_{0}, waited_ns_{0};
+  std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
 
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   Wish wish_ = Wish::go_on;
-  bool returned_ = false;  // a buffer has come back
+  BufferWait buffer_wait_{mutex_, changed_};
   bool ended_ = true;
   std::exception_ptr failure_;
   std::thread thread_;

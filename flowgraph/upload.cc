@@ -63,7 +63,7 @@ std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<
 }  // namespace
 
 Upload::Upload(const PipelineSpec& spec, Start start)
-    : batches_(spec, start.facts), most_in_flight_(start.packed_in_flight), from_(start.from) {
+    : batches_(spec, start.facts), most_in_flight_(static_cast<size_t>(spec.host_prefetch)), from_(start.from) {
   check_limit(spec, batches_.buffer_bytes(), start.devices);
   std::vector<std::byte> tables;
   std::vector<gpu::UnpackKernel> kernels;
@@ -76,7 +76,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   }
   std::vector<std::shared_ptr<BatchRing>> rings;
   for (size_t r = 0; r < start.devices.size(); r++) {
-    Replica& replica = replicas_.emplace_back();
+    Replica& replica = replicas_.emplace_back(mutex_);
     replica.device = gpu::open_device_ring({.gpu = start.devices[r],
                                             .buffers = buffers_of(spec),
                                             .buffer_bytes = batches_.buffer_bytes(),
@@ -86,11 +86,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     replica.ring =
         std::make_shared<BatchRing>(replica.device, buffers_of(spec), batches_.buffer_bytes(), static_cast<int>(r),
                                     [&](std::byte* memory) { return batches_.content(memory); });
-    replica.ring->pool().on_return([this, &replica] {
-      const std::lock_guard lock(mutex_);
-      replica.returned = true;
-      replica.changed.notify_all();
-    });
+    replica.buffer_wait.watch(*replica.ring);
     rings.push_back(replica.ring);
   }
   delivery_ = std::make_unique<Delivery>(
@@ -164,7 +160,8 @@ void Upload::upload(int number) {
     }
     if (packed) {
       replica.counters.waiting++;
-      BatchBuffer* const buffer = take_buffer(number);
+      BatchBuffer* const buffer =
+          replica.buffer_wait.take(*replica.ring, *delivery_, number, [this] { return stopping_.load(); });
       if (!buffer) return;
       ready.batch = replica.ring->share(buffer);
       fill(replica, packed, *buffer);
@@ -184,23 +181,6 @@ bool Upload::wait_for_room(Replica& replica) {
   std::unique_lock lock(mutex_);
   replica.changed.wait(lock, [&] { return stopping_ || replica.in_flight.size() < most_in_flight_; });
   return !stopping_;
-}
-
-BatchBuffer* Upload::take_buffer(int number) {
-  Replica& replica = replicas_[static_cast<size_t>(number)];
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      replica.returned = false;
-    }
-    if (const auto buffer = replica.ring->pool().take()) return *buffer;
-    delivery_->out_of_buffers(number);
-    const auto since = Clock::now();
-    std::unique_lock lock(mutex_);
-    replica.changed.wait(lock, [&] { return replica.returned || stopping_; });
-    replica.waited_ns += static_cast<uint64_t>((Clock::now() - since).count());
-    if (stopping_) return nullptr;
-  }
 }
 
 void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer) {
@@ -254,7 +234,7 @@ std::vector<StageReport> Upload::report() const {
     const Replica& replica = replicas_[r];
     stages.push_back({.name = fmt::format("upload {}", r),
                       .busy_s = static_cast<double>(replica.counters.busy_ns) / 1e9,
-                      .wait_s = static_cast<double>(replica.waited_ns) / 1e9,
+                      .wait_s = replica.buffer_wait.waited_s(),
                       .messages = replica.counters.messages,
                       .queue = static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))});
     stages.push_back({.name = fmt::format("copy {}", r),

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "feedline/stage_report.h"
+#include "flowgraph/buffer_wait.h"
 #include "flowgraph/delivery.h"
 #include "flowgraph/packing.h"
 #include "flowgraph/stage_counters.h"
@@ -31,8 +32,7 @@ namespace feedline::flow {
 class Upload {
  public:
   struct Start {
-    Delivery& from;           // by replica: batches of pack(spec); outlives this
-    size_t packed_in_flight;  // of a replica, that it may have at a time
+    Delivery& from;  // by replica: batches of pack(spec); outlives this
     FeedFacts facts;
     std::vector<DeviceId> devices;
     Position position;
@@ -60,15 +60,15 @@ class Upload {
 
  private:
   struct Replica {
+    explicit Replica(std::mutex& mutex) : buffer_wait(mutex, changed) {}
     std::shared_ptr<gpu::DeviceRing> device;
     std::shared_ptr<BatchRing> ring;
     std::condition_variable changed;
-    bool returned = false;        // a buffer has come back
+    BufferWait buffer_wait;
     std::deque<Batch> in_flight;  // packed ones, in the order of the stream
     bool no_more = false;         // will come
     StageCounters counters{"feedline upload"};
     std::atomic<uint64_t> copies{0}, copy_ns{0};
-    std::atomic<uint64_t> waited_ns{0};
     std::thread uploads, finishes;
   };
 
@@ -77,18 +77,17 @@ class Upload {
   void upload(int number);
   void finish_copies(int number);
   bool wait_for_room(Replica& replica);
-  BatchBuffer* take_buffer(int number);
   void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer);
 
   const PackedBatches batches_;
-  const size_t most_in_flight_;
+  const size_t most_in_flight_;  // of a replica
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // of the jobs of batches_
   std::vector<size_t> tables_at_;               // of each
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> bytes_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::mutex mutex_;  // guards `returned`, `in_flight` and `no_more`
+  std::mutex mutex_;  // guards `in_flight` and `no_more`, and the waiting for buffers
   std::deque<Replica> replicas_;
 };
 

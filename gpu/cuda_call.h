@@ -35,20 +35,16 @@ FEEDLINE_CUDA_CALL(EventSynchronizeOp, cudaEventSynchronize);
 FEEDLINE_CUDA_CALL(ElapsedTimeOp, cudaEventElapsedTime);
 #undef FEEDLINE_CUDA_CALL
 
-template <typename Op, typename Call>
-cudaError_t try_call(Call&& call) noexcept {
-  if (const int error = injected<Op>()) return static_cast<cudaError_t>(error);
-  const cudaError_t error = call();
-  if (error != cudaSuccess) cudaGetLastError();  // else the next call that looks would report it again
-  return error;
-}
-
 /// What to tell of a call that has failed, with what to do.
 Error failure(DeviceId gpu, const char* call, cudaError_t error);
 
 template <typename Op, typename Call>
 void call(DeviceId gpu, Call&& body) {
-  if (const cudaError_t error = try_call<Op>(body); error != cudaSuccess) throw failure(gpu, Op::name, error);
+  if (const int error = injected<Op>()) throw failure(gpu, Op::name, static_cast<cudaError_t>(error));
+  const cudaError_t error = body();
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // else the next call that looks would report it again
+  throw failure(gpu, Op::name, error);
 }
 
 /// Makes the GPU the calling thread's device, in a thread of ours.

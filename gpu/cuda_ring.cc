@@ -50,22 +50,15 @@ class Buffer final : public StreamOrder {
   }
 
   void release_on(Stream stream) noexcept override {
-    try {
+    remember_failure([&] {
       check_device(stream);
       release(stream);
-    } catch (...) {
-      not_released_ = std::current_exception();
-    }
+    });
   }
 
   // On whatever thread: of its default streams none is meant. CUDA's legacy stream waits for the others'.
   void let_go() noexcept override {
-    if (!ready_on_) return;
-    try {
-      release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_);
-    } catch (...) {
-      not_released_ = std::current_exception();
-    }
+    if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
   }
 
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, std::span<const CopyToDevice> copies,
@@ -97,6 +90,15 @@ class Buffer final : public StreamOrder {
                                                     current, gpu_.ordinal, gpu_.ordinal));
   }
 
+  // For the next fill() to throw.
+  template <typename Body>
+  void remember_failure(Body body) noexcept {
+    try {
+      body();
+    } catch (...) {
+      not_released_ = std::current_exception();
+    }
+  }
   void release(Stream stream) {
     ready_on_.reset();
     if (stream.kind() == DeviceId::Kind::host) return;
@@ -185,7 +187,6 @@ class CudaRing final : public DeviceRing {
 }  // namespace
 
 std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options) {
-  check_devices({&options.gpu, 1});
   return std::make_shared<CudaRing>(options);
 }
 

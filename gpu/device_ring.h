@@ -52,8 +52,7 @@ struct DeviceRingOptions {
   size_t buffers, buffer_bytes;
   size_t copies;  // fills without a finish_copy()
   std::span<const std::byte> tables;
-  std::span<const UnpackKernel>
-      kernels;  // of what will be launched: they are loaded now, not beside the trainer's work
+  std::span<const UnpackKernel> kernels;  // that will be launched: loaded now, not beside the trainer's work
 };
 /// Throws Error device_error, which says what to do, where there is no such GPU, no such memory on it, or no kernels
 /// for it. Makes a context on this GPU and no other; leaves the calling thread's current device alone.

@@ -1,6 +1,7 @@
 // Which devices are meant.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -77,8 +78,11 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
 }
 
 void gpu::check_devices(std::span<const DeviceId> devices) {
+  const auto is_gpu = [](DeviceId device) { return device.kind == DeviceId::Kind::cuda; };
+  if (std::ranges::none_of(devices, is_gpu)) return;
+  const Gpus gpus = visible_gpus();
   for (const DeviceId device : devices)
-    if (device.kind == DeviceId::Kind::cuda) check_ordinal(device.ordinal, visible_gpus());
+    if (is_gpu(device)) check_ordinal(device.ordinal, gpus);
 }
 
 Stream Stream::cuda(CUstream_st* stream) {

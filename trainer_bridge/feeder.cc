@@ -195,7 +195,6 @@ struct Feeder::Impl {
     upload = std::make_unique<flow::Upload>(
         spec, flow::Upload::Start{
                   .from = arrives ? transfer->delivery() : graph->delivery(),
-                  .packed_in_flight = static_cast<size_t>(spec.host_prefetch),  // of one more
                   .facts = facts,
                   .devices = options.devices,
                   .position = position,

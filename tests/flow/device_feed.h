@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "distributed.h"
+#include "support/device_buffer.h"
 #include "support/skip.h"
 
 namespace feedline::test {
@@ -36,24 +37,6 @@ inline Options of_devices(std::vector<DeviceId> devices) {
   options.threads = 1;
   return options;
 }
-
-inline void require(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
-
-class DeviceBuffer {
- public:
-  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) { require(cudaMalloc(&data_, bytes)); }
-  ~DeviceBuffer() { cudaFree(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  void* data() const { return data_; }
-  size_t size() const { return bytes_; }
-
- private:
-  size_t bytes_;
-  void* data_ = nullptr;
-};
 
 class Consumer {
  public:

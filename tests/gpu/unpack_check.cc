@@ -468,7 +468,6 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; i++) {
     const std::string argument = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (argument == "--bench") {
-      if (const auto rate = test::copy_rate()) fmt::print("pinned memory to the GPU: {:.1f} GB/s\n", *rate * 1e-9);
       for (const Named& named : named_cases())
         if (named.name.find(value) != std::string::npos)
           for (bool l2 : {false, true}) bench(named, l2);

@@ -30,7 +30,5 @@ struct DeviceSeconds {
   double unpack, memset;
 };
 std::optional<DeviceSeconds> time(const DeviceRun& run);
-/// Bytes a second, from pinned memory to the GPU.
-std::optional<double> copy_rate();
 
 }  // namespace feedline::test

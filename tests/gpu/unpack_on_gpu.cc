@@ -2,43 +2,27 @@
 
 #include <algorithm>
 #include <functional>
-#include <stdexcept>
 
 #include "feedline/device.h"
 #include "gpu/cuda_launch.h"
+#include "support/device_buffer.h"
 #include "unpack_device.h"
 
 namespace feedline::test {
 namespace {
-
-void require(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
-
-class Bytes {
- public:
-  explicit Bytes(size_t bytes) { require(cudaMalloc(&data_, std::max<size_t>(1, bytes))); }
-  ~Bytes() { cudaFree(data_); }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
 
 // A run with its rows on the GPU, at addresses that lie to lines of 64 bytes as those of the host do.
 class OnGpu {
  public:
   explicit OnGpu(const DeviceRun& run)
       : run_(run), tables_(run.unpack.tables().size()), in_(run.in.size() + 64), out_(run.out.size() + 64) {
-    put(run.unpack.tables(), tables_.data());
+    put(run.unpack.tables(), tables_.bytes());
     put(run.in, in());
     put(run.out, out());
   }
   void launch() {
     require(gpu::launch_unpack(
-        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows}, tables_.data()),
+        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows}, tables_.bytes()),
         cudaStreamPerThread));
   }
   void fill(int value) { require(cudaMemsetAsync(out(), value, run_.out.size(), cudaStreamPerThread)); }
@@ -52,11 +36,11 @@ class OnGpu {
   static void put(std::span<const std::byte> bytes, std::byte* to) {
     require(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
   }
-  std::byte* in() const { return in_.data() + skew(run_.in.data()); }
-  std::byte* out() const { return out_.data() + skew(run_.out.data()); }
+  std::byte* in() const { return in_.bytes() + skew(run_.in.data()); }
+  std::byte* out() const { return out_.bytes() + skew(run_.out.data()); }
 
   const DeviceRun& run_;
-  const Bytes tables_, in_, out_;
+  const DeviceBuffer tables_, in_, out_;
 };
 
 // The median of several measurements of `repeats` calls.
@@ -97,17 +81,6 @@ std::optional<DeviceSeconds> time(const DeviceRun& run) {
   constexpr int repeats = 50;
   OnGpu gpu(run);
   return DeviceSeconds{seconds_of(repeats, [&] { gpu.launch(); }), seconds_of(repeats, [&] { gpu.fill(1); })};
-}
-
-std::optional<double> copy_rate() {
-  constexpr size_t bytes = size_t{64} << 20;
-  void* pinned = nullptr;
-  require(cudaMallocHost(&pinned, bytes));
-  const Bytes to(bytes);
-  const double seconds = seconds_of(
-      5, [&] { require(cudaMemcpyAsync(to.data(), pinned, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread)); });
-  cudaFreeHost(pinned);
-  return static_cast<double>(bytes) / seconds;
 }
 
 }  // namespace feedline::test

@@ -13,6 +13,5 @@ void run(const DeviceRun& run) {
 }
 
 std::optional<DeviceSeconds> time(const DeviceRun&) { return std::nullopt; }
-std::optional<double> copy_rate() { return std::nullopt; }
 
 }  // namespace feedline::test

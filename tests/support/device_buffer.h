@@ -1,0 +1,31 @@
+// Memory of the current GPU, for tests.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+
+namespace feedline::test {
+
+inline void require(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes) : size_(bytes) { require(cudaMalloc(&data_, std::max<size_t>(1, bytes))); }
+  ~DeviceBuffer() { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() const { return data_; }
+  std::byte* bytes() const { return static_cast<std::byte*>(data_); }
+  size_t size() const { return size_; }
+
+ private:
+  size_t size_;
+  void* data_ = nullptr;
+};
+
+}  // namespace feedline::test
