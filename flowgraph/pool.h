@@ -77,8 +77,7 @@ class Pool {
   using Clock = std::chrono::steady_clock;
 
   mutable std::mutex mutex_;
-  std::vector<T>
-      free_;  // the oldest first; there are never more than at the beginning, so giving back allocates nothing
+  std::vector<T> free_;  // the oldest first; never more than at the beginning, so giving back allocates nothing
   const size_t size_;
   const Next next_;
   std::function<void()> kick_;

@@ -1,5 +1,6 @@
 #include "io/crc32c.h"
 
+#include "io/crc32c_folding.h"
 #include "io/crc32c_hardware.h"
 #include "io/crc32c_table.h"
 
@@ -21,11 +22,19 @@ FEEDLINE_CRC_TARGET uint32_t three_streams(uint32_t crc, const std::byte* p, siz
   return hardware::ThreeStreams::update(crc, p, size);
 }
 #endif
+#ifdef FEEDLINE_FOLD_TARGET
+FEEDLINE_FOLD_TARGET uint32_t folding(uint32_t crc, const std::byte* p, size_t size) noexcept {
+  return hardware::Folding::update(crc, p, size);
+}
+#endif
 
 Update update_by(Crc32cPath path) noexcept {
 #ifdef FEEDLINE_CRC_TARGET
   if (path == Crc32cPath::hardware) return one_stream;
   if (path == Crc32cPath::three_way) return three_streams;
+#endif
+#ifdef FEEDLINE_FOLD_TARGET
+  if (path == Crc32cPath::folding) return folding;
 #endif
   static_cast<void>(path);
   return TableStream::update;
@@ -42,6 +51,9 @@ bool supported(Crc32cPath path) noexcept {
       return __builtin_cpu_supports("sse4.2");
     case Crc32cPath::three_way:
       return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+    case Crc32cPath::folding:
+      return supported(Crc32cPath::three_way) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("vpclmulqdq");
 #elif defined(__aarch64__) && defined(__linux__)
     case Crc32cPath::hardware:
       return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
@@ -54,7 +66,8 @@ bool supported(Crc32cPath path) noexcept {
 }
 
 Crc32cPath best_crc32c_path() noexcept {
-  static const Crc32cPath best = supported(Crc32cPath::three_way)  ? Crc32cPath::three_way
+  static const Crc32cPath best = supported(Crc32cPath::folding)     ? Crc32cPath::folding
+                                 : supported(Crc32cPath::three_way) ? Crc32cPath::three_way
                                  : supported(Crc32cPath::hardware) ? Crc32cPath::hardware
                                                                    : Crc32cPath::table;
   return best;

@@ -12,6 +12,7 @@ enum class Crc32cPath : uint8_t {
   table,      // everywhere
   hardware,   // the crc32 instruction of SSE4.2 or ARMv8, one stream
   three_way,  // three streams of it at once, joined by carry-less multiplication
+  folding,    // carry-less products of 512 bits: AVX-512 with VPCLMULQDQ
 };
 
 /// Whether this CPU has it.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "io/crc32c_folding.h"
 #include "io/crc32c_hardware.h"
 #include "io/crc32c_table.h"
 
@@ -62,7 +63,18 @@ FEEDLINE_CRC_TARGET RecordScanner::Stop RecordScanner::scan_hardware(std::span<R
 }
 #endif
 
+#ifdef FEEDLINE_FOLD_TARGET
+FEEDLINE_FOLD_TARGET RecordScanner::Stop RecordScanner::scan_folding(std::span<RecordView> out,
+                                                                     size_t& count) noexcept {
+  using Crc = hardware::Folding;
+#include "io/record_scan_loop.inc"
+}
+#endif
+
 RecordScanner::Stop RecordScanner::next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept {
+#ifdef FEEDLINE_FOLD_TARGET
+  if (path == Crc32cPath::folding) return scan_folding(out, count);
+#endif
 #ifdef FEEDLINE_CRC_TARGET
   if (path == Crc32cPath::three_way) return scan_hardware<hardware::ThreeStreams>(out, count);
   if (path == Crc32cPath::hardware) return scan_hardware<hardware::OneStream>(out, count);

@@ -55,6 +55,7 @@ class RecordScanner {
   Stop scan(std::span<RecordView> out, size_t& count) noexcept;
   template <typename Crc>
   Stop scan_hardware(std::span<RecordView> out, size_t& count) noexcept;
+  Stop scan_folding(std::span<RecordView> out, size_t& count) noexcept;
 
   std::span<const std::byte> bytes_;
   uint64_t limit_ = 0;

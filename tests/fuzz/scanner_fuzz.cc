@@ -147,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limit = data[0] & 1 ? 64 : 1 << 20;
   const Bytes bytes = std::as_bytes(std::span(data + 2, size - 2));
   const auto file = data[0] & 2 ? with_checksums(bytes, data[1]) : std::vector<std::byte>(bytes.begin(), bytes.end());
-  for (const Crc32cPath path : {Crc32cPath::table, Crc32cPath::hardware, Crc32cPath::three_way})
+  for (const Crc32cPath path : {Crc32cPath::table, Crc32cPath::hardware, Crc32cPath::three_way, Crc32cPath::folding})
     if (feedline::io::supported(path)) check_scanner(file, path);
   check_resync(file);
   return 0;

@@ -21,7 +21,7 @@ struct By {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>) {
+TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>, By<Crc32cPath::folding>) {
   using Stop = RecordScanner::Stop;
   constexpr Crc32cPath path = TestType::value;
   if (!supported(path)) {
