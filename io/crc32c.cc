@@ -53,7 +53,7 @@ bool supported(Crc32cPath path) noexcept {
       return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
     case Crc32cPath::folding:
       return supported(Crc32cPath::three_way) && __builtin_cpu_supports("avx512f") &&
-             __builtin_cpu_supports("vpclmulqdq");
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("vpclmulqdq");
 #elif defined(__aarch64__) && defined(__linux__)
     case Crc32cPath::hardware:
       return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
@@ -68,8 +68,8 @@ bool supported(Crc32cPath path) noexcept {
 Crc32cPath best_crc32c_path() noexcept {
   static const Crc32cPath best = supported(Crc32cPath::folding)     ? Crc32cPath::folding
                                  : supported(Crc32cPath::three_way) ? Crc32cPath::three_way
-                                 : supported(Crc32cPath::hardware) ? Crc32cPath::hardware
-                                                                   : Crc32cPath::table;
+                                 : supported(Crc32cPath::hardware)  ? Crc32cPath::hardware
+                                                                    : Crc32cPath::table;
   return best;
 }
 

@@ -13,6 +13,8 @@ inline constexpr uint32_t crc32c_polynomial = 0x82f63b78;  // x^32 + x^28 + x^27
 
 /// p * x mod P.
 constexpr uint32_t times_x(uint32_t p) noexcept { return (p >> 1) ^ ((p & 1) ? crc32c_polynomial : 0); }
+/// The q with q * x = p mod P: x is no factor of P.
+constexpr uint32_t over_x(uint32_t p) noexcept { return p & 0x80000000 ? (p ^ crc32c_polynomial) << 1 | 1 : p << 1; }
 
 /// The slicing-by-8 tables: [k][b] is the CRC register after byte b and k zero bytes.
 constexpr std::array<std::array<uint32_t, 256>, 8> make_crc32c_slices() noexcept {

@@ -12,16 +12,25 @@
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12's own headers (GCC bug 105593)
 #endif
-#define FEEDLINE_FOLD_TARGET __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+#define FEEDLINE_FOLD_TARGET __attribute__((target("sse4.2,pclmul,avx512f,avx512bw,vpclmulqdq")))
 #define FEEDLINE_FOLD_INLINE FEEDLINE_FOLD_TARGET __attribute__((always_inline)) inline
 
 namespace feedline::io::hardware {
 
-/// What moves 16 bytes that lie `bytes` before others; reflected, and less 33 bits as in Shift.
+/// What moves 16 bytes that lie so many bytes before others; reflected, and less 33 bits as in Shift.
 struct Fold {
-  int64_t first, second;  // factors of the first and the second 8 bytes
-  constexpr explicit Fold(uint64_t bytes) : first(x_to_the(8 * bytes + 31)), second(x_to_the(8 * bytes - 33)) {}
+  int64_t first, second;  // factors of the first and the second 8 bytes: x^(8 bytes + 31), x^(8 bytes - 33)
 };
+inline constexpr auto folds = [] {
+  std::array<Fold, 257> table{};
+  uint32_t first = x_to_the(31), second = x_to_the(0);
+  for (int bit = 0; bit < 33; bit++) second = over_x(second);
+  for (Fold& fold : table) {
+    fold = {first, second};
+    for (int bit = 0; bit < 8; bit++) first = times_x(first), second = times_x(second);
+  }
+  return table;
+}();
 
 struct Folding {
   static constexpr bool three_records = false;
@@ -29,14 +38,15 @@ struct Folding {
   FEEDLINE_FOLD_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
     if (size < width) return OneStream::update(crc, p, size);
     const std::byte* const end = p + size;
-    __m512i x = _mm512_xor_si512(_mm512_loadu_si512(p),
-                                 _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+    __m512i x =
+        _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
     p += width;
     if (static_cast<size_t>(end - p) >= 7 * width) x = fold_four(x, p, end);
-    for (; static_cast<size_t>(end - p) >= width; p += width) x = moved(x, by_one(), _mm512_loadu_si512(p));
-    crc = remainder(x);
-    for (; end - p >= 8; p += 8) crc = step(crc, load(p));
-    return finish(crc, end, size);
+    for (; static_cast<size_t>(end - p) >= width; p += width) x = moved(x, all_of(folds[width]), _mm512_loadu_si512(p));
+    // By the rest, whatever its size, without a branch.
+    const auto rest = static_cast<size_t>(end - p);
+    const __mmask64 last = ~(~uint64_t{0} >> rest);
+    return remainder(moved(x, all_of(folds[rest]), _mm512_maskz_loadu_epi8(last, end - width)));
   }
   FEEDLINE_FOLD_INLINE static uint32_t word(uint64_t value) noexcept { return OneStream::word(value); }
 
@@ -49,19 +59,13 @@ struct Folding {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, by, 0x00), _mm512_clmulepi64_epi128(x, by, 0x11),
                                      there, 0x96);
   }
-  FEEDLINE_FOLD_INLINE static __m512i by_one() noexcept {
-    constexpr Fold one(width);
-    return all_of(one);
-  }
-  FEEDLINE_FOLD_INLINE static __m512i all_of(Fold fold) noexcept {
-    return _mm512_set_epi64(fold.second, fold.first, fold.second, fold.first, fold.second, fold.first, fold.second,
-                            fold.first);
+  FEEDLINE_FOLD_INLINE static __m512i all_of(const Fold& fold) noexcept {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&fold)));
   }
 
   /// Four registers side by side, as a product takes four cycles. p goes on to where the one that is returned lies.
   FEEDLINE_FOLD_INLINE static __m512i fold_four(__m512i x, const std::byte*& p, const std::byte* end) noexcept {
-    constexpr Fold four(4 * width);
-    const __m512i by_four = all_of(four);
+    const __m512i by_four = all_of(folds[4 * width]);
     __m512i lane[] = {x, _mm512_loadu_si512(p), _mm512_loadu_si512(p + width), _mm512_loadu_si512(p + 2 * width)};
     for (p += 3 * width; static_cast<size_t>(end - p) >= 4 * width; p += 4 * width) {
 #pragma GCC unroll 4
@@ -70,15 +74,15 @@ struct Folding {
         lane[i] = moved(lane[i], by_four, _mm512_loadu_si512(p + i * width));
       }
     }
-    for (size_t i = 1; i < 4; i++) lane[i] = moved(lane[i - 1], by_one(), lane[i]);
+    for (size_t i = 1; i < 4; i++) lane[i] = moved(lane[i - 1], all_of(folds[width]), lane[i]);
     return lane[3];
   }
 
   /// Three quarters of x are moved to the last one, which is then taken modulo P.
   FEEDLINE_FOLD_INLINE static uint32_t remainder(__m512i x) noexcept {
-    constexpr Fold first(48), second(32), third(16);
-    const __m512i by = _mm512_set_epi64(0, 0, third.second, third.first, second.second, second.first, first.second,
-                                        first.first);
+    constexpr Fold first = folds[48], second = folds[32], third = folds[16];
+    const __m512i by =
+        _mm512_set_epi64(0, 0, third.second, third.first, second.second, second.first, first.second, first.first);
     const __m512i products =
         _mm512_xor_si512(_mm512_clmulepi64_epi128(x, by, 0x00), _mm512_clmulepi64_epi128(x, by, 0x11));
     const __m512i terms = _mm512_mask_blend_epi64(0xc0, products, x);

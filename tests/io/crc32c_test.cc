@@ -45,7 +45,8 @@ std::vector<std::byte> random_bytes(size_t size, uint32_t seed) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("CRC32C", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>, By<Crc32cPath::folding>, Fastest) {
+TEMPLATE_TEST_CASE("CRC32C", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>,
+                   By<Crc32cPath::folding>, Fastest) {
   if (!TestType::here()) {
     WARN("this CPU lacks the path");
     return;

@@ -21,7 +21,8 @@ struct By {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>, By<Crc32cPath::folding>) {
+TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>, By<Crc32cPath::three_way>,
+                   By<Crc32cPath::folding>) {
   using Stop = RecordScanner::Stop;
   constexpr Crc32cPath path = TestType::value;
   if (!supported(path)) {
