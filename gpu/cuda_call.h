@@ -32,6 +32,7 @@ FEEDLINE_CUDA_CALL(StreamWaitOp, cudaStreamWaitEvent);
 FEEDLINE_CUDA_CALL(IsCapturingOp, cudaStreamIsCapturing);
 FEEDLINE_CUDA_CALL(StreamSynchronizeOp, cudaStreamSynchronize);
 FEEDLINE_CUDA_CALL(EventSynchronizeOp, cudaEventSynchronize);
+FEEDLINE_CUDA_CALL(EventQueryOp, cudaEventQuery);
 FEEDLINE_CUDA_CALL(ElapsedTimeOp, cudaEventElapsedTime);
 #undef FEEDLINE_CUDA_CALL
 

@@ -9,6 +9,13 @@
 
 namespace feedline::gpu {
 
+/// CUDA's default streams are those of the thread's current device.
+inline bool is_default(Stream stream) { return stream == Stream::cuda_legacy || stream == Stream::cuda_per_thread; }
+/// Throws Error bad_pipeline for one that is another GPU's.
+void check_device(DeviceId gpu, Stream stream);
+/// Throws Error device_error where the stream captures a graph; `what` cannot be a part of one.
+void check_no_capture(DeviceId gpu, cudaStream_t stream, const char* what);
+
 /// The context of a GPU, for calls on the program's own threads: CUDA makes a context on a thread's current device at
 /// almost any call, whatever stream or event it is about.
 class Context {

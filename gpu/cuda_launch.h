@@ -3,12 +3,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu/reduce_kernel.h"
 #include "gpu/unpack_kernel.h"
 
 namespace feedline::gpu {
 
-/// Gives the stream, of the current device, the launch. Pointers are of that device. The error is the launch's own.
+/// Each gives the stream, of the current device, the launch. Pointers are of that device. The error is the launch's
+/// own.
 cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
+
+cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 
 /// Loads the kernel, in both of its kinds, into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);

@@ -31,7 +31,7 @@ class Buffer final : public StreamOrder {
   ~Buffer() { cudaEventSynchronize(released_.get()); }
 
   void ready_on(Stream stream) override {
-    check_device(stream);
+    check_device(gpu_, stream);
     const Context::Pushed pushed(context_);
     if (stream.kind() == DeviceId::Kind::host)
       ready_.wait();
@@ -43,7 +43,7 @@ class Buffer final : public StreamOrder {
   void copy_on(Stream stream, void* to, const void* from, size_t bytes) override {
     if (stream.kind() == DeviceId::Kind::host)
       throw Error(Category::bad_pipeline, "a batch of a GPU is copied on a stream of that GPU, not on Stream::host");
-    check_device(stream);
+    check_device(gpu_, stream);
     const Context::Pushed pushed(context_);
     call<MemcpyOp>(gpu_,
                    [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });
@@ -51,7 +51,7 @@ class Buffer final : public StreamOrder {
 
   void release_on(Stream stream) noexcept override {
     remember_failure([&] {
-      check_device(stream);
+      check_device(gpu_, stream);
       release(stream);
     });
   }
@@ -78,18 +78,6 @@ class Buffer final : public StreamOrder {
   }
 
  private:
-  static bool is_default(Stream stream) { return stream == Stream::cuda_legacy || stream == Stream::cuda_per_thread; }
-
-  // The default streams are those of the current device.
-  void check_device(Stream stream) const {
-    if (!is_default(stream)) return;
-    int current = -1;
-    if (cudaGetDevice(&current) == cudaSuccess && current == gpu_.ordinal) return;
-    throw Error(Category::bad_pipeline, fmt::format("a default stream is that of the thread's current device, GPU {}; "
-                                                    "the batch is on GPU {}: call cudaSetDevice({}) before",
-                                                    current, gpu_.ordinal, gpu_.ordinal));
-  }
-
   // For the next fill() to throw.
   template <typename Body>
   void remember_failure(Body body) noexcept {
@@ -104,10 +92,7 @@ class Buffer final : public StreamOrder {
     if (stream.kind() == DeviceId::Kind::host) return;
     const Context::Pushed pushed(context_);
     // An event that is captured would take our next copy into the trainer's graph.
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    call<IsCapturingOp>(gpu_, [&] { return cudaStreamIsCapturing(stream.cuda_stream(), &capture); });
-    if (capture != cudaStreamCaptureStatusNone)
-      throw failure(gpu_, "the release of a batch", cudaErrorStreamCaptureUnsupported);
+    check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
     released_.record(stream.cuda_stream());
   }
 

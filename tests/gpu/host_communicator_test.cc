@@ -30,7 +30,7 @@ TEST_CASE("threads: what is wrong on one rank ends all of them, and says where")
   on_ranks(4, [](std::unique_ptr<Communicator> c) { calls_differently(*c); });
   on_ranks(4, [](std::unique_ptr<Communicator> c) { sends_what_nobody_wants(*c); });
   on_ranks(4, [](std::unique_ptr<Communicator> c) { aborts(*c); });
-  on_ranks(4, leaves);
+  on_ranks(4, [](std::unique_ptr<Communicator> c) { leaves(std::move(c)); });
   SUCCEED();
 }
 

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // As long as the program: streams may still run when it ends.
 std::mutex& mutex = *new std::mutex;  // guards all there is
 std::condition_variable& changed = *new std::condition_variable;
-int gpu_count = 2;
+int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
 feedline::test::ActedState state;
@@ -151,6 +151,9 @@ void fail_gpus() {
   changed.notify_all();
 }
 
+void act_on(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
+std::byte* acted_pages(const void* address) { return pages_of(address); }
+
 ActedState acted_state() {
   const std::lock_guard lock(mutex);
   ActedState now = state;
@@ -171,6 +174,19 @@ cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_
     to_pages(args.steps);
     to_pages(args.bit_values);
     run_threads(on_pages);
+  });
+  return answer();
+}
+
+cudaError_t feedline::gpu::launch_reduce(const ReduceLaunch& launch, cudaStream_t stream) {
+  give(stream, [launch] {
+    ReduceArgs args = launch.args;
+    to_pages(args.in);
+    to_pages(args.out);
+    with_reduction(launch.dtype, launch.reduction, [&](auto type, auto combine) {
+      for (uint64_t thread = 0; thread < args.elements; thread++)
+        reduce_thread<typename decltype(type)::t, decltype(combine)>(args, thread);
+    });
   });
   return answer();
 }
@@ -378,6 +394,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const uint64_t number = waited_for->recorded;
   changed.wait(lock, [&] { return failed || waited_for->done >= number; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  touched_device();
+  if (failed) return cudaErrorLaunchFailure;
+  return event->state->done == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(mutex);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <set>
 
 struct CUstream_st;
@@ -24,6 +25,11 @@ void act_capture(CUstream_st* stream, bool capturing);
 
 /// Like a kernel that crashed: what has been given to GPUs is not done, and every call fails from now on.
 void fail_gpus();
+
+/// Gives the stream work of the test's own.
+void act_on(CUstream_st* stream, std::function<void()> work);
+/// Where streams find what lies at an address of a device.
+std::byte* acted_pages(const void* address);
 
 struct ActedState {
   std::set<int> contexts;          // GPUs that a context was made on: by nearly any call, on the current device

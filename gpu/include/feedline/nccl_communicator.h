@@ -1,0 +1,26 @@
+// Ranks with a GPU each, between which NCCL moves the bytes. In a library of its own, so that nobody else loads NCCL.
+#pragma once
+
+#include <memory>
+
+#include "feedline/communicator.h"
+#include "feedline/device.h"
+#include "feedline/export.h"
+
+namespace feedline {
+
+/// Called by all ranks together, each in a thread of its own, with GPUs that are not one another's. `control` is the
+/// same ranks' communicator over memory of the host, between threads or MPI processes, and for this one alone from now
+/// on: it carries NCCL's id, compares what the ranks call, and knows when one has died, which NCCL does not. To make
+/// this communicator is its call 0. Throws Error; then on all ranks.
+///
+/// Buffers are memory of this GPU, or of the host where it is pinned. Streams are this GPU's, or Stream::host. A call
+/// returns when all ranks have come to it and the stream has been given the work, behind what the stream was given
+/// before and what any stream was given by the call before; on Stream::host when the work is done. It may not be made
+/// while the stream captures a graph.
+///
+/// A group that fails lets go of the streams: what waits there for other ranks ends, with any content, and failure()
+/// says why. The destructor waits until the streams have done what they were given here.
+FEEDLINE_PUBLIC std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu);
+
+}  // namespace feedline

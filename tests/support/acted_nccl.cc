@@ -1,0 +1,211 @@
+#include "acted_nccl.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "acted_cuda.h"
+
+namespace {
+
+using feedline::test::acted_pages;
+
+// As long as the program, like the streams.
+std::mutex& mutex = *new std::mutex;  // guards all there is
+std::condition_variable& changed = *new std::condition_variable;
+size_t comms = 0;
+uint64_t ids = 0;
+
+// On its way from one rank to another.
+struct Message {
+  const std::byte* from;  // null: it will not come
+  size_t bytes;
+  bool taken = false;
+};
+struct Group {
+  int joined = 0;
+  std::set<int> devices;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> ways;
+};
+std::map<uint64_t, std::shared_ptr<Group>>& groups = *new std::map<uint64_t, std::shared_ptr<Group>>;
+
+// Streams may still come to what was given to it when it is gone.
+struct State {
+  std::shared_ptr<Group> group;
+  int rank, size, under_way = 0;
+  bool aborted = false;
+};
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<State> state;
+};
+
+namespace {
+
+struct Op {
+  bool sends;
+  int peer;
+  const void* data;
+  size_t bytes;
+};
+struct Given {
+  std::vector<Op> ops;
+  std::shared_ptr<State> state;
+  cudaStream_t stream = nullptr;
+};
+thread_local int depth = 0;
+thread_local Given given;
+
+// On a stream. All of the group's parts go on at the same time, whatever their order.
+void exchange(State& state, const std::vector<Op>& ops) {
+  std::unique_lock lock(mutex);
+  std::vector<std::shared_ptr<Message>> sent;
+  for (const Op& op : ops) {
+    if (!op.sends) continue;
+    const auto* const from = acted_pages(op.data);
+    sent.push_back(std::make_shared<Message>(Message{from, op.bytes}));
+    state.group->ways[{state.rank, op.peer}].push_back(sent.back());
+  }
+  changed.notify_all();
+  for (const Op& op : ops) {
+    if (op.sends) continue;
+    auto& way = state.group->ways[{op.peer, state.rank}];
+    changed.wait(lock, [&] { return state.aborted || (!way.empty() && way.front()->from); });
+    if (state.aborted) break;
+    const auto message = way.front();
+    way.pop_front();
+    if (message->bytes == op.bytes) std::memmove(acted_pages(op.data), message->from, op.bytes);
+    message->taken = true;
+    changed.notify_all();
+  }
+  for (const auto& message : sent) {
+    changed.wait(lock, [&] { return state.aborted || message->taken; });
+    message->from = nullptr;  // who is aborted takes back what nobody has taken
+  }
+  state.under_way--;
+  changed.notify_all();
+}
+
+ncclResult_t give() {
+  Given now = std::exchange(given, {});
+  if (now.ops.empty()) return ncclSuccess;
+  {
+    const std::lock_guard lock(mutex);
+    now.state->under_way++;
+  }
+  feedline::test::act_on(now.stream, [state = now.state, ops = std::move(now.ops)] { exchange(*state, ops); });
+  return ncclSuccess;
+}
+
+ncclResult_t add(ncclComm_t comm, cudaStream_t stream, std::vector<Op> ops) {
+  given.ops.insert(given.ops.end(), ops.begin(), ops.end());
+  given.state = comm->state;
+  given.stream = stream;
+  return depth > 0 ? ncclSuccess : give();
+}
+
+void end(ncclComm_t comm) {
+  comms--;
+  delete comm;
+}
+
+}  // namespace
+
+size_t feedline::test::acted_comms() {
+  const std::lock_guard lock(mutex);
+  return comms;
+}
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t) { return "an acted error"; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const std::lock_guard lock(mutex);
+  ids++;
+  std::memcpy(id->internal, &ids, sizeof ids);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidArgument;  // nothing here could stand that
+  int device = -1;
+  cudaGetDevice(&device);
+  const std::lock_guard lock(mutex);
+  uint64_t number;
+  std::memcpy(&number, id.internal, sizeof number);
+  auto& group = groups[number];
+  if (!group) group = std::make_shared<Group>();
+  if (!group->devices.insert(device).second) return ncclInvalidUsage;  // two ranks on one GPU
+  group->joined++;
+  *comm = new ncclComm{std::make_shared<State>(State{group, rank, ranks})};
+  comms++;
+  if (group->joined == ranks) groups.erase(number);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const std::lock_guard lock(mutex);
+  *state = comm->state->group->joined < comm->state->size ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInProgress; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return comm->state->under_way == 0; });
+  end(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const std::lock_guard lock(mutex);
+  comm->state->aborted = true;
+  changed.notify_all();
+  end(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  depth++;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() { return --depth > 0 ? ncclSuccess : give(); }
+
+ncclResult_t ncclSend(const void* data, size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add(comm, stream, {{true, peer, data, bytes}});
+}
+ncclResult_t ncclRecv(void* data, size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add(comm, stream, {{false, peer, data, bytes}});
+}
+ncclResult_t ncclAllGather(const void* mine, void* all, size_t bytes, ncclDataType_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  std::vector<Op> ops;
+  for (int rank = 0; rank < comm->state->size; rank++) {
+    ops.push_back({true, rank, mine, bytes});
+    ops.push_back({false, rank, static_cast<std::byte*>(all) + static_cast<size_t>(rank) * bytes, bytes});
+  }
+  return add(comm, stream, ops);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t bytes, ncclDataType_t, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  std::vector<Op> ops;
+  const State& state = *comm->state;
+  for (int rank = 0; state.rank == root && rank < state.size; rank++) ops.push_back({true, rank, from, bytes});
+  ops.push_back({false, root, to, bytes});
+  return add(comm, stream, ops);
+}
+
+}  // extern "C"
