@@ -64,6 +64,20 @@ class Context {
   CUresult (*pop_)(CUcontext*) = nullptr;
 };
 
+/// What the program's threads are while they are in our code: on the GPU, and free to make calls that a trainer's
+/// capture of a graph on another thread would forbid them. Afterwards they are what they were.
+class Visit {
+ public:
+  explicit Visit(const Context& context) noexcept : pushed_(context) { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~Visit() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  const Context::Pushed pushed_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 class CudaEvent {
  public:
   CudaEvent(DeviceId gpu, unsigned flags) : gpu_(gpu) {

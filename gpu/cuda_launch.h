@@ -14,6 +14,9 @@ cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
 
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 
+/// Loads the kernels of launch_reduce().
+cudaError_t load_reduce();
+
 /// Loads the kernel, in both of its kinds, into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);
 

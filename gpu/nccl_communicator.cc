@@ -34,14 +34,30 @@ struct NcclOp {
 constexpr auto watch_interval = std::chrono::milliseconds(10);
 constexpr auto longest_farewell = std::chrono::seconds(5);
 
-// NCCL's end of a group. It never blocks: who gives it something asks until it has taken it. One that is aborted makes
-// the streams go on; after that nothing may be given to it.
+template <typename Body>
+void nccl_call(DeviceId gpu, const char* name, Body body) {
+  const int error = injected<NcclOp>();
+  const ncclResult_t result = error ? static_cast<ncclResult_t>(error) : body();
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* why = ncclGetLastError(nullptr);  // of this process
+  throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; NCCL_DEBUG=WARN says more", gpu.ordinal, name,
+                                                  ncclGetErrorString(result), *why ? ": " : "", why));
+}
+
+// NCCL's end of a group. Who gives it something does not wait, but asks until it has taken it. One that is aborted
+// makes the streams go on; after that nothing may be given to it. (The process's last one to be aborted waits for what
+// the streams of its others are still at.)
 class Comm {
  public:
   Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    call("ncclCommInitRankConfig", [&] { return ncclCommInitRankConfig(&comm_, size, id, rank, &config); });
+    try {
+      call("ncclCommInitRankConfig", [&] { return ncclCommInitRankConfig(&comm_, size, id, rank, &config); });
+    } catch (...) {
+      abort();  // it may have been made all the same
+      throw;
+    }
   }
   ~Comm() { abort(); }
   Comm(const Comm&) = delete;
@@ -90,12 +106,7 @@ class Comm {
 
   template <typename Body>
   void call(const char* name, Body body) const {
-    const int error = injected<NcclOp>();
-    const ncclResult_t result = error ? static_cast<ncclResult_t>(error) : body();
-    if (result == ncclSuccess || result == ncclInProgress) return;
-    const char* why = comm_ ? ncclGetLastError(comm_) : "";
-    throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; NCCL_DEBUG=WARN says more", gpu_.ordinal, name,
-                                                    ncclGetErrorString(result), *why ? ": " : "", why));
+    nccl_call(gpu_, name, body);
   }
 
  private:
@@ -123,15 +134,16 @@ class NcclCommunicator final : public Communicator {
         comm_(gpu, common_id(), rank(), size()),
         own_(announcement_bytes(size())),
         all_(own_.size() * static_cast<size_t>(size())) {
+    gpu::call<gpu::LoadOp>(gpu_, [] { return gpu::load_reduce(); });
     settle();
     watcher_ = start_thread("feedline-nccl", [this] { watch(); });
   }
   ~NcclCommunicator() override {
-    const gpu::Context::Pushed pushed(context_);
+    const gpu::Visit visit(context_);
     try {
       wait_for_streams();
-    } catch (const Error&) {
-      // The watcher has seen the same, or will.
+    } catch (const Error& error) {
+      if (!failure()) control_->abort(error);
     }
     {
       const std::lock_guard lock(mutex_);
@@ -181,7 +193,7 @@ class NcclCommunicator final : public Communicator {
       const size_t element = size_of(data.dtype);
       return std::span(bytes + begin(r) * element, (begin(r + 1) - begin(r)) * element);
     };
-    run(gpu::all_reduce_call(data, reduction), stream, [&](cudaStream_t on) {
+    run_reduction(gpu::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
       reduce_slices(slice, data.dtype, reduction, slice(rank()), on);
       group([&](ncclComm_t comm) {
         for (int other = 0; other < size(); other++) {
@@ -196,7 +208,7 @@ class NcclCommunicator final : public Communicator {
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     const size_t part = mine.size_bytes();
-    run(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, [&](cudaStream_t on) {
+    run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, part, [&](cudaStream_t on) {
       reduce_slices([&](int r) { return std::span(bytes + static_cast<size_t>(r) * part, part); }, data.dtype,
                     reduction, {static_cast<std::byte*>(mine.data), part}, on);
     });
@@ -216,7 +228,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    run(CollectiveCall(), Stream::host, [](cudaStream_t) {});
+    agree(announcement({}));
+    calls_++;
   }
 
   void abort(const Error& why) noexcept override { control_->abort(why); }
@@ -232,8 +245,7 @@ class NcclCommunicator final : public Communicator {
   // NCCL's id of the group is that of rank 0.
   ncclUniqueId common_id() {
     ncclUniqueId id{};
-    if (rank() == 0 && ncclGetUniqueId(&id) != ncclSuccess)
-      throw Error(Category::device_error, "NCCL does not start; NCCL_DEBUG=WARN says why");
+    if (rank() == 0) nccl_call(gpu_, "ncclGetUniqueId", [&] { return ncclGetUniqueId(&id); });
     control_->broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, Stream::host);
     return id;
   }
@@ -246,12 +258,26 @@ class NcclCommunicator final : public Communicator {
   void run(const CollectiveCall& call, Stream stream, Body body) {
     run(announcement(call), stream, body);
   }
+  template <typename Body>
+  void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
+    // Before all ranks meet: to allocate may wait for other GPUs, which by then have been given what they wait for.
+    try {
+      const gpu::Visit visit(context_);
+      reserve(slice_bytes * static_cast<size_t>(size()));
+    } catch (const Error& error) {
+      fail(error);
+    }
+    run(call, stream, body);
+  }
 
   template <typename Body>
   void run(const Announcement& mine, Stream stream, Body body) {
     const bool host = stream.kind() == DeviceId::Kind::host;
+    if (stream == Stream::cuda_per_thread)
+      throw Error(Category::bad_pipeline,
+                  "NCCL launches from threads of its own, whose default streams are others: use a stream of your own");
     if (!host) gpu::check_device(gpu_, stream);
-    const gpu::Context::Pushed pushed(context_);
+    const gpu::Visit visit(context_);
     const cudaStream_t on = host ? made_->stream.get() : stream.cuda_stream();
     gpu::check_no_capture(gpu_, on, "a call of a communicator");
     agree(mine);
@@ -321,7 +347,7 @@ class NcclCommunicator final : public Communicator {
   // This rank's slice of all ranks' data, reduced.
   template <typename Slice>
   void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to, cudaStream_t on) {
-    std::byte* const gathered = scratch(to.size() * static_cast<size_t>(size()));
+    std::byte* const gathered = made_->scratch.empty() ? nullptr : made_->scratch.back()->get();
     group([&](ncclComm_t comm) {
       for (int other = 0; other < size(); other++) {
         send(slice(other), other, comm, on);
@@ -340,13 +366,11 @@ class NcclCommunicator final : public Communicator {
   }
   // cudaFree would wait for the whole GPU, and so for other ranks: what has become too small is kept, less than what is
   // in use in all.
-  std::byte* scratch(size_t bytes) {
-    auto& all = made_->scratch;
-    if (all.empty() || made_->scratch_bytes < bytes) {
-      made_->scratch_bytes = std::max(bytes, 2 * made_->scratch_bytes);
-      all.push_back(std::make_unique<gpu::CudaMemory>(gpu_, made_->scratch_bytes));
-    }
-    return all.back()->get();
+  void reserve(size_t bytes) {
+    if (made_->scratch_bytes >= bytes) return;
+    const size_t more = std::max(bytes, 2 * made_->scratch_bytes);
+    made_->scratch.push_back(std::make_unique<gpu::CudaMemory>(gpu_, more));
+    made_->scratch_bytes = more;
   }
 
   // Until NCCL has given the stream what it was given.
@@ -378,14 +402,20 @@ class NcclCommunicator final : public Communicator {
 
   // Ends the group.
   [[noreturn]] void fail(const Error& why) {
-    if (!failure()) control_->abort(why);
+    // The control has already counted this call.
+    if (!failure())
+      control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
     comm_.abort();
     throw_failure();
   }
 
   // Beside what the streams do: a rank that dies, and what NCCL finds out by itself.
   void watch() {
-    const gpu::Context::Pushed pushed(context_);
+    try {
+      gpu::enter(gpu_);
+    } catch (const Error& error) {
+      control_->abort(error);
+    }
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, watch_interval, [this] { return ending_; })) {
       lock.unlock();
@@ -447,6 +477,9 @@ std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> co
   } catch (const Error& error) {
     others->abort(error);
     throw others->failure().value_or(error);
+  } catch (const std::exception& error) {  // no thread, or no memory, is to be had
+    others->abort(Error(Category::io_error, error.what()));
+    throw;
   }
   return communicator;
 }

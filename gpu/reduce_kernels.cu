@@ -17,10 +17,27 @@ __global__ void __launch_bounds__(block_threads) reduce(const __grid_constant__ 
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream) {
   if (launch.args.elements == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>((launch.args.elements + block_threads - 1) / block_threads);
+  ReduceArgs args = launch.args;
+  void* arguments[] = {&args};
+  cudaError_t error = cudaSuccess;
   with_reduction(launch.dtype, launch.reduction, [&](auto type, auto combine) {
-    reduce<typename decltype(type)::t, decltype(combine)><<<blocks, block_threads, 0, stream>>>(launch.args);
+    error = cudaLaunchKernel(reduce<typename decltype(type)::t, decltype(combine)>, blocks, block_threads, arguments, 0,
+                             stream);
   });
-  return cudaGetLastError();
+  return error;
+}
+
+cudaError_t load_reduce() {
+  cudaError_t error = cudaSuccess;
+  for (int dtype = static_cast<int>(DType::uint8); dtype < dtype_count; dtype++)
+    for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::max})
+      with_reduction(static_cast<DType>(dtype), reduction, [&](auto type, auto combine) {
+        cudaFuncAttributes attributes;
+        const cudaError_t now =
+            cudaFuncGetAttributes(&attributes, reduce<typename decltype(type)::t, decltype(combine)>);
+        if (now != cudaSuccess) error = now;
+      });
+  return error;
 }
 
 }  // namespace feedline::gpu

@@ -178,6 +178,7 @@ cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_
   return answer();
 }
 
+cudaError_t feedline::gpu::load_reduce() { return answer(); }
 cudaError_t feedline::gpu::launch_reduce(const ReduceLaunch& launch, cudaStream_t stream) {
   give(stream, [launch] {
     ReduceArgs args = launch.args;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,7 +44,8 @@ std::map<uint64_t, std::shared_ptr<Group>>& groups = *new std::map<uint64_t, std
 struct State {
   std::shared_ptr<Group> group;
   int rank, size, under_way = 0;
-  bool aborted = false;
+  bool aborted = false, refused = false;
+  std::function<void()> to_launch = {};  // by NCCL's own thread: when it is asked next
 };
 
 }  // namespace
@@ -105,11 +107,14 @@ ncclResult_t give() {
     const std::lock_guard lock(mutex);
     now.state->under_way++;
   }
-  feedline::test::act_on(now.stream, [state = now.state, ops = std::move(now.ops)] { exchange(*state, ops); });
-  return ncclSuccess;
+  now.state->to_launch = [stream = now.stream, state = now.state, ops = std::move(now.ops)] {
+    feedline::test::act_on(stream, [state, ops] { exchange(*state, ops); });
+  };
+  return ncclInProgress;
 }
 
 ncclResult_t add(ncclComm_t comm, cudaStream_t stream, std::vector<Op> ops) {
+  if (comm->state->to_launch) return ncclInvalidArgument;  // it is in progress
   given.ops.insert(given.ops.end(), ops.begin(), ops.end());
   given.state = comm->state;
   given.stream = stream;
@@ -149,17 +154,23 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   std::memcpy(&number, id.internal, sizeof number);
   auto& group = groups[number];
   if (!group) group = std::make_shared<Group>();
-  if (!group->devices.insert(device).second) return ncclInvalidUsage;  // two ranks on one GPU
   group->joined++;
   *comm = new ncclComm{std::make_shared<State>(State{group, rank, ranks})};
+  (*comm)->state->refused = !group->devices.insert(device).second;  // two ranks on one GPU
   comms++;
   if (group->joined == ranks) groups.erase(number);
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  State& of = *comm->state;
+  if (of.to_launch) {
+    std::exchange(of.to_launch, nullptr)();
+    *state = ncclInProgress;
+    return ncclSuccess;
+  }
   const std::lock_guard lock(mutex);
-  *state = comm->state->group->joined < comm->state->size ? ncclInProgress : ncclSuccess;
+  *state = of.refused ? ncclInvalidUsage : of.group->joined < of.size ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
 
@@ -173,6 +184,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const std::lock_guard lock(mutex);
   comm->state->aborted = true;
+  comm->state->to_launch = nullptr;
   changed.notify_all();
   end(comm);
   return ncclSuccess;
