@@ -16,7 +16,6 @@
 namespace feedline::flow {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Part = Communicator::Part;
 
 constexpr auto farewell = std::chrono::seconds(5);  // for the others to hear that this rank leaves
@@ -128,11 +127,6 @@ void Transfer::wish(Wish wish) noexcept {
   }
   changed_.notify_all();
   if (start_.graph) start_.graph->stop();  // its next() may be waited for
-}
-
-bool Transfer::wished() const {
-  const std::lock_guard lock(mutex_);
-  return wish_ != Wish::go_on;
 }
 
 void Transfer::loop() noexcept {

@@ -112,7 +112,6 @@ class Transfer {
   void fail() noexcept;
   void end_with(const Error& error);
   void wish(Wish wish) noexcept;
-  bool wished() const;
 
   const PipelineSpec spec_;
   const Start start_;
