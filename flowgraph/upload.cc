@@ -38,12 +38,13 @@ void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vec
 }
 
 // The packed tensors; those that lie one behind the other on both sides at once, with the few bytes between them.
-std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places,
-                                         std::byte* buffer) {
+// other: a buffer that has them already, in the same places.
+std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places, std::byte* buffer,
+                                         const std::byte* other) {
   std::vector<gpu::CopyToDevice> copies;
   for (size_t t = 0; t < places.size(); t++) {
     const TensorView& tensor = packed.tensors()[t].tensor;
-    const auto* const from = static_cast<const std::byte*>(tensor.data);
+    const auto* const from = other ? other + places[t].offset : static_cast<const std::byte*>(tensor.data);
     const size_t bytes = tensor.size_bytes();
     std::byte* const to = buffer + places[t].offset;
     if (bytes == 0) continue;
@@ -63,7 +64,10 @@ std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<
 }  // namespace
 
 Upload::Upload(const PipelineSpec& spec, Start start)
-    : batches_(spec, start.facts), most_in_flight_(static_cast<size_t>(spec.host_prefetch)), from_(start.from) {
+    : batches_(spec, start.facts),
+      alike_(start.same_rows ? start.devices.size() : 1),
+      most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
+      from_(start.from) {
   check_limit(spec, batches_.buffer_bytes(), start.devices);
   std::vector<std::byte> tables;
   std::vector<gpu::UnpackKernel> kernels;
@@ -82,7 +86,8 @@ Upload::Upload(const PipelineSpec& spec, Start start)
                                             .buffer_bytes = batches_.buffer_bytes(),
                                             .copies = most_in_flight_,
                                             .tables = tables,
-                                            .kernels = kernels});
+                                            .kernels = kernels,
+                                            .behind = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
     replica.ring =
         std::make_shared<BatchRing>(replica.device, buffers_of(spec), batches_.buffer_bytes(), static_cast<int>(r),
                                     [&](std::byte* memory) { return batches_.content(memory); });
@@ -91,14 +96,15 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   }
   delivery_ = std::make_unique<Delivery>(
       std::move(rings), spec.host_prefetch, start.position, std::move(start.ledger), [this](int replica) {
-        const bool has_rows = replicas_[static_cast<size_t>(replica)].counters.waiting > 0;
-        return has_rows ? Stage::upload : from_.busy_stage(replica);
+        const int source = source_of(static_cast<size_t>(replica));
+        const bool has_rows = replicas_[static_cast<size_t>(source) * alike_].counters.waiting > 0;
+        return has_rows ? Stage::upload : from_.busy_stage(source);
       });
   try {
-    for (int r = 0; r < static_cast<int>(replicas_.size()); r++) {
-      Replica& replica = replicas_[static_cast<size_t>(r)];
-      replica.uploads = start_thread("feedline-upload", [this, r] { run(r, &Upload::upload); });
-      replica.finishes = start_thread("feedline-copied", [this, r] { run(r, &Upload::finish_copies); });
+    for (size_t first = 0; first < replicas_.size(); first += alike_) {
+      Replica& replica = replicas_[first];
+      replica.uploads = start_thread("feedline-upload", [this, first] { run(first, &Upload::upload); });
+      replica.finishes = start_thread("feedline-copied", [this, first] { run(first, &Upload::finish_copies); });
     }
   } catch (const std::system_error& error) {
     end();
@@ -134,10 +140,10 @@ void Upload::stop() noexcept {
 }
 
 // A GPU that fails ends the feed for all.
-void Upload::run(int number, void (Upload::*body)(int)) noexcept {
+void Upload::run(size_t first, void (Upload::*body)(size_t)) noexcept {
   try {
-    replicas_[static_cast<size_t>(number)].device->enter_thread();
-    (this->*body)(number);
+    replicas_[first].device->enter_thread();
+    (this->*body)(first);
   } catch (...) {
     failed_ = true;
     delivery_->fail(std::current_exception());
@@ -145,34 +151,43 @@ void Upload::run(int number, void (Upload::*body)(int)) noexcept {
   }
 }
 
-void Upload::upload(int number) {
-  Replica& replica = replicas_[static_cast<size_t>(number)];
-  while (wait_for_room(replica)) {
-    Ready ready;
+void Upload::upload(size_t first) {
+  Replica& source = replicas_[first];
+  std::vector<Ready> ready;  // for each of its replicas
+  while (wait_for_room(source)) {
+    ready.assign(alike_, {});
     Batch packed;
+    EpochEnd end;
+    bool ended = false;
     try {
-      const auto outcome = from_.next(number, Clock::now() + between_looks, packed, &ready.end);
+      const auto outcome = from_.next(source_of(first), Clock::now() + between_looks, packed, &end);
       if (outcome == Delivery::Outcome::not_ready) continue;
     } catch (const Error& error) {
-      ready.error = std::make_shared<const Error>(error);
-      delivery_->put(number, std::move(ready));  // behind the batches before it
-      return;
+      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // behind the batches before it
+      ended = true;
     }
     if (packed) {
-      replica.counters.waiting++;
-      BatchBuffer* const buffer =
-          replica.buffer_wait.take(*replica.ring, *delivery_, number, [this] { return stopping_.load(); });
-      if (!buffer) return;
-      ready.batch = replica.ring->share(buffer);
-      fill(replica, packed, *buffer);
+      source.counters.waiting++;
+      for (size_t r = first; r < first + alike_; r++) {
+        Replica& replica = replicas_[r];
+        replica.filled = replica.buffer_wait.take(*replica.ring, *delivery_, static_cast<int>(r),
+                                                  [this] { return stopping_.load(); });
+        if (!replica.filled) return;
+        ready[r - first].batch = replica.ring->share(replica.filled);
+        fill(replica, packed, *replica.filled, r == first ? nullptr : &replicas_[r - 1]);
+      }
       {
         const std::lock_guard lock(mutex_);
-        replica.in_flight.push_back(std::move(packed));
+        source.in_flight.push_back(std::move(packed));
       }
-      replica.changed.notify_all();
-      replica.counters.waiting--;
+      source.changed.notify_all();
+      source.counters.waiting--;
     }
-    delivery_->put(number, std::move(ready));
+    for (size_t r = 0; r < alike_; r++) {
+      ready[r].end = end;
+      delivery_->put(static_cast<int>(first + r), std::move(ready[r]));
+    }
+    if (ended) return;
   }
 }
 
@@ -183,7 +198,7 @@ bool Upload::wait_for_room(Replica& replica) {
   return !stopping_;
 }
 
-void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer) {
+void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind) {
   const StageCounters::Busy busy(replica.counters);
   BatchContent& content = buffer.content;
   content.epoch = packed.epoch();
@@ -195,8 +210,8 @@ void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer) {
   for (const NamedTensor& tensor : packed.tensors()) shapes.push_back(tensor.tensor.shape);
   batches_.set_shapes(shapes, content);
 
-  const auto copies = copies_of(packed, batches_.packed(), buffer.memory);
-  for (const gpu::CopyToDevice& copy : copies) bytes_ += copy.from.size();
+  const auto copies = copies_of(packed, batches_.packed(), buffer.memory, behind ? behind->filled->memory : nullptr);
+  for (const gpu::CopyToDevice& copy : copies) (behind ? between_gpus_ : uploaded_) += copy.from.size();
   std::vector<gpu::UnpackLaunch> launches;
   for (size_t j = 0; j < unpackers_.size(); j++) {
     const PackedBatches::Job& job = batches_.jobs()[j];
@@ -207,24 +222,30 @@ void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer) {
                                .count = static_cast<uint64_t>(content.rows * job.rows)};
     launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
   }
-  replica.device->fill(replica.ring->number_of(&buffer), copies, launches);
+  const size_t number = replica.ring->number_of(&buffer);
+  if (behind)
+    replica.device->fill_from(*behind->device, behind->ring->number_of(behind->filled), number, copies, launches);
+  else
+    replica.device->fill(number, copies, launches);
 }
 
-void Upload::finish_copies(int number) {
-  Replica& replica = replicas_[static_cast<size_t>(number)];
+void Upload::finish_copies(size_t first) {
+  Replica& source = replicas_[first];
   for (;;) {
     std::unique_lock lock(mutex_);
-    replica.changed.wait(lock, [&] { return replica.no_more || !replica.in_flight.empty(); });
-    if (replica.in_flight.empty()) return;
+    source.changed.wait(lock, [&] { return source.no_more || !source.in_flight.empty(); });
+    if (source.in_flight.empty()) return;
     lock.unlock();
-    const double seconds = replica.device->finish_copy();
-    replica.copy_ns += static_cast<uint64_t>(seconds * 1e9);
-    replica.copies++;
+    for (size_t r = first; r < first + alike_; r++) {
+      Replica& replica = replicas_[r];
+      replica.copy_ns += static_cast<uint64_t>(replica.device->finish_copy() * 1e9);
+      replica.copies++;
+    }
     lock.lock();
-    const Batch copied = std::move(replica.in_flight.front());
-    replica.in_flight.pop_front();
+    const Batch copied = std::move(source.in_flight.front());
+    source.in_flight.pop_front();
     lock.unlock();
-    replica.changed.notify_all();
+    source.changed.notify_all();
   }
 }
 

@@ -5,8 +5,14 @@
 //                 ^                                    |
 //                 +------- when the copy is done ------+
 //
-// A thread for each replica gives its GPU the work of one batch after another, ahead of the trainer by as many as there
-// are buffers, and waits for none of it: a batch is delivered when its work has been given to the streams
+// Where all replicas are given the same rows these are uploaded once, and each GPU copies them from the one before it:
+//
+//   packed batches of one replica ------> [upload 0]: copy -> buffer of GPU 0 -> kernels -> Delivery -> next(0)
+//                                                                 | copy
+//                                                             buffer of GPU 1 -> kernels -> Delivery -> next(1)
+//
+// A thread for each source of rows gives its GPUs the work of one batch after another, ahead of the trainer by as many
+// as there are buffers, and waits for none of it: a batch is delivered when its work has been given to the streams
 // (gpu/device_ring.h). Another waits for the copies, whose sources then go back to whoever packs.
 #pragma once
 
@@ -35,6 +41,7 @@ class Upload {
     Delivery& from;  // by replica: batches of pack(spec); outlives this
     FeedFacts facts;
     std::vector<DeviceId> devices;
+    bool same_rows = false;  // for all: those of `from`'s only replica
     Position position;
     EpochLedger ledger;
   };
@@ -52,7 +59,9 @@ class Upload {
   Delivery& delivery() noexcept { return *delivery_; }
   /// Whether it was a GPU that ended the feed.
   bool failed() const noexcept { return failed_; }
-  uint64_t bytes_copied() const noexcept { return bytes_; }
+  /// From the host, and from GPU to GPU.
+  uint64_t bytes_uploaded() const noexcept { return uploaded_; }
+  uint64_t bytes_between_gpus() const noexcept { return between_gpus_; }
   /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
   /// For people: what is made where, and the memory of a GPU.
@@ -65,27 +74,32 @@ class Upload {
     std::shared_ptr<BatchRing> ring;
     std::condition_variable changed;
     BufferWait buffer_wait;
-    std::deque<Batch> in_flight;  // packed ones, in the order of the stream
-    bool no_more = false;         // will come
+    BatchBuffer* filled = nullptr;  // last
+    std::deque<Batch> in_flight;    // packed ones, in the order of the stream
+    bool no_more = false;           // will come
     StageCounters counters{"feedline upload"};
     std::atomic<uint64_t> copies{0}, copy_ns{0};
     std::thread uploads, finishes;
   };
 
   void end() noexcept;
-  void run(int number, void (Upload::*body)(int)) noexcept;
-  void upload(int number);
-  void finish_copies(int number);
+  /// Both threads of a source, which is known by its first replica.
+  void run(size_t first, void (Upload::*body)(size_t)) noexcept;
+  void upload(size_t first);
+  void finish_copies(size_t first);
   bool wait_for_room(Replica& replica);
-  void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer);
+  /// behind: the replica before it, whose buffer has the rows; null: the host has them.
+  void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind);
+  int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
 
   const PackedBatches batches_;
+  const size_t alike_;           // replicas that each source has
   const size_t most_in_flight_;  // of a replica
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // of the jobs of batches_
   std::vector<size_t> tables_at_;               // of each
   std::unique_ptr<Delivery> delivery_;
-  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> uploaded_{0}, between_gpus_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
   std::mutex mutex_;  // guards `in_flight` and `no_more`, and the waiting for buffers
   std::deque<Replica> replicas_;

@@ -21,6 +21,7 @@ FEEDLINE_CUDA_CALL(SetDeviceOp, cudaSetDevice);
 FEEDLINE_CUDA_CALL(CaptureModeOp, cudaThreadExchangeStreamCaptureMode);
 FEEDLINE_CUDA_CALL(DriverEntryOp, cudaGetDriverEntryPointByVersion);
 FEEDLINE_CUDA_CALL(MallocOp, cudaMalloc);
+FEEDLINE_CUDA_CALL(PeerOp, cudaDeviceEnablePeerAccess);
 FEEDLINE_CUDA_CALL(HostRegisterOp, cudaHostRegister);
 FEEDLINE_CUDA_CALL(StreamCreateOp, cudaStreamCreateWithFlags);
 FEEDLINE_CUDA_CALL(EventCreateOp, cudaEventCreateWithFlags);

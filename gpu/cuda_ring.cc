@@ -61,17 +61,23 @@ class Buffer final : public StreamOrder {
     if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
   }
 
-  void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, std::span<const CopyToDevice> copies,
-            std::span<const UnpackLaunch> launches) {
+  // from: the buffer that is copied; null: memory of the host.
+  void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
+            std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
     released_.wait_on(copy);
     ready_.wait_on(copy);  // nobody may have used it
+    if (copied_on_) copied_on_->wait_on(copy);
+    if (from) from->copied_->wait_on(copy);
     events.begun.record(copy);
     for (const CopyToDevice& part : copies)
       call<MemcpyOp>(gpu_, [&] {
-        return cudaMemcpyAsync(part.to, part.from.data(), part.from.size(), cudaMemcpyHostToDevice, copy);
+        return cudaMemcpyAsync(part.to, part.from.data(), part.from.size(),
+                               from ? cudaMemcpyDefault : cudaMemcpyHostToDevice, copy);
       });
     events.copied.record(copy);
+    copied_ = &events.copied;
+    if (from) from->copied_on_ = &events.copied;
     events.copied.wait_on(unpack);
     for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, unpack); });
     ready_.record(unpack);
@@ -99,9 +105,27 @@ class Buffer final : public StreamOrder {
   const DeviceId gpu_;
   const Context& context_;
   CudaEvent ready_, released_;
+  // When its rows had come, and when the next GPU had them. These events may be those of later copies by now: of copies
+  // that wait for nothing which is yet to be given to a stream.
+  const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   std::optional<Stream> ready_on_;
   std::exception_ptr not_released_;
 };
+
+// So that copies go from GPU to GPU; where that is not possible they go by way of the host.
+void reach(DeviceId gpu, DeviceId other) {
+  int can = 0;
+  call<PeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
+  if (!can)
+    return logger()->warn("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
+                          other.ordinal);
+  call<PeerOp>(gpu, [&] {
+    const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
+    if (error != cudaErrorPeerAccessAlreadyEnabled) return error;
+    cudaGetLastError();
+    return cudaSuccess;
+  });
+}
 
 class CudaRing final : public DeviceRing {
  public:
@@ -123,10 +147,14 @@ class CudaRing final : public DeviceRing {
   void enter_thread() override { enter(gpu_); }
 
   void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) override {
-    CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
-    resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, copies, launches);
+    fill(buffer, nullptr, copies, launches);
+  }
+  void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
+                 std::span<const UnpackLaunch> launches) override {
+    fill(buffer, &static_cast<const CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
   }
   double finish_copy() override {
+    const Context::Pushed pushed(resources_->context);
     const CopyEvents& events = resources_->copies[finished_++ % resources_->copies.size()];
     events.copied.wait();
     float milliseconds = 0;
@@ -140,6 +168,12 @@ class CudaRing final : public DeviceRing {
   }
 
  private:
+  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
+    const Context::Pushed pushed(resources_->context);
+    CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
+    resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, from, copies, launches);
+  }
+
   struct Resources {
     explicit Resources(const DeviceRingOptions& options)
         : context(options.gpu),
@@ -155,6 +189,7 @@ class CudaRing final : public DeviceRing {
                                  unpack.get());
         });
       call<StreamSynchronizeOp>(options.gpu, [&] { return cudaStreamSynchronize(unpack.get()); });
+      if (options.behind && *options.behind != options.gpu) reach(options.gpu, *options.behind);
       for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }

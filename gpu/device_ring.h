@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "feedline/device.h"
@@ -20,7 +21,7 @@
 namespace feedline::gpu {
 
 struct CopyToDevice {
-  std::span<const std::byte> from;  // of the host; not to be written before its finish_copy()
+  std::span<const std::byte> from;  // of the host, or another ring; not to be written before its finish_copy()
   std::byte* to;                    // in the buffer
 };
 
@@ -40,6 +41,10 @@ class DeviceRing {
   /// Gives the streams what fills a buffer that nobody uses. Throws Error device_error: the device is of no use any
   /// more. As many fills may be without a finish_copy() as the ring was opened for.
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
+  /// The same from a buffer of the ring that this one was opened behind, as it was last filled. That one is not filled
+  /// again before it has been copied.
+  virtual void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer,
+                         std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
   /// Waits until the copies of the first fill() that has had no finish_copy() are done; from another thread, if one
   /// likes. Throws as fill(). How long they took on the device, in seconds.
   virtual double finish_copy() = 0;
@@ -53,6 +58,7 @@ struct DeviceRingOptions {
   size_t copies;  // fills without a finish_copy()
   std::span<const std::byte> tables;
   std::span<const UnpackKernel> kernels;  // that will be launched: loaded now, not beside the trainer's work
+  std::optional<DeviceId> behind = {};    // the GPU of a ring that this one is to be filled from
 };
 /// Throws Error device_error, which says what to do, where there is no such GPU, no such memory on it, or no kernels
 /// for it. Makes a context on this GPU and no other; leaves the calling thread's current device alone.

@@ -158,12 +158,18 @@ struct Feeder::Impl {
     facts = flow::facts_of(*plan);
   }
 
+  /// GPUs that are all given the same rows have them from one another.
+  bool same_rows() const noexcept { return on_gpus() && distribution.mode == flow::DistributeMode::replicate; }
+  std::vector<DeviceId> arrive_at() const {
+    return {options.devices.begin(), same_rows() ? options.devices.begin() + 1 : options.devices.end()};
+  }
+
   std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec planned, std::shared_ptr<const flow::DataSet> data,
                                         int threads) const {
     flow::Plan::MoreMemory more;
     if (distribution.transfers())
       more = [&](const flow::Plan& of) {
-        return flow::Transfer::memory(carried(on_gpus()), flow::facts_of(of), options.devices.size());
+        return flow::Transfer::memory(carried(on_gpus()), flow::facts_of(of), arrive_at().size());
       };
     return std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads, more);
   }
@@ -182,7 +188,7 @@ struct Feeder::Impl {
                                                                         .distribution = distribution,
                                                                         .facts = facts,
                                                                         .graph = graph.get(),
-                                                                        .devices = options.devices,
+                                                                        .devices = arrive_at(),
                                                                         .threads = thread_count(options, spec),
                                                                         .position = position});
     else
@@ -197,6 +203,7 @@ struct Feeder::Impl {
                   .from = arrives ? transfer->delivery() : graph->delivery(),
                   .facts = facts,
                   .devices = options.devices,
+                  .same_rows = same_rows(),
                   .position = position,
                   .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
                                               !arrives && distribution.ranks() == 1)});
@@ -500,7 +507,8 @@ Report Feeder::report() const {
     report.stages.push_back(transfer.stage);
   }
   if (impl_->upload) {
-    report.bytes_copied = impl_->upload->bytes_copied();
+    report.bytes_copied = impl_->upload->bytes_uploaded();
+    report.bytes_between_gpus = impl_->upload->bytes_between_gpus();
     for (StageReport& stage : impl_->upload->report()) report.stages.push_back(std::move(stage));
   }
   return report;

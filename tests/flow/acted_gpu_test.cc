@@ -29,12 +29,12 @@ std::string message_of(const std::function<void()>& body, Category category = Ca
 }
 
 // A thread of oneTBB's may drop the last message, and what it holds, a moment after the feeder has gone.
-bool all_is_given_back(const ActedState& since) {
+bool all_is_given_back(const ActedState& since, bool keeps_pinned = false) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (;;) {
     const ActedState now = acted_state();
     if (now.streams == since.streams && now.events == since.events && now.allocations == since.allocations &&
-        now.pinned == since.pinned)
+        (now.pinned == since.pinned || keeps_pinned))
       return true;
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();
@@ -142,23 +142,45 @@ TEST_CASE("streams that cannot be meant") {
   batch.ready_on(Stream::host);
 }
 
+TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
+  logger()->set_level(spdlog::level::off);
+  const Data data({50});
+  const Pipeline pipeline = data.pipeline(batch_of(5, "DROP")).with("distribute.mode", "REPLICATE");
+  for (int times = 0; times < 2; times++) {  // what is enabled stays so
+    if (times == 0) act_gpus(4);
+    Feeder feeder(pipeline, of_devices({cuda(2), cuda(0), cuda(0), cuda(3)}));
+    CHECK(acted_state().reaching == std::set<std::pair<int, int>>{{0, 2}, {3, 0}});
+    CHECK(acted_state().contexts == std::set{0, 2, 3});
+  }
+  act_gpus(2);
+  act_unreachable(0);
+  Feeder feeder(pipeline, of_devices({cuda(0), cuda(1)}));
+  CHECK(feeder.next(1));
+  CHECK(acted_state().reaching.empty());
+  act_gpus(2);
+  logger()->set_level(spdlog::level::info);
+}
+
 TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, and ends") {
   logger()->set_level(spdlog::level::off);
-  act_gpus(2);
+  const std::string mode = GENERATE(as<std::string>(), "SPLIT", "REPLICATE");
+  const std::vector<DeviceId> devices = mode == "SPLIT" ? std::vector{cuda(1)} : std::vector{cuda(1), cuda(2)};
+  act_gpus(3);
   const Data data({60});
-  const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "PAD"));
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(16, "PAD")).with("distribute.mode", mode);
   Feeder beside(pipeline, of_devices({host()}));
   const Texts wanted = epoch_of(beside);
   // The error that ended it, or "".
   const auto feed = [&]() -> std::string {
     try {
-      Consumer consumer(cuda(1));
-      Feeder feeder(pipeline, of_devices({cuda(1)}));
-      for (size_t step = 0; step < wanted[0].size(); step++) {
-        Batch batch = feeder.next(0);
-        const std::string text = batch ? consumer.text(batch) : "end";
-        CHECK(text == wanted[0][step]);
-      }
+      Consumers consumers(devices);
+      Feeder feeder(pipeline, of_devices(devices));
+      for (size_t step = 0; step < wanted[0].size(); step++)
+        for (int replica = 0; replica < feeder.replicas(); replica++) {
+          Batch batch = feeder.next(replica);
+          const std::string text = batch ? consumers.text(batch) : "end";
+          CHECK(text == wanted[0][step]);
+        }
     } catch (const Error& error) {
       CHECK(error.category() == Category::device_error);
       return error.message();
@@ -179,15 +201,17 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
       hook->fail_nth_call(0);
       if (!error.empty()) {
         errors[name]++;
-        CHECK(error == "GPU 1: " + name +
-                           ": unspecified launch failure (cudaErrorLaunchFailure); what a GPU is asked "
-                           "for after a failure fails, too: start the process anew");
+        const std::string what = ": " + name +
+                                 ": unspecified launch failure (cudaErrorLaunchFailure); what a GPU is asked "
+                                 "for after a failure fails, too: start the process anew";
+        CHECK((error == "GPU 1" + what || (error == "GPU 2" + what && mode == "REPLICATE")));
       }
       if (!has_fired) break;
     }
     INFO(name);
     // Who cannot get at a GPU any more frees nothing there.
-    if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode") CHECK(all_is_given_back(before));
+    if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode")
+      CHECK(all_is_given_back(before, mode == "REPLICATE"));  // a communicator that has failed keeps what it reads
   }
   logger()->set_level(spdlog::level::info);
   for (const char* name :
@@ -199,6 +223,8 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
     CHECK(errors[name] > 0);
   }
   CHECK(errors["cudaHostRegister"] == 0);  // then copies are from pageable memory
+  CHECK((errors["cudaDeviceEnablePeerAccess"] > 0) == (mode == "REPLICATE"));
+  act_gpus(2);
 }
 
 TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {

@@ -76,11 +76,50 @@ TEST_CASE("windows and batches of one row, whose bytes are copied from where the
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {
   if (no_gpus()) return;
   const Data data({70});
-  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
-    const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", mode);
-    Feeder feeder(pipeline, of_devices(gpus(2)));
-    Consumers consumers(gpus(2));
-    CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, 2));
+  for (const int replicas : {1, 2, 4})
+    for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+      const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", mode);
+      Feeder feeder(pipeline, of_devices(gpus(replicas)));
+      Consumers consumers(gpus(replicas));
+      CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
+      // What all are given is uploaded once; a batch may be on its way.
+      const Report report = feeder.report();
+      CHECK(report.bytes_copied > 0);
+      const uint64_t others = mode == "REPLICATE" ? static_cast<uint64_t>(replicas - 1) : 0;
+      CHECK(report.bytes_between_gpus <= others * report.bytes_copied);
+      CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
+    }
+}
+
+TEST_CASE("rows that one GPU has from another stay there until they are copied") {
+  if (no_gpus()) return;
+  const Data data({400});
+  // More batches may be on their way than a GPU has buffers.
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"))
+                                .with("distribute.mode", "REPLICATE")
+                                .with("parallelism.host_prefetch", "5")
+                                .with("parallelism.device_prefetch", "1");
+  const Texts wanted = on_host(pipeline, 1);
+  Feeder feeder(pipeline, of_devices(gpus(2)));
+  Consumer first(gpus(2)[0]), second(gpus(2)[1]);
+  second.reserve(150, 4096);
+  Batch batch = feeder.next(1);
+  CHECK(second.text(batch) == wanted[0][0]);
+  batch = feeder.next(0);
+  for (size_t step = 1; step < 25; step += 4) {
+    // The second trainer's stream is held up, so what is released there is not filled; the first one's goes on.
+    std::promise<void> go_on;
+    second.hold(go_on.get_future());
+    std::vector<std::string> texts(4);
+    for (size_t i = 0; i < texts.size(); i++) {
+      batch = feeder.next(1);
+      second.read_later(batch, texts[i], true);
+      batch = feeder.next(0);
+      if (i == 0) CHECK(first.text(batch) == wanted[0][step]);
+    }
+    go_on.set_value();
+    second.wait();
+    for (size_t i = 0; i < texts.size(); i++) CHECK(texts[i] == wanted[0][step + i]);
   }
 }
 

@@ -31,6 +31,7 @@ std::condition_variable& changed = *new std::condition_variable;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
+std::set<int> unreachable;
 feedline::test::ActedState state;
 thread_local int current_device = 0;
 thread_local std::vector<int> pushed;  // contexts of the driver's, before the current device
@@ -132,7 +133,14 @@ void act_gpus(int count) {
   driver_error = cudaSuccess;
   failed = false;
   state.contexts.clear();
+  state.reaching.clear();
   state.pageable_copies = 0;
+  unreachable.clear();
+}
+
+void act_unreachable(int gpu) {
+  const std::lock_guard lock(mutex);
+  unreachable.insert(gpu);
 }
 
 void act_no_driver(int error) {
@@ -212,6 +220,17 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  const std::lock_guard lock(mutex);
+  *can = device != peer && !unreachable.contains(peer);
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const std::lock_guard lock(mutex);
+  touched_device();
+  if (failed) return cudaErrorLaunchFailure;
+  return state.reaching.insert({current_device, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t error) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <set>
+#include <utility>
 
 struct CUstream_st;
 
@@ -16,6 +17,9 @@ namespace feedline::test {
 
 /// Every GPU from now on; what there was is gone.
 void act_gpus(int count);
+
+/// No other GPU can read this one's memory by itself.
+void act_unreachable(int gpu);
 
 /// What the driver says in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
 void act_no_driver(int error);
@@ -32,11 +36,12 @@ void act_on(CUstream_st* stream, std::function<void()> work);
 std::byte* acted_pages(const void* address);
 
 struct ActedState {
-  std::set<int> contexts;          // GPUs that a context was made on: by nearly any call, on the current device
-  size_t streams = 0, events = 0;  // that there are
-  size_t allocations = 0;          // of device memory
-  size_t pinned = 0;               // ranges of the host's
-  size_t pageable_copies = 0;      // from memory that is not pinned
+  std::set<int> contexts;                  // GPUs that a context was made on: by nearly any call, on the current device
+  std::set<std::pair<int, int>> reaching;  // which GPU reads which other's memory by itself
+  size_t streams = 0, events = 0;          // that there are
+  size_t allocations = 0;                  // of device memory
+  size_t pinned = 0;                       // ranges of the host's
+  size_t pageable_copies = 0;              // from memory that is not pinned
   bool operator==(const ActedState&) const = default;
 };
 ActedState acted_state();

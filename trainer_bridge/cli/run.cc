@@ -36,6 +36,7 @@ Json to_json(const FeedResult& result) {
                {"bytes_per_s", per_second(report.bytes_read, result.wall_s)},
                {"bytes_read", report.bytes_read},
                {"bytes_copied", report.bytes_copied},
+               {"bytes_between_gpus", report.bytes_between_gpus},
                {"cpu_s", result.cpu_s},
                {"rss_peak_bytes", result.rss_peak_bytes},
                {"count_s", report.count_s},

@@ -68,13 +68,14 @@ struct Report {
   std::optional<EpochAudit> last_epoch;  // what the last finished one adds up to
   uint64_t differing_epochs = 0;         // that did not add up to what the indexes say; 0 is right
   uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
-  uint64_t bytes_sent = 0;      // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
-  uint64_t bytes_received = 0;  // and that they gave
-  uint64_t bytes_copied = 0;    // to GPUs
-  uint64_t layout_hits = 0;     // records that had the byte layout of the one before them
-  double count_s = 0;           // the counting pass
-  double first_batch_s = 0;     // construction to the first batch
-  double wall_s = 0;            // since the first batch
+  uint64_t bytes_sent = 0;          // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
+  uint64_t bytes_received = 0;      // and that they gave
+  uint64_t bytes_copied = 0;        // to GPUs, from the host
+  uint64_t bytes_between_gpus = 0;  // of REPLICATE: to GPUs, from other GPUs of this process
+  uint64_t layout_hits = 0;         // records that had the byte layout of the one before them
+  double count_s = 0;               // the counting pass
+  double first_batch_s = 0;         // construction to the first batch
+  double wall_s = 0;                // since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
     std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
