@@ -150,6 +150,51 @@ void trains(const std::string& folder, const std::string& how, const std::string
     throw std::runtime_error("other values than on threads");
 }
 
+/// Of the rows that are samples.
+float sum_of_ids(const Batch& batch) {
+  const auto id = batch.at("id").as<int64_t>();
+  const auto ok = batch.at("ok").as<uint8_t>();
+  float sum = 0;
+  for (size_t row = 0; row < id.size(); row++) sum += ok[row] ? static_cast<float>(id[row]) : 0;
+  return sum;
+}
+
+// Rank 0 adds up what the others bring, each its part of an epoch in its own time: all of it comes, once.
+void trains_asynchronously(const std::string& folder) {
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  std::vector<Ends> pairs;  // of the server with each worker
+  for (int worker = 1; worker < ranks; worker++) {
+    MPI_Comm pair;
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 0 || rank == worker ? 0 : MPI_UNDEFINED, rank, &pair);
+    if (pair != MPI_COMM_NULL) pairs.push_back(mpi_communicator({.communicator = MPI_Comm_c2f(pair)}));
+  }
+  std::vector<float> sum(1), gradient(1);
+  const std::vector<Variable> variables = {{"sum", sum, {gradient.data(), DType::float32, {1}}}};
+  Options options = of_rank({}, 1);
+  options.rank = rank == 0 ? 0 : rank - 1;
+  options.world_size = rank == 0 ? 1 : ranks - 1;
+  Feeder feeder(pipeline_of(folder, "SPLIT"), options);
+  if (rank > 0) {
+    const auto training = asynchronous(std::move(pairs), variables);
+    for (int step = 0; const Batch batch = feeder.next(); step++) {
+      gradient[0] = sum_of_ids(batch);
+      std::this_thread::sleep_for(std::chrono::milliseconds((rank * 7 + step * 5) % 6));
+      training->ready(0);
+      if (!training->step()) throw std::runtime_error("a gradient that is not finite");
+    }
+    return;
+  }
+  const Served served = serve_parameters(
+      pairs, 0, 1, variables, [](size_t, std::span<float> value, std::span<const float> by) { value[0] += by[0]; });
+  float wanted = 0;
+  while (const Batch batch = feeder.next()) wanted += sum_of_ids(batch);
+  if (sum[0] != wanted) throw std::runtime_error("updates were lost");
+  if (served.updates != static_cast<uint64_t>((ranks - 1) * feeder.steps_per_epoch()) || !served.lost.empty())
+    throw std::runtime_error("other updates");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -166,6 +211,8 @@ int main(int argc, char** argv) {
   try {
     if (what == "kill" || what == "stop") {
       loses(folder, what == "kill" ? "SPLIT" : "REPLICATE", what == "kill" ? SIGKILL : SIGSTOP);
+    } else if (what == "asynchronous") {
+      trains_asynchronously(folder);
     } else if (argc > 3) {
       trains(folder, what, argv[3]);
     } else {

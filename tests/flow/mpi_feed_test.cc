@@ -26,6 +26,13 @@ TEST_CASE("processes: trainers beside their feeds, all in step, come to what thr
     }
 }
 
+TEST_CASE("processes: a parameter server is brought all updates once, whenever they come") {
+  const Data data({90, 0, 1, 117});
+  const MpiOutcome outcome = mpirun(4, "", MPI_FEED " asynchronous " + data.dir().path());
+  INFO(outcome.text);
+  CHECK(outcome.ok == 4);
+}
+
 TEST_CASE("processes: one that is killed or stopped ends the feeds of the others, inside the timeout") {
   const Data data({90, 117});
   for (const std::string what : {"kill", "stop"}) {
