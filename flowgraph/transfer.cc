@@ -245,7 +245,10 @@ void Transfer::receive() {
   send_heads();
   for (size_t replica = 0; replica < buffers_.size(); replica++) buffers_[replica] = take_buffer(replica);
   const StageCounters::Busy busy(counters_);
-  distribution_.one_part() ? broadcast_rows() : send_rows();
+  if (start_.heads_only)
+    keep_own_rows();
+  else
+    distribution_.one_part() ? broadcast_rows() : send_rows();
   copy_to_replicas();
   for (size_t replica = 0; replica < buffers_.size(); replica++) deliver(replica);
   position_.step++;
@@ -319,12 +322,8 @@ void Transfer::send_rows() {
 // From the reader's own buffer, tensors that lie side by side at once.
 void Transfer::broadcast_rows() {
   const int reader = distribution_.reader_of(distribution_.rank);
-  std::vector<std::span<std::byte>> spans = spans_in(*buffers_[0], exchanged_->heads[0]);
-  if (!exchanged_->parts.empty())
-    for (size_t t = 0; t < spans.size(); t++)
-      if (!spans[t].empty())
-        std::memcpy(spans[t].data(), exchanged_->parts[0].tensors()[t].tensor.data, spans[t].size());
-  exchanged_->parts.clear();
+  keep_own_rows();
+  const std::vector<std::span<std::byte>> spans = spans_in(*buffers_[0], exchanged_->heads[0]);
   for (size_t t = 0; t < spans.size();) {
     std::span<std::byte> together = spans[t++];
     for (; t < spans.size() &&
@@ -337,6 +336,15 @@ void Transfer::broadcast_rows() {
     else
       received_ += together.size();
   }
+}
+
+// REPLICATE: the reader's one part.
+void Transfer::keep_own_rows() {
+  if (exchanged_->parts.empty()) return;
+  const auto spans = spans_in(*buffers_[0], exchanged_->heads[0]);
+  for (size_t t = 0; t < spans.size(); t++)
+    if (!spans[t].empty()) std::memcpy(spans[t].data(), exchanged_->parts[0].tensors()[t].tensor.data, spans[t].size());
+  exchanged_->parts.clear();
 }
 
 void Transfer::copy_to_replicas() {

@@ -45,6 +45,7 @@ class Transfer {
     FeedFacts facts;                // of this rank's reader
     Graph* graph = nullptr;         // of a reader: its parts as replicas; outlives this
     std::vector<DeviceId> devices;  // of the replicas; those on GPUs are given packed batches, to be uploaded
+    bool heads_only = false;        // rows go another way, from the reader's one replica
     int threads = 1;
     Position position;
   };
@@ -103,6 +104,7 @@ class Transfer {
   void send_heads();
   void send_rows();
   void broadcast_rows();
+  void keep_own_rows();
   std::vector<std::span<std::byte>> spans_in(const BatchBuffer& buffer, const Head& head) const;
   void copy_to_replicas();
   BatchBuffer* take_buffer(size_t replica);

@@ -65,6 +65,8 @@ std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<
 
 Upload::Upload(const PipelineSpec& spec, Start start)
     : batches_(spec, start.facts),
+      between_(std::move(start.between)),
+      distribution_(std::move(start.distribution)),
       alike_(start.same_rows ? start.devices.size() : 1),
       most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
       from_(start.from) {
@@ -210,7 +212,9 @@ void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, co
   for (const NamedTensor& tensor : packed.tensors()) shapes.push_back(tensor.tensor.shape);
   batches_.set_shapes(shapes, content);
 
-  const auto copies = copies_of(packed, batches_.packed(), buffer.memory, behind ? behind->filled->memory : nullptr);
+  std::vector<gpu::CopyToDevice> copies;
+  if (!between_ || distribution_.reads(distribution_.rank))
+    copies = copies_of(packed, batches_.packed(), buffer.memory, behind ? behind->filled->memory : nullptr);
   for (const gpu::CopyToDevice& copy : copies) (behind ? between_gpus_ : uploaded_) += copy.from.size();
   std::vector<gpu::UnpackLaunch> launches;
   for (size_t j = 0; j < unpackers_.size(); j++) {
@@ -223,10 +227,48 @@ void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, co
     launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
   }
   const size_t number = replica.ring->number_of(&buffer);
-  if (behind)
+  if (between_) {
+    Coming coming{number, {}, std::move(launches)};
+    for (const gpu::CopyToDevice& part : copies_of(packed, batches_.packed(), buffer.memory, buffer.memory))
+      coming.rows.emplace_back(part.to, part.from.size());
+    replica.device->fill(number, copies, {});
+    const std::lock_guard lock(mutex_);
+    coming_.push_back(std::move(coming));
+  } else if (behind)
     replica.device->fill_from(*behind->device, behind->ring->number_of(behind->filled), number, copies, launches);
   else
     replica.device->fill(number, copies, launches);
+}
+
+void Upload::arrive(feedline::Stream stream) {
+  Coming coming;
+  {
+    const std::lock_guard lock(mutex_);
+    coming = std::move(coming_.front());
+    coming_.pop_front();
+  }
+  try {
+    replicas_[0].device->go_on(
+        coming.buffer, stream, [&] { exchange(coming.rows, stream); }, coming.launches);
+  } catch (...) {
+    failed_ = true;
+    delivery_->fail(std::current_exception());
+    throw;
+  }
+}
+
+void Upload::exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream) {
+  const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
+  std::vector<Communicator::Part> sends, receives;
+  for (const std::span<std::byte> part : rows) {
+    if (distribution_.one_part()) between_->broadcast(part, reader, stream);
+    for (int to = 0; to < distribution_.ranks(); to++)
+      if (to != rank && distribution_.reader_of(to) == rank) sends.push_back({to, part});
+    if (rank != reader) receives.push_back({reader, part});
+  }
+  if (!distribution_.one_part()) between_->send_receive(sends, receives, stream);
+  for (const Communicator::Part& part : sends) sent_ += part.bytes.size();
+  for (const Communicator::Part& part : receives) received_ += part.bytes.size();
 }
 
 void Upload::finish_copies(size_t first) {

@@ -11,6 +11,12 @@
 //                                                                 | copy
 //                                                             buffer of GPU 1 -> kernels -> Delivery -> next(1)
 //
+// Where the rows go on to GPUs of other ranks, they do so when next() is called, by all ranks for the same step, and on
+// the stream that it is given:
+//
+//   the rank that reads    [upload 0]: copy -> buffer of its GPU -> Delivery -> next(0, stream): send ----> kernels
+//   the others             [upload 0]:         buffer of its GPU -> Delivery -> next(0, stream): receive -> kernels
+//
 // A thread for each source of rows gives its GPUs the work of one batch after another, ahead of the trainer by as many
 // as there are buffers, and waits for none of it: a batch is delivered when its work has been given to the streams
 // (gpu/device_ring.h). Another waits for the copies, whose sources then go back to whoever packs.
@@ -21,13 +27,16 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "feedline/communicator.h"
 #include "feedline/stage_report.h"
 #include "flowgraph/buffer_wait.h"
 #include "flowgraph/delivery.h"
+#include "flowgraph/distribution.h"
 #include "flowgraph/packing.h"
 #include "flowgraph/stage_counters.h"
 #include "gpu/device_ring.h"
@@ -42,6 +51,10 @@ class Upload {
     FeedFacts facts;
     std::vector<DeviceId> devices;
     bool same_rows = false;  // for all: those of `from`'s only replica
+    /// Between the GPUs of ranks with one replica each, if rows go on to them. `from` then has them where this rank
+    /// reads, and else nothing but their shapes.
+    std::shared_ptr<Communicator> between = {};
+    Distribution distribution = {};
     Position position;
     EpochLedger ledger;
   };
@@ -56,12 +69,19 @@ class Upload {
   /// Every next() wakes; from any thread.
   void stop() noexcept;
 
+  /// Of the batch that next() has given last: its rows come, and are unpacked, on this stream, which it is ready on.
+  /// Only where they go on between ranks, and then for each. Throws Error, which ends the feed.
+  void arrive(feedline::Stream stream);
+
   Delivery& delivery() noexcept { return *delivery_; }
   /// Whether it was a GPU that ended the feed.
   bool failed() const noexcept { return failed_; }
   /// From the host, and from GPU to GPU.
   uint64_t bytes_uploaded() const noexcept { return uploaded_; }
   uint64_t bytes_between_gpus() const noexcept { return between_gpus_; }
+  /// Between ranks.
+  uint64_t bytes_sent() const noexcept { return sent_; }
+  uint64_t bytes_received() const noexcept { return received_; }
   /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
   /// For people: what is made where, and the memory of a GPU.
@@ -92,16 +112,27 @@ class Upload {
   void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
 
+  void exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream);
+
   const PackedBatches batches_;
+  const std::shared_ptr<Communicator> between_;
+  const Distribution distribution_;
   const size_t alike_;           // replicas that each source has
   const size_t most_in_flight_;  // of a replica
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // of the jobs of batches_
   std::vector<size_t> tables_at_;               // of each
   std::unique_ptr<Delivery> delivery_;
-  std::atomic<uint64_t> uploaded_{0}, between_gpus_{0};
+  std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::mutex mutex_;  // guards `in_flight` and `no_more`, and the waiting for buffers
+  // What is delivered and has not arrived.
+  struct Coming {
+    size_t buffer;
+    std::vector<std::span<std::byte>> rows;
+    std::vector<gpu::UnpackLaunch> launches;
+  };
+  std::deque<Coming> coming_;
+  std::mutex mutex_;  // guards `in_flight`, `no_more` and `coming_`, and the waiting for buffers
   std::deque<Replica> replicas_;
 };
 

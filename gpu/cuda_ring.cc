@@ -79,11 +79,26 @@ class Buffer final : public StreamOrder {
     copied_ = &events.copied;
     if (from) from->copied_on_ = &events.copied;
     events.copied.wait_on(unpack);
-    for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, unpack); });
-    ready_.record(unpack);
+    launch_all(launches, unpack);
+  }
+
+  void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
+    if (stream.kind() == DeviceId::Kind::host)
+      throw Error(Category::bad_pipeline, "rows come to a GPU on a stream of that GPU, not on Stream::host");
+    check_device(gpu_, stream);
+    const Context::Pushed pushed(context_);
+    check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
+    ready_.wait_on(stream.cuda_stream());
+    ready_on_ = stream;  // whatever fails from here on, the buffer is the stream's until it is let go
+    arrive();
+    launch_all(launches, stream.cuda_stream());
   }
 
  private:
+  void launch_all(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+    for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, stream); });
+    ready_.record(stream);
+  }
   // For the next fill() to throw.
   template <typename Body>
   void remember_failure(Body body) noexcept {
@@ -99,7 +114,12 @@ class Buffer final : public StreamOrder {
     const Context::Pushed pushed(context_);
     // An event that is captured would take our next copy into the trainer's graph.
     check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
-    released_.record(stream.cuda_stream());
+    try {
+      released_.record(stream.cuda_stream());
+    } catch (const Error&) {
+      cudaStreamSynchronize(stream.cuda_stream());  // no event says when the memory may go
+      throw;
+    }
   }
 
   const DeviceId gpu_;
@@ -152,6 +172,10 @@ class CudaRing final : public DeviceRing {
   void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                  std::span<const UnpackLaunch> launches) override {
     fill(buffer, &static_cast<const CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
+  }
+  void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
+             std::span<const UnpackLaunch> launches) override {
+    resources_->buffers[buffer].go_on(stream, arrive, launches);
   }
   double finish_copy() override {
     const Context::Pushed pushed(resources_->context);

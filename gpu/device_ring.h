@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,10 @@ class DeviceRing {
   /// again before it has been copied.
   virtual void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer,
                          std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
+  /// Behind a buffer's fill(), before anybody is given it, on a stream of the program's: what `arrive` gives that
+  /// stream, then the launches. The batch is ready on it. Throws as fill().
+  virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
+                     std::span<const UnpackLaunch> launches) = 0;
   /// Waits until the copies of the first fill() that has had no finish_copy() are done; from another thread, if one
   /// likes. Throws as fill(). How long they took on the device, in seconds.
   virtual double finish_copy() = 0;

@@ -110,6 +110,17 @@ struct Feeder::Impl {
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
     if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
       throw Error(Category::bad_pipeline, "options.data_parallel_rank: of how many? Give options.data_parallel_size");
+    if (const auto& between = options.gpu_communicator) {
+      if (!options.communicator || !same_rows() || options.devices.size() != 1)
+        throw Error(Category::bad_pipeline,
+                    "options.gpu_communicator: it is for REPLICATE to one replica of each rank, on a GPU, and needs an "
+                    "options.communicator beside it");
+      if (between->rank() != options.rank || between->size() != options.world_size)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("options.gpu_communicator: this is rank {} of {} there, and {} of {} in "
+                                "options.communicator",
+                                between->rank(), between->size(), options.rank, options.world_size));
+    }
     if (distribution.transfers() && !options.communicator)
       throw Error(Category::bad_pipeline,
                   "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator");
@@ -132,9 +143,18 @@ struct Feeder::Impl {
     }
     MessageWriter mine;
     mine.put(part);
-    const std::vector<std::string> parts = ranks.all_gather(mine.take());
-    for (size_t rank = 0; rank < parts.size(); rank++)
-      distribution.data_parallel_ranks[rank] = MessageReader(parts[rank]).get<int>();
+    mine.put(options.gpu_communicator != nullptr);
+    const std::vector<std::string> all = ranks.all_gather(mine.take());
+    std::vector<bool> has;
+    for (size_t rank = 0; rank < all.size(); rank++) {
+      MessageReader theirs(all[rank]);
+      distribution.data_parallel_ranks[rank] = theirs.get<int>();
+      has.push_back(theirs.get<bool>());
+      if (has[rank] != has[0])
+        throw Error(Category::bad_pipeline,
+                    fmt::format("options.gpu_communicator: rank {} has one and rank {} has none", has[0] ? 0 : rank,
+                                has[0] ? rank : 0));
+    }
     distribution.check(true);
   }
 
@@ -161,6 +181,7 @@ struct Feeder::Impl {
   /// GPUs that are all given the same rows have them from one another.
   bool same_rows() const noexcept { return on_gpus() && distribution.mode == flow::DistributeMode::replicate; }
   std::vector<DeviceId> arrive_at() const {
+    if (options.gpu_communicator && !reads()) return {host()};  // nothing does
     return {options.devices.begin(), same_rows() ? options.devices.begin() + 1 : options.devices.end()};
   }
 
@@ -183,14 +204,15 @@ struct Feeder::Impl {
     flow::check_position(facts.identity, position);
     if (reads()) begin_graph(position);
     if (distribution.transfers())
-      transfer = std::make_unique<flow::Transfer>(carried(on_gpus()),
-                                                  flow::Transfer::Start{.communicator = options.communicator,
-                                                                        .distribution = distribution,
-                                                                        .facts = facts,
-                                                                        .graph = graph.get(),
-                                                                        .devices = arrive_at(),
-                                                                        .threads = thread_count(options, spec),
-                                                                        .position = position});
+      transfer = std::make_unique<flow::Transfer>(
+          carried(on_gpus()), flow::Transfer::Start{.communicator = options.communicator,
+                                                    .distribution = distribution,
+                                                    .facts = facts,
+                                                    .graph = graph.get(),
+                                                    .devices = arrive_at(),
+                                                    .heads_only = options.gpu_communicator != nullptr,
+                                                    .threads = thread_count(options, spec),
+                                                    .position = position});
     else
       watch();
     if (on_gpus()) begin_upload(position);
@@ -204,6 +226,8 @@ struct Feeder::Impl {
                   .facts = facts,
                   .devices = options.devices,
                   .same_rows = same_rows(),
+                  .between = options.gpu_communicator,
+                  .distribution = distribution,
                   .position = position,
                   .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
                                               !arrives && distribution.ranks() == 1)});
@@ -246,6 +270,8 @@ struct Feeder::Impl {
     if (!transfer || !other_weights) flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
     if (transfer) {
       lock.unlock();
+      // A rank that waits inside next() for this one is to hear that it will not come.
+      if (options.gpu_communicator) options.gpu_communicator->barrier();
       transfer->end_together();
       lock.lock();
       if (stopped) throw Error(Category::stalled, "the feeder was stopped");
@@ -289,14 +315,35 @@ struct Feeder::Impl {
     try {
       return next();
     } catch (const std::exception& error) {
+      const auto* own = dynamic_cast<const Error*>(&error);
+      const Error why = own ? *own : Error(Category::io_error, error.what());
       // A transfer tells of what ends it by itself.
       const bool mine = transfer ? upload && upload->failed() : graph && delivery().failed();
-      if (options.communicator && mine) {
-        const auto* own = dynamic_cast<const Error*>(&error);
-        options.communicator->abort(own ? *own : Error(Category::io_error, error.what()));
-      }
+      if (options.communicator && mine) options.communicator->abort(why);
+      // Here others may wait for this rank in next().
+      if (options.gpu_communicator && upload && (upload->failed() || upload->delivery().failed()))
+        options.gpu_communicator->abort(why);
       throw;
     }
+  }
+
+  flow::Delivery::Outcome next(int replica, std::optional<Clock::time_point> deadline, Batch& batch,
+                               std::optional<Stream> stream = {}) {
+    using Outcome = flow::Delivery::Outcome;
+    if (options.gpu_communicator && !stream)
+      throw Error(Category::bad_pipeline,
+                  "next(): with options.gpu_communicator rows come on a stream: call next(replica, stream)");
+    const Outcome outcome = tell_failure([&] {
+      const Outcome came = delivery().next(replica, deadline, batch);
+      // The batch before this one may not have come whole, which the end of an epoch would not show.
+      if (options.gpu_communicator)
+        if (const auto error = options.gpu_communicator->failure()) throw *error;
+      if (came == Outcome::batch && stream)
+        options.gpu_communicator ? upload->arrive(*stream) : batch.ready_on(*stream);
+      return came;
+    });
+    if (outcome == Outcome::end_of_epoch) note_end_of_epoch();
+    return outcome;
   }
 
   /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
@@ -345,21 +392,23 @@ Feeder::Feeder(const Pipeline& pipeline, Options options)
 Feeder::~Feeder() = default;
 
 Batch Feeder::next(int replica) {
-  return impl_->tell_failure([&] {
-    Batch batch;
-    if (impl_->delivery().next(replica, std::nullopt, batch) == flow::Delivery::Outcome::end_of_epoch)
-      impl_->note_end_of_epoch();
-    return batch;
-  });
+  Batch batch;
+  impl_->next(replica, std::nullopt, batch);
+  return batch;
+}
+
+Batch Feeder::next(int replica, Stream stream) {
+  Batch batch;
+  impl_->next(replica, std::nullopt, batch, stream);
+  return batch;
 }
 
 Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
   using Outcome = flow::Delivery::Outcome;
-  switch (impl_->tell_failure([&] { return impl_->delivery().next(replica, after(timeout), batch); })) {
+  switch (impl_->next(replica, after(timeout), batch)) {
     case Outcome::batch:
       return Next::batch;
     case Outcome::end_of_epoch:
-      impl_->note_end_of_epoch();
       return Next::end_of_epoch;
     case Outcome::not_ready:
       break;
@@ -368,9 +417,8 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
 }
 
 bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream stream) {
-  Batch batch = next(replica);
+  Batch batch = next(replica, stream);
   if (!batch) return false;
-  batch.ready_on(stream);
   for (const NamedTensor& to : tensors) {
     const TensorView from = batch.at(to.name);
     if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
@@ -386,6 +434,8 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
 void Feeder::stop() noexcept {
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
+  if (impl_->options.gpu_communicator)
+    impl_->options.gpu_communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (impl_->upload) impl_->upload->stop();
   if (impl_->transfer) impl_->transfer->stop();
   if (impl_->graph) impl_->graph->stop();
@@ -509,6 +559,8 @@ Report Feeder::report() const {
   if (impl_->upload) {
     report.bytes_copied = impl_->upload->bytes_uploaded();
     report.bytes_between_gpus = impl_->upload->bytes_between_gpus();
+    report.bytes_sent += impl_->upload->bytes_sent();
+    report.bytes_received += impl_->upload->bytes_received();
     for (StageReport& stage : impl_->upload->report()) report.stages.push_back(std::move(stage));
   }
   return report;

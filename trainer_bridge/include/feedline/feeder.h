@@ -39,6 +39,12 @@ struct Options {
   /// Instead of an exchange, and of rank and world_size, which it knows: used while the feeder lives, by nobody else.
   /// It tells this rank of one that fails, and carries rows where `distribute` says REPLICATE or SCATTER.
   std::shared_ptr<Communicator> communicator = {};
+  /// Of the same ranks, between their GPUs (nccl_communicator), and the feeder's alone: move it here, so that the
+  /// others hear when this feeder ends. With REPLICATE and one replica on each rank, on that GPU; beside
+  /// `communicator`, which is for all else. Rows then go from the GPU of the rank that reads to the others', inside of
+  /// next(replica, stream) and next_into() alone: in the order of the steps, on that stream. So they cannot cross the
+  /// collectives of a trainer that makes its own on it.
+  std::shared_ptr<Communicator> gpu_communicator = {};
   /// Which part of each global batch this rank is given, of how many. Ranks with the same part are given the same rows,
   /// as tensor- and pipeline-parallel ones want. -1, 0: with REPLICATE the whole batch, else rank of world_size.
   int data_parallel_rank = -1, data_parallel_size = 0;
@@ -121,6 +127,11 @@ class FEEDLINE_PUBLIC Feeder {
   /// The same with a limit; `batch` is set for Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
+
+  /// The next batch, ready on a stream: next() and Batch::ready_on() in one. Where there is an
+  /// options.gpu_communicator, it returns when all ranks have called it for this step, and nothing else gives out
+  /// batches.
+  Batch next(int replica, Stream stream);
 
   /// Fills memory of the caller's, of the replica's device, on `stream`: for what reads fixed addresses, as captured
   /// CUDA graphs do when they are launched again. Some or all of the batch's tensors, by name; of each, dtype and shape

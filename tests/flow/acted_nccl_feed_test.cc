@@ -1,0 +1,74 @@
+// What only acted GPUs show of rows that go between them: what each failure does, and that nothing is left behind.
+#include <cuda_runtime_api.h>
+
+#include "base/log.h"
+#include "base/syscall_hooks.h"
+#include "device_feed.h"
+#include "feedline/nccl_communicator.h"
+#include "support/acted_cuda.h"
+#include "support/acted_nccl.h"
+#include "support/catch.h"
+#include "support/ranks.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+constexpr int ranks = 3;
+
+// An epoch on each rank; what each threw, or "".
+std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::string>& wanted) {
+  auto ends = communicators_between_threads(ranks), controls = communicators_between_threads(ranks);
+  return side_by_side(ranks, [&](int rank) {
+    Consumer consumer(cuda(rank));
+    Options options = of_devices({cuda(rank)});
+    options.communicator = std::move(ends[static_cast<size_t>(rank)]);
+    options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank));
+    Feeder feeder(pipeline, std::move(options));
+    for (const std::string& text : wanted) {
+      Batch batch = feeder.next(0, consumer.stream());
+      if ((batch ? consumer.text(batch) : "end") == text) continue;
+      feeder.next(0, consumer.stream());  // throws, where the batch before it did not come whole
+      throw std::logic_error("another batch");
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no more than the batch that did not come") {
+  logger()->set_level(spdlog::level::off);
+  act_gpus(ranks);
+  const Data data({60});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(20, "DROP")).with("distribute.mode", "REPLICATE");
+  const std::vector<std::string> wanted = [&] {
+    std::vector<std::string> both = split(pipeline, 0, 1, 1)[0];
+    both.resize(both.size() / 2);
+    return both;
+  }();
+  for (const std::string& thrown : feeds(pipeline, wanted)) CHECK(thrown == "");
+  for (SyscallHook* hook : SyscallHook::all()) {
+    const std::string name = hook->name();
+    if (name.find("cuda") != 0 && name != "nccl") continue;
+    const ActedState before = acted_state();
+    for (int64_t n = 1; n <= 150; n += n < 10 ? 1 : 9) {  // what is polled has no last call
+      INFO(name << ", call " << n);
+      hook->fail_nth_call(n);
+      const std::vector<std::string> thrown = feeds(pipeline, wanted);
+      const bool came = !hook->pending();
+      hook->fail_nth_call(0);
+      for (const std::string& what : thrown) CHECK(what != "another batch");
+      REQUIRE(acted_comms() == 0);
+      if (!came) break;
+    }
+    INFO(name);
+    const ActedState after = acted_state();
+    // Who cannot get at a GPU any more frees nothing there.
+    if (name == "cudaSetDevice" || name == "cudaThreadExchangeStreamCaptureMode") continue;
+    CHECK(after.allocations == before.allocations);
+    CHECK(after.streams == before.streams);
+    CHECK(after.events == before.events);
+  }
+  logger()->set_level(spdlog::level::info);
+}

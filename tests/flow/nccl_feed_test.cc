@@ -1,0 +1,233 @@
+// Rows that go on from GPU to GPU: each rank, a thread with a GPU of its own, is given what it would be given if it
+// read for itself. Runs on real GPUs and NCCL, and on acted ones (support/acted_nccl.h).
+#include "damage.h"
+#include "device_feed.h"
+#include "feedline/nccl_communicator.h"
+#include "support/catch.h"
+#include "support/ranks.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+/// As many as there are GPUs, at most so many.
+int most_ranks(int ranks) { return std::min(ranks, visible_gpus().count); }
+
+Options of_gpu(int rank, Ends communicator, std::unique_ptr<Communicator> control) {
+  Options options = of_devices({cuda(rank)});
+  options.communicator = std::move(communicator);
+  options.gpu_communicator = nccl_communicator(std::move(control), cuda(rank));
+  return options;
+}
+
+/// Runs `body` for each rank side by side, with what its feeder wants. What each threw, or "".
+std::vector<std::string> on_gpu_ranks(int count, const std::function<void(int rank, Options options)>& body) {
+  auto ends = communicators_between_threads(count), controls = communicators_between_threads(count);
+  return side_by_side(count, [&](int rank) {
+    const auto number = static_cast<size_t>(rank);
+    body(rank, of_gpu(rank, std::move(ends[number]), std::move(controls[number])));
+  });
+}
+
+std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }
+
+/// The batches of an epoch, and "end" behind it.
+std::vector<std::string> epoch_on(Feeder& feeder, Consumer& consumer) {
+  std::vector<std::string> texts;
+  while (Batch batch = feeder.next(0, consumer.stream())) texts.push_back(consumer.text(batch));
+  texts.emplace_back("end");
+  return texts;
+}
+
+void expect_same(const std::vector<std::string>& texts, const std::vector<std::string>& wanted, size_t from = 0) {
+  if (texts.size() + from > wanted.size() ||
+      !std::equal(texts.begin(), texts.end(), wanted.begin() + static_cast<int64_t>(from)))
+    throw std::runtime_error("other batches");
+}
+
+Pipeline replicated(const Data& data, const std::string& text) {
+  return data.pipeline(outputs + text).with("distribute.mode", "REPLICATE");
+}
+
+}  // namespace
+
+TEST_CASE("REPLICATE between GPUs of ranks: one reads and uploads, all are given the whole batches") {
+  if (no_gpus()) return;
+  const Data data({90, 0, 1, 117});
+  for (const std::string& order :
+       {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 60 } seed: 3 ")})
+    for (const std::string& policy : {std::string("DROP"), std::string("PARTIAL"), std::string("PAD")}) {
+      const Pipeline pipeline = replicated(data, order + batch_text(24, policy));
+      const std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+      for (const int ranks : {1, 2, 4, 8}) {
+        if (ranks > most_ranks(8)) continue;
+        INFO(order << policy << " " << ranks << " ranks");
+        std::vector<Report> reports(static_cast<size_t>(ranks));
+        CHECK(on_gpu_ranks(ranks, [&](int rank, Options options) {
+                Feeder feeder(pipeline, std::move(options));
+                Consumer consumer(cuda(rank));
+                std::vector<std::string> texts = epoch_on(feeder, consumer);
+                expect_same(texts, wanted);
+                expect_same(epoch_on(feeder, consumer), wanted, texts.size());
+                reports[static_cast<size_t>(rank)] = feeder.report();
+              }) == nothing_thrown(ranks));
+        const uint64_t sent = reports[0].bytes_sent;
+        for (size_t rank = 0; rank < reports.size(); rank++) {
+          CHECK((reports[rank].bytes_read > 0) == (rank == 0));
+          CHECK((reports[rank].bytes_copied > 0) == (rank == 0));
+          CHECK(reports[rank].bytes_sent == (rank == 0 ? sent : 0));
+          CHECK(reports[rank].bytes_received * static_cast<uint64_t>(ranks - 1) == (rank == 0 ? 0 : sent));
+          CHECK((sent > 0) == (ranks > 1));
+        }
+      }
+    }
+}
+
+TEST_CASE("ranks with the same data_parallel_rank have their rows from the first of them") {
+  if (no_gpus()) return;
+  const Data data({90, 117});
+  const Pipeline pipeline =
+      replicated(data, "shuffle { block_size: '16KiB' buffer_size: 60 } " + batch_text(24, "PAD"));
+  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // of each rank
+  const int ranks = static_cast<int>(parts.size());
+  if (most_ranks(ranks) < ranks) return skip("6 GPUs are wanted");
+  CHECK(on_gpu_ranks(ranks, [&](int rank, Options options) {
+          options.data_parallel_rank = parts[static_cast<size_t>(rank)];
+          options.data_parallel_size = 3;
+          const std::vector<std::string> wanted = split(pipeline, options.data_parallel_rank, 3, 1)[0];
+          Feeder feeder(pipeline, std::move(options));
+          Consumer consumer(cuda(rank));
+          expect_same(epoch_on(feeder, consumer), wanted);
+        }) == nothing_thrown(ranks));
+}
+
+TEST_CASE("beside a trainer's own collectives on the same stream, with ranks that are skewed") {
+  if (no_gpus()) return;
+  const int ranks = most_ranks(4);
+  const Data data({200});
+  const Pipeline pipeline = replicated(data, batch_text(8, "DROP"));
+  const std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+  auto controls = communicators_between_threads(ranks);
+  CHECK(on_gpu_ranks(ranks, [&](int rank, Options options) {
+          const auto trainers = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank));
+          Feeder feeder(pipeline, std::move(options));
+          Consumer consumer(cuda(rank));
+          const DeviceBuffer gradients(1 << 16);
+          consumer.reserve(100, 1 << 14);
+          std::vector<std::string> texts(24);
+          for (size_t step = 0; step < texts.size(); step++) {
+            // Of each step another rank comes to it late: its stream has work until it has given all of the step.
+            std::promise<void> late;
+            const bool is_late = static_cast<int>(step) % ranks == rank;
+            if (is_late) consumer.hold(late.get_future());
+            Batch batch = feeder.next(0, consumer.stream());
+            consumer.read_later(batch, texts[step], true);
+            trainers->all_reduce({gradients.data(), DType::int32, {1 << 14}}, Reduction::sum, consumer.stream());
+            if (is_late) late.set_value();
+            if (step % 4 == 3) consumer.wait();
+          }
+          consumer.wait();
+          expect_same(texts, wanted);
+        }) == nothing_thrown(ranks));
+}
+
+TEST_CASE("ranks go on together from a state, and next_into() fills what a graph reads") {
+  if (no_gpus()) return;
+  const int ranks = most_ranks(2);
+  const Data data({90});
+  const Pipeline pipeline = replicated(data, "shuffle { buffer_size: 30 } " + batch_text(8, "DROP"));
+  const std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+  CHECK(on_gpu_ranks(ranks, [&](int rank, Options options) {
+          Feeder feeder(pipeline, std::move(options));
+          Consumer consumer(cuda(rank));
+          for (int times = 0; times < 3; times++) {
+            for (size_t step = 0; step < 5; step++) {
+              Batch batch = feeder.next(0, consumer.stream());
+              expect_same({consumer.text(batch)}, wanted, step);
+            }
+            feeder.set_state(feeder.get_state(3));
+            Batch batch = feeder.next(0, consumer.stream());
+            expect_same({consumer.text(batch)}, wanted, 3);
+            const DeviceBuffer ids(8 * sizeof(int64_t));
+            const std::vector<NamedTensor> to = {{"id", {ids.data(), DType::int64, {8}}}};
+            if (!feeder.next_into(0, to, consumer.stream())) throw std::runtime_error("the end");
+            if (wanted[4].find(consumer.read(ids.data(), ids.size())) == std::string::npos)
+              throw std::runtime_error("other ids");
+            feeder.set_epoch(0);
+          }
+        }) == nothing_thrown(ranks));
+}
+
+TEST_CASE("what ends one rank ends all, and none waits for ever") {
+  if (no_gpus()) return;
+  const int ranks = most_ranks(3);
+  if (ranks < 2) return skip("2 GPUs are wanted");
+  const Data data({200});
+  const Pipeline pipeline = replicated(data, batch_text(4, "DROP"));
+  const auto to_the_end = [](Feeder& feeder, Consumer& consumer) {
+    for (;;) feeder.next(0, consumer.stream());
+  };
+  SECTION("a rank that leaves") {
+    const auto thrown = on_gpu_ranks(ranks, [&](int rank, Options options) {
+      Consumer consumer(cuda(rank));
+      Feeder feeder(pipeline, std::move(options));
+      if (rank != 1) to_the_end(feeder, consumer);
+      for (int step = 0; step < 5; step++) feeder.next(0, consumer.stream());
+    });
+    for (int rank = 0; rank < ranks; rank++) CHECK((thrown[static_cast<size_t>(rank)] == "") == (rank == 1));
+  }
+  SECTION("a rank that is stopped") {
+    const auto thrown = on_gpu_ranks(ranks, [&](int rank, Options options) {
+      Consumer consumer(cuda(rank));
+      Feeder feeder(pipeline, std::move(options));
+      for (int step = 0; step < 5; step++) feeder.next(0, consumer.stream());
+      if (rank == 1) feeder.stop();
+      to_the_end(feeder, consumer);
+    });
+    for (const std::string& what : thrown)
+      CHECK((what.find("stopped") != std::string::npos || what.find("rank 1 has left") != std::string::npos));
+  }
+  SECTION("a bad record") {
+    flip(data.path(0), offset_of(data.path(0), 150) + 20);
+    for (const std::string& what : on_gpu_ranks(ranks, [&](int rank, Options options) {
+           Consumer consumer(cuda(rank));
+           Feeder feeder(pipeline, std::move(options));
+           to_the_end(feeder, consumer);
+         }))
+      CHECK(what.find("bad_data_crc") != std::string::npos);
+  }
+  SECTION("a rank that is set to another place a step before the others") {
+    for (const std::string& what : on_gpu_ranks(ranks, [&](int rank, Options options) {
+           Consumer consumer(cuda(rank));
+           Feeder feeder(pipeline, std::move(options));
+           for (int step = 0; step < (rank == 1 ? 4 : 5); step++) feeder.next(0, consumer.stream());
+           feeder.set_epoch(0);
+         }))
+      CHECK(what.find("rank 1") != std::string::npos);
+  }
+}
+
+TEST_CASE("what cannot be is refused") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const Pipeline pipeline = replicated(data, batch_text(8, "DROP"));
+  const auto refused = [&](const Pipeline& of, const std::function<void(Options&)>& change) {
+    return on_gpu_ranks(1, [&](int, Options options) {
+      change(options);
+      Feeder feeder(of, std::move(options));
+      feeder.next(0);
+    })[0];
+  };
+  const std::string wants = "options.gpu_communicator: it is for REPLICATE";
+  CHECK(refused(pipeline, [](Options&) {}).find("call next(replica, stream)") != std::string::npos);
+  CHECK(refused(pipeline.with("distribute.mode", "SPLIT"), [](Options&) {}).find(wants) != std::string::npos);
+  CHECK(refused(pipeline, [](Options& o) { o.devices = {host()}; }).find(wants) != std::string::npos);
+  CHECK(refused(pipeline, [](Options& o) { o.devices.push_back(cuda(0)); }).find(wants) != std::string::npos);
+  if (most_ranks(2) < 2) return;
+  for (const std::string& what : on_gpu_ranks(2, [&](int rank, Options options) {
+         if (rank == 1) options.gpu_communicator.reset();
+         Feeder feeder(pipeline, std::move(options));
+       }))
+    CHECK(what.find("rank 0 has one and rank 1 has none") != std::string::npos);
+}
