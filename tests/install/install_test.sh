@@ -1,6 +1,6 @@
 #!/bin/sh
-# install_test.sh SOURCE FILE: installs the library into an empty prefix, takes the source tree away, and builds and runs
-# a small program (consumer/) that finds the library by Meson, by pkg-config and by CMake. FILE has 150 records.
+# install_test.sh SOURCE BUILD FILE: installs what is built into an empty folder, moves it, and builds and runs a small
+# program (consumer/) that finds the library by Meson, by pkg-config and by CMake. FILE has 150 records.
 set -eu
 
 if ! command -v cmake > /dev/null; then
@@ -8,9 +8,10 @@ if ! command -v cmake > /dev/null; then
   exit 77
 fi
 source=$1
+build=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp "$2" "$work/records.tfrecord"
+cp "$3" "$work/records.tfrecord"
 cp -R "$source/tests/install/consumer" "$work/consumer"
 mkdir "$work/source"
 cd "$source"
@@ -34,12 +35,15 @@ cp -R source superproject/subprojects/feedline
 quietly meson setup build-superproject superproject
 grep -q 'Dependency feedline found: YES .*(overridden)' log
 
-quietly meson setup build-library source --prefix "$work/prefix" --buildtype plain \
-  -Dtests=false -Dbench=false -Dgpu_archs=90
-quietly meson install -C build-library
-rm -rf build-library superproject build-superproject
-mv source gone
-mv prefix elsewhere # what is installed may be moved
+rm -rf source superproject build-superproject
+
+quietly env DESTDIR="$work/installed" meson install -C "$build" --no-rebuild
+# What is installed may be moved, and needs neither the source tree nor the build folder.
+mv "$(dirname "$(dirname "$(find installed -path '*/bin/feedline')")")" elsewhere
+if grep -rIl -e "$source" -e "$build" elsewhere; then
+  echo "these name the source tree"
+  exit 1
+fi
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/elsewhere" -name feedline.pc)")
 export PKG_CONFIG_PATH
