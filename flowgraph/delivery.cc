@@ -19,8 +19,11 @@ const char* name(Stage stage) noexcept {
 }
 
 Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start,
-                   EpochLedger ledger, std::function<Stage(int)> busy_stage)
-    : apart_(static_cast<uint64_t>(host_prefetch)), busy_stage_(std::move(busy_stage)), ledger_(std::move(ledger)) {
+                   EpochLedger ledger, std::function<Stage(int)> busy_stage, bool together)
+    : apart_(static_cast<uint64_t>(host_prefetch)),
+      busy_stage_(std::move(busy_stage)),
+      together_(together),
+      ledger_(std::move(ledger)) {
   for (auto& ring : rings) {
     Replica& replica = replicas_.emplace_back();
     replica.ring = std::move(ring);
@@ -46,7 +49,8 @@ void Delivery::out_of_buffers(int number) {
     replica.out_of_buffers = true;
     if (replica.ring->held < replica.ring->pool().size()) return;
   }
-  replica.arrived.notify_one();
+  for (Replica& other : replicas_)
+    if (&other == &replica || together_) other.arrived.notify_one();
 }
 
 void Delivery::fail(std::exception_ptr error) noexcept {
@@ -82,7 +86,14 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
               number, replica.received - behind->received, apart_));
     return;
   }
-  // A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
+  throw_if_all_is_held(number);
+  for (size_t other = 0; together_ && other < replicas_.size(); other++)
+    if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(static_cast<int>(other));
+}
+
+// A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
+void Delivery::throw_if_all_is_held(int number) const {
+  const Replica& replica = replicas_[static_cast<size_t>(number)];
   const size_t held = replica.ring->held;
   if (held == replica.ring->pool().size() && replica.out_of_buffers)
     throw Error(
@@ -92,39 +103,54 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
                     held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch"));
 }
 
-Delivery::Outcome Delivery::take(size_t number, Batch& batch, EpochEnd* end) {
-  Replica& replica = replicas_[number];
-  if (const auto& error = replica.ready.front().error) {
-    failed_ = true;
-    throw *error;  // and stays: so says every further call
-  }
-  Ready ready = std::move(replica.ready.front());
-  replica.ready.pop_front();
-  replica.received++;
-  if (!ready.batch) {
-    replica.epochs++;
-    replica.position = {replica.position.epoch + 1, 0};
-    ledger_.ended(number, ready.end);
-    if (end) *end = std::move(ready.end);
-    batch = Batch();
-    return Outcome::end_of_epoch;
-  }
-  replica.steps++;
-  replica.position.step++;
-  report_.records += static_cast<uint64_t>(ready.batch->valid_count);
-  report_.filler += static_cast<uint64_t>(ready.batch->rows - ready.batch->valid_count);
-  report_.audit += ready.batch->audit;
-  ledger_.delivered(number, ready.batch->audit);
+Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent> given) {
   replica.ring->held++;
-  const BatchContent* content = ready.batch.get();
-  batch = Batch({content, [given = std::move(ready.batch), ring = replica.ring](const BatchContent*) mutable {
-                   ring->held--;
-                   given.reset();
-                 }});
-  return Outcome::batch;
+  const BatchContent* content = given.get();
+  return Batch({content, [given = std::move(given), ring = replica.ring](const BatchContent*) mutable {
+                  ring->held--;
+                  given.reset();
+                }});
 }
 
-Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end) {
+void Delivery::wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock) {
+  const auto before = Clock::now();
+  replica.waiting = {Stage::transfer, before};
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    arrive(batch);
+  } catch (...) {
+    failure = std::current_exception();
+    batch = Batch();
+  }
+  lock.lock();
+  replica.waiting.reset();
+  report_.waited_s[static_cast<size_t>(Stage::transfer)] +=
+      std::chrono::duration<double>(Clock::now() - before).count();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Delivery::count_batch(size_t number, const BatchContent& batch) {
+  Replica& replica = replicas_[number];
+  replica.received++;
+  replica.steps++;
+  replica.position.step++;
+  report_.records += static_cast<uint64_t>(batch.valid_count);
+  report_.filler += static_cast<uint64_t>(batch.rows - batch.valid_count);
+  report_.audit += batch.audit;
+  ledger_.delivered(number, batch.audit);
+}
+
+void Delivery::count_end(size_t number, const EpochEnd& end) {
+  Replica& replica = replicas_[number];
+  replica.received++;
+  replica.epochs++;
+  replica.position = {replica.position.epoch + 1, 0};
+  ledger_.ended(number, end);
+}
+
+Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
+                                 const Arrive& arrive) {
   const auto start = Clock::now();
   if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
     throw Error(Category::bad_pipeline,
@@ -166,7 +192,22 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
   }
   const bool is_first = replica.steps == 0;
-  const Outcome outcome = take(static_cast<size_t>(number), batch, end);
+  if (const auto& error = replica.ready.front().error) {
+    failed_ = true;
+    throw *error;  // and stays: so says every further call
+  }
+  Ready ready = std::move(replica.ready.front());
+  replica.ready.pop_front();
+  const Outcome outcome = ready.batch ? Outcome::batch : Outcome::end_of_epoch;
+  if (outcome == Outcome::batch) {
+    const BatchContent& content = *ready.batch;
+    batch = lend(replica, std::move(ready.batch));
+    if (arrive) wait_for(arrive, batch, replica, lock);
+    count_batch(static_cast<size_t>(number), content);
+  } else {
+    count_end(static_cast<size_t>(number), ready.end);
+    if (end) *end = std::move(ready.end);
+  }
   const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {

@@ -50,9 +50,10 @@ struct DeliveryReport {
 /// Thread-safe. Replicas are given batches at most `host_prefetch` steps apart.
 class Delivery {
  public:
-  /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for.
+  /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for. together: a
+  /// step is put for no replica before each has a buffer for it.
   Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
-           std::function<Stage(int replica)> busy_stage);
+           std::function<Stage(int replica)> busy_stage, bool together = false);
 
   void put(int replica, Ready ready);
   /// All that was begun has been put, and for the batch behind it the ring has no buffer. Until the next put.
@@ -67,9 +68,10 @@ class Delivery {
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
-  /// end: set at the end of an epoch.
+  /// end: set at the end of an epoch. arrive: what a batch needs before it counts as received; it may wait.
+  using Arrive = std::function<void(Batch&)>;
   Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
-               EpochEnd* end = nullptr);
+               EpochEnd* end = nullptr, const Arrive& arrive = {});
   /// Which stage has the work that the replica's next() waits for.
   Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
@@ -101,12 +103,17 @@ class Delivery {
   };
   /// The replica that `replica` is too far ahead of, if any.
   const Replica* laggard(const Replica& replica) const;
+  void throw_if_all_is_held(int number) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
-  Outcome take(size_t number, Batch& batch, EpochEnd* end);
+  static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
+  void wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock);
+  void count_batch(size_t number, const BatchContent& batch);
+  void count_end(size_t number, const EpochEnd& end);
   std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;
+  const bool together_;
   std::function<std::optional<Error>()> others_;
   mutable std::mutex mutex_;
   std::deque<Replica> replicas_;

@@ -74,9 +74,9 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
   exchanged_->words.resize(static_cast<size_t>(distribution_.ranks()));
   exchanged_->heads.resize(arrivals_);
   for (Head& head : exchanged_->heads) head.numbers.resize(head_numbers + shape_numbers * batches_.packed().size());
-  delivery_ = std::make_unique<Delivery>(rings_, spec_.host_prefetch, position_,
-                                         EpochLedger(rings_.size(), std::nullopt, false),
-                                         [this](int) { return waits_for_rows_ ? Stage::read : Stage::transfer; });
+  delivery_ = std::make_unique<Delivery>(
+      rings_, spec_.host_prefetch, position_, EpochLedger(rings_.size(), std::nullopt, false),
+      [this](int) { return waits_for_rows_ ? Stage::read : Stage::transfer; }, true);
 }
 
 Transfer::~Transfer() {

@@ -97,11 +97,13 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     rings.push_back(replica.ring);
   }
   delivery_ = std::make_unique<Delivery>(
-      std::move(rings), spec.host_prefetch, start.position, std::move(start.ledger), [this](int replica) {
+      std::move(rings), spec.host_prefetch, start.position, std::move(start.ledger),
+      [this](int replica) {
         const int source = source_of(static_cast<size_t>(replica));
         const bool has_rows = replicas_[static_cast<size_t>(source) * alike_].counters.waiting > 0;
         return has_rows ? Stage::upload : from_.busy_stage(source);
-      });
+      },
+      alike_ > 1);
   try {
     for (size_t first = 0; first < replicas_.size(); first += alike_) {
       Replica& replica = replicas_[first];
@@ -250,25 +252,32 @@ void Upload::arrive(feedline::Stream stream) {
   try {
     replicas_[0].device->go_on(
         coming.buffer, stream, [&] { exchange(coming.rows, stream); }, coming.launches);
-  } catch (...) {
-    failed_ = true;
+  } catch (const Error& error) {
     delivery_->fail(std::current_exception());
+    between_->abort(error);
     throw;
   }
 }
 
 void Upload::exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream) {
   const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
-  std::vector<Communicator::Part> sends, receives;
-  for (const std::span<std::byte> part : rows) {
-    if (distribution_.one_part()) between_->broadcast(part, reader, stream);
-    for (int to = 0; to < distribution_.ranks(); to++)
-      if (to != rank && distribution_.reader_of(to) == rank) sends.push_back({to, part});
-    if (rank != reader) receives.push_back({reader, part});
+  uint64_t bytes = 0;
+  for (const std::span<std::byte> part : rows) bytes += part.size();
+  std::vector<int> others;  // that this rank reads for
+  for (int to = 0; to < distribution_.ranks(); to++)
+    if (to != rank && distribution_.reader_of(to) == rank) others.push_back(to);
+  if (distribution_.one_part()) {
+    for (const std::span<std::byte> part : rows) between_->broadcast(part, reader, stream);
+  } else {
+    std::vector<Communicator::Part> sends, receives;
+    for (const std::span<std::byte> part : rows) {
+      for (const int to : others) sends.push_back({to, part});
+      if (rank != reader) receives.push_back({reader, part});
+    }
+    between_->send_receive(sends, receives, stream);
   }
-  if (!distribution_.one_part()) between_->send_receive(sends, receives, stream);
-  for (const Communicator::Part& part : sends) sent_ += part.bytes.size();
-  for (const Communicator::Part& part : receives) received_ += part.bytes.size();
+  sent_ += others.size() * bytes;
+  if (rank != reader) received_ += bytes;
 }
 
 void Upload::finish_copies(size_t first) {

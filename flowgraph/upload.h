@@ -69,9 +69,10 @@ class Upload {
   /// Every next() wakes; from any thread.
   void stop() noexcept;
 
-  /// Of the batch that next() has given last: its rows come, and are unpacked, on this stream, which it is ready on.
-  /// Only where they go on between ranks, and then for each. Throws Error, which ends the feed.
+  /// Where rows go on between ranks, of each batch that is taken: its rows come, and are unpacked, on this stream,
+  /// which it is ready on. Throws Error, which ends the feeds of all; check() before says what cannot be.
   void arrive(feedline::Stream stream);
+  void check(feedline::Stream stream) const { replicas_[0].device->check(stream); }
 
   Delivery& delivery() noexcept { return *delivery_; }
   /// Whether it was a GPU that ended the feed.

@@ -83,11 +83,7 @@ class Buffer final : public StreamOrder {
   }
 
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
-    if (stream.kind() == DeviceId::Kind::host)
-      throw Error(Category::bad_pipeline, "rows come to a GPU on a stream of that GPU, not on Stream::host");
-    check_device(gpu_, stream);
     const Context::Pushed pushed(context_);
-    check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
     ready_.wait_on(stream.cuda_stream());
     ready_on_ = stream;  // whatever fails from here on, the buffer is the stream's until it is let go
     arrive();
@@ -135,16 +131,18 @@ class Buffer final : public StreamOrder {
 // So that copies go from GPU to GPU; where that is not possible they go by way of the host.
 void reach(DeviceId gpu, DeviceId other) {
   int can = 0;
-  call<PeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
+  call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
+  if (can)
+    call<EnablePeerOp>(gpu, [&] {
+      const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
+      can = error != cudaErrorTooManyPeers && error != cudaErrorPeerAccessUnsupported;
+      if (can && error != cudaErrorPeerAccessAlreadyEnabled) return error;
+      cudaGetLastError();
+      return cudaSuccess;
+    });
   if (!can)
-    return logger()->warn("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
-                          other.ordinal);
-  call<PeerOp>(gpu, [&] {
-    const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
-    if (error != cudaErrorPeerAccessAlreadyEnabled) return error;
-    cudaGetLastError();
-    return cudaSuccess;
-  });
+    logger()->warn("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
+                   other.ordinal);
 }
 
 class CudaRing final : public DeviceRing {
@@ -169,9 +167,18 @@ class CudaRing final : public DeviceRing {
   void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) override {
     fill(buffer, nullptr, copies, launches);
   }
-  void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
+  void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                  std::span<const UnpackLaunch> launches) override {
-    fill(buffer, &static_cast<const CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
+    fill(buffer, &static_cast<CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
+  }
+  void check(Stream stream) const override {
+    if (stream.kind() == DeviceId::Kind::host || stream == Stream::cuda_per_thread)
+      throw Error(Category::bad_pipeline,
+                  "rows come to a GPU on a stream of that GPU that all threads know, not on Stream::host or "
+                  "Stream::cuda_per_thread");
+    check_device(gpu_, stream);
+    const Context::Pushed pushed(resources_->context);
+    check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
   }
   void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
              std::span<const UnpackLaunch> launches) override {

@@ -44,8 +44,10 @@ class DeviceRing {
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
   /// The same from a buffer of the ring that this one was opened behind, as it was last filled. That one is not filled
   /// again before it has been copied.
-  virtual void fill_from(const DeviceRing& other, size_t others_buffer, size_t buffer,
-                         std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
+  virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
+                         std::span<const UnpackLaunch> launches) = 0;
+  /// Whether go_on() may be called for this stream: throws Error bad_pipeline, or device_error while it captures.
+  virtual void check(Stream stream) const = 0;
   /// Behind a buffer's fill(), before anybody is given it, on a stream of the program's: what `arrive` gives that
   /// stream, then the launches. The batch is ready on it. Throws as fill().
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -103,6 +104,10 @@ class Comm {
     const std::lock_guard lock(mutex_);
     if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
+  bool aborted() const {
+    const std::lock_guard lock(mutex_);
+    return !comm_;
+  }
 
   template <typename Body>
   void call(const char* name, Body body) const {
@@ -111,7 +116,7 @@ class Comm {
 
  private:
   const DeviceId gpu_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   ncclComm_t comm_ = nullptr;
 };
 
@@ -126,16 +131,20 @@ size_t announcement_bytes(int ranks) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<Communicator> control, DeviceId gpu)
+  NcclCommunicator(std::shared_ptr<Communicator> control, DeviceId gpu, const NcclOptions& options)
       : control_(std::move(control)),
         gpu_(gpu),
+        drain_(options.drain),
         context_(gpu),
         made_(std::make_unique<Made>(gpu)),
         comm_(gpu, common_id(), rank(), size()),
         own_(announcement_bytes(size())),
         all_(own_.size() * static_cast<size_t>(size())) {
     gpu::call<gpu::LoadOp>(gpu_, [] { return gpu::load_reduce(); });
-    settle();
+    poll([&] {
+      if (failure()) throw_failure();
+      return comm_.busy();
+    });
     watcher_ = start_thread("feedline-nccl", [this] { watch(); });
   }
   ~NcclCommunicator() override {
@@ -160,6 +169,7 @@ class NcclCommunicator final : public Communicator {
     made_.reset();
   }
 
+  DeviceId device() const noexcept override { return gpu_; }
   int rank() const noexcept override { return control_->rank(); }
   int size() const noexcept override { return control_->size(); }
 
@@ -280,6 +290,7 @@ class NcclCommunicator final : public Communicator {
     const gpu::Visit visit(context_);
     const cudaStream_t on = host ? made_->stream.get() : stream.cuda_stream();
     gpu::check_no_capture(gpu_, on, "a call of a communicator");
+    const UnderWay under_way(under_way_);
     agree(mine);
     bool behind_last = false;
     try {
@@ -373,30 +384,31 @@ class NcclCommunicator final : public Communicator {
     made_->scratch_bytes = more;
   }
 
-  // Until NCCL has given the stream what it was given.
+  // Until NCCL has given the stream what it was given. A failure meanwhile is no reason to stop: the ranks have all
+  // come to this call.
   void settle() {
     poll([this] { return comm_.busy(); });
+    if (comm_.aborted()) throw_failure();
   }
   // Until what was given to streams is done.
   void wait_for_streams() {
-    poll([this] {
-      bool busy = false;
-      gpu::call<gpu::EventQueryOp>(gpu_, [&] {
-        const cudaError_t error = cudaEventQuery(made_->last.get());
-        busy = error == cudaErrorNotReady;
-        return busy ? cudaSuccess : error;
-      });
-      return busy;
+    poll([this] { return streams_are_busy() && !comm_.aborted(); });
+    if (comm_.aborted()) throw_failure();
+  }
+  bool streams_are_busy() {
+    bool busy = false;
+    gpu::call<gpu::EventQueryOp>(gpu_, [&] {
+      const cudaError_t error = cudaEventQuery(made_->last.get());
+      busy = error == cudaErrorNotReady;
+      return busy ? cudaSuccess : error;
     });
+    return busy;
   }
   template <typename Busy>
-  void poll(Busy busy) {
+  static void poll(Busy busy) {
     constexpr int spins = 1000;
-    for (int i = 0; busy(); i++) {
-      if (failure()) throw_failure();
+    for (int i = 0; busy(); i++)
       if (i > spins) std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-    if (failure()) throw_failure();
   }
   [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
 
@@ -405,7 +417,6 @@ class NcclCommunicator final : public Communicator {
     // The control has already counted this call.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
-    comm_.abort();
     throw_failure();
   }
 
@@ -416,15 +427,19 @@ class NcclCommunicator final : public Communicator {
     } catch (const Error& error) {
       control_->abort(error);
     }
+    std::optional<Clock::time_point> failed;
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, watch_interval, [this] { return ending_; })) {
       lock.unlock();
+      bool drained = true;
       try {
         comm_.busy();
+        if (failure()) drained = !under_way_ && !streams_are_busy();
       } catch (const Error& error) {
         control_->abort(error);
       }
-      if (failure()) comm_.abort();
+      if (!failed && failure()) failed = Clock::now();
+      if (failed && (drained || Clock::now() - *failed > drain_)) comm_.abort();
       lock.lock();
     }
   }
@@ -443,8 +458,16 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
+  // A call that this rank is at; until it is over it may have been given to no stream.
+  struct UnderWay {
+    explicit UnderWay(std::atomic<bool>& of) : flag(of) { flag = true; }
+    ~UnderWay() { flag = false; }
+    std::atomic<bool>& flag;
+  };
+
   std::shared_ptr<Communicator> control_;
   const DeviceId gpu_;
+  const std::chrono::milliseconds drain_;
   const gpu::Context context_;
   // What is given back while the GPU's context is the current one: else CUDA might make one on another GPU.
   struct Made {
@@ -457,6 +480,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Made> made_;
   Comm comm_;
   uint64_t calls_ = 1;  // with that which made this
+  std::atomic<bool> under_way_{false};
   std::vector<std::byte> own_, all_;
 
   mutable std::mutex mutex_;  // guards the next two
@@ -468,12 +492,13 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu) {
+std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu,
+                                                const NcclOptions& options) {
   const std::shared_ptr<Communicator> others = std::move(control);
   std::unique_ptr<Communicator> communicator;
   try {
     gpu::check_devices({&gpu, 1});
-    gpu::on_gpu(gpu, [&] { communicator = std::make_unique<NcclCommunicator>(others, gpu); });
+    gpu::on_gpu(gpu, [&] { communicator = std::make_unique<NcclCommunicator>(others, gpu, options); });
   } catch (const Error& error) {
     others->abort(error);
     throw others->failure().value_or(error);

@@ -115,6 +115,8 @@ struct Feeder::Impl {
         throw Error(Category::bad_pipeline,
                     "options.gpu_communicator: it is for REPLICATE to one replica of each rank, on a GPU, and needs an "
                     "options.communicator beside it");
+      if (between->device() != options.devices[0])
+        throw Error(Category::bad_pipeline, "options.gpu_communicator: it is not the GPU of options.devices");
       if (between->rank() != options.rank || between->size() != options.world_size)
         throw Error(Category::bad_pipeline,
                     fmt::format("options.gpu_communicator: this is rank {} of {} there, and {} of {} in "
@@ -333,17 +335,27 @@ struct Feeder::Impl {
     if (options.gpu_communicator && !stream)
       throw Error(Category::bad_pipeline,
                   "next(): with options.gpu_communicator rows come on a stream: call next(replica, stream)");
+    flow::Delivery::Arrive arrive;
+    if (stream) arrive = [&](const Batch& come) { come.ready_on(*stream); };
+    if (options.gpu_communicator && upload) {
+      upload->check(*stream);
+      arrive = [&](const Batch&) { upload->arrive(*stream); };
+    }
     const Outcome outcome = tell_failure([&] {
-      const Outcome came = delivery().next(replica, deadline, batch);
-      // The batch before this one may not have come whole, which the end of an epoch would not show.
-      if (options.gpu_communicator)
-        if (const auto error = options.gpu_communicator->failure()) throw *error;
-      if (came == Outcome::batch && stream)
-        options.gpu_communicator ? upload->arrive(*stream) : batch.ready_on(*stream);
-      return came;
+      check_rows_came();
+      return delivery().next(replica, deadline, batch, nullptr, arrive);
     });
-    if (outcome == Outcome::end_of_epoch) note_end_of_epoch();
+    if (outcome == Outcome::end_of_epoch) {
+      check_rows_came();
+      note_end_of_epoch();
+    }
     return outcome;
+  }
+
+  // Those of the batch before this call may not have, if a rank has failed since.
+  void check_rows_came() const {
+    if (options.gpu_communicator)
+      if (const auto error = options.gpu_communicator->failure()) throw *error;
   }
 
   /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
@@ -368,6 +380,12 @@ struct Feeder::Impl {
     check_counted();
     flow::check_position(facts.identity, position);
     return flow::state_text(facts.identity, position);
+  }
+
+  // Before the transfer ends: ranks that wait in next() for this one cannot hear of that.
+  ~Impl() {
+    upload.reset();
+    options.gpu_communicator.reset();
   }
 
   const Clock::time_point start = Clock::now();

@@ -36,7 +36,12 @@ bool all_is_given_back(const ActedState& since, bool keeps_pinned = false) {
     if (now.streams == since.streams && now.events == since.events && now.allocations == since.allocations &&
         (now.pinned == since.pinned || keeps_pinned))
       return true;
-    if (std::chrono::steady_clock::now() > end) return false;
+    if (std::chrono::steady_clock::now() > end) {
+      UNSCOPED_INFO(now.streams << " streams, " << now.events << " events, " << now.allocations << " allocations, "
+                                << now.pinned << " pinned, not " << since.streams << ", " << since.events << ", "
+                                << since.allocations << ", " << since.pinned);
+      return false;
+    }
     std::this_thread::yield();
   }
 }

@@ -24,7 +24,8 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
     Consumer consumer(cuda(rank));
     Options options = of_devices({cuda(rank)});
     options.communicator = std::move(ends[static_cast<size_t>(rank)]);
-    options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank));
+    options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank),
+                                                 {.drain = std::chrono::milliseconds(30)});
     Feeder feeder(pipeline, std::move(options));
     for (const std::string& text : wanted) {
       Batch batch = feeder.next(0, consumer.stream());

@@ -60,6 +60,27 @@ TEST_CASE("REPLICATE needs no communicator among the replicas of a process") {
   CHECK(feeder.report().bytes_sent == 0);
 }
 
+TEST_CASE("a thread that holds all batches of one replica is told so when it asks for another's") {
+  const Data data({100});
+  for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
+    const Pipeline pipeline = data.pipeline(batch_text(4, "DROP")).with("distribute.mode", mode);
+    Feeder feeder(pipeline, of_rank({}, 2));
+    std::vector<Batch> held;
+    try {
+      for (int step = 0; step < 20; step++) {
+        feeder.next(0);
+        held.push_back(feeder.next(1));
+      }
+      FAIL("as many batches as one likes");
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::stalled);
+      CHECK(error.message().find("holds all") != std::string::npos);
+      CHECK(error.message().find("of replica 1") != std::string::npos);
+    }
+    CHECK(held.size() > 1);
+  }
+}
+
 TEST_CASE("SCATTER: each replica is given its rows, and rank 0 alone needs the files") {
   const Data data({90, 0, 1, 117});
   const TempDir nowhere;

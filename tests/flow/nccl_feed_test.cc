@@ -116,6 +116,10 @@ TEST_CASE("beside a trainer's own collectives on the same stream, with ranks tha
           const DeviceBuffer gradients(1 << 16);
           consumer.reserve(100, 1 << 14);
           std::vector<std::string> texts(24);
+          // What is allocated, loaded and connected is so before a stream is held up.
+          trainers->all_reduce({gradients.data(), DType::int32, {1 << 14}}, Reduction::sum, consumer.stream());
+          Batch first = feeder.next(0, consumer.stream());
+          expect_same({consumer.text(first)}, wanted);
           for (size_t step = 0; step < texts.size(); step++) {
             // Of each step another rank comes to it late: its stream has work until it has given all of the step.
             std::promise<void> late;
@@ -128,7 +132,43 @@ TEST_CASE("beside a trainer's own collectives on the same stream, with ranks tha
             if (step % 4 == 3) consumer.wait();
           }
           consumer.wait();
-          expect_same(texts, wanted);
+          expect_same(texts, wanted, 1);
+        }) == nothing_thrown(ranks));
+}
+
+TEST_CASE("batches that were given before a rank ends come whole, however far behind the streams are") {
+  if (no_gpus()) return;
+  const int ranks = most_ranks(3);
+  const Data data({200});
+  // The feed ends with a bad record, or with rank 0 stopped.
+  const bool stops = GENERATE(false, true);
+  const Pipeline pipeline = replicated(data, batch_text(4, "DROP"));
+  const std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+  if (!stops) flip(data.path(0), offset_of(data.path(0), 10) + 20);
+  CHECK(on_gpu_ranks(ranks, [&](int rank, Options options) {
+          Feeder feeder(pipeline, std::move(options));
+          Consumer consumer(cuda(rank));
+          consumer.reserve(60, 1 << 14);
+          std::promise<void> late;
+          std::vector<std::string> texts(3);
+          Batch batch = feeder.next(0, consumer.stream());
+          expect_same({consumer.text(batch)}, wanted);
+          if (rank > 0) consumer.hold(late.get_future());
+          size_t given = 1;
+          try {
+            for (; given < texts.size(); given++) {
+              if (given == 2 && !stops) break;  // record 10 is in it
+              batch = feeder.next(0, consumer.stream());
+              consumer.read_later(batch, texts[given], true);
+            }
+            if (rank == 0 && stops) feeder.stop();
+            feeder.next(0, consumer.stream());
+            throw std::runtime_error("a batch");
+          } catch (const Error&) {
+          }
+          late.set_value();
+          consumer.wait();
+          expect_same({texts.begin() + 1, texts.begin() + static_cast<int64_t>(given)}, wanted, 1);
         }) == nothing_thrown(ranks));
 }
 
@@ -221,6 +261,17 @@ TEST_CASE("what cannot be is refused") {
   };
   const std::string wants = "options.gpu_communicator: it is for REPLICATE";
   CHECK(refused(pipeline, [](Options&) {}).find("call next(replica, stream)") != std::string::npos);
+  CHECK(on_gpu_ranks(1, [&](int, Options options) {
+          Feeder feeder(pipeline, std::move(options));
+          Consumer consumer;
+          for (const Stream stream : {Stream::host, Stream::cuda_per_thread})
+            CHECK_THROWS_AS(feeder.next(0, stream), Error);
+          Batch batch = feeder.next(0, consumer.stream());  // the first one: nothing was taken
+          expect_same({consumer.text(batch)}, split(pipeline, 0, 1, 1)[0]);
+        })[0] == "");
+  CHECK(refused(pipeline, [](Options& o) {
+          o.gpu_communicator = std::move(communicators_between_threads(1)[0]);
+        }).find("it is not the GPU of options.devices") != std::string::npos);
   CHECK(refused(pipeline.with("distribute.mode", "SPLIT"), [](Options&) {}).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices = {host()}; }).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices.push_back(cuda(0)); }).find(wants) != std::string::npos);

@@ -29,7 +29,8 @@ std::vector<std::string> on_ranks(int ranks, const Body& body) {
     const auto destroy = [](cudaStream_t s) { cudaStreamDestroy(s); };
     const std::unique_ptr<CUstream_st, decltype(destroy)> owner(stream, destroy);
     const DeviceBuffer buffer(4096);
-    const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank));
+    const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank),
+                                     {.drain = std::chrono::milliseconds(30)});
     body(*c, stream, {buffer.bytes(), buffer.size()});
   });
 }

@@ -47,6 +47,8 @@ struct BatchContent {
 /// Work on several streams: ready_on each; release_on one that waits for the others. A batch that dies unreleased is
 /// released on the last stream that it was ready on.
 ///
+/// Tensors are for reading: with REPLICATE another GPU may still be given their bytes.
+///
 /// A host replica's batch is written before next() returns, and on Stream::host its memory goes back at once; there
 /// both calls may be left out. Of a batch on a GPU the tensors' data is memory of that GPU. Release and destruction may
 /// happen on any thread, also after the feeder is gone; the streams that were named must still be there. Neither call

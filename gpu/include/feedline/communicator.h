@@ -33,6 +33,8 @@ class FEEDLINE_PUBLIC Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  /// Whose memory buffers may lie in.
+  virtual DeviceId device() const noexcept { return host(); }
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 

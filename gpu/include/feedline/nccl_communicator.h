@@ -1,6 +1,7 @@
 // Ranks with a GPU each, between which NCCL moves the bytes. In a library of its own, so that nobody else loads NCCL.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "feedline/communicator.h"
@@ -8,6 +9,10 @@
 #include "feedline/export.h"
 
 namespace feedline {
+
+struct NcclOptions {
+  std::chrono::milliseconds drain = std::chrono::seconds(5);
+};
 
 /// Called by all ranks together, each in a thread of its own, with GPUs that are not one another's. `control` is the
 /// same ranks' communicator over memory of the host, between threads or MPI processes, and for this one alone from now
@@ -20,8 +25,10 @@ namespace feedline {
 /// while the stream captures a graph, nor inside of the program's own ncclGroupStart(), nor on Stream::cuda_per_thread:
 /// NCCL launches from threads of its own.
 ///
-/// A group that fails lets go of the streams: what waits there for other ranks ends, with any content, and failure()
-/// says why. The destructor waits until the streams have done what they were given here.
-FEEDLINE_PUBLIC std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu);
+/// A group that fails does what its ranks had all come to, if the streams come to it within `drain`. Then it lets go of
+/// them: what still waits there for other ranks ends, with any content, and failure() says why. The destructor waits
+/// until the streams have done what they were given here.
+FEEDLINE_PUBLIC std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu,
+                                                                const NcclOptions& options = {});
 
 }  // namespace feedline

@@ -43,7 +43,8 @@ struct Options {
   /// others hear when this feeder ends. With REPLICATE and one replica on each rank, on that GPU; beside
   /// `communicator`, which is for all else. Rows then go from the GPU of the rank that reads to the others', inside of
   /// next(replica, stream) and next_into() alone: in the order of the steps, on that stream. So they cannot cross the
-  /// collectives of a trainer that makes its own on it.
+  /// collectives of a trainer that makes its own on it. Where a rank fails, streams have NcclOptions::drain to come to
+  /// what they were given; after that the last batches may have any content, and the next call throws.
   std::shared_ptr<Communicator> gpu_communicator = {};
   /// Which part of each global batch this rank is given, of how many. Ranks with the same part are given the same rows,
   /// as tensor- and pipeline-parallel ones want. -1, 0: with REPLICATE the whole batch, else rank of world_size.
@@ -77,7 +78,7 @@ struct Report {
   uint64_t bytes_sent = 0;          // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
   uint64_t bytes_received = 0;      // and that they gave
   uint64_t bytes_copied = 0;        // to GPUs, from the host
-  uint64_t bytes_between_gpus = 0;  // of REPLICATE: to GPUs, from other GPUs of this process
+  uint64_t bytes_between_gpus = 0;  // of REPLICATE: from each replica's GPU to the next one's, in this process
   uint64_t layout_hits = 0;         // records that had the byte layout of the one before them
   double count_s = 0;               // the counting pass
   double first_batch_s = 0;         // construction to the first batch
@@ -130,7 +131,8 @@ class FEEDLINE_PUBLIC Feeder {
 
   /// The next batch, ready on a stream: next() and Batch::ready_on() in one. Where there is an
   /// options.gpu_communicator, it returns when all ranks have called it for this step, and nothing else gives out
-  /// batches.
+  /// batches; then the stream is one of the GPU's that is no default stream of a thread and captures nothing, else it
+  /// throws Error bad_pipeline, or device_error, and nothing is taken.
   Batch next(int replica, Stream stream);
 
   /// Fills memory of the caller's, of the replica's device, on `stream`: for what reads fixed addresses, as captured
