@@ -66,7 +66,7 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  /// Every next() wakes; from any thread.
+  /// Every next() wakes, but for one in arrive(), which waits for the other ranks; from any thread.
   void stop() noexcept;
 
   /// Where rows go on between ranks, of each batch that is taken: its rows come, and are unpacked, on this stream,
@@ -102,6 +102,12 @@ class Upload {
     std::atomic<uint64_t> copies{0}, copy_ns{0};
     std::thread uploads, finishes;
   };
+  // What is delivered and has not arrived.
+  struct Coming {
+    size_t buffer;
+    std::vector<std::span<std::byte>> rows;
+    std::vector<gpu::UnpackLaunch> launches;
+  };
 
   void end() noexcept;
   /// Both threads of a source, which is known by its first replica.
@@ -111,9 +117,8 @@ class Upload {
   bool wait_for_room(Replica& replica);
   /// behind: the replica before it, whose buffer has the rows; null: the host has them.
   void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind);
-  int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
-
   void exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream);
+  int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
 
   const PackedBatches batches_;
   const std::shared_ptr<Communicator> between_;
@@ -126,14 +131,8 @@ class Upload {
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  // What is delivered and has not arrived.
-  struct Coming {
-    size_t buffer;
-    std::vector<std::span<std::byte>> rows;
-    std::vector<gpu::UnpackLaunch> launches;
-  };
+  std::mutex mutex_;  // guards `coming_`, `in_flight` and `no_more`, and the waiting for buffers
   std::deque<Coming> coming_;
-  std::mutex mutex_;  // guards `in_flight`, `no_more` and `coming_`, and the waiting for buffers
   std::deque<Replica> replicas_;
 };
 
