@@ -1,7 +1,6 @@
 // What only acted GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <map>
 #include <optional>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "device_feed.h"
 #include "support/acted_cuda.h"
 #include "support/catch.h"
+#include "support/given_back.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -26,25 +26,6 @@ std::string message_of(const std::function<void()>& body, Category category = Ca
     return error.message();
   }
   return "no error";
-}
-
-// A thread of oneTBB's may drop the last message, and what it holds, a moment after the feeder has gone.
-bool all_is_given_back(const ActedState& since, bool keeps_pinned = false) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  for (;;) {
-    const ActedState now = acted_state();
-    // `since` may have met such a message, too.
-    if (now.streams <= since.streams && now.events <= since.events && now.allocations <= since.allocations &&
-        (now.pinned <= since.pinned || keeps_pinned))
-      return true;
-    if (std::chrono::steady_clock::now() > end) {
-      UNSCOPED_INFO(now.streams << " streams, " << now.events << " events, " << now.allocations << " allocations, "
-                                << now.pinned << " pinned, not " << since.streams << ", " << since.events << ", "
-                                << since.allocations << ", " << since.pinned);
-      return false;
-    }
-    std::this_thread::yield();
-  }
 }
 
 }  // namespace
