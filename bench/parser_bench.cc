@@ -26,7 +26,7 @@ struct Format {
   std::function<std::string(Random&)> record;
 };
 
-flow::FeatureSpec feature(const char* key, DType dtype, Shape shape = {}) {
+flow::FeatureSpec feature(const std::string& key, DType dtype, Shape shape = {}) {
   flow::FeatureSpec spec;
   spec.name = spec.key = key;
   spec.dtype = dtype;
@@ -37,7 +37,13 @@ flow::FeatureSpec feature(const char* key, DType dtype, Shape shape = {}) {
 /// Centipawns, as engines give them.
 int64_t score(Random& random) { return static_cast<int64_t>(random() % 4001) - 2000; }
 
+/// As of a table: each column a feature.
+constexpr size_t table_columns = 40;
+std::string column(size_t i) { return fmt::format("column_{}", i); }
+
 std::vector<Format> formats() {
+  std::vector<flow::FeatureSpec> columns;
+  for (size_t i = 0; i < table_columns; i++) columns.push_back(feature(column(i), DType::int64));
   const std::vector<flow::FeatureSpec> position = {feature("d", DType::bytes), feature("s", DType::int64)};
   const std::vector<flow::FeatureSpec> image = {feature("image", DType::bytes), feature("label", DType::int64)};
   return {
@@ -64,6 +70,14 @@ std::vector<Format> formats() {
          return write::example(write::entry("x", write::float_feature(floats)) +
                                write::entry("ids", write::int64_feature(numbers)) +
                                write::entry("y", write::int64_feature({static_cast<int64_t>(random() % 2)})));
+       }},
+      {"table", columns,
+       [](Random& random) {
+         std::string row;
+         for (size_t i = 0; i < table_columns; i++)
+           row +=
+               write::entry(column(i), write::int64_feature({static_cast<int64_t>(random() >> (44 + random() % 20))}));
+         return write::example(row);
        }},
   };
 }

@@ -9,8 +9,10 @@
 #include <string_view>
 #include <utility>
 
+#include "base/audit.h"
 #include "flowgraph/packed_varints.h"
 #include "flowgraph/record_layout.h"
+#include "flowgraph/record_shape.h"
 #include "flowgraph/wire.h"
 
 namespace feedline::flow {
@@ -31,7 +33,8 @@ constexpr int depth_in_entry = depth_in_features - 1;
 constexpr int depth_in_feature = depth_in_entry - 1;
 constexpr int depth_in_list = depth_in_feature - 1;
 
-/// Of a key: 8 bytes at a time, folded by a multiplication with 2^64 / the golden ratio.
+/// Of a key: 8 bytes at a time, folded by a multiplication with 2^64 / the golden ratio; mixed at the end, so that keys
+/// which differ in their last bytes alone differ in all bits.
 uint64_t hash_bytes(const uint8_t* p, size_t size) noexcept {
   uint64_t hash = size;
   const auto add = [&](uint64_t word) {
@@ -46,7 +49,7 @@ uint64_t hash_bytes(const uint8_t* p, size_t size) noexcept {
   } else if (size > 0) {
     add(p[0] | uint64_t{p[size / 2]} << 8 | uint64_t{p[size - 1]} << 16);
   }
-  return hash;
+  return mix64(hash);
 }
 
 const uint8_t* bytes_of(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
@@ -203,13 +206,16 @@ struct ExampleParser::Session::State {
         keys[key].bit = uint64_t{1} << feature;
       }
     }
+    uint64_t direct = 0;
+    for (const RequestedKey& key : keys) direct |= key.bit;
+    shaped = few_features() && direct == all_features();
     layout.emplace(std::move(keys));
   }
 
   bool parse_example(const io::RecordView& record);
   const uint8_t* parse_features(const uint8_t* p, const uint8_t* end);
   const uint8_t* parse_features_field(const uint8_t* p, const uint8_t* end, EntryShape*& before);
-  bool take(const EntryShape& shape, const uint8_t* p, uint32_t size);
+  bool take(const EntryShape::Use& use, const uint8_t* p, uint32_t size);
   void* reserve(ListKind kind, uint64_t count);
   bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
   bool parse_feature(const uint8_t* p, const uint8_t* end, Sink& sink);
@@ -224,6 +230,9 @@ struct ExampleParser::Session::State {
   T* row_of(size_t feature) const {
     return reinterpret_cast<T*>(column_data[feature] + uint64_t{row} * impl.targets[feature].row_size);
   }
+  /// They fit into one word of `good`, with all bits of it that are used.
+  bool few_features() const { return good.size() == 1; }
+  uint64_t all_features() const { return ~(~uint64_t{0} << impl.targets.size()); }
   void set_good(size_t feature) { good[feature / 64] |= uint64_t{1} << feature % 64; }
   void clear_good(size_t feature) { good[feature / 64] &= ~(uint64_t{1} << feature % 64); }
 
@@ -239,6 +248,8 @@ struct ExampleParser::Session::State {
   Arena& arena;
   std::vector<std::byte*> column_data;
   std::optional<RecordLayout> layout;
+  RecordShapes shapes;
+  bool shaped = false;         // whether records can have any: no feature takes thought
   std::vector<uint64_t> good;  // bits: features that this record has, as they should be
   std::vector<Flaw> flaws;
   uint32_t row = 0;
@@ -256,11 +267,17 @@ ExampleParser::Session& ExampleParser::Session::operator=(Session&&) noexcept = 
 void ExampleParser::Session::parse(std::span<const io::RecordView> records, std::vector<RowError>& errors) {
   State& state = *state_;
   for (const io::RecordView& record : records) {
+    const auto* const begin = reinterpret_cast<const uint8_t*>(record.data);
     state.row = row_;
-    if (state.parse_example(record)) [[likely]] {
-      if (state.complete(errors)) hits_ += state.foreseen;
+    const RecordShape* const shape = state.shaped ? state.shapes.of(begin, record.size) : nullptr;
+    if (shape && shape->store(begin, row_)) [[likely]] {
+      hits_++;
+    } else if (state.parse_example(record)) {
+      if (state.complete(errors)) {
+        hits_ += state.foreseen;
+        if (state.foreseen && state.shaped) state.shapes.learn(*state.layout, begin, record.size, state.all_features());
+      }
     } else {
-      const auto* begin = reinterpret_cast<const uint8_t*>(record.data);
       errors.push_back({row_, Category::malformed_proto, state.broken_feature,
                         fmt::format("not a tf.train.Example: its bytes make no sense at byte {} of {}",
                                     state.broken_at - begin, record.size)});
@@ -296,7 +313,6 @@ bool ExampleParser::Session::State::parse_example(const io::RecordView& record) 
 }
 
 const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, const uint8_t* end) {
-  using Action = EntryShape::Action;
   EntryShape* before = layout->start();
   uint64_t stored = 0;
   while (p != end) {
@@ -305,30 +321,15 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
     const uint8_t* payload = shape->match(p, end, size);
     bool done = payload != nullptr;
     if (done) [[likely]] {
-      std::byte* out = shape->column + uint64_t{row} * shape->row_size;
-      switch (shape->action) {
-        case Action::skip:
-          break;
-        case Action::store_bytes:
-          *reinterpret_cast<BytesRef*>(out) = {reinterpret_cast<const std::byte*>(payload), size};
-          break;
-        case Action::store_floats:
-          std::memcpy(out, payload, size);
-          break;
-        case Action::store_int: {
-          uint64_t value;
-          done = wire::read_varint_before(payload + size, size, value);
-          if (done) *reinterpret_cast<int64_t*>(out) = static_cast<int64_t>(value);
-          break;
-        }
-        case Action::think:
-          good[0] |= std::exchange(stored, 0);  // take() may clear what was stored
-          done = take(*shape, payload, size);
-          break;
+      if (shape->use.action != EntryShape::Action::think) {
+        done = shape->use.store(payload, size, row);
+      } else {
+        good[0] |= std::exchange(stored, 0);  // take() may clear what was stored
+        done = take(shape->use, payload, size);
       }
     }
     if (done) [[likely]] {
-      stored |= shape->bit;
+      stored |= shape->use.bit;
       p = payload + size;
       before = shape;
     } else {
@@ -348,7 +349,7 @@ const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t
   for (EntryShape* shape : before->next) {
     const uint8_t* payload = shape->match(p, end, size);
     if (!payload) payload = shape->match_long(p, end, size);
-    if (payload && take(*shape, payload, size)) {
+    if (payload && take(shape->use, payload, size)) {
       before = shape;
       return payload + size;
     }
@@ -373,12 +374,12 @@ const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t
 
 /// The payload of an entry of this shape, whatever its key wants. False if it is not as wanted: then nothing has
 /// changed that counts, and the general way must be taken.
-bool ExampleParser::Session::State::take(const EntryShape& shape, const uint8_t* p, uint32_t size) {
+bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8_t* p, uint32_t size) {
   using Payload = EntryShape::Payload;
-  if (shape.kind == Payload::value) return true;
-  const size_t feature = static_cast<size_t>(impl.feature_of_key[static_cast<size_t>(shape.key)]);
+  if (use.kind == Payload::value) return true;
+  const size_t feature = static_cast<size_t>(impl.feature_of_key[static_cast<size_t>(use.key)]);
   const Target& target = impl.targets[feature];
-  if (shape.kind == Payload::nothing) {
+  if (use.kind == Payload::nothing) {
     clear_good(feature);
     flaws[feature].row = ~uint32_t{0};
     return true;
@@ -394,7 +395,7 @@ bool ExampleParser::Session::State::take(const EntryShape& shape, const uint8_t*
       count = size / sizeof(float);
       break;
     default:
-      if (shape.kind == Payload::varint && !wire::read_varint_before(p + size, size, value)) return false;
+      if (use.kind == Payload::varint && !wire::read_varint_before(p + size, size, value)) return false;
       count = size;  // at most
       break;
   }
@@ -640,7 +641,7 @@ void ExampleParser::Session::State::settle(size_t feature, const Sink& sink) {
 }
 
 inline bool ExampleParser::Session::State::complete(std::vector<RowError>& errors) {
-  if (good.size() == 1 && good[0] == ~(~uint64_t{0} << impl.targets.size())) [[likely]]
+  if (few_features() && good[0] == all_features()) [[likely]]
     return true;
   return fill_in(errors);
 }

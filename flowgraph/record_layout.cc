@@ -163,7 +163,7 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
 }
 
 RecordLayout::RecordLayout(std::vector<RequestedKey> keys)
-    : keys_(std::move(keys)), shapes_(2), of_hash_(std::bit_ceil(std::min<size_t>(2 * keys_.size() + 32, 4096))) {
+    : keys_(std::move(keys)), shapes_(2), of_hash_(std::bit_ceil(std::min<size_t>(8 * keys_.size() + 32, 4096))) {
   start()->next = nothing()->next = {nothing(), nothing()};
 }
 
@@ -187,24 +187,25 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
     *shape = EntryShape{};
     shape->next = like->next;
     shape->key_hash = key_hash;
-    shape->key = key;
+    EntryShape::Use& use = shape->use;
+    use.key = key;
     const RequestedKey requested = key < 0 ? RequestedKey{} : keys_[static_cast<size_t>(key)];
     HeaderReader reader(p, end);
-    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, shape->kind) &&
+    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, use.kind) &&
         reader.header() >= 8 && reader.header() <= EntryShape::max_header) {
-      const bool sized = requested.payload != RequestedKey::any_size &&
-                         (shape->kind == Payload::bytes || shape->kind == Payload::floats);
-      const bool exact = sized || shape->kind == Payload::nothing || shape->kind == Payload::one_float;
+      const bool sized =
+          requested.payload != RequestedKey::any_size && (use.kind == Payload::bytes || use.kind == Payload::floats);
+      const bool exact = sized || use.kind == Payload::nothing || use.kind == Payload::one_float;
       if (!sized || reader.payload() == requested.payload) {
         describe(*shape, reader, p,
                  exact                             ? Form::exact
                  : reader.narrow()                 ? Form::shifted
                  : by_length && !reader.too_wide() ? Form::by_length
                                                    : Form::exact);
-        shape->action = action_of(shape->kind, requested.column != nullptr);
-        shape->column = requested.column;
-        shape->row_size = requested.row_size;
-        shape->bit = shape->action == EntryShape::Action::think ? 0 : requested.bit;
+        use.action = action_of(use.kind, requested.column != nullptr);
+        use.column = requested.column;
+        use.row_size = requested.row_size;
+        use.bit = use.action == EntryShape::Action::think ? 0 : requested.bit;
       }
     }
   }

@@ -15,6 +15,8 @@
 #include <deque>
 #include <vector>
 
+#include "flowgraph/columns.h"
+#include "flowgraph/packed_varints.h"
 #include "flowgraph/wire.h"
 
 namespace feedline::flow {
@@ -54,15 +56,38 @@ struct alignas(64) EntryShape {
   uint32_t payload = 0;      // bytes of it when it was learned
   uint32_t max_payload = 0;  // more (or, as unsigned, fewer than 0) do not have this shape
   uint8_t length = 0;        // the second byte when it was learned
-  Action action = Action::think;
-  Payload kind = Payload::value;
   // The header in words, the last one overlapping the one before, and a 1 in each byte that shifts with `length`.
   uint64_t first = 0, first_mask = 0, last = 0, last_mask = 0;
   std::array<EntryShape*, 2> next = {};  // shapes that followed it, the last one first
-  std::byte* column = nullptr;           // as RequestedKey
-  uint64_t bit = 0;
-  uint32_t row_size = 0;
-  int32_t key = -1;  // number of the requested key, or -1
+  struct Use {
+    Action action = Action::think;
+    Payload kind = Payload::value;
+    int32_t key = -1;             // number of the requested key, or -1
+    std::byte* column = nullptr;  // as RequestedKey
+    uint64_t bit = 0;
+    uint32_t row_size = 0;
+
+    /// What needs no thought. False: it is not as it should be, and nothing has changed that counts.
+    bool store(const uint8_t* payload, uint32_t size, uint32_t row) const noexcept {
+      std::byte* const out = column + uint64_t{row} * row_size;
+      switch (action) {
+        case Action::store_bytes:
+          *reinterpret_cast<BytesRef*>(out) = {reinterpret_cast<const std::byte*>(payload), size};
+          return true;
+        case Action::store_floats:
+          std::memcpy(out, payload, size);
+          return true;
+        case Action::store_int:
+          return wire::read_varint_before(payload + size, size, *reinterpret_cast<uint64_t*>(out));
+        case Action::skip:
+          return true;
+        case Action::think:
+          return false;
+      }
+      return false;
+    }
+  };
+  Use use;
   std::array<uint64_t, max_header / 8 - 1> middle{}, middle_mask{};
   // The long form, for lengths of two bytes and more: the masks have 0xff in each byte that is not of a length, and
   // each length stands by itself.

@@ -394,7 +394,7 @@ TEST_CASE("every byte of a learned header counts") {
   const std::string sound = chess(random, 300);
   for (size_t at = 0; at < sound.size(); at++) {
     if (at >= 20 && at < 200) continue;  // the board
-    std::vector<std::string> records;
+    std::vector<std::string> records(2, sound);
     for (int bit = 0; bit < 8; bit++) {
       records.push_back(sound);
       records.push_back(sound);
@@ -402,6 +402,51 @@ TEST_CASE("every byte of a learned header counts") {
     }
     INFO("byte " << at);
     REQUIRE(compare_with_protobuf(chess_features(), records) == "");
+  }
+}
+
+TEST_CASE("records of one size may have different shapes") {
+  std::vector<FeatureSpec> features = chess_features();
+  features.push_back(with_default(feature("x", DType::int64)));
+  Random random(12);
+  // The same bytes in another order, a value where another record has a key, and numbers that are none.
+  const std::string d = wire::entry("d", wire::bytes_feature({std::string(194, 'b')}));
+  const auto number = [](const char* key, std::string_view varint) {
+    return wire::entry(key, wire::delimited(3, wire::delimited(1, varint)));
+  };
+  const std::string s = number("s", std::string_view("\x80\x01", 2)), x = number("x", std::string_view("\x05\x00", 2)),
+                    y = number("y", std::string_view("\x05\x06", 2)),
+                    padded = number("s", std::string_view("\x85\x00", 2)),
+                    two = number("s", std::string_view("\x05\x06", 2)),
+                    open = number("s", std::string_view("\x85\x86", 2)),
+                    floats = wire::entry("x", wire::delimited(2, wire::delimited(1, "12")));
+  const std::vector<std::string> forms = {d + s + x,      s + d + x,   d + x + s,       d + s + y,    d + s + s,
+                                          d + padded + x, d + two + x, d + two + s + x, d + open + x, d + s + floats};
+  for (int round = 0; round < 50; round++) {
+    std::vector<std::string> records;
+    for (int i = 0; i < 60; i++) {
+      const std::string& form = forms[below(random, below(random, 4) == 0 ? forms.size() : 2)];
+      records.push_back(wire::example(form));
+    }
+    REQUIRE(compare_with_protobuf(features, records) == "");
+  }
+}
+
+TEST_CASE("of as many features as a word has bits, and of more, each is looked for, and foreseen") {
+  for (const size_t count : {63, 64, 65, 70}) {
+    std::vector<FeatureSpec> features;
+    std::string all, all_but_last;
+    for (size_t i = 0; i < count; i++) {
+      const std::string key = "feature " + std::to_string(i);
+      features.push_back(with_default(feature(key, DType::int64)));
+      all_but_last = all;
+      all += wire::entry(key, wire::int64_feature({static_cast<int64_t>(i)}));
+    }
+    for (const std::string& entries : {all, all_but_last}) {
+      uint64_t hits = 0;
+      CHECK(compare_with_protobuf(features, std::vector<std::string>(6, wire::example(entries)), &hits) == "");
+      CHECK(hits == 5);
+    }
   }
 }
 
