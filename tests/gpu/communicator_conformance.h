@@ -238,9 +238,11 @@ inline void aborts(Communicator& c, int made = 0) {
 }
 
 inline void leaves(std::unique_ptr<Communicator> c, int made = 0) {
-  c->barrier();
-  if (c->rank() == 0) return;
-  const Error error = error_of([&] { c->barrier(); });
+  if (c->rank() == 0) return c->barrier();
+  const Error error = error_of([&] {
+    c->barrier();
+    c->barrier();
+  });
   expect(error.category() == Category::stalled &&
              error.message().find(fmt::format("rank 0, call {}: has left", made + 1)) == 0,
          error.what());

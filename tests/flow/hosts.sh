@@ -1,5 +1,5 @@
 #!/bin/sh
-# mpi_hosts.sh MPI_FEED: ranks on four hosts, which are network namespaces with a bridge between them. Skipped
+# hosts.sh TCP_FEED [MPI_FEED]: ranks on four hosts, which are network namespaces with a bridge between them. Skipped
 # (77) where the machine allows no namespaces.
 set -eu
 
@@ -33,6 +33,33 @@ if ! make_hosts 2> "$work/why"; then
   exit 77
 fi
 
+mkdir "$work/data"
+"$1" make "$work/data"
+
+# on_host HOST COMMAND...
+on_host() {
+  host=$1
+  shift
+  ip netns exec "$name-$host" unshare --uts sh -c "hostname host$host; exec $*"
+}
+
+check() {
+  ok=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
+  echo "$1: $ok of 4 hosts"
+  [ "$ok" = 4 ] || {
+    cat "$work/out"
+    exit 1
+  }
+}
+
+over_tcp() {
+  for host in $hosts; do
+    RANK=$((host - 1)) WORLD_SIZE=4 MASTER_ADDR=$network.1 MASTER_PORT=29500 on_host "$host" "$1" "$2" "$work/data" &
+  done > "$work/out" 2>&1
+  wait
+  check "TCP, $2"
+}
+
 # In place of ssh: AGENT HOST COMMAND...
 cat > "$work/agent" << END
 #!/bin/sh
@@ -42,16 +69,14 @@ exec ip netns exec $name-\$host unshare --uts sh -c "hostname host\$host; \$*"
 END
 chmod +x "$work/agent"
 
-mkdir "$work/data"
-"$1" make "$work/data"
+over_mpi() {
+  on_host 1 mpirun --allow-run-as-root \
+    --mca plm_rsh_agent "$work/agent" --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
+    --host "$network.1:1,$network.2:1,$network.3:1,$network.4:1" -n 4 "$1" "$2" "$work/data" > "$work/out" 2>&1 || true
+  check "MPI, $2"
+}
+
 for mode in SPLIT REPLICATE SCATTER; do
-  ip netns exec "$name-1" unshare --uts sh -c "hostname host1; exec mpirun --allow-run-as-root \
-    --mca plm_rsh_agent $work/agent --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-    --host $network.1:1,$network.2:1,$network.3:1,$network.4:1 -n 4 $1 $mode $work/data" > "$work/out" 2>&1 || {
-    cat "$work/out"
-    exit 1
-  }
-  ok=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
-  echo "$mode: $ok of 4 hosts"
-  [ "$ok" = 4 ]
+  over_tcp "$1" "$mode"
+  if [ $# -gt 1 ]; then over_mpi "$2" "$mode"; fi
 done

@@ -1,0 +1,37 @@
+// Ranks that are processes, on one machine or several, between which TCP carries the bytes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "feedline/communicator.h"
+#include "feedline/export.h"
+
+namespace feedline {
+
+struct TcpOptions {
+  /// Where rank 0 listens until all have come: a name or number of its machine that the others can reach, and a port.
+  std::string address = {};
+  uint16_t port = 0;
+  int rank = 0;
+  int world_size = 1;
+  /// How long ranks wait for one another to come at all.
+  std::chrono::milliseconds start_timeout = std::chrono::minutes(10);
+  /// How long a rank may be silent, as of MpiOptions. Of one that dies the others hear at once, if its machine lives.
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+};
+
+/// What torchrun, and others as it does, tell a process: MASTER_ADDR, RANK, WORLD_SIZE, and as port the one behind
+/// MASTER_PORT, which is the launcher's own. Throws Error bad_pipeline where one of them is missing or no number.
+FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
+
+/// Called by all ranks, which may come in any order. Buffers are host memory, on Stream::host; behind a failure they
+/// are not touched any more. Throws Error: of rank 0, which ranks have not come.
+///
+/// For networks that are trusted: nothing is encrypted. Who is not of the group is kept out by a number that only its
+/// ranks are told.
+FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options);
+
+}  // namespace feedline

@@ -1,0 +1,241 @@
+#include "gpu/sockets.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+
+namespace feedline::gpu {
+namespace {
+
+struct SocketOp {
+  static constexpr const char* name = "socket";
+  static constexpr int error = EMFILE;
+};
+struct ListenOp {  // bind, listen
+  static constexpr const char* name = "listen";
+  static constexpr int error = EADDRINUSE;
+};
+struct AcceptOp {
+  static constexpr const char* name = "accept";
+  static constexpr int error = ENFILE;
+};
+struct ConnectOp {
+  static constexpr const char* name = "connect";
+  static constexpr int error = ECONNREFUSED;
+};
+struct SendOp {
+  static constexpr const char* name = "send";
+  static constexpr int error = EPIPE;
+};
+struct ReceiveOp {
+  static constexpr const char* name = "recv";
+  static constexpr int error = ECONNRESET;
+};
+struct ShortTransferOp {  // no error: one byte is moved
+  static constexpr const char* name = "send or recv short";
+  static constexpr int error = 1;
+};
+struct PollOp {
+  static constexpr const char* name = "poll";
+  static constexpr int error = ENOMEM;
+};
+
+[[noreturn]] void fail(const std::string& what, int error) {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::generic_category().message(error)));
+}
+
+template <typename Op>
+int result_of(int result) noexcept {
+  if (const int error = injected<Op>()) {
+    errno = error;
+    return -1;
+  }
+  return result;
+}
+
+Socket make_socket(int family) {
+  const int fd = injected<SocketOp>() ? (errno = SocketOp::error, -1)
+                                      : socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) fail("socket", errno);
+  return Socket(fd);
+}
+
+const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
+
+// Small messages go out at once: ranks wait for each.
+void send_at_once(const Socket& socket) noexcept {
+  const int on = 1;
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool to_be_tried_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+void wait_until(const Socket& socket, short what, Deadline until, const char* call) {
+  pollfd ready{socket.fd(), what, 0};
+  if (!wait_for({&ready, 1}, until)) fail(call, ETIMEDOUT);
+}
+
+template <typename Call>
+Address named_by(Call call, const Socket& socket, const char* name) {
+  Address address;
+  address.size = sizeof address.storage;
+  if (call(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) fail(name, errno);
+  return address;
+}
+
+}  // namespace
+
+Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+uint16_t Address::port() const noexcept {
+  return ntohs(storage.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
+void Address::set_port(uint16_t port) noexcept {
+  if (storage.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+}
+
+std::string Address::text() const {
+  std::array<char, NI_MAXHOST> host{};
+  if (getnameinfo(raw(*this), size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+  const std::string_view name = host.data();
+  return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", name, port()) : fmt::format("{}:{}", name, port());
+}
+
+Address any_address(int family) {
+  Address address;  // zeros are what stands for any
+  address.storage.ss_family = static_cast<sa_family_t>(family);
+  address.size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return address;
+}
+
+std::vector<Address> resolve(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found))
+    throw Error(Category::io_error, fmt::format("no address of \"{}\" is found: {}", host, gai_strerror(error)));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* one = found; one; one = one->ai_next) {
+    Address& address = addresses.emplace_back();
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.size = one->ai_addrlen;
+    address.set_port(port);
+  }
+  return addresses;
+}
+
+Socket listen_at(const Address& address) {
+  Socket listener = make_socket(address.storage.ss_family);
+  const int on = 1;  // a program that was started anew meets connections of the one before it
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
+      listen(listener.fd(), SOMAXCONN) != 0)
+    fail(fmt::format("listening at {}", address.text()), errno);
+  return listener;
+}
+
+Address address_of(const Socket& socket) { return named_by(getsockname, socket, "getsockname"); }
+Address peer_of(const Socket& socket) { return named_by(getpeername, socket, "getpeername"); }
+
+std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, Deadline until) {
+  for (;;) {
+    pollfd ready{listener.fd(), POLLIN, 0};
+    if (!wait_for({&ready, 1}, until)) return std::nullopt;
+    if (const int error = injected<AcceptOp>()) fail("accept", error);
+    Address from;
+    from.size = sizeof from.storage;
+    Socket socket(
+        accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket && !to_be_tried_again(errno) && errno != ECONNABORTED) fail("accept", errno);
+    if (!socket) continue;
+    send_at_once(socket);
+    return std::pair(std::move(socket), from);
+  }
+}
+
+Socket connect_to(const Address& address, Deadline until) {
+  Socket socket = make_socket(address.storage.ss_family);
+  const std::string call = fmt::format("connecting to {}", address.text());
+  int error = result_of<ConnectOp>(connect(socket.fd(), raw(address), address.size)) == 0 ? 0 : errno;
+  if (error == EINPROGRESS || error == EINTR) {
+    wait_until(socket, POLLOUT, until, call.c_str());
+    socklen_t size = sizeof error;
+    if (getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  }
+  if (error != 0) fail(call, error);
+  send_at_once(socket);
+  return socket;
+}
+
+size_t send_some(const Socket& socket, std::span<const std::byte> bytes) {
+  if (const int error = injected<SendOp>()) fail("send", error);
+  const size_t most = injected<ShortTransferOp>() ? 1 : bytes.size();
+  const ssize_t sent = send(socket.fd(), bytes.data(), most, MSG_NOSIGNAL);
+  if (sent >= 0) return static_cast<size_t>(sent);
+  if (!to_be_tried_again(errno)) fail("send", errno);
+  return 0;
+}
+
+std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> bytes) {
+  if (const int error = injected<ReceiveOp>()) fail("recv", error);
+  const size_t most = injected<ShortTransferOp>() ? 1 : bytes.size();
+  const ssize_t received = recv(socket.fd(), bytes.data(), most, 0);
+  if (received > 0) return static_cast<size_t>(received);
+  if (received == 0) return std::nullopt;
+  if (!to_be_tried_again(errno)) fail("recv", errno);
+  return 0;
+}
+
+void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until) {
+  while (!bytes.empty()) {
+    const size_t sent = send_some(socket, bytes);
+    bytes = bytes.subspan(sent);
+    if (sent == 0) wait_until(socket, POLLOUT, until, "send");
+  }
+}
+
+void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until) {
+  while (!bytes.empty()) {
+    const auto received = receive_some(socket, bytes);
+    if (!received) fail("recv", ECONNRESET);
+    bytes = bytes.subspan(*received);
+    if (*received == 0) wait_until(socket, POLLIN, until, "recv");
+  }
+}
+
+void end_sending(const Socket& socket) noexcept { shutdown(socket.fd(), SHUT_WR); }
+
+bool wait_for(std::span<pollfd> sockets, Deadline until) {
+  using std::chrono::milliseconds;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    const auto most = std::clamp<milliseconds>(left, milliseconds(0), std::chrono::hours(1));
+    if (const int error = injected<PollOp>()) fail("poll", error);
+    const int ready = poll(sockets.data(), sockets.size(), static_cast<int>(most.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) fail("poll", errno);
+    if (ready == 0 && left <= most) return false;
+  }
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,25 @@
+// How the ranks of a group find one another: each comes to rank 0, which tells all where the others are; then each
+// connects to those before it.
+//
+//   rank r -> rank 0    Hello: who I am, where I listen
+//   rank 0 -> rank r    Welcome: the group's token, where each rank listens; or why there will be no group
+//   rank r -> rank q<r  Join, twice: a connection for data, and one for notes
+//
+// Whoever else comes to a port, with other words or none, is sent away.
+#pragma once
+
+#include <vector>
+
+#include "feedline/tcp_communicator.h"
+#include "gpu/sockets.h"
+
+namespace feedline::gpu {
+
+struct TcpPeer {
+  Socket data, notes;
+};
+
+/// By rank; of this one itself nothing. Throws Error.
+std::vector<TcpPeer> meet(const TcpOptions& options);
+
+}  // namespace feedline::gpu

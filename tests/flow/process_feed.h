@@ -1,0 +1,66 @@
+// What feeds of processes do, one of them in each process.
+#pragma once
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+
+#include "distributed.h"
+
+namespace feedline::test {
+
+inline Pipeline pipeline_of(const std::string& folder, const std::string& mode) {
+  return parse_pipeline("source { files: 'part-*.tfrecord' } feature { name: 'id' dtype: INT64 } " + outputs +
+                            "shuffle { block_size: '16KiB' buffer_size: 60 } " + batch_text(24, "PAD") +
+                            "distribute { mode: " + mode + " } ",
+                        folder);
+}
+
+// Two epochs, against what each rank reads by itself.
+inline void feeds(const Ends& ends, const std::string& folder, const std::string& mode) {
+  const Pipeline pipeline = pipeline_of(folder, mode);
+  const Texts wanted = mode == "REPLICATE" ? split(pipeline, 0, 1, 1) : split(pipeline, ends->rank(), ends->size(), 1);
+  Feeder feeder(pipeline, of_rank(ends, 1));
+  Texts texts = epoch_of(feeder);
+  feeder.set_epoch(1);  // where it is, on all ranks
+  const Texts second = epoch_of(feeder);
+  texts[0].insert(texts[0].end(), second[0].begin(), second[0].end());
+  if (texts != wanted) throw std::runtime_error(mode + ": other batches");
+}
+
+inline constexpr std::chrono::seconds silence(2);
+
+// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it.
+inline void loses(const Ends& ends, const std::string& folder, const std::string& how) {
+  const bool stops = how == "stop";
+  Feeder feeder(pipeline_of(folder, stops ? "REPLICATE" : "SPLIT").with("epoch.repeat", "-1"), of_rank(ends, 1));
+  const pid_t mine = getpid();
+  try {
+    for (int step = 0;; step++) {
+      feeder.next();
+      if (ends->rank() == 2 && step == 20) {
+        if (stops && fork() == 0) {  // who wakes it when all is over
+          sleep(8);
+          kill(mine, SIGCONT);
+          _exit(0);
+        }
+        raise(stops ? SIGSTOP : SIGKILL);
+      }
+    }
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (text.find("rank 2, call ") == std::string::npos) throw;
+    if (text.find("silent for 2 s") == std::string::npos && text.find("it has died") == std::string::npos) throw;
+  }
+}
+
+inline void say_ok(int rank) {
+  char host[64] = "";
+  gethostname(host, sizeof host);
+  std::printf("rank %d on %s ok\n", rank, host);
+  std::fflush(stdout);
+}
+
+}  // namespace feedline::test
