@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "feedline/records.h"
 #include "golden/manifest.h"
 #include "support/catch.h"
+#include "support/launch.h"
 #include "support/process.h"
 #include "support/skip.h"
 #include "tool.h"
@@ -398,6 +400,54 @@ TEST_CASE("run reports what the design fixes") {
   const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
   CHECK(replayed.at("records") == 1000 * 256);
   CHECK(run_tool({"run", pipeline}).out.find("records/s") != std::string::npos);
+}
+
+TEST_CASE("ranks of the tool that meet compare what they were given, and are sent rows") {
+  const TempDir dir;
+  {
+    RecordWriter writer(dir.file("data"));
+    for (int i = 0; i < 96; i++) {
+      const std::string record(20, static_cast<char>('a' + i % 26));
+      writer.write(std::as_bytes(std::span(record)));
+    }
+    writer.close();
+  }
+  const std::string pipeline =
+      dir.write("p.textproto",
+                "source { files: 'data' record_type: RAW } feature { name: 'record' dtype: BYTES length: 20 }\n"
+                "batch { global_batch_size: 12 last_batch_policy: DROP }");
+  const auto ranks = [&](const std::vector<std::string>& of_last) {
+    const std::string meet = "localhost:" + std::to_string(free_port());
+    std::deque<Tool> tools;
+    for (const char* rank : {"0", "1", "2"}) {
+      std::vector<std::string> arguments = {"run",          pipeline, "--json", "--rank", rank,
+                                            "--world-size", "3",      "--meet", meet};
+      if (*rank == '2') arguments.insert(arguments.end(), of_last.begin(), of_last.end());
+      tools.emplace_back(arguments);
+    }
+    std::vector<ToolResult> results;
+    for (Tool& tool : tools) results.push_back(tool.wait());
+    return results;
+  };
+  for (const ToolResult& result : ranks({})) {
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    CHECK(result.json().at("records") == 32);
+    CHECK(result.json().at("bytes_received") == 0);
+  }
+  for (const ToolResult& result : ranks({"--set", "seed=7"})) {
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains("rank 2 differs from rank 0: seed"));
+  }
+  dir.write("p.textproto", read_file(pipeline) + " distribute { mode: SCATTER }");
+  const std::vector<ToolResult> scattered = ranks({});
+  for (size_t rank = 0; rank < 3; rank++) {
+    INFO(scattered[rank].err);
+    REQUIRE(scattered[rank].code == 0);
+    const auto report = scattered[rank].json();
+    CHECK(report.at("records") == 32);
+    CHECK((report.at("bytes_received") > 0) == (rank > 0));
+  }
 }
 
 TEST_CASE("run and dump say whether the epoch was all of its data, and fail where it was not") {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
 
+#include "feedline/tcp_communicator.h"
 #include "trainer_bridge/cli/commands.h"
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
@@ -25,6 +27,19 @@ std::string read_text(const std::string& file) {
     throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), std::move(place));
   }
   return text;
+}
+
+TcpOptions meeting(const PipelineArgs& args) {
+  TcpOptions options{.rank = args.rank, .world_size = args.world_size};
+  const size_t colon = args.meet.rfind(':');
+  if (colon != std::string::npos) options.address = args.meet.substr(0, colon);
+  if (options.address.starts_with('[') && options.address.ends_with(']'))  // IPv6
+    options.address = options.address.substr(1, options.address.size() - 2);
+  const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);
+  if (options.address.empty() || error != std::errc() || end != port.data() + port.size() || options.port == 0)
+    throw UsageError(fmt::format("--meet {}: write ADDRESS:PORT, as in node0:29501", args.meet));
+  return options;
 }
 
 }  // namespace
@@ -57,6 +72,12 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("--world-size", args.world_size, "processes that share the data (default: 1)")
       ->check(whole_number(1, INT32_MAX))
       ->option_text("W");
+  command
+      .add_option(
+          "--meet", args.meet,
+          "where rank 0 waits for the others; they then compare pipelines and data, share the counting, hear of "
+          "one that fails, and may `distribute` rows (default: each by itself)")
+      ->option_text("ADDRESS:PORT");
 }
 
 Pipeline load(const PipelineArgs& args) {
@@ -64,6 +85,7 @@ Pipeline load(const PipelineArgs& args) {
     throw UsageError(
         fmt::format("--rank {} --world-size {}: ranks are 0 to world size - 1", args.rank, args.world_size));
   }
+  if (!args.meet.empty()) meeting(args);
   Pipeline pipeline = load_pipeline(args.texts.front());
   for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
   for (const std::string& assignment : args.set) {
@@ -92,6 +114,7 @@ Options feeder_options(const PipelineArgs& args) {
     Interrupt::check();
     done < total ? progress->set(done, total) : progress->done();
   };
+  if (!args.meet.empty()) options.communicator = tcp_communicator(meeting(args));
   return options;
 }
 

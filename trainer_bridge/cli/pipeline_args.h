@@ -16,20 +16,22 @@ struct PipelineArgs {
   int replicas = 1;
   std::string devices = {};  // instead of replicas, see parse_devices()
   int rank = 0, world_size = 1;
+  std::string meet = {};  // ADDRESS:PORT of rank 0, if ranks are to know of one another
 };
 
 /// PIPELINE..., --set and --replicas.
 void add_pipeline_args(CLI::App& command, PipelineArgs& args);
 /// --devices, for commands that do not look into batches.
 void add_device_args(CLI::App& command, PipelineArgs& args);
-/// --rank and --world-size.
+/// --rank, --world-size and --meet.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
-/// Throws UsageError for a --set, rank or world size that makes no sense, Error for a text that does not.
+/// Throws UsageError for a --set, rank, world size or place to meet that makes no sense, Error for a text that does
+/// not.
 Pipeline load(const PipelineArgs& args);
 
 /// The devices, or as many virtual replicas, as asked for; progress of the counting pass on a terminal, which an
-/// interrupt ends.
+/// interrupt ends. Waits for the other ranks, if they are to be met.
 Options feeder_options(const PipelineArgs& args);
 
 }  // namespace feedline::cli

@@ -37,6 +37,8 @@ Json to_json(const FeedResult& result) {
                {"bytes_read", report.bytes_read},
                {"bytes_copied", report.bytes_copied},
                {"bytes_between_gpus", report.bytes_between_gpus},
+               {"bytes_sent", report.bytes_sent},
+               {"bytes_received", report.bytes_received},
                {"cpu_s", result.cpu_s},
                {"rss_peak_bytes", result.rss_peak_bytes},
                {"count_s", report.count_s},

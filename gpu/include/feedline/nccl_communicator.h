@@ -15,9 +15,9 @@ struct NcclOptions {
 };
 
 /// Called by all ranks together, each in a thread of its own, with GPUs that are not one another's. `control` is the
-/// same ranks' communicator over memory of the host, between threads or MPI processes, and for this one alone from now
-/// on: it carries NCCL's id, compares what the ranks call, and knows when one has died, which NCCL does not. To make
-/// this communicator is its call 0. Throws Error; the others then do, too, here or at their next call.
+/// same ranks' communicator over memory of the host, between threads or over TCP or MPI, and for this one alone from
+/// now on: it carries NCCL's id, compares what the ranks call, and knows when one has died, which NCCL does not. To
+/// make this communicator is its call 0. Throws Error; the others then do, too, here or at their next call.
 ///
 /// Buffers are memory of this GPU, or of the host where it is pinned. Streams are this GPU's, or Stream::host. A call
 /// returns when all ranks have come to it and the stream has been given the work, behind what the stream was given
