@@ -31,7 +31,7 @@ struct Hello {
 struct Welcome {
   uint64_t begins = magic;
   uint64_t token = 0;
-  std::array<char, 512> refused{};  // why, or empty; then the addresses of all ranks follow
+  std::array<char, 512> refused{};  // why; empty: it goes on
 };
 struct Join {
   uint64_t begins = magic;
@@ -45,17 +45,58 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// None: not one of ours.
+constexpr auto connected = std::byte{1};  // what a rank says to rank 0 in the end
+
+// Who comes to a port, until it has said its first words. Each takes its own time, so a stranger keeps nobody waiting.
 template <typename T>
-std::optional<T> read(const Socket& from, Deadline until) {
-  T message;
-  try {
-    receive_all(from, std::as_writable_bytes(std::span(&message, 1)), std::min(until, Clock::now() + patience));
-  } catch (const Error&) {
-    return std::nullopt;
+class Lobby {
+ public:
+  explicit Lobby(const Socket& listener) : listener_(listener) {}
+
+  struct Visitor {
+    Socket socket;
+    Address from;
+    T message = {};
+    size_t heard = 0;  // bytes of it
+  };
+
+  /// The next one that has said a T. None: one of `others` has something to say, or time is over.
+  std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
+    for (;;) {
+      std::vector<pollfd> ready = {{listener_.fd(), POLLIN, 0}};
+      for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
+      for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
+      if (!wait_for(ready, until)) return std::nullopt;
+      for (size_t v = visitors_.size(); v-- > 0;) {
+        if (ready[1 + v].revents == 0 || goes_on(visitors_[v])) continue;
+        Visitor visitor = std::move(visitors_[v]);
+        visitors_.erase(visitors_.begin() + static_cast<ptrdiff_t>(v));
+        if (visitor.heard == sizeof(T) && visitor.message.begins == magic) return visitor;
+      }
+      if (ready[0].revents != 0)
+        if (auto come = accept_from(listener_, Clock::now()))
+          visitors_.push_back({.socket = std::move(come->first), .from = come->second});
+      for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
+        if (ready[other].revents != 0) return std::nullopt;
+    }
   }
-  return message.begins == magic ? std::optional(message) : std::nullopt;
-}
+
+ private:
+  // Whether more is to come of it.
+  static bool goes_on(Visitor& visitor) {
+    try {
+      const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
+      const auto received = receive_some(visitor.socket, message.subspan(visitor.heard));
+      visitor.heard += received.value_or(0);
+      return received && visitor.heard < sizeof(T);
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  const Socket& listener_;
+  std::vector<Visitor> visitors_;
+};
 
 Error too_late(const TcpOptions& options, const std::string& who) {
   return Error(Category::stalled,
@@ -71,25 +112,88 @@ struct Group {
   std::vector<Address> listening;  // by rank
 };
 
-// Rank 0: takes in all others.
+// Whether a byte has come; none: the other end has gone.
+std::optional<bool> word_of(const Socket& socket) {
+  std::byte word;
+  try {
+    const auto received = receive_some(socket, {&word, 1});
+    return received ? std::optional(*received > 0) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The connections of one rank with all others.
+class Connections {
+ public:
+  Connections(const TcpOptions& options, const Group& group, const Socket& listener, Deadline until)
+      : options_(options),
+        group_(group),
+        until_(until),
+        lobby_(listener),
+        missing_(2 * (options.world_size - 1 - options.rank)),
+        peers_(group.listening.size()) {
+    for (int rank = 0; rank < options_.rank; rank++) {
+      TcpPeer& peer = peers_[static_cast<size_t>(rank)];
+      peer.data = join(rank, Join::data);
+      peer.notes = join(rank, Join::notes);
+    }
+  }
+
+  bool complete() const noexcept { return missing_ == 0; }
+  std::vector<TcpPeer> take() { return std::move(peers_); }
+
+  /// Waits for the next rank that joins this one. False: as Lobby::next.
+  bool let_join(const std::vector<const Socket*>& others) {
+    auto visitor = lobby_.next(others, until_);
+    if (!visitor) return false;
+    const Join& join = visitor->message;
+    if (join.token != group_.token || join.rank <= options_.rank || join.rank >= options_.world_size) return true;
+    TcpPeer& peer = peers_[static_cast<size_t>(join.rank)];
+    Socket& place = join.use == Join::data ? peer.data : peer.notes;
+    if (!place) missing_--;
+    place = std::move(visitor->socket);
+    return true;
+  }
+
+ private:
+  Socket join(int rank, Join::Use use) {
+    Socket socket = connect_to(group_.listening[static_cast<size_t>(rank)], until_);
+    send_all(socket, bytes_of(Join{.token = group_.token, .rank = options_.rank, .use = use}), until_);
+    return socket;
+  }
+
+  const TcpOptions& options_;
+  const Group& group_;
+  const Deadline until_;
+  Lobby<Join> lobby_;
+  int missing_;
+  std::vector<TcpPeer> peers_;
+};
+
+// Rank 0: takes in all others, and sees that all are connected.
 class Host {
  public:
   Host(const TcpOptions& options, Deadline until) : options_(options), until_(until), listener_(listen()) {
     group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
     group_.listening.resize(static_cast<size_t>(options.world_size));
+    came_.resize(group_.listening.size());
   }
 
-  Group take_in() {
+  std::vector<TcpPeer> gather() {
     try {
-      for (int missing = options_.world_size - 1; missing > 0; missing--) take_one();
+      take_in_all();
+      answer_all();
+      for (const Socket& socket : came_)
+        if (socket) send_all(socket, std::as_bytes(std::span(group_.listening)), until_);
+      std::vector<TcpPeer> peers = connect_all();
+      answer_all();
+      return peers;
     } catch (const Error& error) {
-      answer(error.message());
+      refuse_all(error.message());
       throw;
     }
-    answer("");
-    return group_;
   }
-  const Socket& listener() const noexcept { return listener_; }
 
  private:
   // Where that is not an address of this machine's own, as behind a translation of addresses, at all that it has.
@@ -104,53 +208,92 @@ class Host {
     return listen_at(any);
   }
 
-  void take_one() {
-    for (;;) {
-      auto come = accept_from(listener_, until_);
-      if (!come)
+  void take_in_all() {
+    Lobby<Hello> lobby(listener_);
+    while (!missing().empty()) {
+      auto visitor = lobby.next(there(), until_);
+      forget_gone();
+      if (visitor)
+        take_in(visitor->message, std::move(visitor->socket), visitor->from);
+      else if (Clock::now() >= until_)
         throw too_late(options_,
                        fmt::format("ranks {} have not come to {}", fmt::join(missing(), ", "), place_of(options_)));
-      const auto hello = read<Hello>(come->first, until_);
-      if (!hello) continue;
-      came_.push_back(std::move(come->first));
-      if (hello->world_size != options_.world_size || hello->rank < 1 || hello->rank >= options_.world_size)
-        throw Error(Category::bad_pipeline,
-                    fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks", hello->rank,
-                                hello->world_size, place_of(options_), options_.world_size));
-      Address& address = group_.listening[static_cast<size_t>(hello->rank)];
-      if (address.size > 0)
-        throw Error(Category::bad_pipeline, fmt::format("two processes came as rank {}", hello->rank));
-      address = come->second;
-      address.set_port(hello->port);
-      return;
     }
   }
 
+  void take_in(const Hello& hello, Socket socket, const Address& from) {
+    const bool fits = hello.world_size == options_.world_size && hello.rank > 0 && hello.rank < options_.world_size;
+    const bool twice = fits && came_[static_cast<size_t>(hello.rank)];
+    if (fits && !twice) {
+      came_[static_cast<size_t>(hello.rank)] = std::move(socket);
+      group_.listening[static_cast<size_t>(hello.rank)] = from;
+      group_.listening[static_cast<size_t>(hello.rank)].set_port(hello.port);
+      return;
+    }
+    came_.push_back(std::move(socket));  // to be told, too
+    if (twice) throw Error(Category::bad_pipeline, fmt::format("two processes came as rank {}", hello.rank));
+    throw Error(Category::bad_pipeline,
+                fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks", hello.rank, hello.world_size,
+                            place_of(options_), options_.world_size));
+  }
+
+  // A rank that ends while it waits may be started anew.
+  void forget_gone() {
+    for (Socket& socket : came_)
+      if (socket && !word_of(socket)) socket = Socket();
+  }
+
+  std::vector<TcpPeer> connect_all() {
+    Connections connections(options_, group_, listener_, until_);
+    std::vector<bool> done(came_.size());
+    done[0] = true;
+    while (!connections.complete() || std::find(done.begin(), done.end(), false) != done.end()) {
+      std::vector<const Socket*> to_come;
+      for (size_t rank = 0; rank < came_.size(); rank++)
+        if (!done[rank]) to_come.push_back(&came_[rank]);
+      if (connections.let_join(to_come)) continue;
+      if (Clock::now() >= until_) throw too_late(options_, "not all ranks have connected");
+      for (size_t rank = 0; rank < came_.size(); rank++) {
+        if (done[rank]) continue;
+        const auto word = word_of(came_[rank]);
+        if (!word) throw Error(Category::io_error, fmt::format("rank {} has ended while ranks connected", rank));
+        done[rank] = *word;
+      }
+    }
+    return connections.take();
+  }
+
+  std::vector<const Socket*> there() const {
+    std::vector<const Socket*> sockets;
+    for (const Socket& socket : came_)
+      if (socket) sockets.push_back(&socket);
+    return sockets;
+  }
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.world_size; rank++)
-      if (group_.listening[static_cast<size_t>(rank)].size == 0) ranks.push_back(rank);
+      if (!came_[static_cast<size_t>(rank)]) ranks.push_back(rank);
     return ranks;
   }
 
-  void answer(const std::string& refused) {
-    Welcome welcome{.token = group_.token};
-    refused.copy(welcome.refused.data(), welcome.refused.size() - 1);
-    for (const Socket& socket : came_) {
-      try {
-        send_all(socket, bytes_of(welcome), until_);
-        if (refused.empty()) send_all(socket, std::as_bytes(std::span(group_.listening)), until_);
+  void answer_all() {
+    for (const Socket* socket : there()) send_all(*socket, bytes_of(Welcome{.token = group_.token}), until_);
+  }
+  void refuse_all(const std::string& why) {
+    Welcome refusal;
+    why.copy(refusal.refused.data(), refusal.refused.size() - 1);
+    for (const Socket* socket : there()) try {
+        send_all(*socket, bytes_of(refusal), Clock::now() + patience);
       } catch (const Error&) {
-        if (refused.empty()) throw;  // else it has gone, as all will
+        // It has gone, as all will.
       }
-    }
   }
 
   const TcpOptions& options_;
   const Deadline until_;
   const Socket listener_;
   Group group_;
-  std::vector<Socket> came_;
+  std::vector<Socket> came_;  // by rank
 };
 
 // Rank 0 may come later than this one, and so may its name.
@@ -168,89 +311,67 @@ Socket reach_host(const TcpOptions& options, Deadline until) {
   }
 }
 
-// The others: the group, and where rank 0 is.
-Group come_to_host(const TcpOptions& options, const Socket& host, uint16_t port, Deadline until) {
-  send_all(host, bytes_of(Hello{.rank = options.rank, .world_size = options.world_size, .port = port}), until);
-  until += patience;  // rank 0 says who has not come when its own time is over
-  Welcome welcome;
-  Group group;
-  group.listening.resize(static_cast<size_t>(options.world_size));
-  try {
-    receive_all(host, std::as_writable_bytes(std::span(&welcome, 1)), until);
-    if (welcome.begins != magic)
-      throw Error(Category::bad_pipeline, fmt::format("at {} is something else than rank 0", place_of(options)));
-    welcome.refused.back() = 0;
-    if (welcome.refused[0]) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
-    receive_all(host, std::as_writable_bytes(std::span(group.listening)), until);
-  } catch (const Error& error) {
-    if (error.category() != Category::io_error) throw;
-    throw Error(Category::io_error,
-                fmt::format("rank 0 at {} has ended, or something else is there ({}); where a launcher "
-                            "listens at that port, choose another",
-                            place_of(options), error.message()));
-  }
-  group.token = welcome.token;
-  return group;
-}
-
-class Connections {
+// One of the others.
+class Guest {
  public:
-  Connections(const TcpOptions& options, const Group& group)
-      : options_(options), group_(group), until_(Clock::now() + options.timeout), peers_(group.listening.size()) {}
+  /// `until` is when rank 0 says who has not come: it may have begun to wait a little later.
+  Guest(const TcpOptions& options, Deadline until)
+      : options_(options),
+        host_(reach_host(options, until)),
+        listener_(listen_at(any_address(address_of(host_).storage.ss_family))),
+        until_(until + patience) {}
 
-  std::vector<TcpPeer> make(const Socket& listener) {
-    for (int rank = 0; rank < options_.rank; rank++) {
-      TcpPeer& peer = peers_[static_cast<size_t>(rank)];
-      peer.data = join(rank, Join::data);
-      peer.notes = join(rank, Join::notes);
-    }
-    for (int missing = 2 * (options_.world_size - 1 - options_.rank); missing > 0; missing--) let_join(listener);
-    return std::move(peers_);
+  std::vector<TcpPeer> join() {
+    send_all(
+        host_,
+        bytes_of(Hello{.rank = options_.rank, .world_size = options_.world_size, .port = address_of(listener_).port()}),
+        until_);
+    Group group;
+    group.listening.resize(static_cast<size_t>(options_.world_size));
+    group.token = hear_host(std::as_writable_bytes(std::span(group.listening)));
+    group.listening[0] = peer_of(host_);
+    Connections connections(options_, group, listener_, until_);
+    while (!connections.complete())
+      if (!connections.let_join({&host_})) {
+        hear_host({});
+        throw too_late(options_, "not all ranks have connected");
+      }
+    send_all(host_, {&connected, 1}, until_);
+    hear_host({});
+    return connections.take();
   }
 
  private:
-  Socket join(int rank, Join::Use use) {
-    Socket socket = connect_to(group_.listening[static_cast<size_t>(rank)], until_);
-    send_all(socket, bytes_of(Join{.token = group_.token, .rank = options_.rank, .use = use}), until_);
-    return socket;
-  }
-
-  void let_join(const Socket& listener) {
-    for (;;) {
-      auto come = accept_from(listener, until_);
-      if (!come)
-        throw Error(Category::stalled,
-                    fmt::format("of {} ranks that had come not all have connected within {} s", options_.world_size,
-                                std::chrono::duration<double>(options_.timeout).count()));
-      const auto join = read<Join>(come->first, until_);
-      if (!join || join->token != group_.token || join->rank <= options_.rank || join->rank >= options_.world_size)
-        continue;
-      TcpPeer& peer = peers_[static_cast<size_t>(join->rank)];
-      (join->use == Join::data ? peer.data : peer.notes) = std::move(come->first);
-      return;
+  // What rank 0 answers: the token, and what follows it.
+  uint64_t hear_host(std::span<std::byte> follows) {
+    Welcome welcome;
+    try {
+      receive_all(host_, std::as_writable_bytes(std::span(&welcome, 1)), until_);
+      if (welcome.begins == magic && welcome.refused[0] == 0) receive_all(host_, follows, until_);
+    } catch (const Error& error) {
+      throw Error(Category::io_error,
+                  fmt::format("rank 0 at {} has ended, or something else is there ({}); where a launcher "
+                              "listens at that port, choose another",
+                              place_of(options_), error.message()));
     }
+    if (welcome.begins != magic)
+      throw Error(Category::bad_pipeline, fmt::format("at {} is something else than rank 0", place_of(options_)));
+    welcome.refused.back() = 0;
+    if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
+    return welcome.token;
   }
 
   const TcpOptions& options_;
-  const Group& group_;
+  const Socket host_, listener_;
   const Deadline until_;
-  std::vector<TcpPeer> peers_;
 };
 
 }  // namespace
 
 std::vector<TcpPeer> meet(const TcpOptions& options) {
   const Deadline until = Clock::now() + options.start_timeout;
-  if (options.rank == 0) {
-    Host host(options, until);
-    const Group group = host.take_in();
-    return Connections(options, group).make(host.listener());
-  }
-  const Socket host = reach_host(options, until);
-  const Socket listener = listen_at(any_address(address_of(host).storage.ss_family));
-  Group group = come_to_host(options, host, address_of(listener).port(), until);
-  group.listening[0] = peer_of(host);
-  return Connections(options, group).make(listener);
+  if (options.rank == 0) return Host(options, until).gather();
+  return Guest(options, until).join();
 }
 
 }  // namespace feedline::gpu

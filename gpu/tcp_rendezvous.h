@@ -2,10 +2,13 @@
 // connects to those before it.
 //
 //   rank r -> rank 0    Hello: who I am, where I listen
-//   rank 0 -> rank r    Welcome: the group's token, where each rank listens; or why there will be no group
+//   rank 0 -> rank r    Welcome: the group's token, and where each rank listens; or why there will be no group
 //   rank r -> rank q<r  Join, twice: a connection for data, and one for notes
+//   rank r -> rank 0    one byte: I have all of mine
+//   rank 0 -> rank r    Welcome: so have all; or why there will be no group
 //
-// Whoever else comes to a port, with other words or none, is sent away.
+// So all have a group, or none, but for a rank that ends in the last step. Whoever else comes to a port, with other
+// words or none, keeps nobody waiting and is sent away.
 #pragma once
 
 #include <vector>
