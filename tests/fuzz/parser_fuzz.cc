@@ -1,7 +1,8 @@
 // The Example parser against libprotobuf, on any records and any features asked for.
 //
 // An input is: a byte that says how many features there are, 3 bytes for each, then records, each behind its size (a
-// byte, then as many; 0xff: up to the end). Several records, because the parser learns from one for the next.
+// byte, then as many; 0xff: up to the end). Several records, because the parser learns from one for the next; and all of
+// them several times, because it learns the shape of a whole record when its size comes again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -54,6 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     records.emplace_back(reinterpret_cast<const char*>(data), length);
     data += length;
   }
+  const std::vector<std::string> once = records;
+  for (int again = 0; again < 3; again++) records.insert(records.end(), once.begin(), once.end());
   const std::string difference = feedline::test::compare_with_protobuf(features, records);
   if (!difference.empty()) {
     std::fprintf(stderr, "%s\n", difference.c_str());
