@@ -8,6 +8,8 @@ namespace {
 
 using Action = EntryShape::Action;
 
+constexpr size_t most_words = 1024;  // of a record with more entries than that the places are the least
+
 /// False: its entries do not make a shape.
 bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {
   const uint8_t* const end = record + size;
@@ -24,7 +26,7 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
     uint32_t payload_size;
     const uint8_t* payload = entry->match(p, end, payload_size);
     if (!payload) payload = entry->match_long(p, end, payload_size);
-    if (!payload || entry->use.action == Action::think) return false;
+    if (!payload || entry->use.action == Action::think || shape.words.size() > most_words) return false;
     wanted &= ~entry->use.bit;
     for (; payload - learned > 8; learned += 8) shape.words.push_back({offset(learned), wire::load<uint64_t>(learned)});
     shape.words.push_back({offset(payload - 8), wire::load<uint64_t>(payload - 8)});  // a header has 8 bytes or more

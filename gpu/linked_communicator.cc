@@ -1,6 +1,7 @@
 #include "gpu/linked_communicator.h"
 
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "base/keep_for_ever.h"
@@ -91,7 +92,11 @@ class LinkedCommunicator final : public Communicator {
       links.begin_all_gather(std::as_bytes(std::span(&kept_->call, 1)), bytes_of(std::span(kept_->calls)));
     });
     if (const auto error = disagreement(kept_->calls, progress_.calls())) throw progress_.fail(*error);
-    body();
+    try {
+      body();
+    } catch (const std::bad_alloc&) {  // the others are in the middle of it
+      throw progress_.fail(failure_of_rank(rank(), progress_.calls(), Error(Category::io_error, "out of memory")));
+    }
     progress_.finish_call();
   }
 

@@ -55,7 +55,7 @@ class Links {
   virtual void begin_broadcast(std::span<std::byte> data, int root);
   /// Goes on with what was begun. Whether all of it is done: until then its buffers are used.
   virtual bool drive() = 0;
-  /// Whether that is so behind a failure, too, for as long as the process lives.
+  /// Whether they may be used after a failure, too, for as long as the process lives.
   virtual bool keeps_buffers() const noexcept = 0;
 
   /// Notes overtake what is under way, but not one another.

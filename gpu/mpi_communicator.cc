@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -66,11 +67,11 @@ class MpiLinks final : public gpu::Links {
       });
   }
   void begin_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    const std::byte* const place = all.data() + static_cast<size_t>(rank_) * mine.size();
     if (mine.size() > piece_bytes) return Links::begin_all_gather(mine, all);
-    const int size = static_cast<int>(mine.size());
-    check(MPI_Iallgather(mine.data() == place ? MPI_IN_PLACE : mine.data(), size, MPI_BYTE, all.data(), size, MPI_BYTE,
-                         data_, &requests_.emplace_back()),
+    std::byte* const place = all.data() + static_cast<size_t>(rank_) * mine.size();
+    if (!mine.empty() && mine.data() != place) std::memcpy(place, mine.data(), mine.size());
+    check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, all.data(), static_cast<int>(mine.size()), MPI_BYTE, data_,
+                         &requests_.emplace_back()),
           "MPI_Iallgather");
   }
   void begin_broadcast(std::span<std::byte> data, int root) override {

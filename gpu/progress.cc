@@ -45,9 +45,9 @@ Error Progress::end(const Error& why, bool tell) {
   if (!failure_) {
     failure_ = why;
     to_tell_ = tell;
+    done_.notify_all();
+    links_->wake();
   }
-  done_.notify_all();
-  links_->wake();
   return *failure_;
 }
 
@@ -56,18 +56,19 @@ void Progress::loop() {
   const auto idle = std::clamp<milliseconds>(timeout_ / 20, milliseconds(1), milliseconds(100));
   bool under_way = false;
   for (bool ending = false; !ending;) {
-    bool to_tell = false, to_do = false;
+    bool to_tell = false, to_do = false, failed = false;
     {
       const std::lock_guard lock(mutex_);
       to_tell = std::exchange(to_tell_, false);
       ending = ending_;
+      failed = failure_.has_value();
       to_do = to_tell || ending || (begin_ && !begun_ && !failure_);
     }
     try {
       if (!to_do) links_->wait(idle, under_way);
       if (to_tell) tell_all(Note(Note::failed, *failure_, calls_));
       listen();
-      watch();
+      if (!failed) watch();
       beat();
       under_way = !drive();
     } catch (const Error& error) {

@@ -87,6 +87,44 @@ void wait_until(const Socket& socket, short what, Deadline until, const char* ca
   if (!wait_for({&ready, 1}, until)) fail(call, ETIMEDOUT);
 }
 
+// Zeros are what stands for any.
+Address any_address(int family, uint16_t port) {
+  Address address;
+  address.storage.ss_family = static_cast<sa_family_t>(family);
+  address.size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  address.set_port(port);
+  return address;
+}
+
+Socket listen_at(const Address& address) {
+  Socket listener = make_socket(address.storage.ss_family);
+  const int on = 1, off = 0;
+  // A program that was started anew meets connections of the one before it.
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
+      listen(listener.fd(), SOMAXCONN) != 0)
+    fail(fmt::format("listening at port {}", address.port()), errno);
+  return listener;
+}
+
+// IPv4 that comes to a socket of IPv6, as what it is: others may have no IPv6.
+Address plain(const Address& address) {
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  if (address.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return address;
+  Address four = any_address(AF_INET, address.port());
+  std::memcpy(&reinterpret_cast<sockaddr_in&>(four.storage).sin_addr, &six.sin6_addr.s6_addr[12], 4);
+  return four;
+}
+
+// Of a connection that broke before it was taken, or of its network: accept(2).
+bool is_of_the_visitor(int error) {
+  for (const int one :
+       {ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM})
+    if (error == one) return true;
+  return to_be_tried_again(error);
+}
+
 template <typename Call>
 Address named_by(Call call, const Socket& socket, const char* name) {
   Address address;
@@ -99,6 +137,16 @@ Address named_by(Call call, const Socket& socket, const char* name) {
 
 Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
+}
+
+bool Address::is_loopback() const noexcept {
+  if (storage.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+  return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
+}
+
+bool Address::operator==(const Address& other) const noexcept {
+  return size == other.size && std::memcmp(&storage, &other.storage, size) == 0;
 }
 
 uint16_t Address::port() const noexcept {
@@ -120,13 +168,6 @@ std::string Address::text() const {
   return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", name, port()) : fmt::format("{}:{}", name, port());
 }
 
-Address any_address(int family) {
-  Address address;  // zeros are what stands for any
-  address.storage.ss_family = static_cast<sa_family_t>(family);
-  address.size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  return address;
-}
-
 std::vector<Address> resolve(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -144,14 +185,12 @@ std::vector<Address> resolve(const std::string& host, uint16_t port) {
   return addresses;
 }
 
-Socket listen_at(const Address& address) {
-  Socket listener = make_socket(address.storage.ss_family);
-  const int on = 1;  // a program that was started anew meets connections of the one before it
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
-      listen(listener.fd(), SOMAXCONN) != 0)
-    fail(fmt::format("listening at {}", address.text()), errno);
-  return listener;
+Socket listen_everywhere(uint16_t port) {
+  try {
+    return listen_at(any_address(AF_INET6, port));
+  } catch (const Error&) {  // a machine without IPv6
+    return listen_at(any_address(AF_INET, port));
+  }
 }
 
 Address address_of(const Socket& socket) { return named_by(getsockname, socket, "getsockname"); }
@@ -166,10 +205,10 @@ std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, De
     from.size = sizeof from.storage;
     Socket socket(
         accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket && !to_be_tried_again(errno) && errno != ECONNABORTED) fail("accept", errno);
+    if (!socket && !is_of_the_visitor(errno)) fail("accept", errno);
     if (!socket) continue;
     send_at_once(socket);
-    return std::pair(std::move(socket), from);
+    return std::pair(std::move(socket), plain(from));
   }
 }
 
@@ -182,6 +221,8 @@ Socket connect_to(const Address& address, Deadline until) {
     socklen_t size = sizeof error;
     if (getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
+  // A port of this machine that nobody listens at, but that the system has chosen for this very connection.
+  if (error == 0 && address_of(socket) == peer_of(socket)) error = ECONNREFUSED;
   if (error != 0) fail(call, error);
   send_at_once(socket);
   return socket;

@@ -41,18 +41,18 @@ struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
+  bool is_loopback() const noexcept;
   uint16_t port() const noexcept;
   void set_port(uint16_t port) noexcept;
   std::string text() const;
+  bool operator==(const Address& other) const noexcept;
 };
-/// Of every network of this machine, at a port that the system chooses.
-Address any_address(int family);
 /// What a name stands for. Throws Error where it stands for nothing. Asks the system's resolver, which has its own
 /// limits of time.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
 
-/// Throws Error, as all of these.
-Socket listen_at(const Address& address);
+/// In every network of this machine, IPv6 and IPv4; port 0: one that the system chooses. Throws Error, as all of these.
+Socket listen_everywhere(uint16_t port);
 Address address_of(const Socket& socket);
 Address peer_of(const Socket& socket);
 /// None: nobody came.

@@ -65,6 +65,8 @@ class TcpLinks final : public gpu::Links {
         while (move_some(peer.to_receive, [&](auto bytes) { return take(peer, bytes); })) {
         }
       } catch (const Error& error) {
+        if (peer.lost)  // in peace, with what it had not yet delivered
+          throw Error(Category::io_error, fmt::format("a rank that has left took data with it ({})", error.message()));
         lose(peer, error);
       }
       done = done && peer.to_send.empty() && peer.to_receive.empty();
@@ -112,8 +114,7 @@ class TcpLinks final : public gpu::Links {
       if (in || out) ready.push_back({socket.fd(), static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
     };
     for (const Peer& peer : peers_) {
-      if (peer.lost || !peer.sockets.notes) continue;
-      add(peer.sockets.notes, true, !peer.telling.empty());
+      if (!peer.lost && peer.sockets.notes) add(peer.sockets.notes, true, !peer.telling.empty());
       if (under_way) add(peer.sockets.data, !peer.to_receive.empty(), !peer.to_send.empty());
     }
     gpu::wait_for(ready, std::chrono::steady_clock::now() + most);
@@ -236,6 +237,8 @@ void check(const TcpOptions& options) {
                 fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
   if (options.world_size > 1 && (options.address.empty() || options.port == 0))
     throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
+  if (options.timeout <= std::chrono::milliseconds(0))
+    throw Error(Category::bad_pipeline, "tcp_communicator: a timeout is more than 0");
 }
 
 }  // namespace

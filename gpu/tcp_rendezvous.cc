@@ -19,22 +19,20 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience(5);  // with one process
 
-// What is sent, as it lies in memory.
-constexpr uint64_t magic = hash64("feedline ranks, 1");
-
+// What is sent, as it lies in memory. It begins with what it is.
 struct Hello {
-  uint64_t begins = magic;
+  uint64_t begins = hash64("feedline ranks 1: hello");
   int32_t rank = 0, world_size = 0;
   uint16_t port = 0;
   std::array<char, 6> zero{};
 };
 struct Welcome {
-  uint64_t begins = magic;
+  uint64_t begins = hash64("feedline ranks 1: welcome");
   uint64_t token = 0;
   std::array<char, 512> refused{};  // why; empty: it goes on
 };
 struct Join {
-  uint64_t begins = magic;
+  uint64_t begins = hash64("feedline ranks 1: join");
   uint64_t token = 0;
   int32_t rank = 0;
   enum Use : uint32_t { data, notes } use = data;
@@ -71,11 +69,13 @@ class Lobby {
         if (ready[1 + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
         visitors_.erase(visitors_.begin() + static_cast<ptrdiff_t>(v));
-        if (visitor.heard == sizeof(T) && visitor.message.begins == magic) return visitor;
+        if (visitor.heard == sizeof(T) && visitor.message.begins == T{}.begins) return visitor;
       }
       if (ready[0].revents != 0)
-        if (auto come = accept_from(listener_, Clock::now()))
+        if (auto come = accept_from(listener_, Clock::now())) {
+          if (visitors_.size() == most) visitors_.erase(visitors_.begin());
           visitors_.push_back({.socket = std::move(come->first), .from = come->second});
+        }
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
     }
@@ -94,8 +94,9 @@ class Lobby {
     }
   }
 
+  static constexpr size_t most = 256;  // who says nothing makes room for who comes
   const Socket& listener_;
-  std::vector<Visitor> visitors_;
+  std::vector<Visitor> visitors_;  // the oldest first
 };
 
 Error too_late(const TcpOptions& options, const std::string& who) {
@@ -105,11 +106,17 @@ Error too_late(const TcpOptions& options, const std::string& who) {
                            who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
+Error not_connected(const TcpOptions& options) {
+  return Error(Category::stalled,
+               fmt::format("all {} ranks came, but have not all connected within {} s", options.world_size,
+                           std::chrono::duration<double>(options.timeout).count()));
+}
+
 std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", options.address, options.port); }
 
 struct Group {
   uint64_t token = 0;
-  std::vector<Address> listening;  // by rank
+  std::vector<Address> listening;  // by rank; of no size but with a port: where a rank met rank 0, for all others, too
 };
 
 // Whether a byte has come; none: the other end has gone.
@@ -126,10 +133,10 @@ std::optional<bool> word_of(const Socket& socket) {
 // The connections of one rank with all others.
 class Connections {
  public:
-  Connections(const TcpOptions& options, const Group& group, const Socket& listener, Deadline until)
+  Connections(const TcpOptions& options, const Group& group, const Socket& listener)
       : options_(options),
         group_(group),
-        until_(until),
+        until_(Clock::now() + options.timeout),
         lobby_(listener),
         missing_(2 * (options.world_size - 1 - options.rank)),
         peers_(group.listening.size()) {
@@ -141,6 +148,7 @@ class Connections {
   }
 
   bool complete() const noexcept { return missing_ == 0; }
+  bool late() const noexcept { return Clock::now() >= until_; }
   std::vector<TcpPeer> take() { return std::move(peers_); }
 
   /// Waits for the next rank that joins this one. False: as Lobby::next.
@@ -158,9 +166,14 @@ class Connections {
 
  private:
   Socket join(int rank, Join::Use use) {
-    Socket socket = connect_to(group_.listening[static_cast<size_t>(rank)], until_);
-    send_all(socket, bytes_of(Join{.token = group_.token, .rank = options_.rank, .use = use}), until_);
-    return socket;
+    try {
+      const Deadline until = std::min(until_, Clock::now() + patience);
+      Socket socket = connect_to(group_.listening[static_cast<size_t>(rank)], until);
+      send_all(socket, bytes_of(Join{.token = group_.token, .rank = options_.rank, .use = use}), until);
+      return socket;
+    } catch (const Error& error) {
+      throw Error(error.category(), fmt::format("rank {} cannot be reached: {}", rank, error.message()));
+    }
   }
 
   const TcpOptions& options_;
@@ -174,20 +187,20 @@ class Connections {
 // Rank 0: takes in all others, and sees that all are connected.
 class Host {
  public:
-  Host(const TcpOptions& options, Deadline until) : options_(options), until_(until), listener_(listen()) {
+  Host(const TcpOptions& options, Deadline until)
+      : options_(options), until_(until), listener_(listen_everywhere(options.port)) {
     group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
     group_.listening.resize(static_cast<size_t>(options.world_size));
+    group_.listening[0].set_port(options.port);
     came_.resize(group_.listening.size());
   }
 
   std::vector<TcpPeer> gather() {
     try {
       take_in_all();
-      answer_all();
-      for (const Socket& socket : came_)
-        if (socket) send_all(socket, std::as_bytes(std::span(group_.listening)), until_);
+      answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      answer_all();
+      answer_all({});
       return peers;
     } catch (const Error& error) {
       refuse_all(error.message());
@@ -196,18 +209,6 @@ class Host {
   }
 
  private:
-  // Where that is not an address of this machine's own, as behind a translation of addresses, at all that it has.
-  Socket listen() {
-    const std::vector<Address> addresses = resolve(options_.address, options_.port);
-    for (const Address& address : addresses) try {
-        return listen_at(address);
-      } catch (const Error&) {
-      }
-    Address any = any_address(addresses.front().storage.ss_family);
-    any.set_port(options_.port);
-    return listen_at(any);
-  }
-
   void take_in_all() {
     Lobby<Hello> lobby(listener_);
     while (!missing().empty()) {
@@ -226,8 +227,10 @@ class Host {
     const bool twice = fits && came_[static_cast<size_t>(hello.rank)];
     if (fits && !twice) {
       came_[static_cast<size_t>(hello.rank)] = std::move(socket);
-      group_.listening[static_cast<size_t>(hello.rank)] = from;
-      group_.listening[static_cast<size_t>(hello.rank)].set_port(hello.port);
+      Address& address = group_.listening[static_cast<size_t>(hello.rank)];
+      address = from;
+      address.set_port(hello.port);
+      if (from.is_loopback()) address.size = 0;  // it is on this machine
       return;
     }
     came_.push_back(std::move(socket));  // to be told, too
@@ -244,7 +247,7 @@ class Host {
   }
 
   std::vector<TcpPeer> connect_all() {
-    Connections connections(options_, group_, listener_, until_);
+    Connections connections(options_, group_, listener_);
     std::vector<bool> done(came_.size());
     done[0] = true;
     while (!connections.complete() || std::find(done.begin(), done.end(), false) != done.end()) {
@@ -252,7 +255,7 @@ class Host {
       for (size_t rank = 0; rank < came_.size(); rank++)
         if (!done[rank]) to_come.push_back(&came_[rank]);
       if (connections.let_join(to_come)) continue;
-      if (Clock::now() >= until_) throw too_late(options_, "not all ranks have connected");
+      if (connections.late()) throw not_connected(options_);
       for (size_t rank = 0; rank < came_.size(); rank++) {
         if (done[rank]) continue;
         const auto word = word_of(came_[rank]);
@@ -276,8 +279,14 @@ class Host {
     return ranks;
   }
 
-  void answer_all() {
-    for (const Socket* socket : there()) send_all(*socket, bytes_of(Welcome{.token = group_.token}), until_);
+  void answer_all(std::span<const std::byte> follows) {
+    const Deadline until = Clock::now() + options_.timeout;
+    for (size_t rank = 1; rank < came_.size(); rank++) try {
+        send_all(came_[rank], bytes_of(Welcome{.token = group_.token}), until);
+        send_all(came_[rank], follows, until);
+      } catch (const Error& error) {
+        throw Error(error.category(), fmt::format("rank {} cannot be answered: {}", rank, error.message()));
+      }
   }
   void refuse_all(const std::string& why) {
     Welcome refusal;
@@ -318,7 +327,7 @@ class Guest {
   Guest(const TcpOptions& options, Deadline until)
       : options_(options),
         host_(reach_host(options, until)),
-        listener_(listen_at(any_address(address_of(host_).storage.ss_family))),
+        listener_(listen_everywhere(0)),
         until_(until + patience) {}
 
   std::vector<TcpPeer> join() {
@@ -329,13 +338,19 @@ class Guest {
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
     group.token = hear_host(std::as_writable_bytes(std::span(group.listening)));
-    group.listening[0] = peer_of(host_);
-    Connections connections(options_, group, listener_, until_);
-    while (!connections.complete())
-      if (!connections.let_join({&host_})) {
-        hear_host({});
-        throw too_late(options_, "not all ranks have connected");
-      }
+    for (Address& address : group.listening) {
+      if (address.size > 0) continue;
+      const uint16_t port = address.port();
+      address = peer_of(host_);
+      address.set_port(port);
+    }
+    Connections connections(options_, group, listener_);
+    until_ = Clock::now() + options_.timeout + patience;
+    while (!connections.complete()) {
+      if (connections.let_join({&host_})) continue;
+      if (connections.late()) throw not_connected(options_);
+      hear_host({});  // nothing but an end comes yet
+    }
     send_all(host_, {&connected, 1}, until_);
     hear_host({});
     return connections.take();
@@ -347,14 +362,16 @@ class Guest {
     Welcome welcome;
     try {
       receive_all(host_, std::as_writable_bytes(std::span(&welcome, 1)), until_);
-      if (welcome.begins == magic && welcome.refused[0] == 0) receive_all(host_, follows, until_);
+      if (welcome.begins == Welcome{}.begins && welcome.refused[0] == 0) receive_all(host_, follows, until_);
     } catch (const Error& error) {
+      if (Clock::now() >= until_)
+        throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
       throw Error(Category::io_error,
                   fmt::format("rank 0 at {} has ended, or something else is there ({}); where a launcher "
                               "listens at that port, choose another",
                               place_of(options_), error.message()));
     }
-    if (welcome.begins != magic)
+    if (welcome.begins != Welcome{}.begins)
       throw Error(Category::bad_pipeline, fmt::format("at {} is something else than rank 0", place_of(options_)));
     welcome.refused.back() = 0;
     if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
@@ -363,13 +380,13 @@ class Guest {
 
   const TcpOptions& options_;
   const Socket host_, listener_;
-  const Deadline until_;
+  Deadline until_;
 };
 
 }  // namespace
 
 std::vector<TcpPeer> meet(const TcpOptions& options) {
-  const Deadline until = Clock::now() + options.start_timeout;
+  const Deadline until = Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
   if (options.rank == 0) return Host(options, until).gather();
   return Guest(options, until).join();
 }

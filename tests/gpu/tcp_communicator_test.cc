@@ -1,6 +1,7 @@
 // Ranks between which TCP carries the bytes: as threads, each with its own connections, and as processes.
 #include "feedline/tcp_communicator.h"
 
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <latch>
@@ -82,7 +83,7 @@ TEST_CASE("tcp: ranks that do not come are named, and nobody waits for ever") {
   const int port = free_port();
   const auto thrown = side_by_side(2, [&](int rank) {
     TcpOptions options = options_of(rank == 0 ? 0 : 2, 4, port);
-    options.start_timeout = std::chrono::milliseconds(500);
+    options.start_timeout = std::chrono::seconds(3);
     tcp_communicator(options);
   });
   for (const std::string& text : thrown) CHECK_THAT(text, Catch::Contains("ranks 1, 3 have not come to 127.0.0.1:"));
@@ -104,18 +105,31 @@ TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by 
 
 TEST_CASE("tcp: strangers at the port change nothing") {
   const int port = free_port();
-  std::latch met(2);
+  std::latch came(1), met(2);
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank < 2) {
+      if (rank == 1) came.wait();
       const auto c = tcp_communicator(options_of(rank, 2, port));
       met.count_down();
       return conformance(*c);
     }
-    const gpu::Socket silent = come_to(port);
+    std::vector<gpu::Socket> silent;
+    for (int i = 0; i < 300; i++) silent.push_back(come_to(port));
     gpu::end_sending(come_to(port));
     const gpu::Socket talks = come_to(port);
     gpu::send_all(talks, std::as_bytes(std::span("GET / HTTP/1.1\r\nHost: example\r\n\r\n")), soon());
+    came.count_down();
     met.wait();
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: ranks may know rank 0 by different names") {
+  const int port = free_port();
+  const auto thrown = side_by_side(4, [&](int rank) {
+    TcpOptions options = options_of(rank, 4, port);
+    options.address = std::array{"localhost", "127.0.0.1", "127.0.0.2", "localhost"}[static_cast<size_t>(rank)];
+    conformance(*tcp_communicator(options));
   });
   for (const std::string& text : thrown) CHECK(text == "");
 }
@@ -127,7 +141,9 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
     if (rank == 1) {
       TcpOptions hasty = options_of(1, 3, port);
       hasty.start_timeout = std::chrono::milliseconds(0);  // and 5 s for rank 0 to say who has not come
-      CHECK_THROWS_AS(tcp_communicator(hasty), Error);
+      std::string text = "was not met";
+      while (text.find("was not met") != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
+      expect(text.find("has not answered within") != std::string::npos, text);
       again.count_down();
     }
     if (rank == 2) again.wait();
@@ -138,8 +154,7 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
 
 TEST_CASE("tcp: something else at the port is said to be there") {
   const int port = free_port();
-  gpu::Address here = gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front();
-  const gpu::Socket other = gpu::listen_at(here);
+  const gpu::Socket other = gpu::listen_everywhere(static_cast<uint16_t>(port));
   const auto thrown = side_by_side(2, [&](int rank) {
     if (rank == 0) {
       const auto come = gpu::accept_from(other, soon());
@@ -172,13 +187,15 @@ TEST_CASE("tcp: what a launcher says is read from the environment") {
   set(nullptr, nullptr, nullptr, nullptr);
   CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}), Catch::Contains("at which address and port"));
   CHECK_THROWS_WITH(tcp_communicator({.rank = 2, .world_size = 2}), Catch::Contains("there is no rank 2 of 2"));
+  CHECK_THROWS_WITH(tcp_communicator({.timeout = std::chrono::seconds(0)}),
+                    Catch::Contains("a timeout is more than 0"));
 }
 
 TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
   const size_t descriptors = open_descriptors(), before = threads();
   for (const std::string name :
        {"socket", "listen", "accept", "connect", "send", "recv", "poll", "eventfd of a communicator"})
-    for (const int nth : {1, 2, 3, 5, 8, 13, 34}) {
+    for (const int nth : {1, 2, 3, 8, 34}) {
       SyscallHook* const hook = find_hook(name);
       REQUIRE(hook);
       hook->fail_nth_call(nth);
@@ -194,8 +211,9 @@ TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
       const bool failed = !hook->pending();
       hook->fail_nth_call(0);
       // Some are tried again, some are met where nobody needs them any more.
-      if (!failed)
-        for (const std::string& text : thrown) CHECK(text == "");
+      for (const std::string& text : thrown)
+        CHECK((text.empty() || (failed && (text.find("[io_error]") != std::string::npos ||
+                                           text.find("[stalled]") != std::string::npos))));
       CHECK(open_descriptors() == descriptors);
     }
   CHECK(threads_settle_at(before));

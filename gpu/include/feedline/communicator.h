@@ -24,8 +24,9 @@ enum class Reduction : uint8_t { sum, min, max };
 ///
 /// A call waits for ranks that have not come to it, without limit as long as they live: a trainer that pauses between
 /// two calls is no failure. Failure is a rank that has died, was stopped, has left, has called abort() or makes another
-/// call than the others. It ends the whole group, soon: the call under way and every later one, on all ranks, throw the
-/// same Error, which says which rank failed, at which call (counted from 0), and why. Buffers then have any content.
+/// call than the others. It ends the whole group, soon: the call under way and every later one, on all ranks, throw an
+/// Error, always the same on a rank, which says which rank failed, at which call (counted from 0), and why. (Of one
+/// that dies each rank may say at which call it noticed for itself.) Buffers then have any content.
 class FEEDLINE_PUBLIC Communicator {
  public:
   virtual ~Communicator();

@@ -17,21 +17,22 @@ struct TcpOptions {
   uint16_t port = 0;
   int rank = 0;
   int world_size = 1;
-  /// How long ranks wait for one another to come at all.
+  /// How long ranks wait for one another to come at all. They may come in any order, and start anew meanwhile.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(10);
-  /// How long a rank may be silent, as of MpiOptions. Of one that dies the others hear at once, if its machine lives.
+  /// How long a rank may be silent, as of MpiOptions; more than 0. Of one that dies the others hear at once, unless its
+  /// machine dies with it, or processes that it has forked still hold its connections.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
 /// What torchrun, and others as it does, tell a process: MASTER_ADDR, RANK, WORLD_SIZE, and as port the one behind
-/// MASTER_PORT, which is the launcher's own. Throws Error bad_pipeline where one of them is missing or no number.
+/// MASTER_PORT, which is the launcher's own: see that it is free, where the launcher chose any. Throws Error
+/// bad_pipeline where one of them is missing or no number.
 FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
-/// Called by all ranks, which may come in any order. Buffers are host memory, on Stream::host; behind a failure they
+/// Called by all ranks. Buffers are host memory, on Stream::host; behind a failure they
 /// are not touched any more. Throws Error: of rank 0, which ranks have not come.
 ///
-/// For networks that are trusted: nothing is encrypted. Who is not of the group is kept out by a number that only its
-/// ranks are told.
+/// For networks that are trusted: nothing is encrypted, and who says that it is a rank is believed.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options);
 
 }  // namespace feedline
