@@ -116,7 +116,7 @@ std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", op
 
 struct Group {
   uint64_t token = 0;
-  std::vector<Address> listening;  // by rank; of no size but with a port: where a rank met rank 0, for all others, too
+  std::vector<Address> listening;  // by rank; of no size: where rank 0 is, at this port
 };
 
 // Whether a byte has come; none: the other end has gone.
@@ -191,7 +191,6 @@ class Host {
       : options_(options), until_(until), listener_(listen_everywhere(options.port)) {
     group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
     group_.listening.resize(static_cast<size_t>(options.world_size));
-    group_.listening[0].set_port(options.port);
     came_.resize(group_.listening.size());
   }
 
@@ -342,7 +341,7 @@ class Guest {
       if (address.size > 0) continue;
       const uint16_t port = address.port();
       address = peer_of(host_);
-      address.set_port(port);
+      if (port != 0) address.set_port(port);  // 0: rank 0 itself
     }
     Connections connections(options_, group, listener_);
     until_ = Clock::now() + options_.timeout + patience;
