@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace feedline::gpu {
@@ -20,7 +21,10 @@ Note::Note(Kind k, const Error& why, uint64_t finished)
   why.message().copy(message.data(), message.size() - 1);
 }
 
-Error Note::error() const { return Error(category, message.data(), {file.data(), offset, record, feature.data()}); }
+Error Note::error() const {
+  const auto text = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
+  return Error(category, text(message), {text(file), offset, record, text(feature)});
+}
 
 Links::~Links() = default;
 
