@@ -20,11 +20,6 @@ struct Kept {
   std::vector<std::byte> others;  // ranks' slices
 };
 
-template <typename T>
-std::span<std::byte> bytes_of(std::span<T> values) {
-  return std::as_writable_bytes(values);
-}
-
 class LinkedCommunicator final : public Communicator {
  public:
   LinkedCommunicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
@@ -89,7 +84,8 @@ class LinkedCommunicator final : public Communicator {
     kept_->call = call;
     kept_->calls.resize(static_cast<size_t>(size()));
     progress_.run([&](Links& links) {
-      links.begin_all_gather(std::as_bytes(std::span(&kept_->call, 1)), bytes_of(std::span(kept_->calls)));
+      links.begin_all_gather(std::as_bytes(std::span(&kept_->call, 1)),
+                             std::as_writable_bytes(std::span(kept_->calls)));
     });
     if (const auto error = disagreement(kept_->calls, progress_.calls())) throw progress_.fail(*error);
     try {
@@ -135,7 +131,7 @@ class LinkedCommunicator final : public Communicator {
     for (const Part& part : sends) kept_->sent[static_cast<size_t>(part.rank)].add(part.bytes.size());
     for (const Part& part : receives) wanted[static_cast<size_t>(part.rank)].add(part.bytes.size());
     const auto digest = [](std::vector<PartsDigest>& of) {
-      return [&of](int other) { return bytes_of(std::span(of).subspan(static_cast<size_t>(other), 1)); };
+      return [&of](int other) { return std::as_writable_bytes(std::span(of).subspan(static_cast<size_t>(other), 1)); };
     };
     kept_->to_come[static_cast<size_t>(rank())] = kept_->sent[static_cast<size_t>(rank())];
     swap(digest(kept_->sent), digest(kept_->to_come));

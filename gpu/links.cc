@@ -1,6 +1,5 @@
 #include "gpu/links.h"
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>

@@ -72,7 +72,10 @@ chmod +x "$work/agent"
 over_mpi() {
   on_host 1 mpirun --allow-run-as-root \
     --mca plm_rsh_agent "$work/agent" --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-    --host "$network.1:1,$network.2:1,$network.3:1,$network.4:1" -n 4 "$1" "$2" "$work/data" > "$work/out" 2>&1 || true
+    --host "$network.1:1,$network.2:1,$network.3:1,$network.4:1" -n 4 "$1" "$2" "$work/data" > "$work/out" 2>&1 || {
+    cat "$work/out"
+    exit 1
+  }
   check "MPI, $2"
 }
 

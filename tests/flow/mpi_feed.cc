@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   try {
     if (what == "kill" || what == "stop") {
-      loses(mpi_communicator({.timeout = silence}), folder, what);
+      loses(mpi_communicator({.timeout = silence}), folder, what, "silent for 2 s");
     } else if (what == "asynchronous") {
       trains_asynchronously(folder);
     } else if (argc > 3) {

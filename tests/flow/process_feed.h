@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "distributed.h"
+#include "support/process.h"
 
 namespace feedline::test {
 
@@ -32,27 +33,21 @@ inline void feeds(const Ends& ends, const std::string& folder, const std::string
 
 inline constexpr std::chrono::seconds silence(2);
 
-// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it.
-inline void loses(const Ends& ends, const std::string& folder, const std::string& how) {
+// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it. dead: what is said
+// of one that was killed.
+inline void loses(const Ends& ends, const std::string& folder, const std::string& how, const std::string& dead) {
   const bool stops = how == "stop";
   Feeder feeder(pipeline_of(folder, stops ? "REPLICATE" : "SPLIT").with("epoch.repeat", "-1"), of_rank(ends, 1));
-  const pid_t mine = getpid();
   try {
     for (int step = 0;; step++) {
       feeder.next();
-      if (ends->rank() == 2 && step == 20) {
-        if (stops && fork() == 0) {  // who wakes it when all is over
-          sleep(8);
-          kill(mine, SIGCONT);
-          _exit(0);
-        }
-        raise(stops ? SIGSTOP : SIGKILL);
-      }
+      if (ends->rank() == 2 && step == 20) lose_this_process(stops ? SIGSTOP : SIGKILL);
     }
   } catch (const Error& error) {
     const std::string text = error.what();
-    if (text.find("rank 2, call ") == std::string::npos) throw;
-    if (text.find("silent for 2 s") == std::string::npos && text.find("it has died") == std::string::npos) throw;
+    if (text.find("rank 2, call ") == std::string::npos ||
+        text.find(stops ? "silent for 2 s" : dead) == std::string::npos)
+      throw;
   }
 }
 

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   try {
     if (what == "kill" || what == "stop") {
       options.timeout = silence;
-      loses(tcp_communicator(options), folder, what);
+      loses(tcp_communicator(options), folder, what, "it has died");
     } else {
       feeds(tcp_communicator(options), folder, what);
     }

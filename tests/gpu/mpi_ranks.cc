@@ -1,6 +1,7 @@
 // A rank of mpi_communicator_test, under mpirun: mpi_ranks WHAT.
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
+#include <unistd.h>
 
 #include "feedline/mpi_communicator.h"
 #include "gpu/process_ranks.h"
@@ -10,7 +11,7 @@ int main(int argc, char** argv) {
   int given = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  feedline::test::act_as_rank(rank, what,
+  feedline::test::act_as_rank(rank, what, "call 1: silent for",
                               [](auto timeout) { return feedline::mpi_communicator({.timeout = timeout}); });
   if (what == "conformance" || what == "pause") {
     MPI_Finalize();

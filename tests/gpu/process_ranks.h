@@ -1,14 +1,13 @@
 // What ranks that are processes do, one of them in each process.
 #pragma once
 
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <functional>
 #include <thread>
 
 #include "gpu/communicator_conformance.h"
+#include "support/process.h"
 
 namespace feedline::test {
 
@@ -17,21 +16,21 @@ using MakeCommunicator = std::function<std::unique_ptr<Communicator>(std::chrono
 inline constexpr std::chrono::seconds silence(2);
 
 // All end, and name it: also a stopped one, when it goes on.
-inline void loses(Communicator& c, int signal) {
-  const pid_t mine = getpid();
-  std::vector<pid_t> all(static_cast<size_t>(c.size()));
-  // Of one that dies others may hear before their own part of the first call is over.
+inline void is_stopped(Communicator& c) {
+  c.barrier();
+  if (c.rank() == 2) lose_this_process(SIGSTOP);
+  const Error error = error_of([&] { c.barrier(); });
+  expect(error.message().find("rank 2, call 1: silent for") == 0, error.message());
+}
+
+// `dead`: what is said of it. The others may hear of it before their own part of the first call is over.
+inline void is_killed(Communicator& c, const std::string& dead) {
   const Error error = error_of([&] {
-    c.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream::host);
-    if (c.rank() == 2 && signal == SIGSTOP && fork() == 0) {  // who wakes it when all is over
-      sleep(6);
-      kill(mine, SIGCONT);
-      _exit(0);
-    }
-    if (c.rank() == 2) raise(signal);
+    c.barrier();
+    if (c.rank() == 2) lose_this_process(SIGKILL);
     c.barrier();
   });
-  expect(error.message().find(signal == SIGSTOP ? "rank 2, call 1: silent for" : "rank 2, call ") == 0,
+  expect(error.message().find("rank 2, call ") == 0 && error.message().find(dead) != std::string::npos,
          error.message());
 }
 
@@ -43,8 +42,8 @@ inline void pauses(Communicator& c) {
   }
 }
 
-/// Says "ok" where all was as it should be.
-inline void act_as_rank(int rank, const std::string& what, const MakeCommunicator& make) {
+/// Says "ok" where all was as it should be. dead: what ranks are to say of one that was killed.
+inline void act_as_rank(int rank, const std::string& what, const std::string& dead, const MakeCommunicator& make) {
   try {
     auto c = make(what == "kill" || what == "stop" || what == "pause" ? silence : std::chrono::minutes(1));
     if (what == "conformance") conformance(*c);
@@ -53,8 +52,8 @@ inline void act_as_rank(int rank, const std::string& what, const MakeCommunicato
     if (what == "abort") aborts(*c);
     if (what == "leave") leaves(std::move(c));
     if (what == "pause") pauses(*c);
-    if (what == "kill") loses(*c, SIGKILL);
-    if (what == "stop") loses(*c, SIGSTOP);
+    if (what == "kill") is_killed(*c, dead);
+    if (what == "stop") is_stopped(*c);
     std::printf("rank %d ok\n", rank);
   } catch (const std::exception& error) {
     std::printf("rank %d: %s\n", rank, error.what());

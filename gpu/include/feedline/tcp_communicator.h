@@ -29,8 +29,8 @@ struct TcpOptions {
 /// bad_pipeline where one of them is missing or no number.
 FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
-/// Called by all ranks. Buffers are host memory, on Stream::host; behind a failure they
-/// are not touched any more. Throws Error: of rank 0, which ranks have not come.
+/// Called by all ranks. Buffers are host memory, on Stream::host; behind a failure they are not touched any more.
+/// Throws Error: of rank 0, which ranks have not come.
 ///
 /// For networks that are trusted: nothing is encrypted, and who says that it is a rank is believed.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options);
