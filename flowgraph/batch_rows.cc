@@ -10,6 +10,12 @@ bool stands_in(const Chunk& chunk, uint32_t row) {
   return std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
 }
 
+// The run of a row, or the first one behind it.
+std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row) noexcept {
+  return std::upper_bound(step.rows.begin(), step.rows.end(), row,
+                          [](int64_t at, const TicketRows& run) { return at < run.at + run.count; });
+}
+
 }  // namespace
 
 // Places without a sample repeat the row before them, or else the one behind.
@@ -18,7 +24,7 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   const auto first = step.rows.begin(), last = step.rows.end();
   int64_t at = batch.wanted.first + begin;
   const int64_t stop = batch.wanted.first + end;
-  auto run = std::upper_bound(first, last, at, [](int64_t row, const TicketRows& r) { return row < r.at + r.count; });
+  auto run = run_of(step, at);
   const int64_t stop_of_rows = std::min(stop, batch.wanted.last);
   BatchRow* next = out;
   while (at < stop) {
@@ -41,6 +47,14 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
     ++run;
   }
   return {out, next};
+}
+
+bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept {
+  const StepRows& step = *batch.of_step;
+  const int64_t first = batch.wanted.first + begin, last = batch.wanted.first + end;
+  const auto run = run_of(step, first);
+  return !step.has_filler && run != step.rows.end() && run->at <= first &&
+         last <= std::min(run->at + run->count, batch.wanted.last);
 }
 
 }  // namespace feedline::flow

@@ -28,6 +28,9 @@ struct BatchRow {
 /// The rows [begin, end) of a batch into `out`, which has room for them.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out);
 
+/// Whether the rows [begin, end) of a batch lie one behind another in a chunk, and none is filler.
+bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept;
+
 /// body(begin, end) over [0, count) in pieces of at most `grain`, side by side in the calling thread's arena.
 template <typename Body>
 void side_by_side(int64_t count, int64_t grain, const Body& body) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 
 #include "base/audit.h"
 #include "base/machine.h"
@@ -13,6 +14,13 @@
 #include "flowgraph/varying.h"
 
 namespace feedline::flow {
+
+// Rows that are written at a time, at least one.
+struct RowBlock {
+  std::span<const BatchRow> rows;
+  bool in_sequence;  // in_sequence() says so. Rows of a shuffle are not: none says where the next one lies.
+};
+
 namespace {
 
 // No system calls: what the audit is there to find.
@@ -25,13 +33,15 @@ struct DoubleRecordOp {
   static constexpr int error = EPROTO;
 };
 
-// Asked once for a block of rows: here is the last place where records can be told apart.
-void act_out_faults(std::span<BatchRow> rows) {
-  if (syscall_hook<LeaveOutRecordOp>.pending())
+// Asked once for a block of rows: here is the last place where records can be told apart. Whether it changed any.
+bool act_out_faults(std::span<BatchRow> rows) {
+  const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
+  if (leaves_out)
     for (BatchRow& row : rows) row.filler = row.filler || injected<LeaveOutRecordOp>() != 0;
-  if (syscall_hook<DoubleRecordOp>.pending())
+  if (doubles)
     for (size_t i = 1; i < rows.size(); i++)
       if (injected<DoubleRecordOp>()) rows[i] = rows[i - 1];
+  return leaves_out || doubles;
 }
 
 int64_t value_of(const FeatureSpec& feature, const Column& column, uint32_t row) {
@@ -60,9 +70,19 @@ int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& 
   return -1;
 }
 
-// Rows of a shuffle: none says where the next one lies.
-bool scattered(std::span<const BatchRow> rows) noexcept {
-  return rows.front().chunk != rows.back().chunk || rows.back().row - rows.front().row != rows.size() - 1;
+// at[i]: where element `element` of `elements` of rows[i] lies. column_of(chunk): its column.
+template <typename ColumnOf>
+void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, size_t elements, size_t element,
+            const std::byte** at) {
+  const std::span rows = block.rows;
+  if (block.in_sequence) {
+    const Column column = column_of(*rows.front().chunk);
+    uint64_t row = rows.front().row * elements + element;
+    for (size_t i = 0; i < rows.size(); i++, row += elements) at[i] = access(column, row);
+  } else {
+    for (size_t i = 0; i < rows.size(); i++)
+      at[i] = access(column_of(*rows[i].chunk), rows[i].row * elements + element);
+  }
 }
 
 // Brings the first bytes of each row into the second-level cache, which has room for more at a time than the first; the
@@ -128,9 +148,10 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
     std::array<BatchRow, block_rows> rows;
     for (int64_t first = begin; first < end; first += block_rows) {
-      const size_t count = rows_of_batch(batch, first, std::min(end, first + block_rows), rows.data()).size();
-      act_out_faults(std::span(rows).first(count));
-      const Tally part = write_block(std::span(rows).first(count), first, buffer);
+      const int64_t last = std::min(end, first + block_rows);
+      const std::span of_block = std::span(rows).first(rows_of_batch(batch, first, last, rows.data()).size());
+      const bool changed = act_out_faults(of_block);
+      const Tally part = write_block({of_block, !changed && in_sequence(batch, first, last)}, first, buffer);
       audit += part.audit;
       valid += part.valid;
     }
@@ -175,25 +196,33 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   return true;
 }
 
-BatchWriter::Tally BatchWriter::write_block(std::span<const BatchRow> rows, int64_t first, BatchBuffer& buffer) const {
+BatchWriter::Tally BatchWriter::write_block(const RowBlock& block, int64_t first, BatchBuffer& buffer) const {
+  const std::span rows = block.rows;
   if (plan_.lends) buffer.lender = rows.front().chunk->shared_from_this();
   for (size_t t = 0; t < plan_.tensors.size(); t++) {
     const BatchTensor& tensor = plan_.tensors[t];
     std::byte* out = buffer.memory + tensor.offset;
-    if (tensor.part == BatchTensor::Part::valid) {
+    if (tensor.part == BatchTensor::Part::valid && block.in_sequence) {
+      std::memset(out + first, 1, rows.size());
+    } else if (tensor.part == BatchTensor::Part::valid) {
       for (size_t i = 0; i < rows.size(); i++) out[first + static_cast<int64_t>(i)] = std::byte{!rows[i].filler};
     } else if (tensor.part == BatchTensor::Part::dense) {
       if (plan_.lends && lend_dense(t, rows.front(), buffer)) continue;
       const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
-      write_dense(tensor.output, rows, out + first * row_bytes);
+      write_dense(tensor.output, block, out + first * row_bytes);
     }
   }
-  return tally(rows);
+  return tally(block);
 }
 
-BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) noexcept {
+BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
   Tally tally;
-  for (const BatchRow& row : rows) {
+  if (block.in_sequence) {
+    const BatchRow& first = block.rows.front();
+    const std::span terms = first.chunk->audit_terms().subspan(first.row, block.rows.size());
+    return {std::accumulate(terms.begin(), terms.end(), uint64_t{0}), static_cast<int64_t>(terms.size())};
+  }
+  for (const BatchRow& row : block.rows) {
     if (row.filler) continue;
     tally.audit += row.chunk->audit_terms()[row.row];
     tally.valid++;
@@ -201,7 +230,8 @@ BatchWriter::Tally BatchWriter::tally(std::span<const BatchRow> rows) noexcept {
   return tally;
 }
 
-void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* out) const {
+void BatchWriter::write_dense(int o, const RowBlock& block, std::byte* out) const {
+  const std::span rows = block.rows;
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(o)];
   const std::vector<gpu::Unpacker>& unpackers = unpackers_[static_cast<size_t>(o)];
   const gpu::Unpacker& unpack = unpackers[0];
@@ -213,9 +243,10 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
                                   size_t stride) {
     const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
     const RowAccess access = rows_of(feature);
-    for (size_t i = 0; i < rows.size(); i++)
-      at[i] = access(rows[i].chunk->features()[static_cast<size_t>(f)], rows[i].row * elements + element);
-    if (access.indirect && scattered(rows))
+    locate(
+        block, access, [f](const Chunk& chunk) { return chunk.features()[static_cast<size_t>(f)]; }, elements, element,
+        at.data());
+    if (access.indirect && !block.in_sequence)
       unpack_scattered(unpacker, pointers, static_cast<size_t>(feature.length), to, stride);
     else
       unpacker(pointers, to, stride);
@@ -232,9 +263,10 @@ void BatchWriter::write_dense(int o, std::span<const BatchRow> rows, std::byte* 
     for (size_t i = 0; i < stack->features.size(); i++)
       unpack_feature(stack->features[i], 1, 0, unpackers[i], out + i * size, stride);
   } else if (const auto* expression = std::get_if<FromExpression>(&output.from)) {
-    for (size_t i = 0; i < rows.size(); i++)
-      at[i] =
-          rows_of_expression(rows[i].chunk->expressions()[static_cast<size_t>(expression->expression)], rows[i].row);
+    const auto column = [e = static_cast<size_t>(expression->expression)](const Chunk& chunk) {
+      return chunk.expressions()[e];
+    };
+    locate(block, rows_of_expression, column, 1, 0, at.data());
     unpack(pointers, out);
   } else {
     const FromReserved& reserved = std::get<FromReserved>(output.from);

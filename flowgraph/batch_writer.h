@@ -12,6 +12,8 @@
 
 namespace feedline::flow {
 
+struct RowBlock;
+
 /// Immutable; each replica's [unpack] uses the one of its plan. Keeps a reference to the plan.
 class BatchWriter {
  public:
@@ -26,12 +28,12 @@ class BatchWriter {
     uint64_t audit = 0;
     int64_t valid = 0;
   };
-  /// `first`: the number in the batch of rows[0].
-  Tally write_block(std::span<const BatchRow> rows, int64_t first, BatchBuffer& buffer) const;
+  /// `first`: the number in the batch of the block's first row.
+  Tally write_block(const RowBlock& block, int64_t first, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
-  void write_dense(int output, std::span<const BatchRow> rows, std::byte* out) const;
+  void write_dense(int output, const RowBlock& block, std::byte* out) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
-  static Tally tally(std::span<const BatchRow> rows) noexcept;
+  static Tally tally(const RowBlock& block) noexcept;
 
   const Plan& plan_;
   int64_t rows_per_task_;

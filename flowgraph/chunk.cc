@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/audit.h"
+#include "flowgraph/audit_terms.h"
 #include "flowgraph/plan.h"
 #include "io/crc32c.h"
 
@@ -111,7 +112,6 @@ struct Chunk::Scan {
 
   bool raise() const { return plan.spec.on_error == OnError::raise; }
   void parse(uint32_t first, size_t count);
-  void note_terms(const Extent& extent, const std::byte* bytes, uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
             const BadTerm& term);
   /// False: an error ends the chunk.
@@ -126,15 +126,6 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
     take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
   else
     session.parse(rows, refused);
-}
-
-void Chunk::Scan::note_terms(const Extent& extent, const std::byte* bytes, uint32_t first, size_t count) {
-  const uint64_t key = plan.audit_keys[extent.file];
-  // A payload's address less this is the offset of its record's header.
-  const uintptr_t base = reinterpret_cast<uintptr_t>(bytes) + io::header_bytes - extent.offset;
-  for (uint32_t row = first; row < first + count; row++)
-    chunk.audit_terms_[row] =
-        key * audit_term(reinterpret_cast<uintptr_t>(records[row].data) - base, records[row].stored_crc);
 }
 
 // A row without a record: the parser keeps step by an empty one.
@@ -173,7 +164,8 @@ bool Chunk::Scan::extent(size_t number) {
         stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
       }
       parse(row, count);
-      note_terms(extent, bytes, row, count);
+      compute_audit_terms(records.subspan(row, count), bytes, extent.offset, plan.audit_keys[extent.file],
+                          &chunk.audit_terms_[row]);
       for (RowError& error : refused) {
         const std::string feature =
             error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string();
