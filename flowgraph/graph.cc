@@ -33,8 +33,11 @@ struct BodyOp {
   static constexpr int error = ENOMEM;
 };
 
-// Of chunks behind one that was not in the page cache: how often it is looked for there again.
-constexpr uint64_t cache_tried_once_in = 16;
+// Chunks in a row that are not in the page cache until others are no longer looked for there first; one may be missed
+// while the kernel moves its pages. And how often one is looked for all the same.
+constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
+// Reads of a disk that are worth having all slots resident.
+constexpr uint64_t registered_behind = 64;
 
 struct Kick {};
 using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
@@ -87,6 +90,8 @@ struct Graph::Impl {
 
   // Bodies.
   void read();
+  bool cached() const noexcept { return misses < misses_until_disk; }
+  uint64_t read_ahead() const noexcept { return cached() ? plan.read_ahead : plan.read_ahead_of_disk; }
   bool issue_next();
   bool read_lazily();
   bool lane_ready(const Ticket& ticket);
@@ -153,7 +158,7 @@ struct Graph::Impl {
   uint64_t passed_by = 0;          // chunks that were not looked for in the page cache
   std::optional<LazyReader> lazy;  // instead of all these
 
-  std::atomic<bool> cached{true};  // the page cache had all of the chunk that was last looked for in it
+  std::atomic<uint64_t> misses{0};  // chunks that the page cache did not have, since the last that it had
 
   // Chunks that may lie in the page cache. One that is read last is needed last, and oneTBB runs what came last first.
   std::mutex not_looked_up_mutex;
@@ -290,6 +295,7 @@ void Graph::Impl::make_backend(const IoOptions& io) {
   io::BackendOptions backend_options;
   static_cast<IoOptions&>(backend_options) = io;
   backend_options.memory = slots->read_memory();
+  backend_options.registered_behind = registered_behind;
   backend = io::make_read_backend(std::move(files), backend_options,
                                   [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }
@@ -347,7 +353,7 @@ void Graph::Impl::read() {
     }
     return;
   }
-  if (next_sequence > needed + plan.read_ahead / 2) return;  // several at a time: each burst wakes the I/O thread
+  if (next_sequence > needed + read_ahead() / 2) return;  // several at a time: each burst wakes the I/O thread
   while (issue_next()) {
   }
   submit(requests, std::exchange(burst, 0));
@@ -357,10 +363,10 @@ void Graph::Impl::read() {
 // Takes all that the next ticket needs, or nothing: then a kick brings us back. What is read earlier than it must be
 // has left the cache when it is wanted.
 bool Graph::Impl::issue_next() {
-  if (stopping || ended || next_sequence >= needed + plan.read_ahead) return false;
+  if (stopping || ended || next_sequence >= needed + read_ahead()) return false;
   Ticket* const ticket = tickets.front();
   if (!ticket || !lane_ready(*ticket)) return false;
-  const ChunkRef chunk = slots->take();
+  const ChunkRef chunk = slots->take(cached() ? plan.slots - plan.slots_of_page_cache : 0);
   if (!chunk) return false;
 
   chunk->sequence = next_sequence++;
@@ -418,7 +424,7 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
     return;
   }
   InFlight& flight = flights[chunk->slot()];
-  const bool try_cache = cached || ++passed_by % cache_tried_once_in == 0;
+  const bool try_cache = cached() || ++passed_by % cache_tried_once_in == 0;
   std::vector<io::Read>& reads = try_cache ? flight.untried : requests;
   for (const Extent& extent : ticket.extents) {
     reads.push_back(
@@ -466,7 +472,7 @@ bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
     if (error == 0) error = *over;
   }
   const size_t left = static_cast<size_t>(reads.end() - read);
-  cached = left == 0;
+  misses = left == 0 ? 0 : misses + 1;
   if (left == 0) {
     note_read(*chunk, error);
     return true;

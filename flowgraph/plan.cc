@@ -14,13 +14,16 @@
 #include "flowgraph/inflate_lane.h"
 #include "flowgraph/lazy_reader.h"
 #include "flowgraph/walk.h"
+#include "io/read_backend.h"
 
 namespace feedline::flow {
 namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
-constexpr uint64_t bytes_ahead = 4 << 20;      // what keeps a disk busy
+constexpr uint64_t bytes_ahead = 4 << 20;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
+// What keeps a disk busy while all threads are.
+constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 48 << 20;
 
 uint64_t read_bytes(const Ticket& ticket, bool compressed) {
   if (compressed) return ticket.bytes();
@@ -338,7 +341,10 @@ void Plan::fit_memory(const MemoryLine& more) {
                          : spec.shuffle.mode == ShuffleMode::none ? chunks + in_order
                                                                   : reads_ahead;
   read_ahead = static_cast<uint64_t>(threads) + ahead;
-  const uint64_t wanted_slots = chunks + read_ahead + lent;
+  read_ahead_of_disk = read_ahead;
+  if (!data.lazy && slot_data_bytes > 0)
+    read_ahead_of_disk = std::max(read_ahead, std::min(most_in_flight, bytes_in_flight / slot_data_bytes));
+  const uint64_t of_page_cache = chunks + read_ahead + lent, wanted_slots = chunks + read_ahead_of_disk + lent;
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)
@@ -352,6 +358,7 @@ void Plan::fit_memory(const MemoryLine& more) {
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
   slots = static_cast<uint32_t>(slot_bytes == 0 ? fewest_slots : std::clamp(affordable, fewest_slots, wanted_slots));
+  slots_of_page_cache = static_cast<uint32_t>(std::min<uint64_t>(slots, of_page_cache));
   memory = {{"read slots: bytes as read", slots, slot_data_bytes},
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},

@@ -77,7 +77,9 @@ struct Plan {
 
   // Memory.
   uint32_t slots = 0;
-  uint64_t read_ahead = 0;  // chunks beyond those that the next step needs, at most
+  uint32_t slots_of_page_cache = 0;  // in use while all comes from there, few, so that their memory stays in the caches
+  // Chunks beyond those that the next step needs, at most: out of the page cache, and from a disk.
+  uint64_t read_ahead = 0, read_ahead_of_disk = 0;
   uint64_t slot_data_bytes = 0;
   uint64_t slot_arena_bytes = 0;
   uint32_t buffers_per_replica = 0;

@@ -32,9 +32,10 @@ class Pool {
     kick_ = std::move(kick);
   }
 
-  std::optional<T> take() {
+  /// keep: so many stay behind, fewer than all.
+  std::optional<T> take(size_t keep = 0) {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
+    if (free_.size() <= keep) {
       if (!hungry_) hungry_since_ = Clock::now();
       hungry_ = true;
       return std::nullopt;

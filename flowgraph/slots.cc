@@ -32,8 +32,8 @@ Slots::Slots(const Plan& plan, DeviceId copied_to)
   memory_.pin_for(copied_to);
 }
 
-ChunkRef Slots::take() {
-  const auto chunk = pool_.take();
+ChunkRef Slots::take(size_t keep) {
+  const auto chunk = pool_.take(keep);
   if (!chunk) return nullptr;
   // Moved out: the deleter lives as long as the chunk's weak reference to itself, and would keep us for ever.
   return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {

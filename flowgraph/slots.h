@@ -18,8 +18,8 @@ class Slots : public std::enable_shared_from_this<Slots> {
   /// copied_to: where batches that lie in it are wanted; then it is pinned.
   explicit Slots(const Plan& plan, DeviceId copied_to = host());
 
-  /// Of one slot, to which it goes back by itself. Null: none is free.
-  ChunkRef take();
+  /// Of one slot, to which it goes back by itself. Null: none is free beyond those to keep.
+  ChunkRef take(size_t keep = 0);
 
   Pool<Chunk*>& pool() noexcept { return pool_; }
 

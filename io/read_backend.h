@@ -76,8 +76,10 @@ class ReadBackend {
 };
 
 struct BackendOptions : IoOptions {
-  unsigned depth = 32;               // reads in flight, at least 1; more are queued
+  unsigned depth = 64;               // reads in flight, at least 1; more are queued
   std::span<std::byte> memory = {};  // where all buffers lie, for registration; may be empty
+  // So many reads come before that, as it makes all of `memory` resident: what the page cache has needs none of it.
+  uint64_t registered_behind = 0;
 };
 
 /// automatic takes pread where io_uring cannot be had, and logs the reason once, as info. Throws Error io_error where a

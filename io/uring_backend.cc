@@ -26,14 +26,16 @@ class UringBackend final : public ReadBackend {
   UringBackend(std::shared_ptr<FileTable> files, const BackendOptions& options, ReadDone done)
       : files_(std::move(files)),
         done_(std::move(done)),
+        registered_behind_(options.registered_behind),
+        memory_(options.memory),
         // A read under way holds a file open.
         slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
     for (uint32_t i = 0; i < slots_.size(); i++) free_.push_back(i);
     ready_.reserve(slots_.size());
-    const auto made = std::make_shared<std::promise<std::string>>();
-    thread_ = start_thread("feedline-uring", [this, made, memory = options.memory] { own_ring(*made, memory); });
+    const auto made = std::make_shared<std::promise<void>>();
+    thread_ = start_thread("feedline-uring", [this, made] { own_ring(*made); });
     try {
-      description_ = made->get_future().get();
+      made->get_future().get();
     } catch (...) {
       thread_.join();
       throw;
@@ -69,7 +71,10 @@ class UringBackend final : public ReadBackend {
     thread_.join();
   }
 
-  std::string description() const override { return description_; }
+  std::string description() const override {
+    const std::lock_guard lock(mutex_);
+    return std::string("io_uring (") + io::describe(files_->direct()) + registration_ + ")";
+  }
 
  private:
   struct Slot {
@@ -78,25 +83,16 @@ class UringBackend final : public ReadBackend {
   };
   static constexpr uint64_t wake_token = 0, cancel_token = 1, first_slot_token = 2;
 
-  void own_ring(std::promise<std::string>& made, std::span<std::byte> memory) {
+  void own_ring(std::promise<void>& made) {
     std::optional<UringRing> ring;
     try {
-      ring.emplace(static_cast<unsigned>(slots_.size() + 1), memory);
+      ring.emplace(static_cast<unsigned>(slots_.size() + 1));
     } catch (...) {
       made.set_exception(std::current_exception());
       return;
     }
-    made.set_value(describe(*ring, memory));
+    made.set_value();
     run(*ring);
-  }
-
-  std::string describe(const UringRing& ring, std::span<std::byte> memory) const {
-    std::string text = std::string("io_uring (") + io::describe(files_->direct());
-    if (!ring.registration_refusal().empty())
-      text += ", buffers not registered: " + ring.registration_refusal();
-    else if (!memory.empty())
-      text += ", registered buffers";
-    return text + ")";
   }
 
   void run(UringRing& ring) {
@@ -108,11 +104,19 @@ class UringBackend final : public ReadBackend {
         if (free_.size() == slots_.size() && cancels_ == 0 && (!wake_armed_ || lost_)) return;
       } else {
         if (!wake_armed_) wake_armed_ = ring.prepare_read(wake_.fd(), wake_call(), wake_token);
+        if (begun_ >= registered_behind_ && !waiting_.empty() && !memory_.empty()) register_memory(ring);
         begin_waiting();
         issue_ready(ring);
       }
       wait(ring);
     }
+  }
+
+  void register_memory(UringRing& ring) {
+    const int error = ring.register_memory(std::exchange(memory_, {}));
+    const std::lock_guard lock(mutex_);
+    registration_ =
+        error ? ", buffers not registered: " + std::generic_category().message(error) : ", registered buffers";
   }
 
   // What other threads submitted; from here on they wake this thread. Returns why reads are refused, or 0.
@@ -128,6 +132,7 @@ class UringBackend final : public ReadBackend {
     while (!waiting_.empty() && !free_.empty()) {
       const Read read = waiting_.front();
       waiting_.pop_front();
+      begun_++;
       const uint32_t index = free_.back();
       if (int error = slots_[index].operation.begin(*files_, read)) {
         done_(read.tag, error);
@@ -223,15 +228,19 @@ class UringBackend final : public ReadBackend {
 
   const std::shared_ptr<FileTable> files_;
   const ReadDone done_;
-  std::string description_;
+  const uint64_t registered_behind_;
   Wake wake_;
 
-  std::mutex mutex_, join_mutex_;
+  mutable std::mutex mutex_;
+  std::mutex join_mutex_;
+  std::string registration_;  // how it went, once it was tried
   std::vector<Read> arrived_;
   int refusal_ = 0;                  // ECANCELED: stopped
   std::atomic<bool> asleep_{false};  // the ring's thread does not look at arrived_ unless it is woken
 
   // Of the ring's thread alone.
+  std::span<std::byte> memory_;  // yet to be registered
+  uint64_t begun_ = 0;
   std::deque<Read> waiting_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_, ready_;  // ready: has begun, wants its next call

@@ -87,11 +87,10 @@ void Wake::ring() noexcept {
   while (injected<WakeOp>() || (write(fd_, &one, sizeof one) < 0 && errno == EINTR)) continue;
 }
 
-UringRing::UringRing(unsigned entries, std::span<std::byte> memory, size_t piece_bytes) : piece_bytes_(piece_bytes) {
+UringRing::UringRing(unsigned entries) {
   if (int error = set_up(entries, ring_)) refuse(error, "io_uring_setup");
   try {
     check_features();
-    register_memory(memory);
   } catch (...) {
     io_uring_queue_exit(&ring_);
     throw;
@@ -118,17 +117,16 @@ void UringRing::check_features() {
     if (!io_uring_opcode_supported(probe.get(), operation)) refuse(ENOSYS, "io_uring's reads (Linux 5.6)");
 }
 
-void UringRing::register_memory(std::span<std::byte> memory) {
-  if (memory.empty()) return;
+int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {
   std::vector<iovec> pieces;
-  for (size_t at = 0; at < memory.size(); at += piece_bytes_)
-    pieces.push_back({memory.data() + at, std::min(piece_bytes_, memory.size() - at)});
+  for (size_t at = 0; at < memory.size(); at += piece_bytes)
+    pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
   int error = injected<RegisterBuffersOp>();
   if (!error) error = -io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
-  if (error)
-    registration_refusal_ = std::generic_category().message(error);
-  else
-    registered_ = memory;
+  if (error) return error;
+  piece_bytes_ = piece_bytes;
+  registered_ = memory;
+  return 0;
 }
 
 bool UringRing::prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept {

@@ -33,16 +33,17 @@ class Wake {
 
 class UringRing {
  public:
-  /// Room for `entries` operations and as many cancellations in flight. Registers `memory` where that is allowed.
+  /// Room for `entries` operations and as many cancellations in flight.
   /// Throws std::system_error, with what was tried, when the kernel has no io_uring for us.
-  /// piece_bytes: io_uring_register_buffers takes at most 1 GiB in one piece (io_uring_registered_buffers(7)).
-  UringRing(unsigned entries, std::span<std::byte> memory, size_t piece_bytes = size_t{1} << 30);
+  explicit UringRing(unsigned entries);
   ~UringRing();
   UringRing(const UringRing&) = delete;
   UringRing& operator=(const UringRing&) = delete;
 
-  /// Why `memory` is not registered; empty: it is, or there is none.
-  const std::string& registration_refusal() const noexcept { return registration_refusal_; }
+  /// Once: reads into `memory` spare the kernel looking up its pages, which all become resident. 0 or an errno; then
+  /// reads into it are as any other. piece_bytes: the kernel takes at most 1 GiB in one piece
+  /// (io_uring_registered_buffers(7)).
+  int register_memory(std::span<std::byte> memory, size_t piece_bytes = size_t{1} << 30);
 
   // Queued for the next enter(). `token` comes back with the result. False: no room; enter, reap, and try again.
   bool prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept;
@@ -77,12 +78,10 @@ class UringRing {
  private:
   static int result_of(const io_uring_cqe& cqe) noexcept;
   void check_features();
-  void register_memory(std::span<std::byte> memory);
 
   io_uring ring_{};
-  const size_t piece_bytes_;
+  size_t piece_bytes_ = 0;
   std::span<std::byte> registered_;
-  std::string registration_refusal_;
 };
 
 }  // namespace feedline::io

@@ -105,9 +105,9 @@ TEST_CASE("memory that may not be locked is read into unregistered, which is sai
     const rlimit limit{64 << 10, 64 << 10};
     if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || !drop_lock_capability()) return cannot;
     Rig rig(uring_registered, files);
+    expect(rig.read({{0, 0, 100'000}, {0, 5, 7}}) == std::vector<int>{0, 0}, "read exactly");
     expect(contains(rig.backend->description(), "buffers not registered: Cannot allocate memory"),
            rig.backend->description());
-    expect(rig.read({{0, 0, 100'000}, {0, 5, 7}}) == std::vector<int>{0, 0}, "read exactly");
     return failures;
   });
 }

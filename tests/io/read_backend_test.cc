@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <semaphore>
 #include <thread>
 
 #include "backend_rig.h"
@@ -304,11 +305,26 @@ TEST_CASE("the backend is chosen, and says what it is") {
   CHECK(describe() == "io_uring (O_DIRECT)");
   options = {};
   CHECK(describe() == "io_uring (page cache)");
-  const Slots memory(1, 1 << 20);
-  options.memory = memory.all();
-  CHECK(describe() == "io_uring (page cache, registered buffers)");
   files.push_back({"/larger than memory", uint64_t{1} << 60, 0});
-  CHECK(describe() == "io_uring (O_DIRECT where the file system has it, registered buffers)");
+  CHECK(describe() == "io_uring (O_DIRECT where the file system has it)");
+}
+
+TEST_CASE("memory is registered behind as many reads as asked for") {
+  if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
+  const TempDir dir;
+  BackendOptions options;
+  const Slots memory(1, 4096);
+  options.memory = memory.all();
+  options.registered_behind = 2;
+  std::binary_semaphore done{0};
+  const auto backend = make_uring_backend(std::make_shared<FileTable>(write_files(dir, {1000}), Toggle::off), options,
+                                          [&](void*, int error) { error == 0 ? done.release() : std::abort(); });
+  for (const char* registered : {"", "", ", registered buffers", ", registered buffers"}) {
+    const Read read{.file = 0, .offset = 0, .length = 1000, .buffer = memory[0]};
+    backend->submit({&read, 1});
+    done.acquire();
+    CHECK(backend->description() == std::string("io_uring (page cache") + registered + ")");
+  }
 }
 
 TEST_CASE("what lies in the page cache is read at once, and else not at all") {

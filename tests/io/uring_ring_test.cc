@@ -17,8 +17,8 @@ TEST_CASE("memory is registered in pieces, and a read may lie across a cut") {
   const int file = open(write_files(dir, {100'000})[0].uri.c_str(), O_RDONLY | O_CLOEXEC);
   const Slots memory(1, 64 << 10);
   constexpr size_t piece = 16 << 10;
-  UringRing ring(4, memory.all(), piece);
-  REQUIRE(ring.registration_refusal().empty());
+  UringRing ring(4);
+  REQUIRE(ring.register_memory(memory.all(), piece) == 0);
   for (const size_t at : {size_t{0}, piece - 5000, piece, 4 * piece - 10'000}) {
     REQUIRE(ring.prepare_read(file, {memory[0] + at, 4096, 10'000}, at));
     REQUIRE(ring.enter() == 0);
@@ -39,7 +39,7 @@ TEST_CASE("a full queue says so, and what it holds can be told") {
   const TempDir dir;
   const int file = open(write_files(dir, {100'000})[0].uri.c_str(), O_RDONLY | O_CLOEXEC);
   const Slots memory(1, 64 << 10);
-  UringRing ring(4, {});
+  UringRing ring(4);
   for (uint64_t token = 0; token < 4; token++) REQUIRE(ring.prepare_read(file, {memory[0], 0, 100}, token));
   CHECK_FALSE(ring.prepare_read(file, {memory[0], 0, 100}, 4));
   CHECK_FALSE(ring.prepare_cancel(0, 5));
