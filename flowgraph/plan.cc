@@ -23,7 +23,7 @@ constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 // What keeps a disk busy while all threads are.
-constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 48 << 20;
+constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
 uint64_t read_bytes(const Ticket& ticket, bool compressed) {
   if (compressed) return ticket.bytes();
