@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.h"
 
@@ -31,11 +32,11 @@ Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefe
   }
 }
 
-void Delivery::put(int number, Ready ready) {
+void Delivery::put(int number, std::span<Ready> ready) {
   Replica& replica = replicas_[static_cast<size_t>(number)];
   {
     const std::lock_guard lock(mutex_);
-    replica.ready.push_back(std::move(ready));
+    std::move(ready.begin(), ready.end(), std::back_inserter(replica.ready));
     replica.out_of_buffers = false;
   }
   replica.arrived.notify_one();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,7 +56,9 @@ class Delivery {
   Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
-  void put(int replica, Ready ready);
+  void put(int replica, Ready ready) { put(replica, std::span(&ready, 1)); }
+  /// In their order, and taken from there. Wakes next() once.
+  void put(int replica, std::span<Ready> ready);
   /// All that was begun has been put, and for the batch behind it the ring has no buffer. Until the next put.
   void out_of_buffers(int replica);
   /// The first call counts: from now on every next() throws it.

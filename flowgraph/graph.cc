@@ -609,13 +609,15 @@ void Graph::Impl::write(Begun& batch) {
 
 void Graph::Impl::deliver_done(int replica) {
   const auto r = static_cast<size_t>(replica);
+  std::vector<Ready> done;
   for (; !begun[r].empty() && begun[r].front().done; begun[r].pop_front()) {
     Begun& next = begun[r].front();
-    Ready ready{.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)};
-    if (next.buffer) ready.batch = rings[r]->share(next.buffer);
-    delivery->put(replica, std::move(ready));
+    done.push_back(
+        {.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
+    if (next.buffer) done.back().batch = rings[r]->share(next.buffer);
     unpack_counters[r].waiting--;
   }
+  if (!done.empty()) delivery->put(replica, done);
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {
