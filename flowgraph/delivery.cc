@@ -32,7 +32,7 @@ Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefe
   }
 }
 
-void Delivery::put(int number, std::span<Ready> ready) {
+void Delivery::put_all(int number, std::span<Ready> ready) {
   Replica& replica = replicas_[static_cast<size_t>(number)];
   {
     const std::lock_guard lock(mutex_);

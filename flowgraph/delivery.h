@@ -56,9 +56,9 @@ class Delivery {
   Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
-  void put(int replica, Ready ready) { put(replica, std::span(&ready, 1)); }
+  void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
   /// In their order, and taken from there. Wakes next() once.
-  void put(int replica, std::span<Ready> ready);
+  void put_all(int replica, std::span<Ready> ready);
   /// All that was begun has been put, and for the batch behind it the ring has no buffer. Until the next put.
   void out_of_buffers(int replica);
   /// The first call counts: from now on every next() throws it.

@@ -617,7 +617,7 @@ void Graph::Impl::deliver_done(int replica) {
     if (next.buffer) done.back().batch = rings[r]->share(next.buffer);
     unpack_counters[r].waiting--;
   }
-  if (!done.empty()) delivery->put(replica, done);
+  if (!done.empty()) delivery->put_all(replica, done);
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {

@@ -69,6 +69,19 @@ std::string category_of(const std::function<void()>& call) {
 
 }  // namespace
 
+TEST_CASE("what is put together comes in its order, behind what was there") {
+  Rig rig;
+  REQUIRE(rig.unpack(0));
+  const auto buffer = rig.rings[0]->pool().take();
+  REQUIRE(buffer);
+  std::vector<flow::Ready> ready(2);
+  ready[0].batch = rig.rings[0]->share(*buffer);
+  rig.delivery->put_all(0, ready);
+  Batch batch;
+  for (const Outcome expected : {Outcome::batch, Outcome::batch, Outcome::end_of_epoch, Outcome::not_ready})
+    CHECK(rig.try_next(0, batch) == expected);
+}
+
 TEST_CASE("a caller that holds every batch still gets what needs no buffer") {
   Rig rig;
   const auto held = rig.all_buffers();
