@@ -73,7 +73,11 @@ class UringBackend final : public ReadBackend {
 
   std::string description() const override {
     const std::lock_guard lock(mutex_);
-    return std::string("io_uring (") + io::describe(files_->direct()) + registration_ + ")";
+    std::string text = std::string("io_uring (") + io::describe(files_->direct());
+    if (registration_ == 0) text += ", registered buffers";
+    if (registration_.value_or(0) != 0)
+      text += ", buffers not registered: " + std::generic_category().message(*registration_);
+    return text + ")";
   }
 
  private:
@@ -115,8 +119,7 @@ class UringBackend final : public ReadBackend {
   void register_memory(UringRing& ring) {
     const int error = ring.register_memory(std::exchange(memory_, {}));
     const std::lock_guard lock(mutex_);
-    registration_ =
-        error ? ", buffers not registered: " + std::generic_category().message(error) : ", registered buffers";
+    registration_ = error;
   }
 
   // What other threads submitted; from here on they wake this thread. Returns why reads are refused, or 0.
@@ -233,7 +236,7 @@ class UringBackend final : public ReadBackend {
 
   mutable std::mutex mutex_;
   std::mutex join_mutex_;
-  std::string registration_;  // how it went, once it was tried
+  std::optional<int> registration_;  // 0 or an errno, once it was tried
   std::vector<Read> arrived_;
   int refusal_ = 0;                  // ECANCELED: stopped
   std::atomic<bool> asleep_{false};  // the ring's thread does not look at arrived_ unless it is woken

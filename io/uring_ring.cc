@@ -118,6 +118,8 @@ void UringRing::check_features() {
 }
 
 int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {
+  // Linux before 5.13, which has no such tags, waits for all that is in flight, and so for the next Wake.
+  if (!(ring_.features & IORING_FEAT_RSRC_TAGS)) return EOPNOTSUPP;
   std::vector<iovec> pieces;
   for (size_t at = 0; at < memory.size(); at += piece_bytes)
     pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
