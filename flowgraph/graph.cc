@@ -356,6 +356,7 @@ void Graph::Impl::read() {
   if (next_sequence > needed + read_ahead() / 2) return;  // several at a time: each burst wakes the I/O thread
   while (issue_next()) {
   }
+  if (requests.empty()) return;
   submit(requests, std::exchange(burst, 0));
   requests.clear();
 }
