@@ -90,6 +90,8 @@ struct Kernels {
   void (*scattered[4])(const std::byte* in, const int64_t* offset, std::byte* out, size_t n);
   /// out[i] = the element at in[i] + offset.
   void (*from_rows[4])(const std::byte* const* in, int64_t offset, std::byte* out, size_t n);
+  /// out + i * stride = the bytes at in[i] + offset. Nothing overlaps.
+  void (*copy_rows)(const std::byte* const* in, int64_t offset, size_t bytes, std::byte* out, size_t stride, size_t n);
   /// Reverses the bytes of each element; `out` may be `in`.
   void (*swap[4])(const std::byte* in, std::byte* out, size_t n);
 

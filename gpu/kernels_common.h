@@ -87,6 +87,11 @@ void from_rows(const std::byte* const* __restrict in, int64_t offset, std::byte*
   for (size_t i = 0; i < n; i++) at<T>(out)[i] = *at<T>(in[i] + offset);
 }
 
+inline void copy_rows(const std::byte* const* in, int64_t offset, size_t bytes, std::byte* out, size_t stride,
+                      size_t n) {
+  for (size_t i = 0; i < n; i++) __builtin_memcpy(out + i * stride, in[i] + offset, bytes);
+}
+
 inline uint8_t swapped(uint8_t x) { return x; }
 inline uint16_t swapped(uint16_t x) { return __builtin_bswap16(x); }
 inline uint32_t swapped(uint32_t x) { return __builtin_bswap32(x); }
@@ -150,6 +155,7 @@ constexpr Kernels common(const char* level) {
       .interleave = FEEDLINE_SIZES(interleave),
       .scattered = FEEDLINE_SIZES(scattered),
       .from_rows = FEEDLINE_SIZES(from_rows),
+      .copy_rows = copy_rows,
       .swap = FEEDLINE_SIZES(swap_all),
       .stream = copy,
       .fence = no_fence,

@@ -69,6 +69,23 @@ void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const Ste
   store(values, out, n, To{});
 }
 
+// glibc copies 8 KiB and more with `rep movsb`, which on AMD's Zen 3 and 4 is a third slower than this, and eight times
+// where `out` lies just behind `in` within a page (sourceware.org bug 30994).
+inline void copy_row(const std::byte* in, std::byte* out, size_t bytes) {
+  const auto load = [in](size_t i) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)); };
+  const size_t tail = bytes - 32;
+  size_t i = 32 - reinterpret_cast<uintptr_t>(out) % 32;
+  const __m256i last = load(tail);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), load(0));
+  for (; i < tail; i += 32) _mm256_store_si256(reinterpret_cast<__m256i*>(out + i), load(i));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + tail), last);
+}
+inline void copy_long_rows(const std::byte* const* in, int64_t offset, size_t bytes, std::byte* out, size_t stride,
+                           size_t n) {
+  if (bytes < 32) return copy_rows(in, offset, bytes, out, stride, n);
+  for (size_t i = 0; i < n; i++) copy_row(in[i] + offset, out + i * stride, bytes);
+}
+
 inline void stream(const std::byte* in, std::byte* out, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 32)
     _mm256_stream_si256(reinterpret_cast<__m256i*>(out + i),
@@ -77,6 +94,7 @@ inline void stream(const std::byte* in, std::byte* out, size_t bytes) {
 inline void fence() { _mm_sfence(); }
 
 constexpr void use_x86(Kernels& kernels) {
+  kernels.copy_rows = copy_long_rows;
   kernels.stream = stream;
   kernels.fence = fence;
   constexpr int half = static_cast<int>(DType::float16), bfloat = static_cast<int>(DType::bfloat16);

@@ -210,14 +210,9 @@ void TilePlan::convert(const std::byte* in, std::byte* out, size_t n, size_t fir
 
 void TilePlan::run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
   if (rows_in_tile_ > 1) return run_small_rows(rows, out, out_stride);
-  if (copies_rows_ && !streams_) {
-    for (const std::byte* row : rows) {
-      std::memcpy(out, row + base_ / 8, row_elements_ * out_size_);
-      out += out_stride;
-    }
-    return;
-  }
   const bool streams = streams_ && reinterpret_cast<uintptr_t>(out) % 64 == 0 && out_stride % 64 == 0;
+  if (copies_rows_ && !streams)
+    return kernels_->copy_rows(rows.data(), base_ / 8, row_elements_ * out_size_, out, out_stride, rows.size());
   for (const std::byte* row : rows) {
     streams ? run_row<true>(row, out) : run_row<false>(row, out);
     out += out_stride;
