@@ -103,7 +103,8 @@ uint64_t read(Worker& worker) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint64_t crc_of(const std::byte* p, size_t n) {
+// Aligned: where the linker happens to put this loop is a third of its rate.
+__attribute__((target("sse4.2"), aligned(64))) static uint64_t crc_of(const std::byte* p, size_t n) {
   const auto load8 = [](const std::byte* at) {
     uint64_t v;
     std::memcpy(&v, at, 8);
