@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -36,16 +38,20 @@ inline Launched mpirun(int ranks, const std::string& options, const std::string&
                 std::to_string(ranks) + " " + options + " " + program);
 }
 
-/// A port of this machine that nobody uses.
+/// A port of this machine that nobody uses: another one each time, and below those that connections are given (from
+/// 32768 on), or one made meanwhile might take it.
 inline int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
+  constexpr int first = 16384, count = 16384;
+  static std::atomic<int> tried = getpid() * 251 % count;
+  for (;;) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(first + tried++ % count));
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    if (free) return ntohs(address.sin_port);
+  }
 }
 
 /// As torchrun does: ranks are told by their environment where to meet.

@@ -6,9 +6,11 @@
 #include <random>
 
 #include "feedline/error.h"
+#include "feedline/tcp_communicator.h"
 #include "gpu/dispatch.h"
 #include "gpu/reduction.h"
 #include "support/catch.h"
+#include "support/launch.h"
 #include "support/ranks.h"
 
 using namespace feedline;
@@ -23,34 +25,49 @@ const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};
 
 enum class Mode { replicated, parameter_server, two_machines };
 
+enum class Carrier { memory, tcp };
+
+/// Ranks that have one communicator, and how each comes to its end of it.
+class Meeting {
+ public:
+  Meeting(int ranks, Carrier carrier)
+      : ranks_(ranks),
+        port_(carrier == Carrier::tcp ? test::free_port() : 0),
+        ends_(carrier == Carrier::tcp ? std::vector<std::unique_ptr<Communicator>>()
+                                      : communicators_between_threads(ranks)) {}
+  Ends join(int rank) {
+    if (port_ == 0) return std::move(ends_[static_cast<size_t>(rank)]);
+    return tcp_communicator(
+        {.address = "127.0.0.1", .port = static_cast<uint16_t>(port_), .rank = rank, .world_size = ranks_});
+  }
+
+ private:
+  int ranks_, port_;
+  std::vector<std::unique_ptr<Communicator>> ends_;
+};
+
 /// The communicators of a training, of all its ranks.
 class Group {
  public:
-  Group(Mode mode, int ranks) : mode_(mode) {
-    if (mode == Mode::two_machines) {
-      for (int machine = 0; machine < 2; machine++) add(machines_, communicators_between_threads(ranks / 2));
-      add(leaders_, communicators_between_threads(2));
-    } else {
-      add(machines_, communicators_between_threads(ranks));
-    }
+  Group(Mode mode, int ranks, Carrier carrier = Carrier::memory)
+      : mode_(mode), in_machine_(mode == Mode::two_machines ? ranks / 2 : ranks), leaders_(2, carrier) {
+    for (int machine = 0; machine < ranks / in_machine_; machine++) machines_.emplace_back(in_machine_, carrier);
   }
-  /// Takes the rank's communicators.
   std::unique_ptr<DataParallel> training(int rank, std::vector<Variable> variables, Apply apply) {
     constexpr DataParallelOptions small{.bucket_bytes = 1500};
-    const auto r = static_cast<size_t>(rank), half = machines_.size() / 2;
-    Ends mine = std::move(machines_[r]);
+    const int machine = rank / in_machine_, place = rank % in_machine_;
+    Ends mine = machines_[static_cast<size_t>(machine)].join(place);
     if (mode_ == Mode::replicated) return replicated(mine, std::move(variables), std::move(apply), small);
     if (mode_ == Mode::parameter_server) return parameter_server(mine, std::move(variables), std::move(apply), small);
-    return distributed_replicated(mine, r % half == 0 ? std::move(leaders_[r / half]) : nullptr, std::move(variables),
+    return distributed_replicated(mine, place == 0 ? leaders_.join(machine) : nullptr, std::move(variables),
                                   std::move(apply), small);
   }
 
  private:
-  static void add(std::vector<Ends>& to, std::vector<std::unique_ptr<Communicator>> ends) {
-    for (auto& end : ends) to.push_back(std::move(end));
-  }
   Mode mode_;
-  std::vector<Ends> machines_, leaders_;
+  int in_machine_;  // ranks
+  std::vector<Meeting> machines_;
+  Meeting leaders_;
 };
 
 /// A rank's gradients of a step, as they are stored.
@@ -133,12 +150,13 @@ struct Model {
 }  // namespace
 
 TEST_CASE("all ranks have the values that one rank with all rows has") {
+  const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
   for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines})
     for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
       for (const int ranks : {1, 2, 3, 4}) {
         if (mode == Mode::two_machines && ranks % 2 != 0) continue;
-        INFO(static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
-        Group group(mode, ranks);
+        INFO(static_cast<int>(carrier) << " " << static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
+        Group group(mode, ranks, carrier);
         std::vector<Values> had(static_cast<size_t>(ranks));
         const auto thrown = side_by_side(ranks, [&](int rank) {
           Model model(rank, dtype);
@@ -179,8 +197,9 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
 }
 
 TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
+  const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
   for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines}) {
-    Group group(mode, 4);
+    Group group(mode, 4, carrier);
     CHECK(side_by_side(4, [&](int rank) {
             Model model(rank, DType::float16);
             const auto training =
@@ -205,7 +224,7 @@ TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
 }
 
 TEST_CASE("what is used wrongly, or fails on one rank, is told") {
-  Group group(Mode::replicated, 2);
+  Group group(Mode::replicated, 2, GENERATE(Carrier::memory, Carrier::tcp));
   const auto thrown = side_by_side(2, [&](int rank) {
     Model model(rank, DType::float32);
     const auto training =
@@ -231,10 +250,11 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
 
 TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobody along") {
   constexpr int servers = 2, workers = 3, steps = 200;
+  const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
   // pairs[w][s]: rank 0 the server, rank 1 the worker.
-  std::vector<std::vector<std::vector<std::unique_ptr<Communicator>>>> pairs(workers);
+  std::vector<std::vector<Meeting>> pairs(workers);
   for (auto& of_worker : pairs)
-    for (int s = 0; s < servers; s++) of_worker.push_back(communicators_between_threads(2));
+    for (int s = 0; s < servers; s++) of_worker.emplace_back(2, carrier);
   std::vector<Served> served(servers);
   std::vector<Values> values(servers, first_values(0));
   std::vector<int> owners;
@@ -242,7 +262,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
           Model model(0, DType::float32);
           if (thread < servers) {
             std::vector<Ends> ends;
-            for (auto& of_worker : pairs) ends.push_back(std::move(of_worker[static_cast<size_t>(thread)][0]));
+            for (auto& of_worker : pairs) ends.push_back(of_worker[static_cast<size_t>(thread)].join(0));
             served[static_cast<size_t>(thread)] = serve_parameters(
                 ends, thread, servers, model.variables, [](size_t, std::span<float> value, std::span<const float> by) {
                   for (size_t i = 0; i < value.size(); i++) value[i] += by[i];
@@ -252,7 +272,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
           }
           const int worker = thread - servers;
           std::vector<Ends> ends;
-          for (auto& pair : pairs[static_cast<size_t>(worker)]) ends.push_back(std::move(pair[1]));
+          for (auto& pair : pairs[static_cast<size_t>(worker)]) ends.push_back(pair.join(1));
           const std::vector<Ends> kept = ends;
           const auto training = asynchronous(std::move(ends), model.variables);
           if (worker == 0)
