@@ -24,6 +24,7 @@ namespace {
 constexpr size_t read_bytes = 512 << 10;  // of a read: flowgraph/plan.cc
 
 volatile uint64_t sink;
+const uint64_t cache = last_level_cache();  // once: it reads files
 
 int open_or_die(const std::string& file) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -200,6 +201,14 @@ __attribute__((target("avx512f"))) static void unpack_bytes_avx512(const std::by
     past_cache ? _mm512_stream_ps(out + i, value) : _mm512_store_ps(out + i, value);
   }
 }
+
+__attribute__((target("avx512f"))) static void copy_avx512(const std::byte* from, size_t bytes, std::byte* to,
+                                                           bool past_cache) {
+  for (size_t i = 0; i < bytes; i += 64) {
+    const __m512i line = _mm512_loadu_si512(from + i);
+    past_cache ? _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), line) : _mm512_store_si512(to + i, line);
+  }
+}
 #endif
 
 uint64_t unpack_bits(Worker& worker, size_t batch) {
@@ -213,7 +222,7 @@ uint64_t unpack_bits(Worker& worker, size_t batch) {
 }
 
 uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes) {
-  const bool past_cache = 3 * batch * bytes * 4 > 2 * last_level_cache();
+  const bool past_cache = 3 * batch * bytes * 4 > 2 * cache;
   return rows_into_ring(worker, 3 * batch, bytes * 4, [&](const std::byte* from, std::byte* to) {
     auto* const out = reinterpret_cast<float*>(to);
 #if defined(__x86_64__)
@@ -224,8 +233,13 @@ uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes) {
 }
 
 uint64_t copy(Worker& worker, size_t batch, size_t bytes) {
-  return rows_into_ring(worker, 3 * batch, bytes,
-                        [&](const std::byte* from, std::byte* to) { std::memcpy(to, from, bytes); });
+  const bool past_cache = 3 * batch * bytes > cache;
+  return rows_into_ring(worker, 3 * batch, bytes, [&](const std::byte* from, std::byte* to) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return copy_avx512(from, bytes, to, past_cache);
+#endif
+    std::memcpy(to, from, bytes);
+  });
 }
 
 std::vector<Place> random_places(const std::string& file, uint64_t stride, size_t count) {

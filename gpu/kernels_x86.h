@@ -69,8 +69,8 @@ void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const Ste
   store(values, out, n, To{});
 }
 
-// glibc copies 8 KiB and more with `rep movsb`, which on AMD's Zen 3 and 4 is a third slower than this, and eight times
-// where `out` lies just behind `in` within a page (sourceware.org bug 30994).
+// glibc copies long rows, up to the second-level cache's size, with `rep movsb`, which on AMD's Zen 3 and 4 is a third
+// slower than this, and several times where `out` lies just behind `in` within a page (sourceware.org bug 30994).
 inline void copy_row(const std::byte* in, std::byte* out, size_t bytes) {
   const auto load = [in](size_t i) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)); };
   const size_t tail = bytes - 32;

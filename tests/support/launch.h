@@ -43,15 +43,18 @@ inline Launched mpirun(int ranks, const std::string& options, const std::string&
 inline int free_port() {
   constexpr int first = 16384, count = 16384;
   static std::atomic<int> tried = getpid() * 251 % count;
-  for (;;) {
+  for (int i = 0; i < count; i++) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(first + tried++ % count));
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(fd >= 0);
     const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     close(fd);
     if (free) return ntohs(address.sin_port);
   }
+  FAIL("no port is free");
+  return -1;
 }
 
 /// As torchrun does: ranks are told by their environment where to meet.

@@ -37,8 +37,11 @@ class Meeting {
                                       : communicators_between_threads(ranks)) {}
   Ends join(int rank) {
     if (port_ == 0) return std::move(ends_[static_cast<size_t>(rank)]);
-    return tcp_communicator(
-        {.address = "127.0.0.1", .port = static_cast<uint16_t>(port_), .rank = rank, .world_size = ranks_});
+    return tcp_communicator({.address = "127.0.0.1",
+                             .port = static_cast<uint16_t>(port_),
+                             .rank = rank,
+                             .world_size = ranks_,
+                             .start_timeout = std::chrono::seconds(60)});
   }
 
  private:
