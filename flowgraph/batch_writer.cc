@@ -117,17 +117,15 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
+  // Batches that exceed the cache have left it before they are read, or written the next time.
   const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) * plan.buffers_per_replica * plan.buffer_bytes;
   const uint64_t cache = last_level_cache();
+  const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
+                      : all_batches > cache   ? gpu::Stores::streaming_copies
+                                              : gpu::Stores::cached;
   for (const OutputSpec& output : plan.spec.outputs) {
     std::vector<gpu::Unpacker>& unpackers = unpackers_.emplace_back();
-    const auto add = [&](const gpu::UnpackSpec& spec) {
-      unpackers.emplace_back(spec);
-      // Batches that exceed the cache have left it before they are read, or written the next time; a copy, which is
-      // memory alone, gains by that first.
-      if (all_batches > (unpackers.back().is_copy() ? 1 : 2) * cache)
-        unpackers.back() = gpu::Unpacker(spec, simd_level(), gpu::Stores::streaming);
-    };
+    const auto add = [&](const gpu::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
     if (output.unpack)
       add(*output.unpack);
     else if (output.unpack_value)

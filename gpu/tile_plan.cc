@@ -51,7 +51,8 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   gather_ = as_it_lies ? Gather::none : is_field ? Gather::fields : Gather::scattered;
   if (gather_ == Gather::scattered && !table_has_cut_) find_pattern(inside.back().length);
   copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length;
-  streams_ = stores == Stores::streaming && rows_in_tile_ == 1;
+  streams_ =
+      rows_in_tile_ == 1 && (stores == Stores::streaming || (stores == Stores::streaming_copies && copies_rows_));
   // A whole row in one go is cut after all: a tile waits in the first-level cache for its way out.
   if (streams_ && as_it_lies) step_ = std::min<int64_t>(step_, tile_elements);
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;

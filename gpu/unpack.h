@@ -59,7 +59,8 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
 
 /// How an output is written. cached: as usual. streaming: past the caches, where kernels can and rows are long; for
 /// outputs that nobody reads before they would have left the caches anyway: they then cost half the memory traffic.
-enum class Stores : uint8_t { cached, streaming };
+/// streaming_copies: so where rows are copied as they lie, which is memory alone and gains by it first.
+enum class Stores : uint8_t { cached, streaming_copies, streaming };
 
 /// The same, made ready once and fast. Immutable: any number of threads may run it at once.
 class Unpacker {

@@ -12,24 +12,17 @@
 #include "support/launch.h"
 #include "support/process.h"
 #include "support/ranks.h"
+#include "support/tcp.h"
 
 using namespace feedline;
 using namespace feedline::test;
 
 namespace {
 
-TcpOptions options_of(int rank, int ranks, int port) {
-  return {.address = "127.0.0.1",
-          .port = static_cast<uint16_t>(port),
-          .rank = rank,
-          .world_size = ranks,
-          .start_timeout = std::chrono::seconds(60)};
-}
-
 // What each rank threw.
 std::vector<std::string> on_tcp_ranks(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
   const int port = free_port();
-  return side_by_side(ranks, [&](int rank) { body(tcp_communicator(options_of(rank, ranks, port))); });
+  return side_by_side(ranks, [&](int rank) { body(tcp_communicator(tcp_options(rank, ranks, port))); });
 }
 
 void all_well(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
@@ -82,24 +75,25 @@ TEST_CASE("tcp: much at once, both ways") {
 TEST_CASE("tcp: ranks that do not come are named, and nobody waits for ever") {
   const int port = free_port();
   const auto thrown = side_by_side(2, [&](int rank) {
-    TcpOptions options = options_of(rank == 0 ? 0 : 2, 4, port);
+    TcpOptions options = tcp_options(rank == 0 ? 0 : 2, 4, port);
     options.start_timeout = std::chrono::seconds(3);
     tcp_communicator(options);
   });
   for (const std::string& text : thrown) CHECK_THAT(text, Catch::Contains("ranks 1, 3 have not come to 127.0.0.1:"));
 
-  TcpOptions alone = options_of(1, 2, port);
+  TcpOptions alone = tcp_options(1, 2, port);
   alone.start_timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("rank 0 was not met at 127.0.0.1:"));
 }
 
 TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by name") {
   int port = free_port();
-  for (const std::string& text : side_by_side(2, [&](int rank) { tcp_communicator(options_of(rank, 2 + rank, port)); }))
+  for (const std::string& text :
+       side_by_side(2, [&](int rank) { tcp_communicator(tcp_options(rank, 2 + rank, port)); }))
     CHECK_THAT(text, Catch::Contains("rank 1 of 3 came to 127.0.0.1:") && Catch::Contains("waits for 2 ranks"));
 
   port = free_port();
-  const auto thrown = side_by_side(3, [&](int rank) { tcp_communicator(options_of(std::min(rank, 1), 3, port)); });
+  const auto thrown = side_by_side(3, [&](int rank) { tcp_communicator(tcp_options(std::min(rank, 1), 3, port)); });
   CHECK_THAT(thrown[0], Catch::Contains("two processes came as rank 1"));
 }
 
@@ -109,7 +103,7 @@ TEST_CASE("tcp: strangers at the port change nothing") {
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank < 2) {
       if (rank == 1) came.wait();
-      const auto c = tcp_communicator(options_of(rank, 2, port));
+      const auto c = tcp_communicator(tcp_options(rank, 2, port));
       met.count_down();
       return conformance(*c);
     }
@@ -127,7 +121,7 @@ TEST_CASE("tcp: strangers at the port change nothing") {
 TEST_CASE("tcp: ranks may know rank 0 by different names") {
   const int port = free_port();
   const auto thrown = side_by_side(4, [&](int rank) {
-    TcpOptions options = options_of(rank, 4, port);
+    TcpOptions options = tcp_options(rank, 4, port);
     options.address = std::array{"localhost", "127.0.0.1", "127.0.0.2", "localhost"}[static_cast<size_t>(rank)];
     conformance(*tcp_communicator(options));
   });
@@ -139,7 +133,7 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
   std::latch again(1);
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank == 1) {
-      TcpOptions hasty = options_of(1, 3, port);
+      TcpOptions hasty = tcp_options(1, 3, port);
       hasty.start_timeout = std::chrono::milliseconds(0);  // and 5 s for rank 0 to say who has not come
       std::string text = "was not met";
       while (text.find("was not met") != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
@@ -147,7 +141,7 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
       again.count_down();
     }
     if (rank == 2) again.wait();
-    conformance(*tcp_communicator(options_of(rank, 3, port)));
+    conformance(*tcp_communicator(tcp_options(rank, 3, port)));
   });
   for (const std::string& text : thrown) CHECK(text == "");
 }
@@ -160,11 +154,11 @@ TEST_CASE("tcp: something else at the port is said to be there") {
       const auto come = gpu::accept_from(other, soon());
       gpu::send_all(come->first, std::vector<std::byte>(4096), soon());
     } else {
-      tcp_communicator(options_of(1, 2, port));
+      tcp_communicator(tcp_options(1, 2, port));
     }
   });
   CHECK_THAT(thrown[1], Catch::Contains("is something else than rank 0"));
-  CHECK_THROWS_WITH(tcp_communicator(options_of(0, 2, port)), Catch::Contains("listening at"));
+  CHECK_THROWS_WITH(tcp_communicator(tcp_options(0, 2, port)), Catch::Contains("listening at"));
 }
 
 TEST_CASE("tcp: what a launcher says is read from the environment") {
@@ -201,7 +195,7 @@ TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
       hook->fail_nth_call(nth);
       const int port = free_port();
       const auto thrown = side_by_side(3, [&](int rank) {
-        TcpOptions options = options_of(rank, 3, port);
+        TcpOptions options = tcp_options(rank, 3, port);
         options.start_timeout = std::chrono::seconds(2);  // rank 0 is waited for so long where it cannot begin
         const auto c = tcp_communicator(options);
         gathers(*c);

@@ -255,7 +255,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
     return true;
   };
   for (SimdLevel level : levels())
-    for (Stores stores : {Stores::cached, Stores::streaming}) {
+    for (Stores stores : {Stores::cached, Stores::streaming_copies, Stores::streaming}) {
       const Unpacker unpack(spec, level, stores);
       if (!check(unpack.kernel(), [&] { unpack(rows, got, gap ? stride : 0); })) return false;
     }

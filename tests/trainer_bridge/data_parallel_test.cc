@@ -6,12 +6,12 @@
 #include <random>
 
 #include "feedline/error.h"
-#include "feedline/tcp_communicator.h"
 #include "gpu/dispatch.h"
 #include "gpu/reduction.h"
 #include "support/catch.h"
 #include "support/launch.h"
 #include "support/ranks.h"
+#include "support/tcp.h"
 
 using namespace feedline;
 using feedline::test::side_by_side;
@@ -37,11 +37,7 @@ class Meeting {
                                       : communicators_between_threads(ranks)) {}
   Ends join(int rank) {
     if (port_ == 0) return std::move(ends_[static_cast<size_t>(rank)]);
-    return tcp_communicator({.address = "127.0.0.1",
-                             .port = static_cast<uint16_t>(port_),
-                             .rank = rank,
-                             .world_size = ranks_,
-                             .start_timeout = std::chrono::seconds(60)});
+    return tcp_communicator(test::tcp_options(rank, ranks_, port_));
   }
 
  private:
