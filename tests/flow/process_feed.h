@@ -33,12 +33,12 @@ inline void feeds(const Ends& ends, const std::string& folder, const std::string
 
 inline constexpr std::chrono::seconds silence(2);
 
-// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it. dead: what is said
-// of one that was killed.
+// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it; one that has been
+// held up may still be starting. dead: what is said of one that was killed.
 inline void loses(const Ends& ends, const std::string& folder, const std::string& how, const std::string& dead) {
   const bool stops = how == "stop";
-  Feeder feeder(pipeline_of(folder, stops ? "REPLICATE" : "SPLIT").with("epoch.repeat", "-1"), of_rank(ends, 1));
   try {
+    Feeder feeder(pipeline_of(folder, stops ? "REPLICATE" : "SPLIT").with("epoch.repeat", "-1"), of_rank(ends, 1));
     for (int step = 0;; step++) {
       feeder.next();
       if (ends->rank() == 2 && step == 20) lose_this_process(stops ? SIGSTOP : SIGKILL);
