@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu/divide_kernel.h"
 #include "gpu/reduce_kernel.h"
 #include "gpu/unpack_kernel.h"
 
@@ -13,9 +14,11 @@ namespace feedline::gpu {
 cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
 
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
+cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
 
-/// Loads the kernels of launch_reduce().
+/// Loads the kernels of launch_reduce(), and of launch_divide(), into the current device's context.
 cudaError_t load_reduce();
+cudaError_t load_divide();
 
 /// Loads the kernel, in both of its kinds, into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);

@@ -1,6 +1,7 @@
 // In place of the sources that know CUDA, in a build without it.
 #include "feedline/error.h"
 #include "gpu/device_ring.h"
+#include "gpu/queue.h"
 #include "gpu/trace.h"
 
 namespace feedline {
@@ -12,6 +13,8 @@ namespace gpu {
 std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions&) {
   throw Error(Category::device_error, visible_gpus().why);
 }
+
+std::shared_ptr<Queue> cuda_queue(DeviceId) { throw Error(Category::device_error, visible_gpus().why); }
 
 bool pin(std::span<std::byte>, DeviceId) noexcept { return false; }
 void unpin(std::span<std::byte>, DeviceId) noexcept {}

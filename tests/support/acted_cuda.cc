@@ -200,6 +200,21 @@ cudaError_t feedline::gpu::launch_reduce(const ReduceLaunch& launch, cudaStream_
   return answer();
 }
 
+cudaError_t feedline::gpu::load_divide() { return answer(); }
+cudaError_t feedline::gpu::launch_divide(const DivideLaunch& launch, cudaStream_t stream) {
+  give(stream, [launch] {
+    DivideArgs args = launch.args;
+    to_pages(args.in);
+    to_pages(args.out);
+    to_pages(args.finite);
+    with_gradient_type(launch.dtype, [&](auto type) {
+      for (uint64_t thread = 0; thread < args.elements; thread++)
+        divide_thread<typename decltype(type)::t>(args, thread);
+    });
+  });
+  return answer();
+}
+
 cudaError_t feedline::gpu::load_unpack(const UnpackKernel&) { return answer(); }
 
 extern "C" {

@@ -1,161 +1,41 @@
 // Whoever applies the gradients: all ranks have the values that one rank with all of them would have.
 #include "feedline/data_parallel.h"
 
-#include <cmath>
-#include <cstring>
-#include <random>
-
 #include "feedline/error.h"
-#include "gpu/dispatch.h"
-#include "gpu/reduction.h"
+#include "replicas.h"
 #include "support/catch.h"
 #include "support/launch.h"
 #include "support/ranks.h"
 #include "support/tcp.h"
 
 using namespace feedline;
-using feedline::test::side_by_side;
+using namespace feedline::test;
 
 namespace {
 
-using Ends = std::shared_ptr<Communicator>;
-using Values = std::vector<std::vector<float>>;
-
-const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};
-
-enum class Mode { replicated, parameter_server, two_machines };
-
 enum class Carrier { memory, tcp };
 
-/// Ranks that have one communicator, and how each comes to its end of it.
-class Meeting {
- public:
-  Meeting(int ranks, Carrier carrier)
-      : ranks_(ranks),
-        port_(carrier == Carrier::tcp ? test::free_port() : 0),
-        ends_(carrier == Carrier::tcp ? std::vector<std::unique_ptr<Communicator>>()
-                                      : communicators_between_threads(ranks)) {}
-  Ends join(int rank) {
-    if (port_ == 0) return std::move(ends_[static_cast<size_t>(rank)]);
-    return tcp_communicator(test::tcp_options(rank, ranks_, port_));
-  }
-
- private:
-  int ranks_, port_;
-  std::vector<std::unique_ptr<Communicator>> ends_;
-};
-
-/// The communicators of a training, of all its ranks.
-class Group {
- public:
-  Group(Mode mode, int ranks, Carrier carrier = Carrier::memory)
-      : mode_(mode), in_machine_(mode == Mode::two_machines ? ranks / 2 : ranks), leaders_(2, carrier) {
-    for (int machine = 0; machine < ranks / in_machine_; machine++) machines_.emplace_back(in_machine_, carrier);
-  }
-  std::unique_ptr<DataParallel> training(int rank, std::vector<Variable> variables, Apply apply) {
-    constexpr DataParallelOptions small{.bucket_bytes = 1500};
-    const int machine = rank / in_machine_, place = rank % in_machine_;
-    Ends mine = machines_[static_cast<size_t>(machine)].join(place);
-    if (mode_ == Mode::replicated) return replicated(mine, std::move(variables), std::move(apply), small);
-    if (mode_ == Mode::parameter_server) return parameter_server(mine, std::move(variables), std::move(apply), small);
-    return distributed_replicated(mine, place == 0 ? leaders_.join(machine) : nullptr, std::move(variables),
-                                  std::move(apply), small);
-  }
-
- private:
-  Mode mode_;
-  int in_machine_;  // ranks
-  std::vector<Meeting> machines_;
-  Meeting leaders_;
-};
-
-/// A rank's gradients of a step, as they are stored.
-std::vector<std::byte> gradient(int rank, int step, size_t variable, DType dtype) {
-  std::mt19937 random(static_cast<unsigned>(rank * 1000 + step * 10) + static_cast<unsigned>(variable));
-  std::vector<std::byte> bytes(sizes[variable] * size_of(dtype));
-  gpu::with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::t;
-    for (size_t i = 0; i < sizes[variable]; i++) {
-      const T stored = gpu::cast<T>(std::normal_distribution<float>()(random));
-      std::memcpy(bytes.data() + i * sizeof(T), &stored, sizeof(T));
-    }
-  });
-  return bytes;
+Invite over(Carrier carrier, size_t ranks) {
+  if (carrier == Carrier::memory) return between_threads(ranks);
+  return [ranks, port = free_port()](int place) {
+    return [=] { return tcp_communicator(tcp_options(place, static_cast<int>(ranks), port)); };
+  };
 }
 
-void descend(std::span<float> value, std::span<const float> by) {
-  for (size_t i = 0; i < value.size(); i++) value[i] -= 0.1F * by[i];
+Communicators communicators(Mode mode, int ranks, Carrier carrier) {
+  return {mode, ranks, [&](const std::vector<int>& members, bool) { return over(carrier, members.size()); }};
 }
-
-Values first_values(int rank) {
-  Values values;
-  for (const size_t size : sizes) values.emplace_back(size, 1.5F + static_cast<float>(rank));
-  return values;
-}
-
-/// What one rank would have that computes on all rows.
-Values wanted(int ranks, int steps, DType dtype, float loss_scale, const std::vector<std::vector<int>>& machines) {
-  Values values = first_values(0);
-  for (int step = 0; step < steps; step++)
-    for (size_t v = 0; v < sizes.size(); v++) {
-      const auto sum = [&](const std::vector<std::vector<std::byte>>& parts) {
-        std::vector<const std::byte*> from;
-        for (const auto& part : parts) from.push_back(part.data());
-        std::vector<std::byte> to(parts[0].size());
-        gpu::reduce(from, dtype, Reduction::sum, sizes[v], to.data());
-        return to;
-      };
-      std::vector<std::vector<std::byte>> of_machines;
-      for (const auto& machine : machines) {
-        std::vector<std::vector<std::byte>> parts;
-        for (const int rank : machine) parts.push_back(gradient(rank, step, v, dtype));
-        of_machines.push_back(sum(parts));
-      }
-      const std::vector<std::byte> all = sum(of_machines);
-      std::vector<float> mean(sizes[v]);
-      gpu::with_type(dtype, [&](auto type) {
-        using T = typename decltype(type)::t;
-        for (size_t i = 0; i < mean.size(); i++) {
-          T stored;
-          std::memcpy(&stored, all.data() + i * sizeof(T), sizeof(T));
-          mean[i] = gpu::cast<float>(stored) / (loss_scale * static_cast<float>(ranks));
-        }
-      });
-      descend(values[v], mean);
-    }
-  return values;
-}
-
-std::vector<std::vector<int>> machines_of(Mode mode, int ranks) {
-  std::vector<std::vector<int>> machines(mode == Mode::two_machines ? 2 : 1);
-  for (int rank = 0; rank < ranks; rank++)
-    machines[static_cast<size_t>(rank) * machines.size() / static_cast<size_t>(ranks)].push_back(rank);
-  return machines;
-}
-
-/// A rank's model: values, and gradients as they are stored.
-struct Model {
-  explicit Model(int rank, DType dtype) : values(first_values(rank)) {
-    for (size_t v = 0; v < sizes.size(); v++) gradients.push_back(gradient(rank, 0, v, dtype));
-    for (size_t v = 0; v < sizes.size(); v++)
-      variables.push_back(
-          {"v" + std::to_string(v), values[v], {gradients[v].data(), dtype, {static_cast<int64_t>(sizes[v])}}});
-  }
-  Values values;
-  std::vector<std::vector<std::byte>> gradients;
-  std::vector<Variable> variables;
-};
 
 }  // namespace
 
 TEST_CASE("all ranks have the values that one rank with all rows has") {
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
-  for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines})
+  for (const Mode mode : modes)
     for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
       for (const int ranks : {1, 2, 3, 4}) {
         if (mode == Mode::two_machines && ranks % 2 != 0) continue;
         INFO(static_cast<int>(carrier) << " " << static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
-        Group group(mode, ranks, carrier);
+        Communicators group = communicators(mode, ranks, carrier);
         std::vector<Values> had(static_cast<size_t>(ranks));
         const auto thrown = side_by_side(ranks, [&](int rank) {
           Model model(rank, dtype);
@@ -178,7 +58,7 @@ TEST_CASE("all ranks have the values that one rank with all rows has") {
 }
 
 TEST_CASE("a parameter server owns about as much as the others, and applies what it owns alone") {
-  Group group(Mode::parameter_server, 2);
+  Communicators group = communicators(Mode::parameter_server, 2, Carrier::memory);
   std::vector<std::vector<size_t>> applied(2);
   std::vector<int> owners;
   CHECK(side_by_side(2, [&](int rank) {
@@ -197,8 +77,8 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
 
 TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
-  for (const Mode mode : {Mode::replicated, Mode::parameter_server, Mode::two_machines}) {
-    Group group(mode, 4, carrier);
+  for (const Mode mode : modes) {
+    Communicators group = communicators(mode, 4, carrier);
     CHECK(side_by_side(4, [&](int rank) {
             Model model(rank, DType::float16);
             const auto training =
@@ -223,7 +103,7 @@ TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
 }
 
 TEST_CASE("what is used wrongly, or fails on one rank, is told") {
-  Group group(Mode::replicated, 2, GENERATE(Carrier::memory, Carrier::tcp));
+  Communicators group = communicators(Mode::replicated, 2, GENERATE(Carrier::memory, Carrier::tcp));
   const auto thrown = side_by_side(2, [&](int rank) {
     Model model(rank, DType::float32);
     const auto training =
@@ -251,9 +131,9 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
   constexpr int servers = 2, workers = 3, steps = 200;
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
   // pairs[w][s]: rank 0 the server, rank 1 the worker.
-  std::vector<std::vector<Meeting>> pairs(workers);
+  std::vector<std::vector<Invite>> pairs(workers);
   for (auto& of_worker : pairs)
-    for (int s = 0; s < servers; s++) of_worker.emplace_back(2, carrier);
+    for (int s = 0; s < servers; s++) of_worker.push_back(over(carrier, 2));
   std::vector<Served> served(servers);
   std::vector<Values> values(servers, first_values(0));
   std::vector<int> owners;
@@ -261,7 +141,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
           Model model(0, DType::float32);
           if (thread < servers) {
             std::vector<Ends> ends;
-            for (auto& of_worker : pairs) ends.push_back(of_worker[static_cast<size_t>(thread)].join(0));
+            for (auto& of_worker : pairs) ends.push_back(of_worker[static_cast<size_t>(thread)](0)());
             served[static_cast<size_t>(thread)] = serve_parameters(
                 ends, thread, servers, model.variables, [](size_t, std::span<float> value, std::span<const float> by) {
                   for (size_t i = 0; i < value.size(); i++) value[i] += by[i];
@@ -271,7 +151,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
           }
           const int worker = thread - servers;
           std::vector<Ends> ends;
-          for (auto& pair : pairs[static_cast<size_t>(worker)]) ends.push_back(pair.join(1));
+          for (auto& pair : pairs[static_cast<size_t>(worker)]) ends.push_back(pair(1)());
           const std::vector<Ends> kept = ends;
           const auto training = asynchronous(std::move(ends), model.variables);
           if (worker == 0)

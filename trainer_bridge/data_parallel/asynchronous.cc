@@ -1,9 +1,9 @@
-#include <algorithm>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "base/keep_for_ever.h"
 #include "base/thread.h"
 #include "data_parallel/buckets.h"
 #include "feedline/data_parallel.h"
@@ -19,44 +19,34 @@ struct Word {
   enum class What : uint32_t { update, done } what = What::update;
   float loss_scale = 1;
 };
+static_assert(std::is_trivially_copyable_v<Word>);
 
-// What calls read and write.
-struct Exchanged {
-  std::vector<Bucket> buckets;
-  Word word = {};
-};
-
-void tell(Communicator& pair, Word& word) {
-  pair.broadcast(std::as_writable_bytes(std::span(&word, 1)), worker_rank, Stream::host);
-}
-
-std::vector<Bucket> buckets_of_server(const std::vector<Variable>& variables, const std::vector<int>& owners,
-                                      int server, const DataParallelOptions& options) {
-  std::vector<Bucket> buckets = make_buckets(variables, owners, options.bucket_bytes);
-  std::erase_if(buckets, [&](const Bucket& bucket) { return bucket.owner != server; });
-  return buckets;
+Word& word_in(Places& places) { return *new (places.allocate_on_host(sizeof(Word))) Word; }
+void pass(const Group& pair, Word& word) {
+  pair->broadcast(std::as_writable_bytes(std::span(&word, 1)), worker_rank, Stream::host);
 }
 
 class Worker final : public DataParallel {
  public:
   Worker(std::vector<std::shared_ptr<Communicator>> servers, std::vector<Variable> variables,
          const DataParallelOptions& options)
-      : servers_(std::move(servers)),
+      : places_(options, servers[0]->device()),
         variables_(std::move(variables)),
-        owners_(place_by_size(variables_, static_cast<int>(servers_.size()))),
-        exchanged_(std::make_shared<Exchanged>(Exchanged{make_buckets(variables_, owners_, options.bucket_bytes)})),
+        trainer_(options.stream),
+        owners_(place_by_size(variables_, static_cast<int>(servers.size()))),
+        buckets_(make_buckets(variables_, owners_, options.bucket_bytes, places_)),
         ready_(variables_) {
+    for (Bucket& bucket : buckets_) bucket.allocate(false);
+    for (auto& server : servers) servers_.emplace_back(std::move(server), places_);
     receive_values();
   }
   ~Worker() override {
-    exchanged_->word.what = Word::What::done;
-    for (const auto& server : servers_) try {
-        tell(*server, exchanged_->word);
+    word_.what = Word::What::done;
+    for (const Group& server : servers_) try {
+        pass(server, word_);
       } catch (const Error&) {
         // It is gone.
       }
-    const auto failed = [](const auto& server) { return server->failure().has_value(); };
-    if (std::any_of(servers_.begin(), servers_.end(), failed)) keep_for_ever(exchanged_);
   }
 
   void ready(size_t variable) override { ready_.add(variable); }
@@ -64,16 +54,20 @@ class Worker final : public DataParallel {
   bool step(float loss_scale) override {
     ready_.expect_all();
     ready_.clear();
-    bool finite = true;
-    for (Bucket& bucket : exchanged_->buckets) {
+    places_.here().follow(trainer_);
+    verdict_.begin(places_.here());
+    for (Bucket& bucket : buckets_) {
       for (size_t place = 0; place < bucket.variables.size(); place++)
         bucket.take_gradient(place, variables_[bucket.variables[place]]);
-      finite = finite && bucket.divide(loss_scale);
+      bucket.divide_at(places_.here(), loss_scale, verdict_);
     }
-    if (!finite) return false;
-    exchanged_->word = {Word::What::update, loss_scale};
-    for (const auto& server : servers_) tell(*server, exchanged_->word);
-    for (Bucket& bucket : exchanged_->buckets) server_of(bucket).broadcast(bucket.gradient, worker_rank, Stream::host);
+    if (!verdict_.read()) return false;
+    word_ = {Word::What::update, loss_scale};
+    for (const Group& server : servers_) pass(server, word_);
+    for (Bucket& bucket : buckets_) {
+      bucket.gradient_to_home();
+      server_of(bucket)->broadcast(bucket.gradient_at(bucket.home), worker_rank, places_.home().stream());
+    }
     receive_values();
     return true;
   }
@@ -81,42 +75,59 @@ class Worker final : public DataParallel {
   int owner(size_t variable) const override { return owners_.at(variable); }
 
  private:
-  Communicator& server_of(const Bucket& bucket) const { return *servers_[static_cast<size_t>(bucket.owner)]; }
+  const Group& server_of(const Bucket& bucket) const { return servers_[static_cast<size_t>(bucket.owner)]; }
 
   void receive_values() {
-    for (Bucket& bucket : exchanged_->buckets) {
-      server_of(bucket).broadcast(bucket.number_bytes(), server_rank, Stream::host);
+    for (Bucket& bucket : buckets_) {
+      server_of(bucket)->broadcast(bucket.numbers_at(bucket.home), server_rank, places_.home().stream());
+      bucket.numbers_to_here();
       bucket.give_values(variables_);
     }
+    places_.here().lead(trainer_);
   }
 
-  const std::vector<std::shared_ptr<Communicator>> servers_;
+  Places places_;
   const std::vector<Variable> variables_;
+  const Stream trainer_;
   const std::vector<int> owners_;
-  const std::shared_ptr<Exchanged> exchanged_;
+  std::vector<Bucket> buckets_;
+  Word& word_ = word_in(places_);
+  Verdict verdict_{places_};
+  std::deque<Group> servers_;
   ReadyVariables ready_;
 };
 
 // Serves one worker, in a thread of its own.
 class Service {
  public:
-  Service(std::shared_ptr<Communicator> worker, std::vector<Bucket> buckets, const std::vector<Variable>& variables,
-          const Apply& apply, std::mutex& mutex)
-      : worker_(std::move(worker)),
-        exchanged_(std::make_shared<Exchanged>(Exchanged{std::move(buckets)})),
+  Service(std::shared_ptr<Communicator> worker, int server, const std::vector<int>& owners,
+          const std::vector<Variable>& variables, const Apply& apply, const DataParallelOptions& options,
+          std::mutex& mutex)
+      : places_(options, worker->device()),
+        worker_(std::move(worker), places_),
         variables_(variables),
         apply_(apply),
-        mutex_(mutex) {}
+        trainer_(options.stream),
+        buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
+        mutex_(mutex) {
+    if (places_.apart())
+      throw Error(Category::bad_pipeline, "a server's variables lie where its communicators take memory");
+    std::erase_if(buckets_, [&](const Bucket& bucket) { return bucket.owner != server; });
+    for (Bucket& bucket : buckets_) bucket.allocate(true);
+  }
 
   void run(Served& served) noexcept try {
+    gpu::Queue& queue = places_.home();
     send_values([] {});
     for (;;) {
-      tell(*worker_, exchanged_->word);
-      if (exchanged_->word.what == Word::What::done) return;
-      for (Bucket& bucket : exchanged_->buckets) worker_->broadcast(bucket.gradient, worker_rank, Stream::host);
-      for (Bucket& bucket : exchanged_->buckets) bucket.divide(exchanged_->word.loss_scale);
+      pass(worker_, word_);
+      if (word_.what == Word::What::done) return;
+      for (Bucket& bucket : buckets_) worker_->broadcast(bucket.gradient_at(bucket.home), worker_rank, queue.stream());
+      for (Bucket& bucket : buckets_) bucket.divide_at(queue, word_.loss_scale, finite_for_the_worker_);
+      queue.wait();
+      if (const auto failure = worker_->failure()) throw *failure;  // it may not have come whole
       send_values([&] {
-        for (Bucket& bucket : exchanged_->buckets) bucket.apply(apply_, variables_);
+        for (Bucket& bucket : buckets_) bucket.apply(apply_, variables_, trainer_);
         served.updates++;
       });
     }
@@ -124,7 +135,6 @@ class Service {
     const auto* own = dynamic_cast<const Error*>(&error);
     const Error why = own ? *own : Error(Category::io_error, error.what());
     worker_->abort(why);
-    keep_for_ever(exchanged_);
     const std::lock_guard lock(mutex_);
     served.lost.push_back(why);
   }
@@ -135,23 +145,31 @@ class Service {
   void send_values(First first) {
     {
       const std::lock_guard lock(mutex_);
+      places_.home().follow(trainer_);
       first();
-      for (Bucket& bucket : exchanged_->buckets) bucket.take_values(variables_);
+      for (Bucket& bucket : buckets_) bucket.take_masters(variables_);
+      places_.home().lead(trainer_);
     }
-    for (Bucket& bucket : exchanged_->buckets) worker_->broadcast(bucket.number_bytes(), server_rank, Stream::host);
+    for (Bucket& bucket : buckets_)
+      worker_->broadcast(bucket.numbers_at(bucket.home), server_rank, places_.home().stream());
   }
 
-  const std::shared_ptr<Communicator> worker_;
-  const std::shared_ptr<Exchanged> exchanged_;  // its own
+  Places places_;
+  const Group worker_;
   const std::vector<Variable>& variables_;
   const Apply& apply_;
-  std::mutex& mutex_;  // guards values, what Apply keeps, and Served
+  const Stream trainer_;
+  std::vector<Bucket> buckets_;
+  Word& word_ = word_in(places_);
+  Verdict finite_for_the_worker_{places_};  // who has looked before it sent
+  std::mutex& mutex_;                       // guards values, the trainer's stream, what Apply keeps, and Served
 };
 
 }  // namespace
 
 std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                            std::vector<Variable> variables, const DataParallelOptions& options) {
+  if (servers.empty()) throw Error(Category::bad_pipeline, "asynchronous: there is no server");
   return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
 }
 
@@ -159,15 +177,13 @@ Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& worker
                         const std::vector<Variable>& variables, const Apply& apply,
                         const DataParallelOptions& options) {
   const std::vector<int> owners = place_by_size(variables, servers);
-  const std::vector<Bucket> buckets = buckets_of_server(variables, owners, server, options);
   Served served;
   std::mutex mutex;
-  std::vector<std::unique_ptr<Service>> services;
-  for (const auto& worker : workers)
-    services.push_back(std::make_unique<Service>(worker, buckets, variables, apply, mutex));
+  std::deque<Service> services;
+  for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, mutex);
   std::vector<std::thread> threads;
-  for (const auto& service : services)
-    threads.push_back(start_thread("feedline-server", [&served, &service] { service->run(served); }));
+  for (Service& service : services)
+    threads.push_back(start_thread("feedline-server", [&served, &service] { service.run(served); }));
   for (std::thread& thread : threads) thread.join();
   return served;
 }

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "feedline/error.h"
-#include "gpu/dispatch.h"
 
 namespace feedline {
 namespace {
@@ -42,43 +39,59 @@ void ReadyVariables::expect_all() const {
 
 bool ReadyVariables::any() const { return std::find(ready_.begin(), ready_.end(), true) != ready_.end(); }
 
-std::span<float> Bucket::numbers_of(size_t place) noexcept {
-  const size_t end = place + 1 < offsets.size() ? offsets[place + 1] : elements;
-  return std::span(numbers).subspan(offsets[place], end - offsets[place]);
+void Bucket::allocate(bool applies) {
+  const auto memory_of = [&](gpu::Queue& queue) {
+    return Memory{queue.allocate(gradient_bytes()), reinterpret_cast<float*>(queue.allocate(elements * sizeof(float)))};
+  };
+  here = memory_of(places->here());
+  home = places->apart() ? memory_of(places->home()) : here;
+  if (applies && places->apart()) masters = reinterpret_cast<float*>(places->home().allocate(elements * sizeof(float)));
 }
 
-void Bucket::take_gradient(size_t place, const Variable& variable) noexcept {
-  std::memcpy(gradient.data() + offsets[place] * size_of(dtype), variable.gradient.data,
-              variable.gradient.size_bytes());
+void Bucket::begin_masters() {
+  if (masters) places->home().copy(masters, home.numbers, elements * sizeof(float));
 }
 
-bool Bucket::divide(float divisor) noexcept {
-  bool finite = true;
-  gpu::with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::t;
-    for (size_t i = 0; i < elements; i++) {
-      T stored;
-      std::memcpy(&stored, gradient.data() + i * sizeof(T), sizeof(T));
-      numbers[i] = gpu::cast<float>(stored) / divisor;
-      finite = finite && std::isfinite(numbers[i]);
-    }
-  });
-  return finite;
+void Bucket::take_gradient(size_t place, const Variable& variable) {
+  places->here().copy(here.gradient + offsets[place] * size_of(dtype), variable.gradient.data,
+                      variable.gradient.size_bytes());
 }
 
-void Bucket::take_values(const std::vector<Variable>& of) noexcept {
+void Bucket::divide_at(gpu::Queue& queue, float divisor, Verdict& finite) {
+  const Memory& memory = &queue == &places->home() ? home : here;
+  queue.divide({.args = {.in = memory.gradient,
+                         .out = memory.numbers,
+                         .divisor = divisor,
+                         .finite = finite.at(queue),
+                         .elements = elements},
+                .dtype = dtype});
+}
+
+void Bucket::take_values(const std::vector<Variable>& of) {
   for (size_t place = 0; place < variables.size(); place++)
-    std::ranges::copy(of[variables[place]].value, numbers_of(place).begin());
+    places->here().copy(here.numbers + offsets[place], of[variables[place]].value.data(), size(place) * sizeof(float));
 }
 
-void Bucket::give_values(const std::vector<Variable>& to) const noexcept {
+void Bucket::give_values(const std::vector<Variable>& to) {
   for (size_t place = 0; place < variables.size(); place++)
-    std::copy_n(numbers.data() + offsets[place], to[variables[place]].value.size(), to[variables[place]].value.data());
+    places->here().copy(to[variables[place]].value.data(), here.numbers + offsets[place], size(place) * sizeof(float));
 }
 
-void Bucket::apply(const Apply& apply, const std::vector<Variable>& to) {
+void Bucket::apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer) {
+  places->home().lead(trainer);
+  try {
+    for (size_t place = 0; place < variables.size(); place++)
+      apply(variables[place], {master(place, to), size(place)}, {home.numbers + offsets[place], size(place)});
+    places->home().follow(trainer);
+  } catch (...) {
+    places->home().drain(trainer);
+    throw;
+  }
+}
+
+void Bucket::take_masters(const std::vector<Variable>& of) {
   for (size_t place = 0; place < variables.size(); place++)
-    apply(variables[place], to[variables[place]].value, numbers_of(place));
+    places->home().copy(home.numbers + offsets[place], master(place, of), size(place) * sizeof(float));
 }
 
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners) {
@@ -97,7 +110,7 @@ std::vector<int> place_by_size(const std::vector<Variable>& variables, int owner
 }
 
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
-                                 size_t bucket_bytes) {
+                                 size_t bucket_bytes, Places& places) {
   std::vector<Bucket> buckets;
   for (size_t v = variables.size(); v-- > 0;) {
     const Variable& variable = variables[v];
@@ -107,14 +120,10 @@ std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const s
                                    [&](const Bucket& b) { return b.owner == owners[v] && b.dtype == dtype; });
     const bool fits =
         open != buckets.rend() && (open->elements + variable.value.size()) * size_of(dtype) <= bucket_bytes;
-    Bucket& bucket = fits ? *open : buckets.emplace_back(Bucket{{}, {}, owners[v], dtype});
+    Bucket& bucket = fits ? *open : buckets.emplace_back(Bucket{&places, owners[v], dtype});
     bucket.variables.push_back(v);
     bucket.offsets.push_back(bucket.elements);
     bucket.elements += variable.value.size();
-  }
-  for (Bucket& bucket : buckets) {
-    bucket.gradient.resize(bucket.elements * size_of(bucket.dtype));
-    bucket.numbers.resize(bucket.elements);
   }
   return buckets;
 }

@@ -5,29 +5,57 @@
 #include <span>
 #include <vector>
 
+#include "data_parallel/places.h"
 #include "feedline/data_parallel.h"
 
 namespace feedline {
 
 struct Bucket {
-  std::vector<size_t> variables;
-  std::vector<size_t> offsets;  // of each, in elements
-  int owner = -1;               // -1: every rank
+  Places* places;
+  int owner = -1;  // -1: every rank
   DType dtype = DType::unset;
+  std::vector<size_t> variables = {};
+  std::vector<size_t> offsets = {};  // of each, in elements
   size_t elements = 0;
-  std::vector<std::byte> gradient = {};  // as they travel, one behind the other
-  std::vector<float> numbers = {};       // the mean gradient, then values on their way
 
-  TensorView tensor() noexcept { return {gradient.data(), dtype, {static_cast<int64_t>(elements)}}; }
-  std::span<float> numbers_of(size_t place) noexcept;
-  std::span<std::byte> number_bytes() noexcept { return std::as_writable_bytes(std::span(numbers)); }
+  struct Memory {
+    std::byte* gradient = nullptr;  // as it travels, of one variable behind the other
+    float* numbers = nullptr;       // the mean gradient, then values on their way
+  };
+  Memory here = {}, home = {};
+  float* masters = nullptr;  // at home; null: the variables' own values
 
-  void take_gradient(size_t place, const Variable& variable) noexcept;
-  /// numbers = gradient / divisor; whether all of it is finite.
-  bool divide(float divisor) noexcept;
-  void take_values(const std::vector<Variable>& of) noexcept;        // into numbers
-  void give_values(const std::vector<Variable>& to) const noexcept;  // out of them
-  void apply(const Apply& apply, const std::vector<Variable>& to);   // numbers: a mean gradient
+  void allocate(bool applies);
+
+  size_t gradient_bytes() const noexcept { return elements * size_of(dtype); }
+  std::span<std::byte> gradient_at(const Memory& place) const noexcept { return {place.gradient, gradient_bytes()}; }
+  TensorView tensor_at(const Memory& place) const noexcept {
+    return {place.gradient, dtype, {static_cast<int64_t>(elements)}};
+  }
+  std::span<std::byte> numbers_at(const Memory& place) const noexcept {
+    return std::as_writable_bytes(std::span(place.numbers, elements));
+  }
+
+  // In the order of their queues; what goes home has come when it returns.
+  void take_gradient(size_t place, const Variable& variable);  // here
+  void gradient_to_home() { places->to_home(home.gradient, here.gradient, gradient_bytes()); }
+  void numbers_to_home() { places->to_home(home.numbers, here.numbers, elements * sizeof(float)); }
+  void numbers_to_here() { places->to_here(here.numbers, home.numbers, elements * sizeof(float)); }
+  /// numbers = gradient / divisor; what is not finite is noted.
+  void divide_at(gpu::Queue& queue, float divisor, Verdict& finite);
+  void take_values(const std::vector<Variable>& of);   // into the numbers here
+  void give_values(const std::vector<Variable>& to);   // out of them
+  void begin_masters();                                // out of the numbers at home, where there are masters
+  void take_masters(const std::vector<Variable>& of);  // into them
+  void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);  // the numbers at home
+
+ private:
+  size_t size(size_t place) const noexcept {
+    return (place + 1 < offsets.size() ? offsets[place + 1] : elements) - offsets[place];
+  }
+  float* master(size_t place, const std::vector<Variable>& of) const noexcept {
+    return masters ? masters + offsets[place] : of[variables[place]].value.data();
+  }
 };
 
 /// Which gradients of a step are written. Throws Error bad_pipeline for one that is ready twice, or not in time.
@@ -47,9 +75,9 @@ class ReadyVariables {
 /// Of each variable, the owner: the largest first, each to whoever has the least bytes yet.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 
-/// The last variables first, of one owner and dtype each. Throws Error bad_pipeline for a variable whose gradient does
-/// not fit to its value.
+/// The last variables first, of one owner and dtype each; without memory. Throws Error bad_pipeline for a variable
+/// whose gradient does not fit to its value.
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
-                                 size_t bucket_bytes);
+                                 size_t bucket_bytes, Places& places);
 
 }  // namespace feedline

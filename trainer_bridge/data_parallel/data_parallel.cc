@@ -1,6 +1,7 @@
 #include "feedline/data_parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -8,11 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/keep_for_ever.h"
 #include "base/thread.h"
 #include "data_parallel/buckets.h"
 #include "feedline/error.h"
-#include "gpu/reduction.h"
 
 namespace feedline {
 namespace {
@@ -21,54 +20,53 @@ namespace {
 class Exchanger {
  public:
   virtual ~Exchanger() = default;
-  /// The sum of all ranks' gradients, on those who apply them.
+  /// Before all others.
+  virtual void prepare(const std::vector<Bucket>&) {}
+  /// From here: the sum of all ranks' gradients, at home of those who apply them.
   virtual void reduce(Bucket& bucket) = 0;
   virtual bool applies(const Bucket& bucket) const = 0;
-  /// Whether it is so on all ranks.
-  virtual bool all_say(bool so) = 0;
-  /// `numbers` of the owner, on all ranks.
+  /// From home of those who apply: whether all is finite on all ranks, here.
+  virtual void agree(Verdict& verdict) = 0;
+  /// The numbers at the owner's home, here on all ranks.
   virtual void publish(Bucket& bucket) = 0;
-  /// `numbers` of rank 0, on all.
+  /// The numbers of rank 0 here, here on all ranks, and at home.
   virtual void begin(Bucket& bucket) = 0;
   virtual int ranks() const = 0;
   virtual void abort(const Error& why) noexcept = 0;
-  virtual bool failed() const = 0;
-
-  /// What calls read and write beside the buckets.
-  struct Buffers {
-    std::vector<std::byte> others;  // other ranks' gradients
-    int32_t vote = 0;
-  };
-  const std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
-  virtual void keep_buffers() const { keep_for_ever(buffers); }
+  virtual std::optional<Error> failure() const = 0;
 };
-
-bool agree(Communicator& communicator, bool so, int32_t& vote) {
-  vote = so;
-  communicator.all_reduce({&vote, DType::int32, {1}}, Reduction::min, Stream::host);
-  return vote != 0;
-}
 
 // All ranks in one group.
 class InOneGroup : public Exchanger {
  public:
-  explicit InOneGroup(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
-  bool all_say(bool so) override { return agree(*all_, so, buffers->vote); }
-  void begin(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), 0, Stream::host); }
+  InOneGroup(std::shared_ptr<Communicator> all, Places& places) : all_(std::move(all), places), home_(places.home()) {}
+  void agree(Verdict& verdict) override {
+    all_->all_reduce({verdict.at(home_), DType::int32, {1}}, Reduction::min, home_.stream());
+    verdict.home_to_here();
+  }
+  void begin(Bucket& bucket) override {
+    bucket.numbers_to_home();
+    all_->broadcast(bucket.numbers_at(bucket.home), 0, home_.stream());
+    bucket.numbers_to_here();
+  }
   int ranks() const override { return all_->size(); }
   void abort(const Error& why) noexcept override { all_->abort(why); }
-  bool failed() const override { return all_->failure().has_value(); }
+  std::optional<Error> failure() const override { return all_->failure(); }
 
  protected:
-  const std::shared_ptr<Communicator> all_;
+  const Group all_;
+  gpu::Queue& home_;
 };
 
 class AllReduce final : public InOneGroup {
  public:
   using InOneGroup::InOneGroup;
-  void reduce(Bucket& bucket) override { all_->all_reduce(bucket.tensor(), Reduction::sum, Stream::host); }
+  void reduce(Bucket& bucket) override {
+    bucket.gradient_to_home();
+    all_->all_reduce(bucket.tensor_at(bucket.home), Reduction::sum, home_.stream());
+  }
   bool applies(const Bucket&) const override { return true; }
-  void publish(Bucket&) override {}  // nobody owns any
+  void publish(Bucket& bucket) override { bucket.numbers_to_here(); }
 };
 
 class ToOwners final : public InOneGroup {
@@ -76,100 +74,131 @@ class ToOwners final : public InOneGroup {
   using InOneGroup::InOneGroup;
   void reduce(Bucket& bucket) override {
     using Part = Communicator::Part;
+    bucket.gradient_to_home();
+    const std::span gradient = bucket.gradient_at(bucket.home);
     const int rank = all_->rank();
     if (rank != bucket.owner) {
-      const Part mine{bucket.owner, bucket.gradient};
-      all_->send_receive({&mine, 1}, {}, Stream::host);
+      const Part mine{bucket.owner, gradient};
+      all_->send_receive({&mine, 1}, {}, home_.stream());
       return;
     }
-    const size_t bytes = bucket.gradient.size();
-    buffers->others.resize(bytes * static_cast<size_t>(ranks()));
     std::vector<Part> receives;
-    std::vector<const std::byte*> from;
     for (int other = 0; other < ranks(); other++) {
-      const std::span theirs = std::span(buffers->others).subspan(static_cast<size_t>(other) * bytes, bytes);
-      if (other != rank) receives.push_back({other, theirs});
-      from.push_back(other == rank ? bucket.gradient.data() : theirs.data());
+      std::byte* const place = gathered_ + static_cast<size_t>(other) * gradient.size();
+      if (other == rank)
+        home_.copy(place, gradient.data(), gradient.size());
+      else
+        receives.push_back({other, {place, gradient.size()}});
     }
-    all_->send_receive({}, receives, Stream::host);
-    gpu::reduce(from, bucket.dtype, Reduction::sum, bucket.elements, bucket.gradient.data());
+    all_->send_receive({}, receives, home_.stream());
+    home_.reduce({.args = {.in = gathered_,
+                           .out = gradient.data(),
+                           .ranks = static_cast<uint64_t>(ranks()),
+                           .elements = bucket.elements},
+                  .dtype = bucket.dtype,
+                  .reduction = Reduction::sum});
   }
   bool applies(const Bucket& bucket) const override { return bucket.owner == all_->rank(); }
-  void publish(Bucket& bucket) override { all_->broadcast(bucket.number_bytes(), bucket.owner, Stream::host); }
+  void publish(Bucket& bucket) override {
+    all_->broadcast(bucket.numbers_at(bucket.home), bucket.owner, home_.stream());
+    bucket.numbers_to_here();
+  }
+  void prepare(const std::vector<Bucket>& buckets) override {
+    size_t most = 0;
+    for (const Bucket& bucket : buckets)
+      if (applies(bucket)) most = std::max(most, bucket.gradient_bytes());
+    gathered_ = home_.allocate(most * static_cast<size_t>(ranks()));
+  }
+
+ private:
+  std::byte* gathered_ = nullptr;  // all ranks' gradients of a bucket
 };
 
-// All-reduced inside a machine; between machines as the leaders do it.
+// All-reduced inside a machine, where variables lie; between machines as the leaders do it.
 class ByMachine final : public Exchanger {
  public:
-  ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders)
-      : machine_(std::move(machine)) {
+  ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders, Places& places)
+      : machine_(std::move(machine), places), here_(places.here()) {
     if ((machine_->rank() == 0) != (leaders != nullptr))
       throw Error(Category::bad_pipeline, "distributed_replicated: rank 0 of each machine is its leader, nobody else");
-    ranks_ = machine_->size();
+    if (machine_->device() != here_.device())
+      throw Error(Category::bad_pipeline,
+                  "distributed_replicated: inside a machine gradients are reduced where the variables lie");
+    auto& sizes = *reinterpret_cast<std::array<int32_t, 2>*>(places.allocate_on_host(2 * sizeof(int32_t)));
+    auto& [ranks, machines] = sizes;
     if (leaders) {
-      leaders_.emplace(leaders);
-      leaders->all_reduce({&ranks_, DType::int32, {1}}, Reduction::sum, Stream::host);
+      leaders_.emplace(leaders, places);
+      ranks = machine_->size();
+      leaders->all_reduce({&ranks, DType::int32, {1}}, Reduction::sum, Stream::host);
+      machines = leaders->size();
     }
-    machine_->broadcast(std::as_writable_bytes(std::span(&ranks_, 1)), 0, Stream::host);
+    machine_->broadcast(std::as_writable_bytes(std::span(sizes)), 0, Stream::host);
+    ranks_ = ranks;
+    machines_ = machines;
+  }
+  int machines() const { return machines_; }
+
+  void prepare(const std::vector<Bucket>& buckets) override {
+    if (leaders_) leaders_->prepare(buckets);
   }
   void reduce(Bucket& bucket) override {
-    machine_->all_reduce(bucket.tensor(), Reduction::sum, Stream::host);
+    machine_->all_reduce(bucket.tensor_at(bucket.here), Reduction::sum, here_.stream());
     if (leaders_) leaders_->reduce(bucket);
   }
   bool applies(const Bucket& bucket) const override { return leaders_ && leaders_->applies(bucket); }
-  bool all_say(bool so) override {
-    int32_t& vote = buffers->vote;
-    so = agree(*machine_, so, vote);
-    if (leaders_) vote = leaders_->all_say(so);
-    machine_->broadcast(std::as_writable_bytes(std::span(&vote, 1)), 0, Stream::host);
-    return vote != 0;
+  void agree(Verdict& verdict) override {
+    if (leaders_) leaders_->agree(verdict);
+    pass_on(std::as_writable_bytes(std::span(verdict.at(here_), 1)));
   }
   void publish(Bucket& bucket) override {
     if (leaders_) leaders_->publish(bucket);
-    machine_->broadcast(bucket.number_bytes(), 0, Stream::host);
+    pass_on(bucket.numbers_at(bucket.here));
   }
   void begin(Bucket& bucket) override {
     if (leaders_) leaders_->begin(bucket);
-    machine_->broadcast(bucket.number_bytes(), 0, Stream::host);
+    pass_on(bucket.numbers_at(bucket.here));
   }
   int ranks() const override { return ranks_; }
   void abort(const Error& why) noexcept override {
     machine_->abort(why);
     if (leaders_) leaders_->abort(why);
   }
-  bool failed() const override { return machine_->failure() || (leaders_ && leaders_->failed()); }
-  void keep_buffers() const override {
-    Exchanger::keep_buffers();
-    if (leaders_) leaders_->keep_buffers();
+  std::optional<Error> failure() const override {
+    const auto in_machine = machine_->failure();
+    return in_machine || !leaders_ ? in_machine : leaders_->failure();
   }
 
  private:
-  const std::shared_ptr<Communicator> machine_;
+  void pass_on(std::span<std::byte> bytes) { machine_->broadcast(bytes, 0, here_.stream()); }
+
+  const Group machine_;
+  gpu::Queue& here_;
   std::optional<ToOwners> leaders_;
-  int32_t ranks_ = 0;
+  int ranks_ = 0, machines_ = 0;
 };
 
 // A thread reduces the buckets, in their order, as they are filled. step() does the rest when it has nothing to do.
 class Training final : public DataParallel {
  public:
-  Training(std::unique_ptr<Exchanger> exchanger, std::vector<Variable> variables, const std::vector<int>& owners,
-           Apply apply, const DataParallelOptions& options)
-      : exchanger_(std::move(exchanger)),
+  Training(std::unique_ptr<Places> places, std::unique_ptr<Exchanger> exchanger, std::vector<Variable> variables,
+           const std::vector<int>& owners, Apply apply, const DataParallelOptions& options)
+      : places_(std::move(places)),
+        exchanger_(std::move(exchanger)),
         variables_(std::move(variables)),
         apply_(std::move(apply)),
+        trainer_(options.stream),
         owners_(owners),
-        buckets_(make_buckets(variables_, owners_, options.bucket_bytes)),
-        places_(variables_.size()),
+        buckets_(make_buckets(variables_, owners_, options.bucket_bytes, *places_)),
+        bucket_of_(variables_.size()),
         ready_(variables_),
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
       for (size_t place = 0; place < buckets_[b].variables.size(); place++)
-        places_[buckets_[b].variables[place]] = {b, place};
-    for (Bucket& bucket : buckets_) {
-      bucket.take_values(variables_);
-      exchanger_->begin(bucket);
-      bucket.give_values(variables_);
-    }
+        bucket_of_[buckets_[b].variables[place]] = {b, place};
+    // Before the ranks meet: on a GPU it may wait for what others are at.
+    for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
+    exchanger_->prepare(buckets_);
+    begin();
     begin_step();
     thread_ = start_thread("feedline-reduce", [this] { loop(); });
   }
@@ -183,16 +212,13 @@ class Training final : public DataParallel {
     changed_.notify_all();
     if (within_step) exchanger_->abort(Error(Category::stalled, "its training ended within a step"));
     thread_.join();
-    if (!exchanger_->failed()) return;
-    exchanger_->keep_buffers();
-    keep_for_ever(std::make_shared<std::vector<Bucket>>(std::move(buckets_)));
   }
 
   void ready(size_t variable) override {
-    const auto [b, place] = places_.at(variable);
+    const auto [b, place] = bucket_of_.at(variable);
     ready_.add(variable);
-    Bucket& bucket = buckets_[b];
-    bucket.take_gradient(place, variables_[variable]);
+    places_->here().follow(trainer_);
+    buckets_[b].take_gradient(place, variables_[variable]);
     {
       const std::lock_guard lock(mutex_);
       if (--missing_[b] > 0) return;
@@ -207,13 +233,14 @@ class Training final : public DataParallel {
       changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
       if (failure_) std::rethrow_exception(failure_);
     }
-    bool finite = true;
+    verdict_.begin(places_->home());
     for (Bucket& bucket : buckets_)
       if (exchanger_->applies(bucket))
-        finite = finite && bucket.divide(loss_scale * static_cast<float>(exchanger_->ranks()));
-    finite = exchanger_->all_say(finite);
-    if (finite)
-      for (Bucket& bucket : buckets_) update(bucket);
+        bucket.divide_at(places_->home(), loss_scale * static_cast<float>(exchanger_->ranks()), verdict_);
+    exchanger_->agree(verdict_);
+    const bool finite = verdict_.read();
+    if (const auto failure = exchanger_->failure()) throw *failure;  // what a GPU was let go of says nothing
+    if (finite) update();
     {
       const std::lock_guard lock(mutex_);
       begin_step();
@@ -257,23 +284,41 @@ class Training final : public DataParallel {
     }
   }
 
-  void update(Bucket& bucket) {
-    if (exchanger_->applies(bucket)) {
-      bucket.apply(apply_, variables_);
-      if (bucket.owner < 0) return;  // so has everybody
+  // Everybody's values are those of rank 0.
+  void begin() {
+    places_->here().follow(trainer_);
+    for (Bucket& bucket : buckets_) {
       bucket.take_values(variables_);
+      exchanger_->begin(bucket);
+      bucket.begin_masters();
+      bucket.give_values(variables_);
     }
-    exchanger_->publish(bucket);
-    bucket.give_values(variables_);
+    places_->here().lead(trainer_);
   }
 
+  void update() {
+    for (Bucket& bucket : buckets_) {
+      if (exchanger_->applies(bucket)) {
+        bucket.apply(apply_, variables_, trainer_);
+        if (bucket.owner < 0 && !places_->apart()) continue;  // so has everybody, in the variables themselves
+        bucket.take_masters(variables_);
+      }
+      exchanger_->publish(bucket);
+      bucket.give_values(variables_);
+    }
+    places_->here().lead(trainer_);
+  }
+
+  const std::unique_ptr<Places> places_;
   const std::unique_ptr<Exchanger> exchanger_;
   const std::vector<Variable> variables_;
   const Apply apply_;
+  const Stream trainer_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
-  std::vector<std::pair<size_t, size_t>> places_;  // by variable: its bucket, and where in it
+  std::vector<std::pair<size_t, size_t>> bucket_of_;  // by variable: its bucket, and where in it
   ReadyVariables ready_;
+  Verdict verdict_{*places_};
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
@@ -290,16 +335,20 @@ DataParallel::~DataParallel() = default;
 
 std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator, std::vector<Variable> variables,
                                          Apply apply, const DataParallelOptions& options) {
+  auto places = std::make_unique<Places>(options, communicator->device());
+  auto exchanger = std::make_unique<AllReduce>(std::move(communicator), *places);
   const std::vector<int> everybody(variables.size(), -1);
-  return std::make_unique<Training>(std::make_unique<AllReduce>(std::move(communicator)), std::move(variables),
-                                    everybody, std::move(apply), options);
+  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), everybody,
+                                    std::move(apply), options);
 }
 
 std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
                                                std::vector<Variable> variables, Apply apply,
                                                const DataParallelOptions& options) {
+  auto places = std::make_unique<Places>(options, communicator->device());
   const std::vector<int> owners = place_by_size(variables, communicator->size());
-  return std::make_unique<Training>(std::make_unique<ToOwners>(std::move(communicator)), std::move(variables), owners,
+  auto exchanger = std::make_unique<ToOwners>(std::move(communicator), *places);
+  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
                                     std::move(apply), options);
 }
 
@@ -307,11 +356,11 @@ std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicato
                                                      std::shared_ptr<Communicator> leaders,
                                                      std::vector<Variable> variables, Apply apply,
                                                      const DataParallelOptions& options) {
-  int32_t machines = leaders ? leaders->size() : 0;
-  machine->broadcast(std::as_writable_bytes(std::span(&machines, 1)), 0, Stream::host);
-  const std::vector<int> owners = place_by_size(variables, machines);
-  return std::make_unique<Training>(std::make_unique<ByMachine>(std::move(machine), std::move(leaders)),
-                                    std::move(variables), owners, std::move(apply), options);
+  auto places = std::make_unique<Places>(options, (leaders ? leaders : machine)->device());
+  auto exchanger = std::make_unique<ByMachine>(std::move(machine), std::move(leaders), *places);
+  const std::vector<int> owners = place_by_size(variables, exchanger->machines());
+  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
+                                    std::move(apply), options);
 }
 
 }  // namespace feedline

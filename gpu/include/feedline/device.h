@@ -19,8 +19,8 @@ struct DeviceId {
   int ordinal = 0;
   bool operator==(const DeviceId&) const = default;
 };
-inline DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
-inline DeviceId cuda(int ordinal) { return {DeviceId::Kind::cuda, ordinal}; }
+constexpr DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
+constexpr DeviceId cuda(int ordinal) { return {DeviceId::Kind::cuda, ordinal}; }
 
 /// The GPUs that this process may use. None: `why` says so in one line ("feedline was built without CUDA", "the system
 /// has no CUDA driver"...). Makes no context on any.

@@ -25,7 +25,7 @@
 
 namespace feedline {
 
-/// Memory of the trainer's, which lives as long as the training.
+/// Memory of the trainer's, which lives as long as the training: of the host, or of the GPU in DataParallelOptions.
 struct Variable {
   std::string name;
   std::span<float> value;  // what forward reads; a model in 16 bits makes its own copy of it
@@ -35,7 +35,8 @@ struct Variable {
 };
 
 /// The optimizer: changes a variable's value by the mean gradient over all replicas. Its state (momentum, ...) is where
-/// it is called: on every rank, or on the rank that owns the variable. In order, one call at a time.
+/// it is called: on every rank, or on the rank that owns the variable. In order, one call at a time. Both spans are
+/// memory of the communicator's device: of a GPU, then it gives the work to DataParallelOptions::stream.
 using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
 
 /// One rank's end. All ranks have the same variables and make the same calls. A call throws the Error that has ended
@@ -44,12 +45,14 @@ class FEEDLINE_PUBLIC DataParallel {
  public:
   virtual ~DataParallel();
 
-  /// The variable's gradient is written; it may be written again after step(). In any order, each once a step. What is
-  /// ready is sent in the background, in buckets, the last variables first, as backward makes them.
+  /// The variable's gradient is written, on a GPU by what the stream was given until now; it may be written again after
+  /// step(). In any order, each once a step. What is ready is sent in the background, in buckets, the last variables
+  /// first, as backward makes them.
   virtual void ready(size_t variable) = 0;
 
   /// Waits for all gradients, divides them by loss_scale, applies their mean, and returns when all values here are the
-  /// new ones. false: a gradient is infinite or NaN on some rank; then no rank has changed anything.
+  /// new ones; on a GPU those that the stream finds from now on. false: a gradient is infinite or NaN on some rank;
+  /// then no rank has changed anything.
   virtual bool step(float loss_scale = 1) = 0;
 
   /// Which rank applies a variable's gradients; -1: every rank.
@@ -61,8 +64,14 @@ class FEEDLINE_PUBLIC DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 };
 
+/// A communicator of the same GPU (feedline/nccl_communicator.h) keeps all on GPUs. With one that takes memory of the
+/// host, gradients of a GPU are summed and applied there, to float32 masters of the host's own, whose values come back.
 struct DataParallelOptions {
   size_t bucket_bytes = size_t{4} << 20;  // of gradients that are sent together; a larger variable goes alone
+  /// Where variables lie, and the trainer's stream there. Not Stream::cuda_per_thread, and none that captures
+  /// meanwhile.
+  DeviceId device = host();
+  Stream stream = Stream::host;
 };
 
 /// Every rank has the whole model: gradients are all-reduced, and each applies them. The least waiting; every rank
@@ -79,7 +88,8 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<C
 
 /// Between machines: gradients are all-reduced inside each, and the leaders (rank 0 of each `machine`) are parameter
 /// servers to one another; the values are passed on inside. The network carries one model for each machine, not for
-/// each rank. leaders: between these; empty on all other ranks. owner() is a rank of `leaders`.
+/// each rank. machine: takes memory where the variables lie. leaders: between these; empty on all other ranks. owner()
+/// is a rank of `leaders`.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
                                                                      std::shared_ptr<Communicator> leaders,
                                                                      std::vector<Variable> variables, Apply apply,
@@ -95,8 +105,8 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shar
                                                            const DataParallelOptions& options = {});
 
 /// A server of it: has `variables` with the values to begin with (their gradients are not read, only their dtype), and
-/// owns its share of them. Returns when all workers have done. A worker that is lost ends by itself; what it had sent
-/// whole is applied. Apply is called by one thread at a time.
+/// owns its share of them. They lie where its communicators take memory. Returns when all workers have done. A worker
+/// that is lost ends by itself; what it had sent whole is applied. Apply is called by one thread at a time.
 struct Served {
   uint64_t updates = 0;     // that were applied, of all workers
   std::vector<Error> lost;  // why workers ended that did not say that they have done

@@ -1,0 +1,61 @@
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "gpu/memory.h"
+#include "gpu/queue.h"
+#include "gpu/reduction.h"
+
+namespace feedline::gpu {
+namespace {
+
+class HostQueue final : public Queue {
+ public:
+  explicit HostQueue(DeviceId user) : user_(user) {}
+
+  DeviceId device() const noexcept override { return host(); }
+  Stream stream() const noexcept override { return Stream::host; }
+  std::byte* allocate(size_t bytes) override {
+    Memory& memory = memory_.emplace_back(bytes);
+    memory.pin_for(user_);
+    return memory.bytes().data();
+  }
+
+  void copy(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void reduce(const ReduceLaunch& launch) override {
+    const ReduceArgs& args = launch.args;
+    std::vector<const std::byte*> from;
+    for (uint64_t rank = 0; rank < args.ranks; rank++)
+      from.push_back(args.in + rank * args.elements * size_of(launch.dtype));
+    gpu::reduce(from, launch.dtype, launch.reduction, args.elements, args.out);
+  }
+  void divide(const DivideLaunch& launch) override {
+    const DivideArgs& args = launch.args;
+    bool finite = true;
+    with_gradient_type(launch.dtype, [&](auto type) {
+      for (uint64_t i = 0; i < args.elements; i++) {
+        args.out[i] = divided<typename decltype(type)::t>(args, i);
+        finite &= is_finite(args.out[i]);
+      }
+    });
+    if (!finite) *args.finite = 0;
+  }
+
+  // The thread's own order is the only one.
+  void follow(Stream) override {}
+  void lead(Stream) override {}
+  void drain(Stream) noexcept override {}
+  void wait() override {}
+
+ private:
+  const DeviceId user_;
+  std::deque<Memory> memory_;
+};
+
+}  // namespace
+
+std::shared_ptr<Queue> host_queue(DeviceId user) { return std::make_shared<HostQueue>(user); }
+
+}  // namespace feedline::gpu

@@ -1,0 +1,97 @@
+// What only acted GPUs show of variables on GPUs: what each failure does, and that nothing is left behind.
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "gpu_replicas.h"
+#include "support/acted_cuda.h"
+#include "support/acted_nccl.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+bool nothing_is_left() {
+  const ActedState state = acted_state();
+  return state.streams == 0 && state.events == 0 && state.allocations == 0 && acted_comms() == 0;
+}
+
+void two_steps(GpuModel& model, DataParallel& training) {
+  for (int step = 0; step < 2; step++) model.step(training, gradients(model.rank(), step, DType::float32), 1);
+  model.values();
+}
+
+}  // namespace
+
+TEST_CASE("a training on GPUs gives back all it took, pins what it copies, and makes no context on other GPUs") {
+  act_gpus(4);
+  for (const Owners owners : {Owners::on_gpus, Owners::on_host})
+    for (const Mode mode : modes) {
+      for (const std::string& thrown : on_gpus(mode, 2, owners, DType::float32, two_steps)) CHECK(thrown == "");
+      CHECK(nothing_is_left());
+      CHECK(acted_state().pinned == 0);
+    }
+  CHECK(acted_state().contexts == std::set<int>{0, 1});
+}
+
+TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their training, and nothing is left on GPUs") {
+  act_gpus(2);
+  const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
+  const Mode mode = GENERATE(Mode::replicated, Mode::two_machines);
+  for (SyscallHook* hook : SyscallHook::all()) {
+    const std::string name = hook->name();
+    if (name.find("cuda") != 0 && name != "nccl") continue;
+    for (int64_t n = 1; n <= 40; n++) {  // what is polled has no last call
+      INFO(static_cast<int>(owners) << " " << static_cast<int>(mode) << ": " << name << ", call " << n);
+      hook->fail_nth_call(n);
+      const auto thrown = on_gpus(mode, 2, owners, DType::float32, two_steps);
+      const bool came = !hook->pending();
+      hook->fail_nth_call(0);
+      if (!came) break;
+      REQUIRE(nothing_is_left());
+    }
+  }
+}
+
+TEST_CASE("variables, stream and communicator go together, or it is said") {
+  act_gpus(2);
+  GpuModel model(0, DType::float32);
+  const Apply nothing = [](size_t, auto, auto) {};
+  const auto make = [&](const DataParallelOptions& options, Ends ends) {
+    replicated(std::move(ends), model.variables(), nothing, options);
+  };
+  DataParallelOptions options = model.options();
+  options.stream = Stream::host;
+  CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
+                    "variables on GPU 0 take a stream of it that all threads know [bad_pipeline]");
+  options.stream = Stream::cuda_per_thread;
+  CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
+                    "variables on GPU 0 take a stream of it that all threads know [bad_pipeline]");
+  CHECK_THROWS_WITH(make({}, between_gpus({0})(0)()),
+                    "variables are on the host, and the communicator takes memory of GPU 0 [bad_pipeline]");
+  CHECK_THROWS_WITH(make(model.options(), between_gpus({1})(0)()),
+                    "variables are on GPU 0, and the communicator takes memory of GPU 1 [bad_pipeline]");
+  CHECK_THROWS_WITH(
+      distributed_replicated(between_threads(1)(0)(), between_threads(1)(0)(), model.variables(), nothing,
+                             model.options()),
+      "distributed_replicated: inside a machine gradients are reduced where the variables lie [bad_pipeline]");
+  CHECK_THROWS_WITH(serve_parameters({between_threads(2)(0)()}, 0, 1, model.variables(), nothing, model.options()),
+                    "a server's variables lie where its communicators take memory [bad_pipeline]");
+}
+
+TEST_CASE("a step is refused while its stream captures") {
+  act_gpus(1);
+  for (const std::string& thrown :
+       on_gpus(Mode::replicated, 1, Owners::on_gpus, DType::float32, [](GpuModel&model, DataParallel&training) {
+         act_capture(model.stream(), true);
+         std::string what;
+         try {
+           training.ready(0);
+         } catch (const Error& error) {
+           what = error.what();
+         }
+         act_capture(model.stream(), false);
+         expect(what.find("the step of a training") != std::string::npos, what.c_str());
+       }))
+    CHECK(thrown == "");
+}

@@ -1,0 +1,105 @@
+// Variables on GPUs, each rank a thread with one of its own: the values are those that the host comes to, bit for bit.
+// Runs on real GPUs and NCCL, and on acted ones (support/acted_nccl.h).
+#include "gpu_replicas.h"
+#include "support/catch.h"
+#include "support/ranks.h"
+#include "support/skip.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+/// As many as there are GPUs, at most so many.
+std::vector<int> numbers_of_ranks() {
+  std::vector<int> numbers;
+  for (const int ranks : {1, 2, 3, 4})
+    if (ranks <= visible_gpus().count) numbers.push_back(ranks);
+  if (numbers.empty()) skip(visible_gpus().why);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("GPUs: all ranks have the values that the host would have") {
+  const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
+  for (const int ranks : numbers_of_ranks())
+    for (const Mode mode : modes)
+      for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
+        if (mode == Mode::two_machines && ranks % 2 != 0) continue;
+        INFO(static_cast<int>(owners) << " " << static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
+        std::vector<Values> had(static_cast<size_t>(ranks));
+        CHECK(on_gpus(mode, ranks, owners, dtype, [&](GpuModel& model, DataParallel& training) {
+                for (int step = 0; step < 5; step++)
+                  expect(model.step(training, gradients(model.rank(), step, dtype), 4), "not finite");
+                had[static_cast<size_t>(model.rank())] = model.values();
+              }) == std::vector<std::string>(static_cast<size_t>(ranks)));
+        const Values right = wanted(ranks, 5, dtype, 4, machines_of(mode, ranks));
+        for (const Values& values : had) CHECK(values == right);
+      }
+}
+
+TEST_CASE("GPUs: a gradient that is not finite on one rank changes nothing on any") {
+  const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
+  for (const int ranks : numbers_of_ranks())
+    for (const Mode mode : modes) {
+      if (mode == Mode::two_machines && ranks % 2 != 0) continue;
+      CHECK(on_gpus(mode, ranks, owners, DType::float16, [&](GpuModel& model, DataParallel& training) {
+              for (const bool bad : {false, true, false}) {
+                const Values before = model.values();
+                Gradients now = gradients(model.rank(), 0, DType::float16);
+                const uint16_t infinity = 0x7c00;
+                if (bad && model.rank() == ranks - 1) std::memcpy(now[3].data(), &infinity, sizeof infinity);
+                expect(model.step(training, now, 8) != bad, "another verdict");
+                expect((model.values() == before) == bad, "values");
+              }
+            }) == std::vector<std::string>(static_cast<size_t>(ranks)));
+    }
+}
+
+TEST_CASE("GPUs, asynchronous: no update is lost, wherever the servers are") {
+  constexpr float ten = 10;  // descend() makes it 1
+  const int gpus = visible_gpus().count;
+  if (gpus == 0) return skip(visible_gpus().why);
+  for (const Owners owners : {Owners::on_gpus, Owners::on_host}) {
+    // One server, on the first GPU where it is on one; a worker on each of the others.
+    const int first = owners == Owners::on_gpus ? 1 : 0, workers = std::min(gpus - first, 3), steps = 20;
+    std::vector<Invite> pairs;
+    for (int worker = 0; worker < workers; worker++)
+      pairs.push_back(owners == Owners::on_gpus ? between_gpus({0, worker + first}) : between_threads(2));
+    Served served;
+    Values values;
+    CHECK(side_by_side(workers + 1, [&](int thread) {
+            std::vector<Ends> ends;
+            if (thread == workers) {
+              for (const Invite& pair : pairs) ends.push_back(pair(0)());
+              if (owners == Owners::on_host) {
+                Model model(0, DType::float32);
+                served = serve_parameters(ends, 0, 1, model.variables,
+                                          [](size_t, auto value, auto by) { descend(value, by); });
+                values = model.values;
+              } else {
+                GpuModel model(0, DType::float32);
+                served = serve_parameters(ends, 0, 1, model.variables(), model.apply(), model.options());
+                values = model.values();
+              }
+              return;
+            }
+            GpuModel model(thread + first, DType::float32);
+            const auto training =
+                asynchronous({pairs[static_cast<size_t>(thread)](1)()}, model.variables(), model.options());
+            Gradients tens = gradients(0, 0, DType::float32);
+            for (auto& gradient : tens)
+              for (size_t i = 0; i < gradient.size(); i += sizeof ten)
+                std::memcpy(gradient.data() + i, &ten, sizeof ten);
+            for (int step = 0; step < steps; step++) {
+              const Values before = model.values();
+              expect(model.step(*training, tens, 1), "not finite");
+              expect(model.values()[1][0] <= before[1][0] - 1, "its own update is lost");
+            }
+          }) == std::vector<std::string>(static_cast<size_t>(workers + 1)));
+    CHECK(served.updates == static_cast<uint64_t>(workers * steps));
+    for (const auto& of_variable : values)
+      for (const float value : of_variable) CHECK(value == 1.5F - static_cast<float>(workers * steps));
+  }
+}

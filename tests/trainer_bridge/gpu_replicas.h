@@ -1,0 +1,147 @@
+// A model on a GPU for tests of data parallelism, and the communicators of ranks with a GPU each.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "feedline/nccl_communicator.h"
+#include "replicas.h"
+#include "support/device_buffer.h"
+#include "support/ranks.h"
+
+namespace feedline::test {
+
+inline void expect(bool so, const char* otherwise) {
+  if (!so) throw std::runtime_error(otherwise);
+}
+
+using Gradients = std::vector<std::vector<std::byte>>;
+inline Gradients gradients(int rank, int step, DType dtype) {
+  Gradients all;
+  for (size_t v = 0; v < sizes.size(); v++) all.push_back(gradient(rank, step, v, dtype));
+  return all;
+}
+
+/// On the GPU with the rank's number, which becomes the thread's.
+class GpuModel {
+ public:
+  GpuModel(int rank, DType dtype) : rank_(rank), dtype_(dtype) {
+    require(cudaSetDevice(rank));
+    require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    const Values first = first_values(rank);
+    for (size_t v = 0; v < sizes.size(); v++) {
+      values_.emplace_back(sizes[v] * sizeof(float));
+      gradients_.emplace_back(sizes[v] * size_of(dtype));
+      require(cudaMemcpyAsync(values_[v].data(), first[v].data(), values_[v].size(), cudaMemcpyHostToDevice, stream_));
+    }
+    require(cudaStreamSynchronize(stream_));
+  }
+  ~GpuModel() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  GpuModel(const GpuModel&) = delete;
+  GpuModel& operator=(const GpuModel&) = delete;
+
+  int rank() const { return rank_; }
+  cudaStream_t stream() const { return stream_; }
+  DataParallelOptions options() const {
+    DataParallelOptions options;
+    options.device = cuda(rank_);
+    options.stream = Stream::cuda(stream_);
+    return options;
+  }
+  std::vector<Variable> variables() const {
+    std::vector<Variable> all;
+    for (size_t v = 0; v < sizes.size(); v++)
+      all.push_back({"v" + std::to_string(v),
+                     {static_cast<float*>(values_[v].data()), sizes[v]},
+                     {gradients_[v].data(), dtype_, {static_cast<int64_t>(sizes[v])}}});
+    return all;
+  }
+
+  /// descend() in the stream's order: on the host, between two copies.
+  Apply apply() {
+    return [this](size_t, std::span<float> value, std::span<const float> by) {
+      Descent& descent = descents_.emplace_back(value.size());
+      const size_t bytes = value.size_bytes();
+      require(cudaMemcpyAsync(descent.value.data(), value.data(), bytes, cudaMemcpyDeviceToHost, stream_));
+      require(cudaMemcpyAsync(descent.by.data(), by.data(), bytes, cudaMemcpyDeviceToHost, stream_));
+      const auto on_host = [](void* of) {
+        auto& [values, gradient] = *static_cast<Descent*>(of);
+        descend(values, gradient);
+      };
+      require(cudaLaunchHostFunc(stream_, on_host, &descent));
+      require(cudaMemcpyAsync(value.data(), descent.value.data(), bytes, cudaMemcpyHostToDevice, stream_));
+    };
+  }
+
+  /// A step with these gradients: whether they were finite.
+  bool step(DataParallel& training, const Gradients& now, float loss_scale) {
+    for (size_t v = sizes.size(); v-- > 0;) {
+      require(cudaMemcpyAsync(gradients_[v].data(), now[v].data(), now[v].size(), cudaMemcpyHostToDevice, stream_));
+      training.ready(v);
+    }
+    return training.step(loss_scale);
+  }
+  /// As the stream finds them.
+  Values values() const {
+    Values now = first_values(0);
+    for (size_t v = 0; v < sizes.size(); v++)
+      require(cudaMemcpyAsync(now[v].data(), values_[v].data(), values_[v].size(), cudaMemcpyDeviceToHost, stream_));
+    require(cudaStreamSynchronize(stream_));
+    return now;
+  }
+
+ private:
+  struct Descent {
+    explicit Descent(size_t elements) : value(elements), by(elements) {}
+    std::vector<float> value, by;
+  };
+  const int rank_;
+  const DType dtype_;
+  cudaStream_t stream_ = nullptr;
+  std::deque<DeviceBuffer> values_, gradients_;
+  std::deque<Descent> descents_;
+};
+
+/// Where the ranks that own variables meet.
+enum class Owners { on_gpus, on_host };
+
+/// Ranks on the GPUs `members`.
+inline Invite between_gpus(const std::vector<int>& members) {
+  using Control = std::unique_ptr<Communicator>;
+  std::vector<std::shared_ptr<Control>> controls;
+  for (auto& end : communicators_between_threads(static_cast<int>(members.size())))
+    controls.push_back(std::make_shared<Control>(std::move(end)));
+  return [controls, members](int place) mutable {
+    const auto p = static_cast<size_t>(place);
+    return [control = std::move(controls[p]), gpu = cuda(members[p])] {
+      return nccl_communicator(std::move(*control), gpu, {.drain = std::chrono::milliseconds(100)});
+    };
+  };
+}
+
+/// Runs `body` for each rank side by side, with its model and training; what each threw, or "".
+template <typename Body>
+std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtype, Body body) {
+  Communicators communicators(mode, ranks, [&](const std::vector<int>& members, bool all_own) {
+    return all_own && owners == Owners::on_host ? between_threads(members.size()) : between_gpus(members);
+  });
+  return side_by_side(ranks, [&](int rank) {
+    GpuModel model(rank, dtype);
+    const Apply on_host = [](size_t, auto value, auto by) { descend(value, by); };
+    const auto training = communicators.training(rank, model.variables(),
+                                                 owners == Owners::on_host ? on_host : model.apply(), model.options());
+    body(model, *training);
+  });
+}
+
+}  // namespace feedline::test

@@ -1,0 +1,66 @@
+#include "data_parallel/places.h"
+
+#include <fmt/format.h>
+
+#include "base/keep_for_ever.h"
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+std::string name(DeviceId device) {
+  return device.kind == DeviceId::Kind::cuda ? fmt::format("GPU {}", device.ordinal) : "the host";
+}
+
+void check(const DataParallelOptions& options, DeviceId home) {
+  if (options.stream.kind() != options.device.kind || options.stream == Stream::cuda_per_thread)
+    throw Error(Category::bad_pipeline,
+                fmt::format("variables on {} take a stream of it that all threads know", name(options.device)));
+  if (home.kind == DeviceId::Kind::cuda && home != options.device)
+    throw Error(Category::bad_pipeline, fmt::format("variables are on {}, and the communicator takes memory of {}",
+                                                    name(options.device), name(home)));
+}
+
+}  // namespace
+
+Places::Places(const DataParallelOptions& options, DeviceId home) {
+  check(options, home);
+  host_ = gpu::host_queue(options.device);
+  here_ = options.device.kind == DeviceId::Kind::cuda ? gpu::cuda_queue(options.device) : host_;
+  home_ = home.kind == DeviceId::Kind::cuda ? here_ : host_;
+}
+
+void Places::to_home(void* at_home, const void* here, size_t bytes) {
+  if (!apart()) return;
+  here_->copy(at_home, here, bytes);
+  here_->wait();
+}
+
+void Places::to_here(void* here, const void* at_home, size_t bytes) {
+  if (apart()) here_->copy(here, at_home, bytes);
+}
+
+void Places::keep_host_memory() const { keep_for_ever(host_); }
+
+Verdict::Verdict(Places& places)
+    : places_(places), host_(reinterpret_cast<int32_t*>(places.allocate_on_host(sizeof *host_))) {
+  const auto word_of = [&](gpu::Queue& queue) {
+    const bool on_host = queue.device().kind == DeviceId::Kind::host;
+    return on_host ? host_ : reinterpret_cast<int32_t*>(queue.allocate(sizeof *host_));
+  };
+  here_ = word_of(places.here());
+  home_ = places.apart() ? word_of(places.home()) : here_;
+}
+
+void Verdict::begin(gpu::Queue& on) {
+  *host_ = 1;
+  if (at(on) != host_) on.copy(at(on), host_, sizeof *host_);
+}
+
+bool Verdict::read() {
+  if (here_ != host_) places_.here().copy(host_, here_, sizeof *host_);
+  places_.here().wait();
+  return *host_ != 0;
+}
+
+}  // namespace feedline
