@@ -1,156 +1,77 @@
 // Trains a small network to score chess positions, on several replicas at once (threads of this process), and prints
-// the mean loss of each epoch. What a trainer does with feedline, from pipeline to variables; the arithmetic is
-// Eigen's.
+// the mean loss of each epoch. What a trainer does with feedline, from pipeline to variables; network.h says what is
+// computed, and by whom.
 //
 //   train_chess examples/train.textproto --replicas 4 --mode parameter_server --precision bfloat16
-#include <feedline/data_parallel.h>
+//   train_chess examples/train.textproto --replicas 2 --gpus --owners host
 #include <feedline/feeder.h>
 
 #include <CLI/CLI.hpp>
-#include <Eigen/Dense>
-#include <cmath>
 #include <cstdio>
 #include <map>
-#include <random>
 #include <thread>
+
+#include "network.h"
+#ifdef WITH_GPUS
+#include <feedline/nccl_communicator.h>
+#endif
 
 namespace {
 
 using feedline::DType;
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using Input = Eigen::Map<const Matrix>;
 
 enum class Mode { replicated, parameter_server, distributed_replicated, asynchronous };
-constexpr Eigen::Index inputs = 8 * 8 * 24 + 10;  // board and flags
+enum class Owners { gpu, host };
 
 struct Flags {
   std::string pipeline;
-  int replicas = 1, epochs = 10;
+  int replicas = 1, epochs = 10, batch = 256;
   Mode mode = Mode::replicated;
   DType precision = DType::float32;
-  float rate = 0.02F, momentum = 0.9F;
+  bool gpus = false;
+  Owners owners = Owners::gpu;
+  Descent descent = {.rate = 0.02F, .momentum = 0.9F};
+
+  feedline::DeviceId device(int replica) const { return gpus ? feedline::cuda(replica) : feedline::host(); }
 };
 
-// What 16 bits leave of numbers.
-Matrix rounded(const Matrix& m, DType precision) {
-  if (precision == DType::float16) return m.cast<Eigen::half>().cast<float>();
-  if (precision == DType::bfloat16) return m.cast<Eigen::bfloat16>().cast<float>();
-  return m;
+std::unique_ptr<Network> network_of(const Flags& flags, int replica) {
+#ifdef WITH_GPUS
+  if (flags.gpus) return cublas_network(replica, flags.batch / flags.replicas, flags.precision);
+#endif
+  static_cast<void>(replica);
+  return eigen_network(flags.precision);
 }
 
-// A layer's weights (or biases): the float32 master, what forward reads of it, and the gradient as it travels.
-struct Parameter {
-  Parameter(Eigen::Index rows, Eigen::Index columns, DType of, std::mt19937& random)
-      : value(rows, columns), precision(of), gradient_bytes(static_cast<size_t>(rows * columns) * size_of(of)) {
-    std::normal_distribution<float> normal(0, rows > 1 ? std::sqrt(2 / static_cast<float>(rows)) : 0.01F);
-    for (float& x : value.reshaped()) x = normal(random);
-  }
-  feedline::Variable variable(const std::string& name) {
-    return {
-        name, {value.data(), static_cast<size_t>(value.size())}, {gradient_bytes.data(), precision, {value.size()}}};
-  }
-  void set_gradient(const Matrix& gradient) {
-    if (precision == DType::float16)
-      store<Eigen::half>(gradient);
-    else if (precision == DType::bfloat16)
-      store<Eigen::bfloat16>(gradient);
-    else
-      store<float>(gradient);
-  }
-  template <typename T>
-  void store(const Matrix& gradient) {
-    Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(
-        reinterpret_cast<T*>(gradient_bytes.data()), value.rows(), value.cols()) = gradient.cast<T>();
-  }
-
-  Matrix value;
-  DType precision;
-  std::vector<std::byte> gradient_bytes;
-};
-
-// board and flags -> 64 -> 32 -> 1.
-class Network {
- public:
-  explicit Network(DType precision) : precision_(precision) {
-    std::mt19937 random(1);
-    const Eigen::Index sizes[] = {inputs, 64, 32, 1};
-    for (size_t layer = 0; layer < 3; layer++) {
-      parameters_.emplace_back(sizes[layer], sizes[layer + 1], precision, random);
-      parameters_.emplace_back(1, sizes[layer + 1], precision, random);
-    }
-  }
-  std::vector<feedline::Variable> variables() {
-    std::vector<feedline::Variable> variables;
-    for (size_t p = 0; p < parameters_.size(); p++)
-      variables.push_back(parameters_[p].variable((p % 2 ? "bias " : "weights ") + std::to_string(p / 2)));
-    return variables;
-  }
-
-  /// The mean squared error over these rows. ready(v): the gradient of variable v, times `scale`, is written.
-  template <typename Ready>
-  double pass(const Matrix& input, const Eigen::VectorXf& wanted, float scale, Ready ready) {
-    std::vector<Matrix> weights, layers{input};
-    for (size_t layer = 0; layer < 3; layer++) {
-      weights.push_back(rounded(parameters_[2 * layer].value, precision_));
-      const Matrix bias = rounded(parameters_[2 * layer + 1].value, precision_);
-      Matrix out = (layers.back() * weights.back()).rowwise() + bias.row(0);
-      if (layer < 2) out = out.cwiseMax(0);
-      layers.push_back(std::move(out));
-    }
-    const Matrix error = layers[3] - wanted;
-    Matrix slope = error * (2 * scale / static_cast<float>(error.rows()));
-    for (size_t layer = 3; layer-- > 0;) {
-      parameters_[2 * layer + 1].set_gradient(slope.colwise().sum());
-      ready(2 * layer + 1);
-      parameters_[2 * layer].set_gradient(layers[layer].transpose() * slope);
-      ready(2 * layer);
-      if (layer > 0)
-        slope = (slope * weights[layer].transpose()).cwiseProduct((layers[layer].array() > 0).cast<float>().matrix());
-    }
-    return error.cast<double>().squaredNorm() / static_cast<double>(error.rows());
-  }
-
- private:
-  const DType precision_;
-  std::vector<Parameter> parameters_;
-};
-
-// Momentum for the variables that this rank applies. Gradients of several workers that come one after another, each
-// made from older values, are a momentum of their own (Mitliagkas et al., 2016): then without.
-feedline::Apply descent(Flags flags) {
-  if (flags.mode == Mode::asynchronous && flags.replicas > 1) flags.momentum = 0;
-  return [flags, velocities = std::map<size_t, std::vector<float>>()](size_t variable, std::span<float> value,
-                                                                      std::span<const float> gradient) mutable {
-    std::vector<float>& velocity = velocities[variable];
-    velocity.resize(value.size());
-    for (size_t i = 0; i < value.size(); i++) {
-      velocity[i] = flags.momentum * velocity[i] + gradient[i];
-      value[i] -= flags.rate * velocity[i];
-    }
-  };
+// Momentum for the variables that a rank applies. Gradients of several workers that come one after another, each made
+// from older values, are a momentum of their own (Mitliagkas et al., 2016): then without.
+Descent descent_of(const Flags& flags) {
+  Descent descent = flags.descent;
+  if (flags.mode == Mode::asynchronous && flags.replicas > 1) descent.momentum = 0;
+  return descent;
 }
 
 /// What makes a replica's end of the training; two machines stand side by side in distributed_replicated, and a server
-/// serves all in asynchronous.
+/// serves all in asynchronous, on the host.
 class Replicas {
  public:
   explicit Replicas(const Flags& flags) : flags_(flags) {
     if (flags.mode == Mode::asynchronous) {
-      Ends workers;
+      std::vector<std::shared_ptr<feedline::Communicator>> workers;
       for (int replica = 0; replica < flags.replicas; replica++) {
         auto pair = feedline::communicators_between_threads(2);
         workers.push_back(std::move(pair[0]));
         ends_.push_back(std::move(pair[1]));
       }
       server_ = std::thread([flags, workers = std::move(workers)] {
-        Network network(flags.precision);
-        feedline::serve_parameters(workers, 0, 1, network.variables(), descent(flags));
+        const auto network = eigen_network(flags.precision);
+        feedline::serve_parameters(workers, 0, 1, network->variables(), network->descent(descent_of(flags)));
       });
       return;
     }
     machines_ = flags.mode == Mode::distributed_replicated && flags.replicas % 2 == 0 ? 2 : 1;
     for (int machine = 0; machine < machines_; machine++) add(ends_, flags.replicas / machines_);
-    add(leaders_, machines_);
+    if (flags.mode == Mode::distributed_replicated) add(leaders_, machines_);
   }
   ~Replicas() {
     ends_.clear();  // of replicas that never came to train: the server waits for nobody
@@ -159,62 +80,88 @@ class Replicas {
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  std::unique_ptr<feedline::DataParallel> training(int replica, std::vector<feedline::Variable> variables) {
-    const int of_machine = flags_.replicas / machines_;
-    auto end = std::move(ends_[static_cast<size_t>(replica)]);
-    if (flags_.mode == Mode::asynchronous) return feedline::asynchronous({end}, std::move(variables));
-    if (flags_.mode == Mode::replicated) return feedline::replicated(end, std::move(variables), descent(flags_));
+  std::unique_ptr<feedline::DataParallel> training(int replica, Network& network) {
+    const Owners owners = flags_.gpus ? flags_.owners : Owners::host;
+    const bool applies_on_gpu = owners == Owners::gpu && flags_.mode != Mode::asynchronous;
+    const feedline::Apply apply =
+        applies_on_gpu ? network.descent(descent_of(flags_)) : descent_on_host(descent_of(flags_));
+    auto end = std::move(end_of(replica));
+    if (flags_.mode == Mode::asynchronous)
+      return feedline::asynchronous({std::move(end)}, network.variables(), network.options());
+    if (flags_.mode == Mode::replicated)
+      return feedline::replicated(owned(std::move(end), replica, owners), network.variables(), apply,
+                                  network.options());
     if (flags_.mode == Mode::parameter_server)
-      return feedline::parameter_server(end, std::move(variables), descent(flags_));
-    auto leader = replica % of_machine == 0 ? std::move(leaders_[static_cast<size_t>(replica / of_machine)]) : nullptr;
-    return feedline::distributed_replicated(end, leader, std::move(variables), descent(flags_));
+      return feedline::parameter_server(owned(std::move(end), replica, owners), network.variables(), apply,
+                                        network.options());
+    auto leader = leads(replica) ? owned(std::move(leader_of(replica)), replica, owners) : nullptr;
+    auto machine = owned(std::move(end), replica, flags_.gpus ? Owners::gpu : Owners::host);
+    return feedline::distributed_replicated(std::move(machine), std::move(leader), network.variables(), apply,
+                                            network.options());
+  }
+  /// The replica comes no more: others are not to wait for it.
+  void leave(int replica) {
+    end_of(replica).reset();
+    if (!leaders_.empty() && leads(replica)) leader_of(replica).reset();
   }
 
  private:
-  using Ends = std::vector<std::shared_ptr<feedline::Communicator>>;
+  using Ends = std::vector<std::unique_ptr<feedline::Communicator>>;
   static void add(Ends& to, int ranks) {
     for (auto& end : feedline::communicators_between_threads(ranks)) to.push_back(std::move(end));
   }
+  bool leads(int replica) const { return replica % (flags_.replicas / machines_) == 0; }
+  std::unique_ptr<feedline::Communicator>& end_of(int replica) { return ends_[static_cast<size_t>(replica)]; }
+  std::unique_ptr<feedline::Communicator>& leader_of(int replica) {
+    return leaders_[static_cast<size_t>(replica / (flags_.replicas / machines_))];
+  }
+  // The communicator's memory is where gradients are summed, and applied by those who own variables.
+  static std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end, int replica,
+                                                       Owners owners) {
+#ifdef WITH_GPUS
+    if (owners == Owners::gpu) return feedline::nccl_communicator(std::move(end), feedline::cuda(replica));
+#endif
+    static_cast<void>(replica);
+    static_cast<void>(owners);
+    return end;
+  }
+
   const Flags flags_;
   int machines_ = 1;
   Ends ends_, leaders_;
   std::thread server_;
 };
 
-Matrix input_of(const feedline::Batch& batch) {
-  const feedline::TensorView board = batch.at("board"), flags = batch.at("flags");
-  const Input squares(static_cast<const float*>(board.data), batch.rows(), board.shape.elements() / batch.rows());
-  const Input bits(static_cast<const float*>(flags.data), batch.rows(), flags.shape.elements() / batch.rows());
-  Matrix input(batch.rows(), squares.cols() + bits.cols());
-  input << squares, bits;
-  return input;
-}
-
 /// One replica's training: the sum of its losses in each epoch, over its steps.
 std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas& replicas, int replica) {
-  Network network(flags.precision);
-  const auto training = replicas.training(replica, network.variables());
+  const auto network = network_of(flags, replica);
+  const auto training = replicas.training(replica, *network);
   feedline::LossScale scale(flags.precision == DType::float16 ? 1024 : 1);
   std::vector<double> losses;
   for (int epoch = 0; epoch < flags.epochs; epoch++) {
-    losses.push_back(0);
     while (auto batch = feeder.next(replica)) {
-      batch->ready_on(feedline::Stream::host);
-      const Matrix input = input_of(batch);
-      const Eigen::VectorXf wanted =
-          Eigen::Map<const Eigen::VectorXf>(static_cast<const float*>(batch.at("score").data), batch.rows());
-      batch->release_on(feedline::Stream::host);
-      losses.back() += network.pass(input, wanted, scale.value(), [&](size_t v) { training->ready(v); });
+      network->pass(batch, scale.value(), [&](size_t v) { training->ready(v); });
       scale.update(training->step(scale.value()));
     }
+    losses.push_back(network->take_loss());
   }
   return losses;
 }
 
+feedline::Pipeline pipeline_of(const Flags& flags) {
+  auto pipeline = feedline::load_pipeline(flags.pipeline).with("batch.global_batch_size", std::to_string(flags.batch));
+  if (!flags.gpus) return pipeline;
+  // A GPU computes with them as they are.
+  for (const char* output : {"output.board.dtype", "output.flags.dtype"})
+    pipeline = pipeline.with(output, feedline::name(flags.precision));
+  return pipeline;
+}
+
 int run(const Flags& flags) {
   feedline::Options options;
-  options.devices.assign(static_cast<size_t>(flags.replicas), feedline::host());
-  feedline::Feeder feeder(feedline::load_pipeline(flags.pipeline), options);
+  options.devices.clear();
+  for (int replica = 0; replica < flags.replicas; replica++) options.devices.push_back(flags.device(replica));
+  feedline::Feeder feeder(pipeline_of(flags), options);
   Replicas replicas(flags);
   std::vector<std::vector<double>> losses(static_cast<size_t>(flags.replicas));
   std::vector<std::exception_ptr> failed(losses.size());
@@ -225,6 +172,7 @@ int run(const Flags& flags) {
         losses[r] = train(flags, feeder, replicas, replica);
       } catch (...) {
         failed[r] = std::current_exception();
+        replicas.leave(replica);
         feeder.stop();
       }
     });
@@ -250,7 +198,8 @@ int main(int argc, char** argv) {
   app.add_option("pipeline", flags.pipeline, "What to feed: tensors board, flags and score")->required();
   app.add_option("--replicas", flags.replicas, "Replicas that share each step")->check(CLI::Range(1, 64));
   app.add_option("--epochs", flags.epochs, "How often to pass over the data")->check(CLI::PositiveNumber);
-  app.add_option("--rate", flags.rate, "Of learning");
+  app.add_option("--batch", flags.batch, "Rows that all replicas together take in a step")->check(CLI::PositiveNumber);
+  app.add_option("--rate", flags.descent.rate, "Of learning");
   app.add_option("--mode", flags.mode, "How replicas share their gradients")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, Mode>{{"replicated", Mode::replicated},
@@ -260,6 +209,11 @@ int main(int argc, char** argv) {
   app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32")
       ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{
           {"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}}));
+#ifdef WITH_GPUS
+  app.add_flag("--gpus", flags.gpus, "Compute on GPUs, replica R on GPU R");
+  app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Owners>{{"gpu", Owners::gpu}, {"host", Owners::host}}));
+#endif
   CLI11_PARSE(app, argc, argv);
   try {
     return run(flags);

@@ -32,6 +32,7 @@ int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
 std::set<int> unreachable;
+bool reachable_memory = false;
 feedline::test::ActedState state;
 thread_local int current_device = 0;
 thread_local std::vector<int> pushed;  // contexts of the driver's, before the current device
@@ -137,6 +138,8 @@ void act_gpus(int count) {
   state.pageable_copies = 0;
   unreachable.clear();
 }
+
+void act_reachable_memory() { reachable_memory = true; }
 
 void act_unreachable(int gpu) {
   const std::lock_guard lock(mutex);
@@ -295,7 +298,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const int file = memfd_create("gpu", 0);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes))) return cudaErrorMemoryAllocation;
-  auto* const address = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0));
+  auto* const address = static_cast<std::byte*>(
+      mmap(nullptr, bytes, reachable_memory ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file, 0));
   auto* const pages = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   close(file);
   if (address == MAP_FAILED || pages == MAP_FAILED) return cudaErrorMemoryAllocation;
@@ -336,6 +340,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!is_pinned) state.pageable_copies++;
   }
   give(stream, [=] { std::memcpy(pages_of(to), pages_of(from), bytes); });
+  return answer();
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  give(stream, [=] { std::memset(pages_of(to), value, bytes); });
   return answer();
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {

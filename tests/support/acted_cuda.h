@@ -18,6 +18,10 @@ namespace feedline::test {
 /// Every GPU from now on; what there was is gone.
 void act_gpus(int count);
 
+/// Device memory can be touched by the host: for code of a program's own that is run on a stream, see act_on(). Before
+/// there is any; also before main.
+void act_reachable_memory();
+
 /// No other GPU can read this one's memory by itself.
 void act_unreachable(int gpu);
 

@@ -84,7 +84,8 @@ class GpuModel {
   }
 
   /// A step with these gradients: whether they were finite.
-  bool step(DataParallel& training, const Gradients& now, float loss_scale) {
+  bool step(DataParallel& training, Gradients gradients, float loss_scale) {
+    const Gradients& now = gradients_on_their_way_.emplace_back(std::move(gradients));
     for (size_t v = sizes.size(); v-- > 0;) {
       require(cudaMemcpyAsync(gradients_[v].data(), now[v].data(), now[v].size(), cudaMemcpyHostToDevice, stream_));
       training.ready(v);
@@ -109,6 +110,7 @@ class GpuModel {
   const DType dtype_;
   cudaStream_t stream_ = nullptr;
   std::deque<DeviceBuffer> values_, gradients_;
+  std::deque<Gradients> gradients_on_their_way_;
   std::deque<Descent> descents_;
 };
 

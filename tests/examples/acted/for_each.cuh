@@ -1,0 +1,23 @@
+// In place of examples/for_each.cuh, on acted GPUs whose memory the host reaches: a stream's thread does it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "support/acted_cuda.h"
+
+#undef __device__
+#define __device__
+
+inline void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+template <typename Body>
+void for_each(int64_t n, cudaStream_t stream, Body body) {
+  feedline::test::act_on(stream, [n, body] {
+    for (int64_t i = 0; i < n; i++) body(i);
+  });
+}
