@@ -10,7 +10,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr std::chrono::seconds long_wait{10}, watched_each{1};
+constexpr std::chrono::seconds watched_each{1};
 
 }  // namespace
 

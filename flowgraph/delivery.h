@@ -24,6 +24,9 @@
 
 namespace feedline::flow {
 
+/// After so long the log says what is waited for.
+inline constexpr std::chrono::seconds long_wait{10};
+
 /// Stages that next() can wait for.
 enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, upload, replica };
 inline constexpr size_t stage_count = 7;

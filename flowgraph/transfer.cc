@@ -18,8 +18,7 @@ namespace {
 
 using Part = Communicator::Part;
 
-constexpr auto farewell = std::chrono::seconds(5);  // for the others to hear that this rank leaves
-constexpr auto long_wait = std::chrono::seconds(10);
+constexpr auto farewell = std::chrono::seconds(5);                // for the others to hear that this rank leaves
 constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 

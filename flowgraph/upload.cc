@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/byte_size.h"
+#include "base/log.h"
 #include "base/thread.h"
 
 namespace feedline::flow {
@@ -14,8 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a thread that waits for packed rows looks whether it is to stop.
-constexpr auto between_looks = std::chrono::milliseconds(50);
+// How often a thread that waits for packed rows looks whether it is to stop, and one that waits for copies whether rows
+// of other ranks have been waited for too long.
+constexpr auto between_looks = std::chrono::milliseconds(50),
+               between_looks_at_arrivals = std::chrono::milliseconds(1000);
 
 // What kernels look up may be read in words of this size.
 constexpr size_t table_alignment = 16;
@@ -248,10 +251,13 @@ void Upload::arrive(feedline::Stream stream) {
     const std::lock_guard lock(mutex_);
     coming = std::move(coming_.front());
     coming_.pop_front();
+    arriving_since_ = Clock::now();
   }
   try {
     replicas_[0].device->go_on(
         coming.buffer, stream, [&] { exchange(coming.rows, stream); }, coming.launches);
+    const std::lock_guard lock(mutex_);
+    arriving_since_.reset();
   } catch (const Error& error) {
     delivery_->fail(std::current_exception());
     between_->abort(error);
@@ -280,11 +286,22 @@ void Upload::exchange(std::span<const std::span<std::byte>> rows, feedline::Stre
   if (rank != reader) received_ += bytes;
 }
 
+// next() is in arrive() then, where nobody can wake it.
+void Upload::tell_of_long_arrival(std::unique_lock<std::mutex>& lock) {
+  if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return;
+  arriving_since_.reset();
+  lock.unlock();
+  logger()->warn("next() has waited {} s for other ranks to call it for the same step", long_wait.count());
+  lock.lock();
+}
+
 void Upload::finish_copies(size_t first) {
   Replica& source = replicas_[first];
   for (;;) {
     std::unique_lock lock(mutex_);
-    source.changed.wait(lock, [&] { return source.no_more || !source.in_flight.empty(); });
+    const auto has_work = [&] { return source.no_more || !source.in_flight.empty(); };
+    while (between_ && !source.changed.wait_for(lock, between_looks_at_arrivals, has_work)) tell_of_long_arrival(lock);
+    source.changed.wait(lock, has_work);
     if (source.in_flight.empty()) return;
     lock.unlock();
     for (size_t r = first; r < first + alike_; r++) {

@@ -118,6 +118,7 @@ class Upload {
   /// behind: the replica before it, whose buffer has the rows; null: the host has them.
   void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind);
   void exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream);
+  void tell_of_long_arrival(std::unique_lock<std::mutex>& lock);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
 
   const PackedBatches batches_;
@@ -131,8 +132,9 @@ class Upload {
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::mutex mutex_;  // guards `coming_`, `in_flight` and `no_more`, and the waiting for buffers
+  std::mutex mutex_;  // guards the next two, `in_flight` and `no_more`, and the waiting for buffers
   std::deque<Coming> coming_;
+  std::optional<std::chrono::steady_clock::time_point> arriving_since_;  // until it is told of
   std::deque<Replica> replicas_;
 };
 

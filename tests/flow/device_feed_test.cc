@@ -8,6 +8,7 @@
 
 #include "damage.h"
 #include "support/catch.h"
+#include "support/process.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -242,6 +243,36 @@ TEST_CASE("a feeder ends at any moment, and batches outlive it") {
     }
     for (size_t step = 0; step < held.size(); step++) CHECK(consumer.text(held[step]) == wanted[0][step]);
   }
+}
+
+TEST_CASE("a thousand feeders come and go, and leave memory and files as they were") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP"));
+  Consumer consumer;
+  const auto come_and_go = [&](int times) {
+    for (int round = 0; round < times; round++) {
+      Feeder feeder(pipeline, of_devices({cuda(0), cuda(0)}));
+      for (int replica = 0; replica < 2; replica++) {
+        Batch batch = feeder.next(replica, consumer.stream());
+        if (round % 2) batch.release_on(consumer.stream());
+      }
+    }
+    consumer.wait();
+  };
+  const auto free_memory = [] {
+    size_t free = 0, total = 0;
+    require(cudaMemGetInfo(&free, &total));
+    return free;
+  };
+  come_and_go(20);  // what libraries keep once
+  const size_t memory = free_memory(), files = open_descriptors();
+  come_and_go(1000);
+  // A thread of oneTBB's may drop the last message, and what it holds, a moment after the feeder has gone.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (free_memory() < memory && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  CHECK(free_memory() >= memory);
+  CHECK(open_descriptors() <= files);
 }
 
 TEST_CASE("memory.device_limit is kept, and what is refused says what would do") {
