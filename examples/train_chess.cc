@@ -190,6 +190,13 @@ int run(const Flags& flags) {
   return 0;
 }
 
+template <typename T>
+void one_of(CLI::Option* option, const std::vector<std::pair<std::string, T>>& values) {
+  std::string names;
+  for (const auto& [name, value] : values) names += (names.empty() ? "" : " | ") + name;
+  option->transform(CLI::CheckedTransformer(values).description(""))->option_text(names);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -200,19 +207,17 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", flags.epochs, "How often to pass over the data")->check(CLI::PositiveNumber);
   app.add_option("--batch", flags.batch, "Rows that all replicas together take in a step")->check(CLI::PositiveNumber);
   app.add_option("--rate", flags.descent.rate, "Of learning");
-  app.add_option("--mode", flags.mode, "How replicas share their gradients")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Mode>{{"replicated", Mode::replicated},
-                                                              {"parameter_server", Mode::parameter_server},
-                                                              {"distributed_replicated", Mode::distributed_replicated},
-                                                              {"asynchronous", Mode::asynchronous}}));
-  app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{
-          {"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}}));
+  one_of<Mode>(app.add_option("--mode", flags.mode, "How replicas share their gradients"),
+               {{"replicated", Mode::replicated},
+                {"parameter_server", Mode::parameter_server},
+                {"distributed_replicated", Mode::distributed_replicated},
+                {"asynchronous", Mode::asynchronous}});
+  one_of<DType>(app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32"),
+                {{"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}});
 #ifdef WITH_GPUS
   app.add_flag("--gpus", flags.gpus, "Compute on GPUs, replica R on GPU R");
-  app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Owners>{{"gpu", Owners::gpu}, {"host", Owners::host}}));
+  one_of<Owners>(app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied"),
+                 {{"gpu", Owners::gpu}, {"host", Owners::host}});
 #endif
   CLI11_PARSE(app, argc, argv);
   try {
