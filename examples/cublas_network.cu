@@ -111,6 +111,8 @@ class CublasNetwork final : public Network {
   }
 
   void pass(feedline::Batch& batch, float scale, const std::function<void(size_t)>& ready) override {
+    if (batch.rows() != rows_)
+      throw std::runtime_error("a batch has other rows than the network: set batch.last_batch_policy to DROP");
     const feedline::Stream stream = options().stream;
     batch.ready_on(stream);
     compute(static_cast<const T*>(batch.at("board").data), static_cast<const T*>(batch.at("flags").data),

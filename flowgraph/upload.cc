@@ -253,12 +253,16 @@ void Upload::arrive(feedline::Stream stream) {
     coming_.pop_front();
     arriving_since_ = Clock::now();
   }
+  const auto waits_no_more = [&] {
+    const std::lock_guard lock(mutex_);
+    arriving_since_.reset();
+  };
   try {
     replicas_[0].device->go_on(
         coming.buffer, stream, [&] { exchange(coming.rows, stream); }, coming.launches);
-    const std::lock_guard lock(mutex_);
-    arriving_since_.reset();
+    waits_no_more();
   } catch (const Error& error) {
+    waits_no_more();
     delivery_->fail(std::current_exception());
     between_->abort(error);
     throw;

@@ -11,23 +11,6 @@
 namespace feedline::gpu {
 namespace {
 
-// What waits for it is given to a stream at once, so one event does for all that come after.
-class Mark {
- public:
-  explicit Mark(DeviceId gpu) : event_(gpu, cudaEventDisableTiming | cudaEventBlockingSync) {}
-  void pass(cudaStream_t from, cudaStream_t to) {
-    event_.record(from);
-    event_.wait_on(to);
-  }
-  void wait_for(cudaStream_t stream) {
-    event_.record(stream);
-    event_.wait();
-  }
-
- private:
-  CudaEvent event_;
-};
-
 class CudaQueue final : public Queue {
  public:
   explicit CudaQueue(DeviceId gpu) : gpu_(gpu) {
@@ -63,17 +46,29 @@ class CudaQueue final : public Queue {
     call<LaunchOp>(gpu_, [&] { return launch_divide(launch, made_->stream.get()); });
   }
 
+  void enter_thread() override { enter(gpu_); }
+
+  // What waits for an event is given to a stream at once, or before it is recorded again, so one does for all times.
   void follow(Stream stream) override {
-    check_device(gpu_, stream);
+    record(made_->followed, stream);
     const Visit visit(*context_);
-    check_no_capture(gpu_, stream.cuda_stream(), step);
-    made_->followed.pass(stream.cuda_stream(), made_->stream.get());
+    made_->followed.wait_on(made_->stream.get());
+  }
+  void make_marks(size_t count) override {
+    const Visit visit(*context_);
+    while (made_->marks.size() < count) made_->marks.emplace_back(gpu_, untimed);
+  }
+  void mark(size_t number, Stream stream) override { record(made_->marks[number], stream); }
+  void follow_mark(size_t number) override {
+    const Visit visit(*context_);
+    made_->marks[number].wait_on(made_->stream.get());
   }
   void lead(Stream stream) override {
     check_device(gpu_, stream);
     const Visit visit(*context_);
     check_no_capture(gpu_, stream.cuda_stream(), step);
-    made_->led.pass(made_->stream.get(), stream.cuda_stream());
+    made_->led.record(made_->stream.get());
+    made_->led.wait_on(stream.cuda_stream());
   }
   void drain(Stream stream) noexcept override {
     const Visit visit(*context_);
@@ -81,20 +76,30 @@ class CudaQueue final : public Queue {
   }
   void wait() override {
     const Visit visit(*context_);
-    made_->awaited.wait_for(made_->stream.get());
+    made_->awaited.record(made_->stream.get());
+    made_->awaited.wait();
   }
 
  private:
   static constexpr const char* step = "the step of a training";
+  static constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
+
+  void record(CudaEvent& event, Stream stream) {
+    check_device(gpu_, stream);
+    const Visit visit(*context_);
+    check_no_capture(gpu_, stream.cuda_stream(), step);
+    event.record(stream.cuda_stream());
+  }
 
   // What is given back while the GPU's context is the current one.
   struct Made {
-    explicit Made(DeviceId gpu) : followed(gpu), led(gpu), awaited(gpu), stream(gpu) {
+    explicit Made(DeviceId gpu) : followed(gpu, untimed), led(gpu, untimed), awaited(gpu, untimed), stream(gpu) {
       call<LoadOp>(gpu, [] { return load_reduce(); });
       call<LoadOp>(gpu, [] { return load_divide(); });
     }
     std::deque<CudaMemory> memory;  // freed when the stream has ended
-    Mark followed, led, awaited;
+    CudaEvent followed, led, awaited;
+    std::deque<CudaEvent> marks;
     CudaStream stream;
   };
   const DeviceId gpu_;

@@ -1,7 +1,10 @@
+#include <fmt/format.h>
+
 #include <cstring>
 #include <deque>
 #include <vector>
 
+#include "feedline/error.h"
 #include "gpu/memory.h"
 #include "gpu/queue.h"
 #include "gpu/reduction.h"
@@ -17,7 +20,11 @@ class HostQueue final : public Queue {
   Stream stream() const noexcept override { return Stream::host; }
   std::byte* allocate(size_t bytes) override {
     Memory& memory = memory_.emplace_back(bytes);
-    memory.pin_for(user_);
+    if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
+      throw Error(Category::device_error,
+                  fmt::format("memory of the host cannot be pinned for GPU {}, and gradients travel through it; raise "
+                              "the limit of locked memory (ulimit -l)",
+                              user_.ordinal));
     return memory.bytes().data();
   }
 
@@ -44,7 +51,11 @@ class HostQueue final : public Queue {
   }
 
   // The thread's own order is the only one.
+  void enter_thread() override {}
   void follow(Stream) override {}
+  void make_marks(size_t) override {}
+  void mark(size_t, Stream) override {}
+  void follow_mark(size_t) override {}
   void lead(Stream) override {}
   void drain(Stream) noexcept override {}
   void wait() override {}

@@ -53,11 +53,12 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-void Memory::pin_for(DeviceId device) {
-  if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return;
+bool Memory::pin_for(DeviceId device) {
+  if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return false;
   pinned_for_ = device;
   // Else a child would share the pages until somebody writes, and the GPU might go on with those that it has left.
   madvise(bytes_.data(), bytes_.size(), MADV_DONTFORK);
+  return true;
 }
 
 }  // namespace feedline::gpu

@@ -21,8 +21,8 @@ class Memory {
 
   std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Where the device is a GPU: for copies to it, see pin().
-  void pin_for(DeviceId device);
+  /// Where the device is a GPU: for copies to it, see pin(). Whether it is pinned.
+  bool pin_for(DeviceId device);
 
  private:
   std::span<std::byte> bytes_;

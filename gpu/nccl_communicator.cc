@@ -275,7 +275,8 @@ class NcclCommunicator final : public Communicator {
       const gpu::Visit visit(context_);
       reserve(slice_bytes * static_cast<size_t>(size()));
     } catch (const Error& error) {
-      fail(error);
+      end_group(error);
+      throw_failure();
     }
     run(call, stream, body);
   }
@@ -301,7 +302,9 @@ class NcclCommunicator final : public Communicator {
       if (host) wait_for_streams();
     } catch (const Error& error) {
       if (behind_last) cudaEventRecord(made_->last.get(), on);  // for the destructor: a part may have been given
-      fail(error);
+      end_group(error);
+      if (host) cudaStreamSynchronize(on);  // buffers are the caller's again; it is let go of, as the group has ended
+      throw_failure();
     }
     calls_++;
   }
@@ -412,12 +415,10 @@ class NcclCommunicator final : public Communicator {
   }
   [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
 
-  // Ends the group.
-  [[noreturn]] void fail(const Error& why) {
+  void end_group(const Error& why) {
     // The control has already counted this call.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
-    throw_failure();
   }
 
   // Beside what the streams do: a rank that dies, and what NCCL finds out by itself.

@@ -16,13 +16,16 @@
 
 namespace feedline::gpu {
 
-/// From any thread, each function by one at a time. Throws Error device_error: the GPU is of no use any more.
+/// From any thread; allocate(), and what makes an order or waits, by one at a time. Throws Error device_error: the GPU
+/// is of no use any more.
 class Queue {
  public:
   /// Waits until all is done, and gives the memory back.
   virtual ~Queue() = default;
 
   virtual DeviceId device() const noexcept = 0;
+  /// In a thread of ours: the GPU becomes its current device.
+  virtual void enter_thread() = 0;
   /// For the calls of a communicator, which are then in this order, too.
   virtual Stream stream() const noexcept = 0;
   /// Memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error where there is none.
@@ -35,6 +38,11 @@ class Queue {
 
   /// What comes now is behind what the stream was given until now.
   virtual void follow(Stream stream) = 0;
+  /// The same in two steps: what the stream was given until mark(), for what comes from follow_mark() on. By number;
+  /// there are as many as make_marks() was asked for. Two threads may do one step each.
+  virtual void make_marks(size_t count) = 0;
+  virtual void mark(size_t number, Stream stream) = 0;
+  virtual void follow_mark(size_t number) = 0;
   /// What the stream is given from now on is behind what came here.
   virtual void lead(Stream stream) = 0;
   /// Waits for a stream that has been given work on memory of the queue, where an error leaves no way to follow() it.
@@ -43,7 +51,8 @@ class Queue {
   virtual void wait() = 0;
 };
 
-/// user: the device that its memory is copied to and from.
+/// user: the device that its memory is copied to and from, or that communicators of it take. Where that is a GPU and
+/// the memory cannot be pinned, allocate() throws Error device_error.
 std::shared_ptr<Queue> host_queue(DeviceId user);
 
 /// Throws Error device_error where there is no such GPU. Makes a context there and nowhere else.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""train_gpu_test.py TRAIN_CHESS ON_GPUS SOURCE: a training on GPUs has the losses of one on the host."""
+"""train_gpu_test.py TRAIN_CHESS ON_GPUS SOURCE GPUS: a training on GPUs, up to so many, has the losses of one on the host."""
 import re
 import subprocess
 import sys
 
-on_host, on_gpus, source = sys.argv[1:]
+on_host, on_gpus, source, gpus = sys.argv[1:]
 
 
 def losses(trainer, *flags):
@@ -22,10 +22,15 @@ for replicas, mode, owners, precision, tolerance in [
         (2, "parameter_server", "host", "float32", 1e-4),
         (4, "distributed_replicated", "gpu", "float32", 1e-4),
         (4, "distributed_replicated", "host", "float32", 1e-4),
+        (1, "parameter_server", "host", "float32", 1e-4),
+        (1, "replicated", "gpu", "float16", 0.05),
+        (1, "replicated", "gpu", "bfloat16", 0.05),
         (2, "replicated", "gpu", "float16", 0.05),
         (2, "parameter_server", "host", "bfloat16", 0.05),
         (1, "asynchronous", "host", "float32", 1e-4),
 ]:
+    if replicas > int(gpus):
+        continue
     what = f"{mode}, {replicas} replicas, owners on the {owners}, {precision}"
     got = losses(on_gpus, "--gpus", "--replicas", str(replicas), "--mode", mode, "--owners", owners, "--precision",
                  precision)

@@ -70,6 +70,9 @@ class GpuModel {
   /// descend() in the stream's order: on the host, between two copies.
   Apply apply() {
     return [this](size_t, std::span<float> value, std::span<const float> by) {
+      int current = -1;
+      require(cudaGetDevice(&current));
+      expect(current == rank_, "applied on another device, where kernels cannot be launched");
       Descent& descent = descents_.emplace_back(value.size());
       const size_t bytes = value.size_bytes();
       require(cudaMemcpyAsync(descent.value.data(), value.data(), bytes, cudaMemcpyDeviceToHost, stream_));
@@ -138,11 +141,13 @@ std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtyp
     return all_own && owners == Owners::on_host ? between_threads(members.size()) : between_gpus(members);
   });
   return side_by_side(ranks, [&](int rank) {
+    const Communicators::Part part = communicators.part(rank);
     GpuModel model(rank, dtype);
     const Apply on_host = [](size_t, auto value, auto by) { descend(value, by); };
-    const auto training = communicators.training(rank, model.variables(),
-                                                 owners == Owners::on_host ? on_host : model.apply(), model.options());
+    const auto training =
+        part.training(model.variables(), owners == Owners::on_host ? on_host : model.apply(), model.options());
     body(model, *training);
+    training->wait();
   });
 }
 

@@ -106,18 +106,20 @@ class Communicators {
     }
     if (mode == Mode::two_machines) leaders_ = meet(leaders, true);
   }
-  std::unique_ptr<DataParallel> training(int rank, std::vector<Variable> variables, Apply apply,
-                                         DataParallelOptions options = {}) {
-    options.bucket_bytes = 1500;
+  /// A rank's part, which it takes at once: if it ends without a training, it has left the others.
+  struct Part {
+    std::unique_ptr<DataParallel> training(std::vector<Variable> variables, Apply apply,
+                                           DataParallelOptions options = {}) const;
+    Mode mode;
+    Invitation inside, among_leaders;
+  };
+  Part part(int rank) {
     const auto in_machine = static_cast<int>(machines_[0].size());
     const int machine = rank / in_machine, place = rank % in_machine;
-    const Invitation inside = inside_[static_cast<size_t>(machine)](place);
-    const Invitation among_leaders = leaders_ && place == 0 ? leaders_(machine) : nullptr;
-    Ends mine = inside();
-    if (mode_ == Mode::replicated) return replicated(mine, std::move(variables), std::move(apply), options);
-    if (mode_ == Mode::parameter_server) return parameter_server(mine, std::move(variables), std::move(apply), options);
-    return distributed_replicated(mine, among_leaders ? among_leaders() : nullptr, std::move(variables),
-                                  std::move(apply), options);
+    return {mode_, inside_[static_cast<size_t>(machine)](place), leaders_ && place == 0 ? leaders_(machine) : nullptr};
+  }
+  std::unique_ptr<DataParallel> training(int rank, std::vector<Variable> variables, Apply apply) {
+    return part(rank).training(std::move(variables), std::move(apply));
   }
 
  private:
@@ -126,6 +128,16 @@ class Communicators {
   std::vector<Invite> inside_;
   Invite leaders_;
 };
+
+inline std::unique_ptr<DataParallel> Communicators::Part::training(std::vector<Variable> variables, Apply apply,
+                                                                   DataParallelOptions options) const {
+  options.bucket_bytes = 1500;
+  Ends mine = inside();
+  if (mode == Mode::replicated) return replicated(mine, std::move(variables), std::move(apply), options);
+  if (mode == Mode::parameter_server) return parameter_server(mine, std::move(variables), std::move(apply), options);
+  return distributed_replicated(mine, among_leaders ? among_leaders() : nullptr, std::move(variables), std::move(apply),
+                                options);
+}
 
 inline Invite between_threads(size_t ranks) {
   std::vector<Ends> ends;

@@ -57,8 +57,7 @@ class Worker final : public DataParallel {
     places_.here().follow(trainer_);
     verdict_.begin(places_.here());
     for (Bucket& bucket : buckets_) {
-      for (size_t place = 0; place < bucket.variables.size(); place++)
-        bucket.take_gradient(place, variables_[bucket.variables[place]]);
+      bucket.take_gradients(variables_);
       bucket.divide_at(places_.here(), loss_scale, verdict_);
     }
     if (!verdict_.read()) return false;
@@ -70,6 +69,12 @@ class Worker final : public DataParallel {
     }
     receive_values();
     return true;
+  }
+
+  void wait() override {
+    places_.here().wait();
+    for (const Group& server : servers_)
+      if (const auto failure = server->failure()) throw *failure;
   }
 
   int owner(size_t variable) const override { return owners_.at(variable); }
@@ -118,6 +123,7 @@ class Service {
 
   void run(Served& served) noexcept try {
     gpu::Queue& queue = places_.home();
+    queue.enter_thread();
     send_values([] {});
     for (;;) {
       pass(worker_, word_);

@@ -52,9 +52,10 @@ void Bucket::begin_masters() {
   if (masters) places->home().copy(masters, home.numbers, elements * sizeof(float));
 }
 
-void Bucket::take_gradient(size_t place, const Variable& variable) {
-  places->here().copy(here.gradient + offsets[place] * size_of(dtype), variable.gradient.data,
-                      variable.gradient.size_bytes());
+void Bucket::take_gradients(const std::vector<Variable>& of) {
+  for (size_t place = 0; place < variables.size(); place++)
+    places->here().copy(here.gradient + offsets[place] * size_of(dtype), of[variables[place]].gradient.data,
+                        size(place) * size_of(dtype));
 }
 
 void Bucket::divide_at(gpu::Queue& queue, float divisor, Verdict& finite) {

@@ -37,7 +37,7 @@ struct Bucket {
   }
 
   // In the order of their queues; what goes home has come when it returns.
-  void take_gradient(size_t place, const Variable& variable);  // here
+  void take_gradients(const std::vector<Variable>& of);  // here
   void gradient_to_home() { places->to_home(home.gradient, here.gradient, gradient_bytes()); }
   void numbers_to_home() { places->to_home(home.numbers, here.numbers, elements * sizeof(float)); }
   void numbers_to_here() { places->to_here(here.numbers, home.numbers, elements * sizeof(float)); }

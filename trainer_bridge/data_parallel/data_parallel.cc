@@ -36,6 +36,15 @@ class Exchanger {
   virtual std::optional<Error> failure() const = 0;
 };
 
+// Of the largest bucket, whatever is in it: between GPUs what that allocates would be waited for by other ranks' work,
+// once there is some.
+void reduce_once(const Group& group, const std::vector<Bucket>& buckets, const gpu::Queue& queue) {
+  if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
+  const auto& largest = *std::ranges::max_element(buckets, {}, &Bucket::gradient_bytes);
+  group->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here), Reduction::sum,
+                    Stream::host);
+}
+
 // All ranks in one group.
 class InOneGroup : public Exchanger {
  public:
@@ -61,6 +70,7 @@ class InOneGroup : public Exchanger {
 class AllReduce final : public InOneGroup {
  public:
   using InOneGroup::InOneGroup;
+  void prepare(const std::vector<Bucket>& buckets) override { reduce_once(all_, buckets, home_); }
   void reduce(Bucket& bucket) override {
     bucket.gradient_to_home();
     all_->all_reduce(bucket.tensor_at(bucket.home), Reduction::sum, home_.stream());
@@ -139,6 +149,7 @@ class ByMachine final : public Exchanger {
   int machines() const { return machines_; }
 
   void prepare(const std::vector<Bucket>& buckets) override {
+    reduce_once(machine_, buckets, here_);
     if (leaders_) leaders_->prepare(buckets);
   }
   void reduce(Bucket& bucket) override {
@@ -147,7 +158,11 @@ class ByMachine final : public Exchanger {
   }
   bool applies(const Bucket& bucket) const override { return leaders_ && leaders_->applies(bucket); }
   void agree(Verdict& verdict) override {
-    if (leaders_) leaders_->agree(verdict);
+    if (leaders_) {
+      here_.wait();
+      if (const auto failure = machine_->failure()) throw *failure;  // what a GPU was let go of is no sum
+      leaders_->agree(verdict);
+    }
     pass_on(std::as_writable_bytes(std::span(verdict.at(here_), 1)));
   }
   void publish(Bucket& bucket) override {
@@ -193,11 +208,13 @@ class Training final : public DataParallel {
         ready_(variables_),
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
-      for (size_t place = 0; place < buckets_[b].variables.size(); place++)
-        bucket_of_[buckets_[b].variables[place]] = {b, place};
+      for (const size_t variable : buckets_[b].variables) bucket_of_[variable] = b;
     // Before the ranks meet: on a GPU it may wait for what others are at.
     for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
+    places_->here().make_marks(buckets_.size());
     exchanger_->prepare(buckets_);
+    verdict_.begin(places_->home());
+    exchanger_->agree(verdict_);
     begin();
     begin_step();
     thread_ = start_thread("feedline-reduce", [this] { loop(); });
@@ -215,13 +232,13 @@ class Training final : public DataParallel {
   }
 
   void ready(size_t variable) override {
-    const auto [b, place] = bucket_of_.at(variable);
+    const size_t b = bucket_of_.at(variable);
     ready_.add(variable);
-    places_->here().follow(trainer_);
-    buckets_[b].take_gradient(place, variables_[variable]);
+    if (--missing_[b] > 0) return;
+    places_->here().mark(b, trainer_);
     {
       const std::lock_guard lock(mutex_);
-      if (--missing_[b] > 0) return;
+      full_[b] = true;
     }
     changed_.notify_all();
   }
@@ -233,13 +250,13 @@ class Training final : public DataParallel {
       changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
       if (failure_) std::rethrow_exception(failure_);
     }
+    const float divisor = loss_scale * static_cast<float>(exchanger_->ranks());
     verdict_.begin(places_->home());
     for (Bucket& bucket : buckets_)
-      if (exchanger_->applies(bucket))
-        bucket.divide_at(places_->home(), loss_scale * static_cast<float>(exchanger_->ranks()), verdict_);
+      if (exchanger_->applies(bucket)) bucket.divide_at(places_->home(), divisor, verdict_);
     exchanger_->agree(verdict_);
     const bool finite = verdict_.read();
-    if (const auto failure = exchanger_->failure()) throw *failure;  // what a GPU was let go of says nothing
+    throw_failure();  // what a GPU was let go of says nothing
     if (finite) update();
     {
       const std::lock_guard lock(mutex_);
@@ -249,13 +266,23 @@ class Training final : public DataParallel {
     return finite;
   }
 
+  void wait() override {
+    places_->here().wait();
+    throw_failure();
+  }
+
   int owner(size_t variable) const override { return owners_.at(variable); }
 
  private:
+  void throw_failure() const {
+    if (const auto failure = exchanger_->failure()) throw *failure;
+  }
+
   // Under the lock, but for the first.
   void begin_step() {
     ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
+    full_.assign(buckets_.size(), false);
     reduced_ = 0;
   }
 
@@ -264,12 +291,14 @@ class Training final : public DataParallel {
       size_t next = 0;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ending_ || (reduced_ < buckets_.size() && missing_[reduced_] == 0); });
+        changed_.wait(lock, [&] { return ending_ || (reduced_ < buckets_.size() && full_[reduced_]); });
         if (ending_) return;
         next = reduced_;
       }
       std::exception_ptr failed;
       try {
+        places_->here().follow_mark(next);
+        buckets_[next].take_gradients(variables_);
         exchanger_->reduce(buckets_[next]);
       } catch (...) {
         failed = std::current_exception();
@@ -297,6 +326,7 @@ class Training final : public DataParallel {
   }
 
   void update() {
+    places_->here().follow(trainer_);  // which may still read the values
     for (Bucket& bucket : buckets_) {
       if (exchanger_->applies(bucket)) {
         bucket.apply(apply_, variables_, trainer_);
@@ -316,14 +346,15 @@ class Training final : public DataParallel {
   const Stream trainer_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
-  std::vector<std::pair<size_t, size_t>> bucket_of_;  // by variable: its bucket, and where in it
+  std::vector<size_t> bucket_of_;  // by variable
   ReadyVariables ready_;
+  std::vector<size_t> missing_;  // by bucket: variables that are not ready
   Verdict verdict_{*places_};
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::vector<size_t> missing_;  // by bucket: variables that are not ready
-  size_t reduced_ = 0;           // buckets
+  std::vector<bool> full_;  // by bucket: all its gradients are ready
+  size_t reduced_ = 0;      // buckets
   bool ending_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

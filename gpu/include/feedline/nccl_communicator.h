@@ -21,9 +21,9 @@ struct NcclOptions {
 ///
 /// Buffers are memory of this GPU, or of the host where it is pinned. Streams are this GPU's, or Stream::host. A call
 /// returns when all ranks have come to it and the stream has been given the work, behind what the stream was given
-/// before and what any stream was given by the call before; on Stream::host when the work is done. It may not be made
-/// while the stream captures a graph, nor inside of the program's own ncclGroupStart(), nor on Stream::cuda_per_thread:
-/// NCCL launches from threads of its own.
+/// before and what any stream was given by the call before; on Stream::host when the work is done, also with an Error.
+/// It may not be made while the stream captures a graph, nor inside of the program's own ncclGroupStart(), nor on
+/// Stream::cuda_per_thread: NCCL launches from threads of its own.
 ///
 /// A group that fails does what its ranks had all come to, if the streams come to it within `drain`. Then it lets go of
 /// them: what still waits there for other ranks ends, with any content, and failure() says why. The destructor waits

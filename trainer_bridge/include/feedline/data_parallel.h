@@ -36,7 +36,8 @@ struct Variable {
 
 /// The optimizer: changes a variable's value by the mean gradient over all replicas. Its state (momentum, ...) is where
 /// it is called: on every rank, or on the rank that owns the variable. In order, one call at a time. Both spans are
-/// memory of the communicator's device: of a GPU, then it gives the work to DataParallelOptions::stream.
+/// memory of the communicator's device (in distributed_replicated that of the leaders'): of a GPU, then it gives the
+/// work to DataParallelOptions::stream. Called by the thread that calls step(); on a server by one of ours, on its GPU.
 using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
 
 /// One rank's end. All ranks have the same variables and make the same calls. A call throws the Error that has ended
@@ -55,6 +56,10 @@ class FEEDLINE_PUBLIC DataParallel {
   /// then no rank has changed anything.
   virtual bool step(float loss_scale = 1) = 0;
 
+  /// Returns when the values are whole, on a GPU, too: before they are saved. Else a rank that is lost while they come
+  /// may be told of by the next step() alone.
+  virtual void wait() = 0;
+
   /// Which rank applies a variable's gradients; -1: every rank.
   virtual int owner(size_t variable) const = 0;
 
@@ -65,7 +70,8 @@ class FEEDLINE_PUBLIC DataParallel {
 };
 
 /// A communicator of the same GPU (feedline/nccl_communicator.h) keeps all on GPUs. With one that takes memory of the
-/// host, gradients of a GPU are summed and applied there, to float32 masters of the host's own, whose values come back.
+/// host, gradients of a GPU are summed and applied there, to float32 masters of the host's own, whose values come back
+/// (so values that the trainer sets itself, from a checkpoint say, are to be there when the training is made).
 struct DataParallelOptions {
   size_t bucket_bytes = size_t{4} << 20;  // of gradients that are sent together; a larger variable goes alone
   /// Where variables lie, and the trainer's stream there. Not Stream::cuda_per_thread, and none that captures
