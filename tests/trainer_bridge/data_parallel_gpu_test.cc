@@ -19,12 +19,18 @@ std::vector<int> numbers_of_ranks() {
   return numbers;
 }
 
+constexpr struct {
+  Mode mode;
+  Owners owners;
+} ways[] = {{Mode::replicated, Owners::on_gpus},       {Mode::replicated, Owners::on_host},
+            {Mode::parameter_server, Owners::on_gpus}, {Mode::parameter_server, Owners::on_host},
+            {Mode::two_machines, Owners::on_gpus},     {Mode::two_machines, Owners::on_host}};
+
 }  // namespace
 
 TEST_CASE("GPUs: all ranks have the values that the host would have") {
-  const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
   for (const int ranks : numbers_of_ranks())
-    for (const Mode mode : modes)
+    for (const auto [mode, owners] : ways)
       for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
         if (mode == Mode::two_machines && ranks % 2 != 0) continue;
         INFO(static_cast<int>(owners) << " " << static_cast<int>(mode) << " " << name(dtype) << " " << ranks);
@@ -40,9 +46,8 @@ TEST_CASE("GPUs: all ranks have the values that the host would have") {
 }
 
 TEST_CASE("GPUs: a gradient that is not finite on one rank changes nothing on any") {
-  const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
   for (const int ranks : numbers_of_ranks())
-    for (const Mode mode : modes) {
+    for (const auto [mode, owners] : ways) {
       if (mode == Mode::two_machines && ranks % 2 != 0) continue;
       CHECK(on_gpus(mode, ranks, owners, DType::float16, [&](GpuModel& model, DataParallel& training) {
               for (const bool bad : {false, true, false}) {
