@@ -1,7 +1,9 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/thread.h"

@@ -234,11 +234,10 @@ class Training final : public DataParallel {
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
     ready_.add(variable);
-    if (--missing_[b] > 0) return;
-    places_->here().mark(b, trainer_);
+    if (missing_[b] == 1) places_->here().mark(b, trainer_);  // before the thread may look at it
     {
       const std::lock_guard lock(mutex_);
-      full_[b] = true;
+      if (--missing_[b] > 0) return;
     }
     changed_.notify_all();
   }
@@ -282,7 +281,6 @@ class Training final : public DataParallel {
   void begin_step() {
     ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
-    full_.assign(buckets_.size(), false);
     reduced_ = 0;
   }
 
@@ -291,7 +289,7 @@ class Training final : public DataParallel {
       size_t next = 0;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ending_ || (reduced_ < buckets_.size() && full_[reduced_]); });
+        changed_.wait(lock, [&] { return ending_ || (reduced_ < buckets_.size() && missing_[reduced_] == 0); });
         if (ending_) return;
         next = reduced_;
       }
@@ -348,13 +346,12 @@ class Training final : public DataParallel {
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;  // by variable
   ReadyVariables ready_;
-  std::vector<size_t> missing_;  // by bucket: variables that are not ready
   Verdict verdict_{*places_};
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::vector<bool> full_;  // by bucket: all its gradients are ready
-  size_t reduced_ = 0;      // buckets
+  std::vector<size_t> missing_;  // by bucket: variables that are not ready
+  size_t reduced_ = 0;           // buckets
   bool ending_ = false;
   std::exception_ptr failure_;
   std::thread thread_;
