@@ -32,6 +32,8 @@ struct Distribution {
 
   /// Which rows this rank's graph makes batches of. Where rows travel its replicas are the parts that travel.
   Ranks planned() const noexcept;
+  /// Of a reader's parts, how many come to each rank; its replicas share one, or have one each.
+  int arrivals() const noexcept { return mode == DistributeMode::scatter ? replicas : 1; }
   /// Which of its reader's parts a replica of a rank is given.
   int part_of(int of_rank, int replica) const noexcept;
   /// All ranks are given the same rows by one reader.

@@ -93,7 +93,8 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
       frames_(facts.frames),
       rows_(facts.rows),
       windows_(spec.window.has_value()),
-      buffer_bytes_(round_up(facts.buffer_bytes, tensor_alignment)) {
+      packed_bytes_(round_up(facts.buffer_bytes, tensor_alignment)),
+      buffer_bytes_(packed_bytes_) {
   for (size_t column = 0; column < packed_.size() && packed_[column].part == BatchTensor::Part::valid; column++)
     tensors_.push_back({.name = packed_[column].name, .dtype = packed_[column].dtype, .column = column});
   const Packing packing = pack(spec);

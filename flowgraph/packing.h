@@ -28,6 +28,8 @@ class PackedBatches {
   PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  /// What the packed tensors take of it, at its beginning.
+  uint64_t packed_bytes() const noexcept { return packed_bytes_; }
   /// The packed tensors of a buffer, as FeedFacts::tensors; their shapes are for whoever fills them to say.
   const std::vector<BatchTensor>& packed() const noexcept { return packed_; }
 
@@ -76,7 +78,7 @@ class PackedBatches {
   std::vector<gpu::Unpacker> unpackers_;  // of the jobs
   int64_t frames_, rows_;
   bool windows_;
-  uint64_t buffer_bytes_;
+  uint64_t packed_bytes_, buffer_bytes_;
   int64_t rows_per_task_ = 1;
 };
 

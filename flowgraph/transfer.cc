@@ -275,11 +275,22 @@ void Transfer::send_heads() {
     return;
   }
   std::vector<Part> sends, receives;
-  for (int to = 0; to < distribution_.ranks() && !sent.empty(); to++)
-    for (int arrival = 0; distribution_.reader_of(to) == rank && arrival < static_cast<int>(arrivals_); arrival++)
+  for (int to = 0; to < distribution_.ranks(); to++)
+    for (int arrival = 0; to != rank && distribution_.reader_of(to) == rank && arrival < distribution_.arrivals();
+         arrival++)
       sends.push_back({to, bytes_of(sent[static_cast<size_t>(distribution_.part_of(to, arrival))].numbers)});
-  for (Head& head : heads) receives.push_back({distribution_.reader_of(rank), bytes_of(head.numbers)});
+  for (size_t arrival = 0; arrival < arrivals_; arrival++)
+    if (sent.empty())
+      receives.push_back({distribution_.reader_of(rank), bytes_of(heads[arrival].numbers)});
+    else
+      heads[arrival] = sent[part_of(arrival)];
   communicator_.send_receive(sends, receives, feedline::Stream::host);
+}
+
+size_t Transfer::part_of(size_t arrival) const noexcept {
+  return start_.heads_only
+             ? arrival
+             : static_cast<size_t>(distribution_.part_of(distribution_.rank, static_cast<int>(arrival)));
 }
 
 // Its packed tensors, as long as they are.
@@ -302,7 +313,7 @@ void Transfer::send_rows() {
   std::vector<Part> sends, receives;
   for (int to = 0; to < distribution_.ranks() && !exchanged_->parts.empty(); to++) {
     if (distribution_.reader_of(to) != rank) continue;
-    for (int arrival = 0; arrival < static_cast<int>(arrivals_); arrival++)
+    for (int arrival = 0; arrival < distribution_.arrivals(); arrival++)
       for (const NamedTensor& tensor :
            exchanged_->parts[static_cast<size_t>(distribution_.part_of(to, arrival))].tensors()) {
         sends.push_back({to, {static_cast<std::byte*>(tensor.tensor.data), tensor.tensor.size_bytes()}});
@@ -337,12 +348,15 @@ void Transfer::broadcast_rows() {
   }
 }
 
-// REPLICATE: the reader's one part.
+// A reader's.
 void Transfer::keep_own_rows() {
   if (exchanged_->parts.empty()) return;
-  const auto spans = spans_in(*buffers_[0], exchanged_->heads[0]);
-  for (size_t t = 0; t < spans.size(); t++)
-    if (!spans[t].empty()) std::memcpy(spans[t].data(), exchanged_->parts[0].tensors()[t].tensor.data, spans[t].size());
+  for (size_t arrival = 0; arrival < arrivals_; arrival++) {
+    const auto spans = spans_in(*buffers_[arrival], exchanged_->heads[arrival]);
+    const Batch& part = exchanged_->parts[part_of(arrival)];
+    for (size_t t = 0; t < spans.size(); t++)
+      if (!spans[t].empty()) std::memcpy(spans[t].data(), part.tensors()[t].tensor.data, spans[t].size());
+  }
   exchanged_->parts.clear();
 }
 

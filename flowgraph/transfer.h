@@ -45,7 +45,7 @@ class Transfer {
     FeedFacts facts;                // of this rank's reader
     Graph* graph = nullptr;         // of a reader: its parts as replicas; outlives this
     std::vector<DeviceId> devices;  // of the replicas; those on GPUs are given packed batches, to be uploaded
-    bool heads_only = false;        // rows go another way, from the reader's one replica
+    bool heads_only = false;        // rows go another way: the reader has all its parts, by `devices`
     int threads = 1;
     Position position;
   };
@@ -105,6 +105,7 @@ class Transfer {
   void send_rows();
   void broadcast_rows();
   void keep_own_rows();
+  size_t part_of(size_t arrival) const noexcept;
   std::vector<std::span<std::byte>> spans_in(const BatchBuffer& buffer, const Head& head) const;
   void copy_to_replicas();
   BatchBuffer* take_buffer(size_t replica);
@@ -128,7 +129,7 @@ class Transfer {
   // The thread's own.
   Position position_;
   bool paused_ = false;  // some rank is to begin anew: no step comes any more
-  size_t arrivals_;      // batches that come to this rank in a step; replicas that share one copy it
+  size_t arrivals_;      // batches that come to `devices` in a step; those that share one copy it
   /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
   struct Exchanged {
     std::vector<Word> words;        // of the ranks

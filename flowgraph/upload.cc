@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <system_error>
@@ -24,6 +25,11 @@ constexpr auto between_looks = std::chrono::milliseconds(50),
 constexpr size_t table_alignment = 16;
 
 size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
+
+// A batch, and behind it the packed rows of the parts that are for other ranks.
+uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
+  return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
+}
 
 void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
   if (spec.device_limit == 0) return;
@@ -71,9 +77,12 @@ Upload::Upload(const PipelineSpec& spec, Start start)
       between_(std::move(start.between)),
       distribution_(std::move(start.distribution)),
       alike_(start.same_rows ? start.devices.size() : 1),
+      parts_(static_cast<size_t>(start.parts)),
+      own_(parts_ > 1 ? static_cast<size_t>(distribution_.part_of(distribution_.rank, 0)) : 0),
       most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
       from_(start.from) {
-  check_limit(spec, batches_.buffer_bytes(), start.devices);
+  const uint64_t buffer_bytes = buffer_bytes_of(batches_, parts_);
+  check_limit(spec, buffer_bytes, start.devices);
   std::vector<std::byte> tables;
   std::vector<gpu::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
@@ -88,14 +97,13 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     Replica& replica = replicas_.emplace_back(mutex_);
     replica.device = gpu::open_device_ring({.gpu = start.devices[r],
                                             .buffers = buffers_of(spec),
-                                            .buffer_bytes = batches_.buffer_bytes(),
+                                            .buffer_bytes = buffer_bytes,
                                             .copies = most_in_flight_,
                                             .tables = tables,
                                             .kernels = kernels,
                                             .behind = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
-    replica.ring =
-        std::make_shared<BatchRing>(replica.device, buffers_of(spec), batches_.buffer_bytes(), static_cast<int>(r),
-                                    [&](std::byte* memory) { return batches_.content(memory); });
+    replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
+                                               [&](std::byte* memory) { return batches_.content(memory); });
     replica.buffer_wait.watch(*replica.ring);
     rings.push_back(replica.ring);
   }
@@ -163,17 +171,17 @@ void Upload::upload(size_t first) {
   std::vector<Ready> ready;  // for each of its replicas
   while (wait_for_room(source)) {
     ready.assign(alike_, {});
-    Batch packed;
+    std::vector<Batch> packed(parts_);
     EpochEnd end;
     bool ended = false;
     try {
-      const auto outcome = from_.next(source_of(first), Clock::now() + between_looks, packed, &end);
-      if (outcome == Delivery::Outcome::not_ready) continue;
+      if (!take(first, packed, end)) return;
     } catch (const Error& error) {
       for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // behind the batches before it
+      packed.clear();
       ended = true;
     }
-    if (packed) {
+    if (!packed.empty() && packed[own_]) {
       source.counters.waiting++;
       for (size_t r = first; r < first + alike_; r++) {
         Replica& replica = replicas_[r];
@@ -205,21 +213,42 @@ bool Upload::wait_for_room(Replica& replica) {
   return !stopping_;
 }
 
-void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind) {
+bool Upload::take(size_t first, std::vector<Batch>& packed, EpochEnd& end) {
+  for (size_t part = 0; part < parts_;) {
+    const int source = source_of(first) + static_cast<int>(part);
+    const auto outcome = from_.next(source, Clock::now() + between_looks, packed[part], &end);
+    if (outcome != Delivery::Outcome::not_ready)
+      part++;
+    else if (stopping_)
+      return false;
+  }
+  return true;
+}
+
+// In a buffer: its own first, where the batch is made of it.
+uint64_t Upload::place_of(size_t part) const noexcept {
+  if (part == own_) return 0;
+  return batches_.buffer_bytes() + (part < own_ ? part : part - 1) * batches_.packed_bytes();
+}
+
+void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind) {
   const StageCounters::Busy busy(replica.counters);
+  const Batch& own = packed[own_];
   BatchContent& content = buffer.content;
-  content.epoch = packed.epoch();
-  content.step = packed.step();
-  content.rows = packed.rows();
-  content.valid_count = packed.valid_count();
-  content.audit = packed.audit();
+  content.epoch = own.epoch();
+  content.step = own.step();
+  content.rows = own.rows();
+  content.valid_count = own.valid_count();
+  content.audit = own.audit();
   std::vector<Shape> shapes;
-  for (const NamedTensor& tensor : packed.tensors()) shapes.push_back(tensor.tensor.shape);
+  for (const NamedTensor& tensor : own.tensors()) shapes.push_back(tensor.tensor.shape);
   batches_.set_shapes(shapes, content);
 
   std::vector<gpu::CopyToDevice> copies;
-  if (!between_ || distribution_.reads(distribution_.rank))
-    copies = copies_of(packed, batches_.packed(), buffer.memory, behind ? behind->filled->memory : nullptr);
+  for (size_t part = 0; part < parts_ && (!between_ || distribution_.reads(distribution_.rank)); part++)
+    std::ranges::copy(copies_of(packed[part], batches_.packed(), buffer.memory + place_of(part),
+                                behind ? behind->filled->memory : nullptr),
+                      std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (behind ? between_gpus_ : uploaded_) += copy.from.size();
   std::vector<gpu::UnpackLaunch> launches;
   for (size_t j = 0; j < unpackers_.size(); j++) {
@@ -234,8 +263,12 @@ void Upload::fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, co
   const size_t number = replica.ring->number_of(&buffer);
   if (between_) {
     Coming coming{number, {}, std::move(launches)};
-    for (const gpu::CopyToDevice& part : copies_of(packed, batches_.packed(), buffer.memory, buffer.memory))
-      coming.rows.emplace_back(part.to, part.from.size());
+    for (size_t part = 0; part < parts_; part++) {
+      std::byte* const there = buffer.memory + place_of(part);
+      std::vector<std::span<std::byte>>& rows = coming.parts.emplace_back();
+      for (const gpu::CopyToDevice& piece : copies_of(packed[part], batches_.packed(), there, there))
+        rows.emplace_back(piece.to, piece.from.size());
+    }
     replica.device->fill(number, copies, {});
     const std::lock_guard lock(mutex_);
     coming_.push_back(std::move(coming));
@@ -259,7 +292,7 @@ void Upload::arrive(feedline::Stream stream) {
   };
   try {
     replicas_[0].device->go_on(
-        coming.buffer, stream, [&] { exchange(coming.rows, stream); }, coming.launches);
+        coming.buffer, stream, [&] { exchange(coming, stream); }, coming.launches);
     waits_no_more();
   } catch (const Error& error) {
     waits_no_more();
@@ -269,25 +302,21 @@ void Upload::arrive(feedline::Stream stream) {
   }
 }
 
-void Upload::exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream) {
+void Upload::exchange(const Coming& coming, feedline::Stream stream) {
   const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
-  uint64_t bytes = 0;
-  for (const std::span<std::byte> part : rows) bytes += part.size();
-  std::vector<int> others;  // that this rank reads for
+  std::vector<Communicator::Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
-    if (to != rank && distribution_.reader_of(to) == rank) others.push_back(to);
-  if (distribution_.one_part()) {
-    for (const std::span<std::byte> part : rows) between_->broadcast(part, reader, stream);
-  } else {
-    std::vector<Communicator::Part> sends, receives;
-    for (const std::span<std::byte> part : rows) {
-      for (const int to : others) sends.push_back({to, part});
-      if (rank != reader) receives.push_back({reader, part});
-    }
+    if (to != rank && distribution_.reader_of(to) == rank)
+      for (const std::span<std::byte> rows : coming.parts[static_cast<size_t>(distribution_.part_of(to, 0))])
+        sends.push_back({to, rows});
+  if (rank != reader)
+    for (const std::span<std::byte> rows : coming.parts[0]) receives.push_back({reader, rows});
+  if (distribution_.one_part())
+    for (const std::span<std::byte> rows : coming.parts[0]) between_->broadcast(rows, reader, stream);
+  else
     between_->send_receive(sends, receives, stream);
-  }
-  sent_ += others.size() * bytes;
-  if (rank != reader) received_ += bytes;
+  for (const Communicator::Part& part : sends) sent_ += part.bytes.size();
+  for (const Communicator::Part& part : receives) received_ += part.bytes.size();
 }
 
 // next() is in arrive() then, where nobody can wake it.
@@ -314,7 +343,7 @@ void Upload::finish_copies(size_t first) {
       replica.copies++;
     }
     lock.lock();
-    const Batch copied = std::move(source.in_flight.front());
+    const Replica::Parts copied = std::move(source.in_flight.front());
     source.in_flight.pop_front();
     lock.unlock();
     source.changed.notify_all();
@@ -339,16 +368,18 @@ std::vector<StageReport> Upload::report() const {
   return stages;
 }
 
-std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices) {
+std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
+                         int parts) {
   const PackedBatches batches(spec, facts);
   std::string text;
   auto out = std::back_inserter(text);
   for (const PackedBatches::Origin& tensor : batches.origins())
     fmt::format_to(out, "on GPUs  {:<24} {}\n", tensor.name,
                    tensor.stored ? "copied as it is" : fmt::format("unpacked there from '{}'", tensor.column));
+  const uint64_t buffer_bytes = buffer_bytes_of(batches, static_cast<size_t>(parts));
   fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
-                 "batches on a GPU", buffers_of(spec), format_byte_size(batches.buffer_bytes()),
-                 format_byte_size(buffers_of(spec) * batches.buffer_bytes()));
+                 "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),
+                 format_byte_size(buffers_of(spec) * buffer_bytes));
   std::string ordinals;
   for (const DeviceId device : devices) ordinals += fmt::format("{}{}", ordinals.empty() ? "" : ", ", device.ordinal);
   fmt::format_to(out, "replicas on GPUs {}\n", ordinals);

@@ -17,6 +17,8 @@
 //   the rank that reads    [upload 0]: copy -> buffer of its GPU -> Delivery -> next(0, stream): send ----> kernels
 //   the others             [upload 0]:         buffer of its GPU -> Delivery -> next(0, stream): receive -> kernels
 //
+// Where each is given other rows, the reader's buffers have room for all parts, and each part goes to whom it is for.
+//
 // A thread for each source of rows gives its GPUs the work of one batch after another, ahead of the trainer by as many
 // as there are buffers, and waits for none of it: a batch is delivered when its work has been given to the streams
 // (gpu/device_ring.h). Another waits for the copies, whose sources then go back to whoever packs.
@@ -51,10 +53,11 @@ class Upload {
     FeedFacts facts;
     std::vector<DeviceId> devices;
     bool same_rows = false;  // for all: those of `from`'s only replica
-    /// Between the GPUs of ranks with one replica each, if rows go on to them. `from` then has them where this rank
-    /// reads, and else nothing but their shapes.
+    /// Between the GPUs of ranks with one replica each, if rows go on to them. `from` then has those of all parts, by
+    /// replica, where this rank reads, and else nothing but the shapes of its own.
     std::shared_ptr<Communicator> between = {};
     Distribution distribution = {};
+    int parts = 1;  // that `from` has for one replica
     Position position;
     EpochLedger ledger;
   };
@@ -86,7 +89,8 @@ class Upload {
   /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
   /// For people: what is made where, and the memory of a GPU.
-  static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices);
+  static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
+                          int parts);
 
  private:
   struct Replica {
@@ -96,8 +100,9 @@ class Upload {
     std::condition_variable changed;
     BufferWait buffer_wait;
     BatchBuffer* filled = nullptr;  // last
-    std::deque<Batch> in_flight;    // packed ones, in the order of the stream
-    bool no_more = false;           // will come
+    using Parts = std::vector<Batch>;
+    std::deque<Parts> in_flight;  // packed ones, in the order of the stream
+    bool no_more = false;         // will come
     StageCounters counters{"feedline upload"};
     std::atomic<uint64_t> copies{0}, copy_ns{0};
     std::thread uploads, finishes;
@@ -105,7 +110,7 @@ class Upload {
   // What is delivered and has not arrived.
   struct Coming {
     size_t buffer;
-    std::vector<std::span<std::byte>> rows;
+    std::vector<std::vector<std::span<std::byte>>> parts;
     std::vector<gpu::UnpackLaunch> launches;
   };
 
@@ -115,16 +120,21 @@ class Upload {
   void upload(size_t first);
   void finish_copies(size_t first);
   bool wait_for_room(Replica& replica);
+  /// The next of all parts. False: the feed stops.
+  bool take(size_t first, std::vector<Batch>& packed, EpochEnd& end);
   /// behind: the replica before it, whose buffer has the rows; null: the host has them.
-  void fill(Replica& replica, const Batch& packed, BatchBuffer& buffer, const Replica* behind);
-  void exchange(std::span<const std::span<std::byte>> rows, feedline::Stream stream);
+  void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind);
+  void exchange(const Coming& coming, feedline::Stream stream);
   void tell_of_long_arrival(std::unique_lock<std::mutex>& lock);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
+  uint64_t place_of(size_t part) const noexcept;
 
   const PackedBatches batches_;
   const std::shared_ptr<Communicator> between_;
   const Distribution distribution_;
   const size_t alike_;           // replicas that each source has
+  const size_t parts_;           // sources that a replica has, if more than one
+  const size_t own_;             // of these
   const size_t most_in_flight_;  // of a replica
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // of the jobs of batches_

@@ -111,10 +111,10 @@ struct Feeder::Impl {
     if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
       throw Error(Category::bad_pipeline, "options.data_parallel_rank: of how many? Give options.data_parallel_size");
     if (const auto& between = options.gpu_communicator) {
-      if (!options.communicator || !same_rows() || options.devices.size() != 1)
+      if (!options.communicator || !on_gpus() || !distribution.transfers() || options.devices.size() != 1)
         throw Error(Category::bad_pipeline,
-                    "options.gpu_communicator: it is for REPLICATE to one replica of each rank, on a GPU, and needs an "
-                    "options.communicator beside it");
+                    "options.gpu_communicator: it is for REPLICATE and SCATTER to one replica of each rank, on a GPU, "
+                    "and needs an options.communicator beside it");
       if (between->device() != options.devices[0])
         throw Error(Category::bad_pipeline, "options.gpu_communicator: it is not the GPU of options.devices");
       if (between->rank() != options.rank || between->size() != options.world_size)
@@ -182,8 +182,11 @@ struct Feeder::Impl {
 
   /// GPUs that are all given the same rows have them from one another.
   bool same_rows() const noexcept { return on_gpus() && distribution.mode == flow::DistributeMode::replicate; }
+  /// Of a step, that are uploaded for one replica: from there they go on to other ranks.
+  int parts_to_upload() const { return options.gpu_communicator && reads() ? distribution.planned().replicas : 1; }
   std::vector<DeviceId> arrive_at() const {
     if (options.gpu_communicator && !reads()) return {host()};  // nothing does
+    if (options.gpu_communicator) return std::vector(static_cast<size_t>(parts_to_upload()), options.devices[0]);
     return {options.devices.begin(), same_rows() ? options.devices.begin() + 1 : options.devices.end()};
   }
 
@@ -230,6 +233,7 @@ struct Feeder::Impl {
                   .same_rows = same_rows(),
                   .between = options.gpu_communicator,
                   .distribution = distribution,
+                  .parts = parts_to_upload(),
                   .position = position,
                   .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
                                               !arrives && distribution.ranks() == 1)});
@@ -534,8 +538,9 @@ const std::vector<std::string>& Feeder::files() const noexcept { return impl_->f
 
 std::string Feeder::plan_text() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->on_gpus() ? impl_->facts.text + flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices)
-                          : impl_->facts.text;
+  if (!impl_->on_gpus()) return impl_->facts.text;
+  return impl_->facts.text +
+         flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices, impl_->parts_to_upload());
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }

@@ -19,7 +19,7 @@ namespace {
 constexpr int ranks = 3;
 
 // An epoch on each rank; what each threw, or "".
-std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::string>& wanted) {
+std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::vector<std::string>>& wanted) {
   auto ends = communicators_between_threads(ranks), controls = communicators_between_threads(ranks);
   return side_by_side(ranks, [&](int rank) {
     Consumer consumer(cuda(rank));
@@ -28,7 +28,7 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
     options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank),
                                                  {.drain = std::chrono::milliseconds(30)});
     Feeder feeder(pipeline, std::move(options));
-    for (const std::string& text : wanted) {
+    for (const std::string& text : wanted[static_cast<size_t>(rank)]) {
       Batch batch = feeder.next(0, consumer.stream());
       if ((batch ? consumer.text(batch) : "end") == text) continue;
       feeder.next(0, consumer.stream());  // throws, where the batch before it did not come whole
@@ -43,12 +43,13 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
   logger()->set_level(spdlog::level::off);
   act_gpus(ranks);
   const Data data({60});
-  const Pipeline pipeline = data.pipeline(outputs + batch_text(20, "DROP")).with("distribute.mode", "REPLICATE");
-  const std::vector<std::string> wanted = [&] {
-    std::vector<std::string> both = split(pipeline, 0, 1, 1)[0];
-    both.resize(both.size() / 2);
-    return both;
-  }();
+  const std::string mode = GENERATE(as<std::string>(), "REPLICATE", "SCATTER");
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(21, "DROP")).with("distribute.mode", mode);
+  std::vector<std::vector<std::string>> wanted;  // of each rank
+  for (int rank = 0; rank < ranks; rank++) {
+    wanted.push_back(mode == "SCATTER" ? split(pipeline, rank, ranks, 1)[0] : split(pipeline, 0, 1, 1)[0]);
+    wanted.back().resize(wanted.back().size() / 2);
+  }
   for (const std::string& thrown : feeds(pipeline, wanted)) CHECK(thrown == "");
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();

@@ -40,7 +40,7 @@ struct Options {
   /// It tells this rank of one that fails, and carries rows where `distribute` says REPLICATE or SCATTER.
   std::shared_ptr<Communicator> communicator = {};
   /// Of the same ranks, between their GPUs (nccl_communicator), and the feeder's alone: move it here, so that the
-  /// others hear when this feeder ends. With REPLICATE and one replica on each rank, on that GPU; beside
+  /// others hear when this feeder ends. With REPLICATE or SCATTER and one replica on each rank, on that GPU; beside
   /// `communicator`, which is for all else. Rows then go from the GPU of the rank that reads to the others', inside of
   /// next(replica, stream) and next_into() alone: in the order of the steps, on that stream. So they cannot cross the
   /// collectives of a trainer that makes its own on it. Where a rank fails, streams have NcclOptions::drain to come to
