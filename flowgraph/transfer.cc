@@ -288,9 +288,8 @@ void Transfer::send_heads() {
 }
 
 size_t Transfer::part_of(size_t arrival) const noexcept {
-  return start_.heads_only
-             ? arrival
-             : static_cast<size_t>(distribution_.part_of(distribution_.rank, static_cast<int>(arrival)));
+  return start_.heads_only ? arrival
+                           : static_cast<size_t>(distribution_.part_of(distribution_.rank, static_cast<int>(arrival)));
 }
 
 // Its packed tensors, as long as they are.

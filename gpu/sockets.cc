@@ -1,6 +1,8 @@
 #include "gpu/sockets.h"
 
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,6 +49,10 @@ struct ShortTransferOp {  // no error: one byte is moved
   static constexpr const char* name = "send or recv short";
   static constexpr int error = 1;
 };
+struct InterfacesOp {
+  static constexpr const char* name = "getifaddrs";
+  static constexpr int error = ENOMEM;
+};
 struct PollOp {
   static constexpr const char* name = "poll";
   static constexpr int error = ENOMEM;
@@ -85,6 +91,14 @@ bool to_be_tried_again(int error) { return error == EAGAIN || error == EWOULDBLO
 void wait_until(const Socket& socket, short what, Deadline until, const char* call) {
   pollfd ready{socket.fd(), what, 0};
   if (!wait_for({&ready, 1}, until)) fail(call, ETIMEDOUT);
+}
+
+Address address_at(const sockaddr* found, socklen_t size, uint16_t port) {
+  Address address;
+  std::memcpy(&address.storage, found, size);
+  address.size = size;
+  address.set_port(port);
+  return address;
 }
 
 // Zeros are what stands for any.
@@ -145,6 +159,11 @@ bool Address::is_loopback() const noexcept {
   return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
 }
 
+bool Address::is_of_one_link() const noexcept {
+  return storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+}
+
 bool Address::operator==(const Address& other) const noexcept {
   return size == other.size && std::memcmp(&storage, &other.storage, size) == 0;
 }
@@ -176,13 +195,25 @@ std::vector<Address> resolve(const std::string& host, uint16_t port) {
     throw Error(Category::io_error, fmt::format("no address of \"{}\" is found: {}", host, gai_strerror(error)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   std::vector<Address> addresses;
-  for (const addrinfo* one = found; one; one = one->ai_next) {
-    Address& address = addresses.emplace_back();
-    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
-    address.size = one->ai_addrlen;
-    address.set_port(port);
-  }
+  for (const addrinfo* one = found; one; one = one->ai_next)
+    addresses.push_back(address_at(one->ai_addr, one->ai_addrlen, port));
   return addresses;
+}
+
+std::vector<Address> addresses_of_this_machine(uint16_t port) {
+  ifaddrs* found = nullptr;
+  const int result = result_of<InterfacesOp>(getifaddrs(&found));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(found, freeifaddrs);
+  if (result != 0) fail("getifaddrs", errno);
+  std::vector<Address> own, others;
+  for (const ifaddrs* one = found; one; one = one->ifa_next) {
+    const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+    if ((one->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6)) continue;
+    const Address address =
+        address_at(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), port);
+    if (!address.is_of_one_link()) (address.is_loopback() ? own : others).push_back(address);
+  }
+  return others.empty() ? own : others;
 }
 
 Socket listen_everywhere(uint16_t port) {

@@ -231,11 +231,11 @@ int number(const char* name, int from, int to) {
   return value;
 }
 
-void check(const TcpOptions& options) {
+void check(const TcpOptions& options, bool to_be_told) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
-  if (options.world_size > 1 && (options.address.empty() || options.port == 0))
+  if (options.world_size > 1 && !to_be_told && (options.address.empty() || options.port == 0))
     throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline, "tcp_communicator: a timeout is more than 0");
@@ -252,10 +252,10 @@ TcpOptions tcp_options_of_environment() {
   return options;
 }
 
-std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options) {
-  check(options);
+std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
+  check(options, exchange != nullptr);
   std::vector<TcpPeer> peers(1);
-  if (options.world_size > 1) peers = gpu::meet(options);
+  if (options.world_size > 1) peers = gpu::meet(options, exchange);
   return gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -187,16 +188,20 @@ class Connections {
 // Rank 0: takes in all others, and sees that all are connected.
 class Host {
  public:
-  Host(const TcpOptions& options, Deadline until)
-      : options_(options), until_(until), listener_(listen_everywhere(options.port)) {
+  explicit Host(const TcpOptions& options) : options_(options), listener_(listen_everywhere(options.port)) {
     group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
     group_.listening.resize(static_cast<size_t>(options.world_size));
     came_.resize(group_.listening.size());
   }
 
-  std::vector<TcpPeer> gather() {
+  std::vector<Address> places() const {
+    const uint16_t port = address_of(listener_).port();
+    return options_.address.empty() ? addresses_of_this_machine(port) : resolve(options_.address, port);
+  }
+
+  std::vector<TcpPeer> gather(Deadline until) {
     try {
-      take_in_all();
+      take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
       answer_all({});
@@ -208,14 +213,14 @@ class Host {
   }
 
  private:
-  void take_in_all() {
+  void take_in_all(Deadline until) {
     Lobby<Hello> lobby(listener_);
     while (!missing().empty()) {
-      auto visitor = lobby.next(there(), until_);
+      auto visitor = lobby.next(there(), until);
       forget_gone();
       if (visitor)
         take_in(visitor->message, std::move(visitor->socket), visitor->from);
-      else if (Clock::now() >= until_)
+      else if (Clock::now() >= until)
         throw too_late(options_,
                        fmt::format("ranks {} have not come to {}", fmt::join(missing(), ", "), place_of(options_)));
     }
@@ -298,17 +303,16 @@ class Host {
   }
 
   const TcpOptions& options_;
-  const Deadline until_;
   const Socket listener_;
   Group group_;
   std::vector<Socket> came_;  // by rank
 };
 
 // Rank 0 may come later than this one, and so may its name.
-Socket reach_host(const TcpOptions& options, Deadline until) {
+Socket reach_host(const TcpOptions& options, const std::vector<Address>& places, Deadline until) {
   for (;;) {
     try {
-      for (const Address& address : resolve(options.address, options.port)) try {
+      for (const Address& address : places.empty() ? resolve(options.address, options.port) : places) try {
           return connect_to(address, std::min(until, Clock::now() + patience));
         } catch (const Error&) {
         }
@@ -322,10 +326,11 @@ Socket reach_host(const TcpOptions& options, Deadline until) {
 // One of the others.
 class Guest {
  public:
-  /// `until` is when rank 0 says who has not come: it may have begun to wait a little later.
-  Guest(const TcpOptions& options, Deadline until)
+  /// places: where rank 0 is; none: where the options say. `until` is when it says who has not come: it may have begun
+  /// to wait a little later.
+  Guest(const TcpOptions& options, const std::vector<Address>& places, Deadline until)
       : options_(options),
-        host_(reach_host(options, until)),
+        host_(reach_host(options, places, until)),
         listener_(listen_everywhere(0)),
         until_(until + patience) {}
 
@@ -382,12 +387,43 @@ class Guest {
   Deadline until_;
 };
 
+// What rank 0 says to all, which is nothing where it cannot be met.
+std::vector<Address> told_by_rank_0(const Exchange& exchange, const std::vector<Address>& mine) {
+  const std::string bytes = exchange({reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Address)}).at(0);
+  std::vector<Address> places(bytes.size() / sizeof(Address));
+  if (!places.empty()) std::memcpy(places.data(), bytes.data(), places.size() * sizeof(Address));
+  return places;
+}
+
+// For people.
+void name_places(TcpOptions& options, const std::vector<Address>& places) {
+  options.address.clear();
+  for (const Address& place : places) {
+    const std::string text = place.text();
+    options.address += (options.address.empty() ? "" : " or ") + text.substr(0, text.rfind(':'));
+    options.port = place.port();
+  }
+}
+
 }  // namespace
 
-std::vector<TcpPeer> meet(const TcpOptions& options) {
+std::vector<TcpPeer> meet(TcpOptions options, const Exchange& exchange) {
+  std::optional<Host> host;
+  std::vector<Address> places;
+  try {
+    if (options.rank == 0) host.emplace(options);
+    if (host && exchange) places = host->places();
+  } catch (const Error&) {
+    if (exchange) exchange({});  // which the others wait for
+    throw;
+  }
+  if (exchange) {
+    places = told_by_rank_0(exchange, places);
+    if (places.empty()) throw Error(Category::stalled, "rank 0 cannot be met, and says itself why");
+    name_places(options, places);
+  }
   const Deadline until = Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
-  if (options.rank == 0) return Host(options, until).gather();
-  return Guest(options, until).join();
+  return host ? host->gather(until) : Guest(options, places, until).join();
 }
 
 }  // namespace feedline::gpu

@@ -22,7 +22,7 @@ struct TcpPeer {
   Socket data, notes;
 };
 
-/// By rank; of this one itself nothing. Throws Error.
-std::vector<TcpPeer> meet(const TcpOptions& options);
+/// By rank; of this one itself nothing. exchange: by it rank 0 says where it is; none: the options do. Throws Error.
+std::vector<TcpPeer> meet(TcpOptions options, const Exchange& exchange);
 
 }  // namespace feedline::gpu

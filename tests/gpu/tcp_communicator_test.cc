@@ -128,6 +128,39 @@ TEST_CASE("tcp: ranks may know rank 0 by different names") {
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
+TEST_CASE("tcp: ranks that have an exchange need no port") {
+  const std::string address = GENERATE("", "localhost");
+  const auto exchanges = exchanges_between_threads(4);
+  const auto thrown = side_by_side(4, [&](int rank) {
+    TcpOptions options{.rank = rank, .world_size = 4, .start_timeout = std::chrono::seconds(60)};
+    if (rank == 0) options.address = address;
+    conformance(*tcp_communicator(options, exchanges[static_cast<size_t>(rank)]));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: who waits in an exchange for where rank 0 is hears that it cannot begin") {
+  const auto met = [](uint16_t port) {
+    const auto exchanges = exchanges_between_threads(2);
+    return side_by_side(2, [&](int rank) {
+      tcp_communicator({.port = port, .rank = rank, .world_size = 2}, exchanges[static_cast<size_t>(rank)]);
+    });
+  };
+  const auto port = static_cast<uint16_t>(free_port());
+  const gpu::Socket other = gpu::listen_everywhere(port);
+  std::vector<std::string> thrown = met(port);
+  CHECK_THAT(thrown[0], Catch::Contains("listening at port"));
+  CHECK_THAT(thrown[1], Catch::Contains("rank 0 cannot be met"));
+
+  SyscallHook* const hook = find_hook("getifaddrs");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  thrown = met(0);
+  CHECK_FALSE(hook->pending());
+  CHECK_THAT(thrown[0], Catch::Contains("getifaddrs"));
+  CHECK_THAT(thrown[1], Catch::Contains("rank 0 cannot be met"));
+}
+
 TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
   const int port = free_port();
   std::latch again(1);

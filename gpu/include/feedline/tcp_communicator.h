@@ -7,12 +7,14 @@
 #include <string>
 
 #include "feedline/communicator.h"
+#include "feedline/exchange.h"
 #include "feedline/export.h"
 
 namespace feedline {
 
 struct TcpOptions {
   /// Where rank 0 listens until all have come: a name or number of its machine that the others can reach, and a port.
+  /// Of ranks that have an exchange rank 0 alone may say so.
   std::string address = {};
   uint16_t port = 0;
   int rank = 0;
@@ -30,9 +32,12 @@ struct TcpOptions {
 FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
 /// Called by all ranks. Buffers are host memory, on Stream::host; behind a failure they are not touched any more.
-/// Throws Error: of rank 0, which ranks have not come.
+/// Throws Error: of rank 0, which ranks have not come. exchange: an all-gather of the program's own among these ranks,
+/// by which, in one call, rank 0 says where it listens: at the port of its options, or 0, any; at their address, or
+/// none, all of its machine.
 ///
 /// For networks that are trusted: nothing is encrypted, and who says that it is a rank is believed.
-FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options);
+FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,
+                                                               const Exchange& exchange = {});
 
 }  // namespace feedline
