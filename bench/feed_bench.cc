@@ -7,82 +7,27 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <oneapi/tbb/info.h>
-#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <thread>
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
 #include "gpu/memory.h"
 #include "measure.h"
+#include "on_cpus.h"
 
 namespace feedline::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Cpus = std::span<const int>;
 
-constexpr double measured_s = 0.15;
 constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path; and a memory copy, which is to leave the cache
-
-// The CPU that this runs on, and those behind it.
-std::vector<int> choose_cpus(size_t count) {
-  cpu_set_t usable;
-  sched_getaffinity(0, sizeof usable, &usable);
-  if (count < 1 || count > static_cast<size_t>(CPU_COUNT(&usable)))
-    throw std::invalid_argument(fmt::format("--threads {}: there are {} CPUs", count, CPU_COUNT(&usable)));
-  std::vector<int> cpus;
-  for (int cpu = sched_getcpu(); cpus.size() < count; cpu = (cpu + 1) % CPU_SETSIZE)
-    if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
-  return cpus;
-}
-
-void pin(pid_t thread, Cpus cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int cpu : cpus) CPU_SET(cpu, &set);
-  sched_setaffinity(thread, sizeof set, &set);
-}
-
-// Also the threads of feeders and oneTBB.
-void pin_all(Cpus cpus) {
-  for (const auto& thread : fs::directory_iterator("/proc/self/task")) pin(std::stoi(thread.path().filename()), cpus);
-}
-
-// Repeats `work`, which returns how many records it went through, and gives records/s. Before that once unmeasured:
-// a feeder that was idle has batches ready.
-double rate(auto&& work) {
-  work();
-  uint64_t records = 0;
-  double took_s = 0;
-  do took_s += seconds([&] { records += work(); });
-  while (took_s < measured_s);
-  return static_cast<double>(records) / took_s;
-}
-
-// On each of the CPUs at once: the sum.
-double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus) {
-  std::vector<double> rates(cpus.size());
-  std::barrier start(static_cast<ptrdiff_t>(cpus.size()));
-  std::vector<std::jthread> threads;
-  for (size_t t = 0; t < cpus.size(); t++)
-    threads.emplace_back([&, t] {
-      pin(0, cpus.subspan(t, 1));
-      start.arrive_and_wait();
-      rates[t] = rate([&] { return loop(workers[t]); });
-    });
-  threads.clear();
-  return std::accumulate(rates.begin(), rates.end(), 0.0);
-}
 
 uint64_t epoch(Feeder& feeder) {
   uint64_t records = 0;

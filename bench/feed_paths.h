@@ -7,14 +7,11 @@
 #include <variant>
 #include <vector>
 
-#include "ceilings.h"
 #include "feed_data.h"
 #include "feedline/pipeline.h"
+#include "on_cpus.h"
 
 namespace feedline::bench {
-
-/// Goes once through the worker's records, all or some, and says how many these were.
-using Loop = std::function<uint64_t(Worker&)>;
 
 struct Row {
   std::string name;
