@@ -1,27 +1,22 @@
 // divide_thread() for all elements at once.
 #include "gpu/cuda_launch.h"
+#include "gpu/each_thread.cuh"
 
 namespace feedline::gpu {
 namespace {
 
-constexpr unsigned block_threads = 256;
-
 template <typename T>
-__global__ void __launch_bounds__(block_threads) divide(const __grid_constant__ DivideArgs args) {
-  const uint64_t thread = uint64_t{blockIdx.x} * block_threads + threadIdx.x;
-  if (thread < args.elements) divide_thread<T>(args, thread);
-}
+struct Divide {
+  using Args = DivideArgs;
+  static __device__ void run(const Args& args, uint64_t thread) { divide_thread<T>(args, thread); }
+};
 
 }  // namespace
 
-cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream) {
-  if (launch.args.elements == 0) return cudaSuccess;
-  const auto blocks = static_cast<unsigned>((launch.args.elements + block_threads - 1) / block_threads);
-  DivideArgs args = launch.args;
-  void* arguments[] = {&args};
+cudaError_t launch_divide(const DivideLaunch& of, cudaStream_t stream) {
   cudaError_t error = cudaSuccess;
-  with_gradient_type(launch.dtype, [&](auto type) {
-    error = cudaLaunchKernel(divide<typename decltype(type)::t>, blocks, block_threads, arguments, 0, stream);
+  with_gradient_type(of.dtype, [&](auto type) {
+    error = launch<Divide<typename decltype(type)::t>>(of.args, of.args.elements, stream);
   });
   return error;
 }
@@ -30,9 +25,7 @@ cudaError_t load_divide() {
   cudaError_t error = cudaSuccess;
   for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
     with_gradient_type(dtype, [&](auto type) {
-      cudaFuncAttributes attributes;
-      const cudaError_t now = cudaFuncGetAttributes(&attributes, divide<typename decltype(type)::t>);
-      if (now != cudaSuccess) error = now;
+      if (error == cudaSuccess) error = load<Divide<typename decltype(type)::t>>();
     });
   return error;
 }
