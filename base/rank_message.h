@@ -57,6 +57,7 @@ class MessageReader {
   }
   /// Lies in the message.
   std::string_view get_text() { return next(get<uint64_t>()); }
+  bool at_end() const noexcept { return rest_.empty(); }
 
  private:
   std::string_view next(uint64_t size) {
@@ -66,7 +67,7 @@ class MessageReader {
     return part;
   }
   [[noreturn]] static void fail() {
-    throw Error(Category::bad_pipeline, "options.exchange gave less of another rank's message than it was given");
+    throw Error(Category::bad_pipeline, "exchange: it gave less of another rank's message than it was given");
   }
 
   std::string_view rest_;

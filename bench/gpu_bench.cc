@@ -1,6 +1,6 @@
 // What feeding a GPU costs: gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--data DIR]
 //
-// Float32 boards out of chess positions; page cache warm. bench/README.md defines the metrics.
+// Float32 boards out of records in the shape of chess positions; page cache warm. bench/README.md defines the metrics.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ void require(cudaError_t error) {
 
 constexpr uint64_t records = 800'000;
 
-// As the golden ones are; bits of noise, as no machine with a GPU needs to have those.
+// As long as the golden ones, which need not be on the machine with the GPU: what its bits are does not matter to time.
 std::string position(Random& random) {
   namespace write = test::wire;
   return write::example(write::entry("d", write::bytes_feature({noise(random, 194)})) +
@@ -154,7 +154,7 @@ int run(int argc, char** argv) {
   app.add_option("--threads", threads, "CPUs of the feed, and of the host's ceiling")->capture_default_str();
   app.add_option("--rounds", rounds, "Measurements, in turn")->check(CLI::PositiveNumber);
   app.add_option("--batch", batch, "Rows of a batch")->check(CLI::PositiveNumber);
-  app.add_option("--data", dir, "Where 190 MB of records are, or are made");
+  app.add_option("--data", dir, "Where 196 MB of records are, or are made");
   CLI11_PARSE(app, argc, argv);
   if (const Gpus gpus = visible_gpus(); gpus.count <= gpu) {
     fmt::print("skipped: {}\n", gpus.count == 0 ? gpus.why : fmt::format("there are {} GPUs", gpus.count));

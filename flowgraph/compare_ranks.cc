@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/audit.h"
+#include "base/rank_group.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data_set.h"
 #include "flowgraph/feed_state.h"
-#include "flowgraph/rank_group.h"
 
 namespace feedline::flow {
 namespace {
@@ -173,7 +173,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     Feed& feed = feeds.emplace_back(
         Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
     if (!feed.pipeline.ParseFromString(feed.bytes))
-      throw Error(Category::bad_pipeline, "options.exchange: a rank's pipeline did not arrive as it was");
+      throw Error(Category::bad_pipeline, "exchange: a rank's pipeline did not arrive as it was");
   }
   std::vector<std::string> in_what;
   for (const Feed& feed : feeds) {

@@ -10,9 +10,12 @@ namespace feedline::config {
 class Pipeline;
 }
 
+namespace feedline {
+class RankGroup;
+}
+
 namespace feedline::flow {
 
-class RankGroup;
 struct DataSet;
 struct Position;
 

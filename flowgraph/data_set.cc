@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "base/audit.h"
+#include "base/rank_group.h"
 #include "flowgraph/compare_ranks.h"
 #include "flowgraph/dataset_info.h"
 #include "flowgraph/index_files.h"
 #include "flowgraph/mul_div.h"
-#include "flowgraph/rank_group.h"
 #include "flowgraph/worker_arena.h"
 
 namespace feedline::flow {

@@ -14,9 +14,11 @@
 #include "io/index.h"
 #include "io/read_backend.h"
 
-namespace feedline::flow {
-
+namespace feedline {
 class RankGroup;
+}
+
+namespace feedline::flow {
 
 struct DataFile {
   io::FileId id;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "feedline/error.h"
 
@@ -48,8 +49,11 @@ Ranks Distribution::planned() const noexcept {
   return {.rank = 0, .world_size = 1, .replicas = data_parallel_size * replicas};
 }
 
-int Distribution::part_of(int of_rank, int replica) const noexcept {
-  return mode == DistributeMode::scatter ? data_parallel_ranks[static_cast<size_t>(of_rank)] * replicas + replica : 0;
+std::vector<int> Distribution::parts_of(int of_rank) const {
+  if (mode != DistributeMode::scatter) return {0};
+  std::vector<int> parts(static_cast<size_t>(replicas));
+  std::iota(parts.begin(), parts.end(), data_parallel_ranks[static_cast<size_t>(of_rank)] * replicas);
+  return parts;
 }
 
 }  // namespace feedline::flow

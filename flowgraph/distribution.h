@@ -32,10 +32,8 @@ struct Distribution {
 
   /// Which rows this rank's graph makes batches of. Where rows travel its replicas are the parts that travel.
   Ranks planned() const noexcept;
-  /// Of a reader's parts, how many come to each rank; its replicas share one, or have one each.
-  int arrivals() const noexcept { return mode == DistributeMode::scatter ? replicas : 1; }
-  /// Which of its reader's parts a replica of a rank is given.
-  int part_of(int of_rank, int replica) const noexcept;
+  /// Which of its reader's parts come to a rank: one for each of its replicas, or one for all.
+  std::vector<int> parts_of(int of_rank) const;
   /// All ranks are given the same rows by one reader.
   bool one_part() const noexcept { return mode == DistributeMode::replicate && data_parallel_size == 1; }
 };

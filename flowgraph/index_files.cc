@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/rank_group.h"
 #include "base/rank_message.h"
 #include "flowgraph/data_set.h"
 #include "flowgraph/mul_div.h"
-#include "flowgraph/rank_group.h"
 #include "flowgraph/worker_arena.h"
 #include "io/count_records.h"
 #include "io/index_store.h"

@@ -6,12 +6,15 @@
 
 #include "io/count_records.h"
 
+namespace feedline {
+class RankGroup;
+}
+
 namespace feedline::flow {
 
 struct PipelineSpec;
 struct SourceSpec;
 struct DataSet;
-class RankGroup;
 class WorkerArena;
 
 /// How the files of a source are counted.

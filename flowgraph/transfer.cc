@@ -54,7 +54,6 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
       batches_(spec_, start_.facts),
       arena_(start_.threads, spec_.cpu_set),
       position_(start_.position),
-      arrivals_(distribution_.mode == DistributeMode::scatter ? start_.devices.size() : 1),
       buffers_(start_.devices.size()) {
   const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
   const uint64_t bytes = wanted.count * wanted.bytes;
@@ -71,7 +70,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
   }
   exchanged_->rings = rings_;
   exchanged_->words.resize(static_cast<size_t>(distribution_.ranks()));
-  exchanged_->heads.resize(arrivals_);
+  exchanged_->heads.resize(start_.parts.size());
   for (Head& head : exchanged_->heads) head.numbers.resize(head_numbers + shape_numbers * batches_.packed().size());
   delivery_ = std::make_unique<Delivery>(
       rings_, spec_.host_prefetch, position_, EpochLedger(rings_.size(), std::nullopt, false),
@@ -276,20 +275,15 @@ void Transfer::send_heads() {
   }
   std::vector<Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
-    for (int arrival = 0; to != rank && distribution_.reader_of(to) == rank && arrival < distribution_.arrivals();
-         arrival++)
-      sends.push_back({to, bytes_of(sent[static_cast<size_t>(distribution_.part_of(to, arrival))].numbers)});
-  for (size_t arrival = 0; arrival < arrivals_; arrival++)
+    if (to != rank && distribution_.reader_of(to) == rank)
+      for (const int part : distribution_.parts_of(to))
+        sends.push_back({to, bytes_of(sent[static_cast<size_t>(part)].numbers)});
+  for (size_t arrival = 0; arrival < heads.size(); arrival++)
     if (sent.empty())
       receives.push_back({distribution_.reader_of(rank), bytes_of(heads[arrival].numbers)});
     else
-      heads[arrival] = sent[part_of(arrival)];
+      heads[arrival] = sent[static_cast<size_t>(start_.parts[arrival])];
   communicator_.send_receive(sends, receives, feedline::Stream::host);
-}
-
-size_t Transfer::part_of(size_t arrival) const noexcept {
-  return start_.heads_only ? arrival
-                           : static_cast<size_t>(distribution_.part_of(distribution_.rank, static_cast<int>(arrival)));
 }
 
 // Its packed tensors, as long as they are.
@@ -312,14 +306,13 @@ void Transfer::send_rows() {
   std::vector<Part> sends, receives;
   for (int to = 0; to < distribution_.ranks() && !exchanged_->parts.empty(); to++) {
     if (distribution_.reader_of(to) != rank) continue;
-    for (int arrival = 0; arrival < distribution_.arrivals(); arrival++)
-      for (const NamedTensor& tensor :
-           exchanged_->parts[static_cast<size_t>(distribution_.part_of(to, arrival))].tensors()) {
+    for (const int part : distribution_.parts_of(to))
+      for (const NamedTensor& tensor : exchanged_->parts[static_cast<size_t>(part)].tensors()) {
         sends.push_back({to, {static_cast<std::byte*>(tensor.tensor.data), tensor.tensor.size_bytes()}});
         if (to != rank) sent_ += sends.back().bytes.size();
       }
   }
-  for (size_t arrival = 0; arrival < arrivals_; arrival++)
+  for (size_t arrival = 0; arrival < start_.parts.size(); arrival++)
     for (const std::span<std::byte> bytes : spans_in(*buffers_[arrival], exchanged_->heads[arrival])) {
       receives.push_back({reader, bytes});
       if (reader != rank) received_ += bytes.size();
@@ -350,9 +343,9 @@ void Transfer::broadcast_rows() {
 // A reader's.
 void Transfer::keep_own_rows() {
   if (exchanged_->parts.empty()) return;
-  for (size_t arrival = 0; arrival < arrivals_; arrival++) {
+  for (size_t arrival = 0; arrival < start_.parts.size(); arrival++) {
     const auto spans = spans_in(*buffers_[arrival], exchanged_->heads[arrival]);
-    const Batch& part = exchanged_->parts[part_of(arrival)];
+    const Batch& part = exchanged_->parts[static_cast<size_t>(start_.parts[arrival])];
     for (size_t t = 0; t < spans.size(); t++)
       if (!spans[t].empty()) std::memcpy(spans[t].data(), part.tensors()[t].tensor.data, spans[t].size());
   }
@@ -360,7 +353,7 @@ void Transfer::keep_own_rows() {
 }
 
 void Transfer::copy_to_replicas() {
-  for (size_t replica = arrivals_; replica < buffers_.size(); replica++) {
+  for (size_t replica = start_.parts.size(); replica < buffers_.size(); replica++) {
     const auto from = spans_in(*buffers_[0], exchanged_->heads[0]),
                to = spans_in(*buffers_[replica], exchanged_->heads[0]);
     for (size_t t = 0; t < from.size(); t++)
@@ -384,7 +377,7 @@ BatchBuffer* Transfer::spare_buffer() {
 void Transfer::deliver(size_t replica) {
   if (!exchanged_->spares.empty()) return;  // nobody wants it any more
   BatchBuffer& buffer = *buffers_[replica];
-  const Head& head = exchanged_->heads[std::min(replica, arrivals_ - 1)];
+  const Head& head = exchanged_->heads[std::min(replica, start_.parts.size() - 1)];
   buffer.content.epoch = position_.epoch;
   buffer.content.step = static_cast<uint64_t>(position_.step);
   buffer.content.rows = head.rows();

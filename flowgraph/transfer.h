@@ -44,8 +44,9 @@ class Transfer {
     Distribution distribution;
     FeedFacts facts;                // of this rank's reader
     Graph* graph = nullptr;         // of a reader: its parts as replicas; outlives this
-    std::vector<DeviceId> devices;  // of the replicas; those on GPUs are given packed batches, to be uploaded
-    bool heads_only = false;        // rows go another way: the reader has all its parts, by `devices`
+    std::vector<DeviceId> devices;  // to deliver to; those on GPUs are given packed batches, to be uploaded
+    std::vector<int> parts;         // of its reader, that these are given; one: all have the same
+    bool heads_only = false;        // rows go another way, but for those of a reader
     int threads = 1;
     Position position;
   };
@@ -105,7 +106,6 @@ class Transfer {
   void send_rows();
   void broadcast_rows();
   void keep_own_rows();
-  size_t part_of(size_t arrival) const noexcept;
   std::vector<std::span<std::byte>> spans_in(const BatchBuffer& buffer, const Head& head) const;
   void copy_to_replicas();
   BatchBuffer* take_buffer(size_t replica);
@@ -129,18 +129,17 @@ class Transfer {
   // The thread's own.
   Position position_;
   bool paused_ = false;  // some rank is to begin anew: no step comes any more
-  size_t arrivals_;      // batches that come to `devices` in a step; those that share one copy it
   /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
   struct Exchanged {
     std::vector<Word> words;        // of the ranks
     Word word;                      // this rank's
-    std::vector<Head> heads, sent;  // of the arrivals; of the parts
+    std::vector<Head> heads, sent;  // of the parts that come; of a reader's
     std::vector<Batch> parts;       // of a reader: this step's
     std::vector<std::shared_ptr<BatchRing>> rings;
     std::deque<Spare> spares;
   };
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
-  std::vector<BatchBuffer*> buffers_;  // of this rank's replicas
+  std::vector<BatchBuffer*> buffers_;  // by device
 
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};

@@ -77,8 +77,8 @@ Upload::Upload(const PipelineSpec& spec, Start start)
       between_(std::move(start.between)),
       distribution_(std::move(start.distribution)),
       alike_(start.same_rows ? start.devices.size() : 1),
-      parts_(static_cast<size_t>(start.parts)),
-      own_(parts_ > 1 ? static_cast<size_t>(distribution_.part_of(distribution_.rank, 0)) : 0),
+      parts_(start.parts),
+      own_(parts_ > 1 ? static_cast<size_t>(distribution_.parts_of(distribution_.rank)[0]) : 0),
       most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
       from_(start.from) {
   const uint64_t buffer_bytes = buffer_bytes_of(batches_, parts_);
@@ -307,7 +307,7 @@ void Upload::exchange(const Coming& coming, feedline::Stream stream) {
   std::vector<Communicator::Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
     if (to != rank && distribution_.reader_of(to) == rank)
-      for (const std::span<std::byte> rows : coming.parts[static_cast<size_t>(distribution_.part_of(to, 0))])
+      for (const std::span<std::byte> rows : coming.parts[static_cast<size_t>(distribution_.parts_of(to)[0])])
         sends.push_back({to, rows});
   if (rank != reader)
     for (const std::span<std::byte> rows : coming.parts[0]) receives.push_back({reader, rows});
@@ -369,14 +369,14 @@ std::vector<StageReport> Upload::report() const {
 }
 
 std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
-                         int parts) {
+                         size_t parts) {
   const PackedBatches batches(spec, facts);
   std::string text;
   auto out = std::back_inserter(text);
   for (const PackedBatches::Origin& tensor : batches.origins())
     fmt::format_to(out, "on GPUs  {:<24} {}\n", tensor.name,
                    tensor.stored ? "copied as it is" : fmt::format("unpacked there from '{}'", tensor.column));
-  const uint64_t buffer_bytes = buffer_bytes_of(batches, static_cast<size_t>(parts));
+  const uint64_t buffer_bytes = buffer_bytes_of(batches, parts);
   fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
                  "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),
                  format_byte_size(buffers_of(spec) * buffer_bytes));

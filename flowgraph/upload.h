@@ -57,7 +57,7 @@ class Upload {
     /// replica, where this rank reads, and else nothing but the shapes of its own.
     std::shared_ptr<Communicator> between = {};
     Distribution distribution = {};
-    int parts = 1;  // that `from` has for one replica
+    size_t parts = 1;  // that `from` has for one replica
     Position position;
     EpochLedger ledger;
   };
@@ -90,7 +90,7 @@ class Upload {
   std::vector<StageReport> report() const;
   /// For people: what is made where, and the memory of a GPU.
   static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
-                          int parts);
+                          size_t parts);
 
  private:
   struct Replica {

@@ -93,12 +93,17 @@ void wait_until(const Socket& socket, short what, Deadline until, const char* ca
   if (!wait_for({&ready, 1}, until)) fail(call, ETIMEDOUT);
 }
 
-Address address_at(const sockaddr* found, socklen_t size, uint16_t port) {
+Address address_at(const sockaddr* found, socklen_t size) {
   Address address;
   std::memcpy(&address.storage, found, size);
   address.size = size;
-  address.set_port(port);
   return address;
+}
+
+// IPv6 that is of one link alone: another machine would have to say of which.
+bool is_of_one_link(const Address& address) {
+  return address.storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
 }
 
 // Zeros are what stands for any.
@@ -144,7 +149,7 @@ Address named_by(Call call, const Socket& socket, const char* name) {
   Address address;
   address.size = sizeof address.storage;
   if (call(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) fail(name, errno);
-  return address;
+  return plain(address);
 }
 
 }  // namespace
@@ -159,9 +164,9 @@ bool Address::is_loopback() const noexcept {
   return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
 }
 
-bool Address::is_of_one_link() const noexcept {
-  return storage.ss_family == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+bool Address::is_host_of(Address other) const noexcept {
+  other.set_port(port());
+  return *this == other;
 }
 
 bool Address::operator==(const Address& other) const noexcept {
@@ -180,11 +185,13 @@ void Address::set_port(uint16_t port) noexcept {
     reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
 }
 
+std::string Address::host() const {
+  std::array<char, NI_MAXHOST> name{};
+  return getnameinfo(raw(*this), size, name.data(), name.size(), nullptr, 0, NI_NUMERICHOST) == 0 ? name.data() : "?";
+}
+
 std::string Address::text() const {
-  std::array<char, NI_MAXHOST> host{};
-  if (getnameinfo(raw(*this), size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
-  const std::string_view name = host.data();
-  return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", name, port()) : fmt::format("{}:{}", name, port());
+  return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host(), port()) : fmt::format("{}:{}", host(), port());
 }
 
 std::vector<Address> resolve(const std::string& host, uint16_t port) {
@@ -195,23 +202,24 @@ std::vector<Address> resolve(const std::string& host, uint16_t port) {
     throw Error(Category::io_error, fmt::format("no address of \"{}\" is found: {}", host, gai_strerror(error)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   std::vector<Address> addresses;
-  for (const addrinfo* one = found; one; one = one->ai_next)
-    addresses.push_back(address_at(one->ai_addr, one->ai_addrlen, port));
+  for (const addrinfo* one = found; one; one = one->ai_next) {
+    addresses.push_back(address_at(one->ai_addr, one->ai_addrlen));
+    addresses.back().set_port(port);
+  }
   return addresses;
 }
 
-std::vector<Address> addresses_of_this_machine(uint16_t port) {
+std::vector<std::string> addresses_of_this_machine() {
   ifaddrs* found = nullptr;
   const int result = result_of<InterfacesOp>(getifaddrs(&found));
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(found, freeifaddrs);
   if (result != 0) fail("getifaddrs", errno);
-  std::vector<Address> own, others;
+  std::vector<std::string> own, others;
   for (const ifaddrs* one = found; one; one = one->ifa_next) {
     const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
     if ((one->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6)) continue;
-    const Address address =
-        address_at(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), port);
-    if (!address.is_of_one_link()) (address.is_loopback() ? own : others).push_back(address);
+    const Address address = address_at(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    if (!is_of_one_link(address)) (address.is_loopback() ? own : others).push_back(address.host());
   }
   return others.empty() ? own : others;
 }

@@ -42,20 +42,22 @@ struct Address {
   socklen_t size = 0;
 
   bool is_loopback() const noexcept;
-  bool is_of_one_link() const noexcept;  // others do not know which
+  bool is_host_of(Address other) const noexcept;
   uint16_t port() const noexcept;
   void set_port(uint16_t port) noexcept;
+  std::string host() const;
   std::string text() const;
   bool operator==(const Address& other) const noexcept;
 };
 /// What a name stands for. Throws Error where it stands for nothing. Asks the system's resolver, which has its own
 /// limits of time.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
-/// Where others reach this machine; where it has no network, where it reaches itself.
-std::vector<Address> addresses_of_this_machine(uint16_t port);
+/// Numbers, under which others reach it; where it has no network, under which it reaches itself.
+std::vector<std::string> addresses_of_this_machine();
 
 /// In every network of this machine, IPv6 and IPv4; port 0: one that the system chooses. Throws Error, as all of these.
 Socket listen_everywhere(uint16_t port);
+/// IPv4 as IPv4, whatever the socket is.
 Address address_of(const Socket& socket);
 Address peer_of(const Socket& socket);
 /// None: nobody came.

@@ -231,12 +231,10 @@ int number(const char* name, int from, int to) {
   return value;
 }
 
-void check(const TcpOptions& options, bool to_be_told) {
+void check(const TcpOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
-  if (options.world_size > 1 && !to_be_told && (options.address.empty() || options.port == 0))
-    throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline, "tcp_communicator: a timeout is more than 0");
 }
@@ -253,9 +251,15 @@ TcpOptions tcp_options_of_environment() {
 }
 
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
-  check(options, exchange != nullptr);
   std::vector<TcpPeer> peers(1);
-  if (options.world_size > 1) peers = gpu::meet(options, exchange);
+  RankGroup ranks(exchange, options.rank, options.world_size);
+  ranks.run([&] {
+    check(options);
+    if (options.world_size == 1) return;
+    if (!exchange && (options.address.empty() || options.port == 0))
+      throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
+    peers = gpu::meet(options, exchange ? &ranks : nullptr);
+  });
   return gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);
 }
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <random>
 #include <thread>
 
 #include "base/audit.h"
+#include "base/rank_message.h"
 #include "feedline/error.h"
 
 namespace feedline::gpu {
@@ -194,9 +194,10 @@ class Host {
     came_.resize(group_.listening.size());
   }
 
-  std::vector<Address> places() const {
-    const uint16_t port = address_of(listener_).port();
-    return options_.address.empty() ? addresses_of_this_machine(port) : resolve(options_.address, port);
+  uint16_t port() const { return address_of(listener_).port(); }
+  /// Of its machine.
+  std::vector<std::string> names() const {
+    return options_.address.empty() ? addresses_of_this_machine() : std::vector{options_.address};
   }
 
   std::vector<TcpPeer> gather(Deadline until) {
@@ -204,6 +205,7 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
+      listener_ = Socket();  // who is answered may go on to another group, at this port
       answer_all({});
       return peers;
     } catch (const Error& error) {
@@ -230,11 +232,12 @@ class Host {
     const bool fits = hello.world_size == options_.world_size && hello.rank > 0 && hello.rank < options_.world_size;
     const bool twice = fits && came_[static_cast<size_t>(hello.rank)];
     if (fits && !twice) {
+      const Address there = address_of(socket);
       came_[static_cast<size_t>(hello.rank)] = std::move(socket);
       Address& address = group_.listening[static_cast<size_t>(hello.rank)];
       address = from;
       address.set_port(hello.port);
-      if (from.is_loopback()) address.size = 0;  // it is on this machine
+      if (from.is_loopback() || from.is_host_of(there)) address.size = 0;  // it is on this machine
       return;
     }
     came_.push_back(std::move(socket));  // to be told, too
@@ -303,21 +306,21 @@ class Host {
   }
 
   const TcpOptions& options_;
-  const Socket listener_;
+  Socket listener_;
   Group group_;
   std::vector<Socket> came_;  // by rank
 };
 
-// Rank 0 may come later than this one, and so may its name.
-Socket reach_host(const TcpOptions& options, const std::vector<Address>& places, Deadline until) {
+// Rank 0 may come later than this one, and so may its names.
+Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until) {
   for (;;) {
-    try {
-      for (const Address& address : places.empty() ? resolve(options.address, options.port) : places) try {
-          return connect_to(address, std::min(until, Clock::now() + patience));
-        } catch (const Error&) {
-        }
-    } catch (const Error&) {
-    }
+    for (const std::string& name : names) try {
+        for (const Address& address : resolve(name, options.port)) try {
+            return connect_to(address, std::min(until, Clock::now() + patience));
+          } catch (const Error&) {
+          }
+      } catch (const Error&) {
+      }
     if (Clock::now() > until) throw too_late(options, fmt::format("rank 0 was not met at {}", place_of(options)));
     std::this_thread::sleep_for(milliseconds(50));
   }
@@ -326,11 +329,10 @@ Socket reach_host(const TcpOptions& options, const std::vector<Address>& places,
 // One of the others.
 class Guest {
  public:
-  /// places: where rank 0 is; none: where the options say. `until` is when it says who has not come: it may have begun
-  /// to wait a little later.
-  Guest(const TcpOptions& options, const std::vector<Address>& places, Deadline until)
+  /// names: of rank 0's machine. `until` is when it says who has not come: it may have begun to wait a little later.
+  Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until)
       : options_(options),
-        host_(reach_host(options, places, until)),
+        host_(reach_host(options, names, until)),
         listener_(listen_everywhere(0)),
         until_(until + patience) {}
 
@@ -387,43 +389,31 @@ class Guest {
   Deadline until_;
 };
 
-// What rank 0 says to all, which is nothing where it cannot be met.
-std::vector<Address> told_by_rank_0(const Exchange& exchange, const std::vector<Address>& mine) {
-  const std::string bytes = exchange({reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Address)}).at(0);
-  std::vector<Address> places(bytes.size() / sizeof(Address));
-  if (!places.empty()) std::memcpy(places.data(), bytes.data(), places.size() * sizeof(Address));
-  return places;
-}
-
-// For people.
-void name_places(TcpOptions& options, const std::vector<Address>& places) {
-  options.address.clear();
-  for (const Address& place : places) {
-    const std::string text = place.text();
-    options.address += (options.address.empty() ? "" : " or ") + text.substr(0, text.rfind(':'));
-    options.port = place.port();
+// Rank 0 says at which port it listens, and where, in words that each understands for itself.
+std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, const Host* host) {
+  MessageWriter mine;
+  if (host) {
+    mine.put(host->port());
+    for (const std::string& name : host->names()) mine.put_text(name);
   }
+  const std::string told = ranks.all_gather(mine.take())[0];
+  MessageReader theirs(told);
+  options.port = theirs.get<uint16_t>();
+  std::vector<std::string> names;
+  while (!theirs.at_end()) names.emplace_back(theirs.get_text());
+  options.address = fmt::format("{}", fmt::join(names, " or "));  // for people
+  return names;
 }
 
 }  // namespace
 
-std::vector<TcpPeer> meet(TcpOptions options, const Exchange& exchange) {
+std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks) {
   std::optional<Host> host;
-  std::vector<Address> places;
-  try {
-    if (options.rank == 0) host.emplace(options);
-    if (host && exchange) places = host->places();
-  } catch (const Error&) {
-    if (exchange) exchange({});  // which the others wait for
-    throw;
-  }
-  if (exchange) {
-    places = told_by_rank_0(exchange, places);
-    if (places.empty()) throw Error(Category::stalled, "rank 0 cannot be met, and says itself why");
-    name_places(options, places);
-  }
+  if (options.rank == 0) host.emplace(options);
+  std::vector<std::string> names = {options.address};
+  if (ranks) names = tell_places(*ranks, options, host ? &*host : nullptr);
   const Deadline until = Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
-  return host ? host->gather(until) : Guest(options, places, until).join();
+  return host ? host->gather(until) : Guest(options, names, until).join();
 }
 
 }  // namespace feedline::gpu

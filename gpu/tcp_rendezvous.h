@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "base/rank_group.h"
 #include "feedline/tcp_communicator.h"
 #include "gpu/sockets.h"
 
@@ -22,7 +23,7 @@ struct TcpPeer {
   Socket data, notes;
 };
 
-/// By rank; of this one itself nothing. exchange: by it rank 0 says where it is; none: the options do. Throws Error.
-std::vector<TcpPeer> meet(TcpOptions options, const Exchange& exchange);
+/// By rank; of this one itself nothing. ranks: by them rank 0 says where it is; null: the options do. Throws Error.
+std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks);
 
 }  // namespace feedline::gpu

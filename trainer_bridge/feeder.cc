@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/rank_group.h"
 #include "base/rank_message.h"
 #include "base/thread.h"
 #include "feedline_pipeline.pb.h"
@@ -20,7 +22,6 @@
 #include "flowgraph/graph.h"
 #include "flowgraph/packing.h"
 #include "flowgraph/plan.h"
-#include "flowgraph/rank_group.h"
 #include "flowgraph/transfer.h"
 #include "flowgraph/upload.h"
 #include "gpu/device_ring.h"
@@ -63,7 +64,7 @@ void add_reading(Report& report, const flow::DataSet& data, const flow::Graph& o
 struct Feeder::Impl {
   Impl(const Pipeline& pipeline, Options given) : options(std::move(given)) {
     join_ranks(pipeline);
-    flow::RankGroup ranks(std::exchange(options.exchange, {}), options.rank, options.world_size);
+    RankGroup ranks(std::exchange(options.exchange, {}), options.rank, options.world_size);
     ranks.run([&] {
       spec = flow::validate(pipeline, distribution.transfers() ? patterns_only : flow::list_files);
       check_options();
@@ -71,7 +72,7 @@ struct Feeder::Impl {
       if (reads() && distribution.transfers()) spec = flow::validate(pipeline);
       warnings = spec.warnings;
       on_cpus(spec.cpu_set, "feedline-open", [&] {
-        ranks.among(distribution.readers(), [&](flow::RankGroup& readers) { open(readers); });
+        ranks.among(distribution.readers(), [&](RankGroup& readers) { open(readers); });
         begin({options.epoch, 0}, ranks);
       });
     });
@@ -129,7 +130,7 @@ struct Feeder::Impl {
   }
 
   // On who is given what, and by whom.
-  void agree(const Pipeline& pipeline, flow::RankGroup& ranks) {
+  void agree(const Pipeline& pipeline, RankGroup& ranks) {
     const bool whole = distribution.mode == flow::DistributeMode::replicate;
     const bool given = options.data_parallel_size > 0;
     distribution.rank = options.rank;
@@ -165,7 +166,7 @@ struct Feeder::Impl {
   /// Packed rows are what the graph makes, and what a transfer takes to replicas on GPUs.
   flow::PipelineSpec carried(bool packed) const { return packed ? flow::pack(spec).spec : spec; }
 
-  void open(flow::RankGroup& readers) {
+  void open(RankGroup& readers) {
     const int threads = thread_count(options, spec);
     flow::PipelineSpec planned = carried(distribution.transfers() || on_gpus());
     flow::DataSet data = flow::count_data(planned, threads, options.on_progress, readers);
@@ -182,13 +183,20 @@ struct Feeder::Impl {
 
   /// GPUs that are all given the same rows have them from one another.
   bool same_rows() const noexcept { return on_gpus() && distribution.mode == flow::DistributeMode::replicate; }
-  /// Of a step, that are uploaded for one replica: from there they go on to other ranks.
-  int parts_to_upload() const { return options.gpu_communicator && reads() ? distribution.planned().replicas : 1; }
+  /// Of its reader's parts, those that come to arrive_at(): what goes on from a GPU to other ranks comes there first.
+  std::vector<int> parts_here() const {
+    if (!options.gpu_communicator || !reads()) return distribution.parts_of(distribution.rank);
+    std::vector<int> all(static_cast<size_t>(distribution.planned().replicas));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
   std::vector<DeviceId> arrive_at() const {
     if (options.gpu_communicator && !reads()) return {host()};  // nothing does
-    if (options.gpu_communicator) return std::vector(static_cast<size_t>(parts_to_upload()), options.devices[0]);
+    if (options.gpu_communicator) return std::vector(parts_here().size(), options.devices[0]);
     return {options.devices.begin(), same_rows() ? options.devices.begin() + 1 : options.devices.end()};
   }
+
+  size_t parts_for_each_gpu() const { return options.gpu_communicator ? parts_here().size() : 1; }
 
   std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec planned, std::shared_ptr<const flow::DataSet> data,
                                         int threads) const {
@@ -201,7 +209,7 @@ struct Feeder::Impl {
   }
 
   // All ranks begin there together, those without a plan too; the transfer is for the caller to run.
-  void begin(const flow::Position& position, flow::RankGroup& ranks) {
+  void begin(const flow::Position& position, RankGroup& ranks) {
     if (distribution.transfers()) {
       const std::vector<std::string> all = ranks.all_gather(reads() ? to_message(facts) : std::string());
       facts = flow::facts_in(all[static_cast<size_t>(distribution.reader_of(distribution.rank))]);
@@ -215,6 +223,7 @@ struct Feeder::Impl {
                                                     .facts = facts,
                                                     .graph = graph.get(),
                                                     .devices = arrive_at(),
+                                                    .parts = parts_here(),
                                                     .heads_only = options.gpu_communicator != nullptr,
                                                     .threads = thread_count(options, spec),
                                                     .position = position});
@@ -233,7 +242,7 @@ struct Feeder::Impl {
                   .same_rows = same_rows(),
                   .between = options.gpu_communicator,
                   .distribution = distribution,
-                  .parts = parts_to_upload(),
+                  .parts = parts_for_each_gpu(),
                   .position = position,
                   .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
                                               !arrives && distribution.ranks() == 1)});
@@ -290,9 +299,9 @@ struct Feeder::Impl {
       facts = flow::facts_of(*plan);
     }
     // Where nothing travels each rank is set by itself.
-    flow::RankGroup ranks = distribution.transfers()
-                                ? flow::RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
-                                : flow::RankGroup();
+    RankGroup ranks = distribution.transfers()
+                          ? RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
+                          : RankGroup();
     try {
       ranks.run([&] {
         flow::compare_positions(ranks, position);
@@ -540,7 +549,7 @@ std::string Feeder::plan_text() const {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->on_gpus()) return impl_->facts.text;
   return impl_->facts.text +
-         flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices, impl_->parts_to_upload());
+         flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices, impl_->parts_for_each_gpu());
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }

@@ -21,6 +21,10 @@ make_hosts() {
   ip netns exec "$name" ip link set bridge up
   for host in $hosts; do
     ip netns add "$name-$host"
+    # As container engines make one: first, the same on each host, and no way to another.
+    ip netns exec "$name-$host" ip link add docker0 type dummy
+    ip netns exec "$name-$host" ip address add 172.17.0.1/16 dev docker0
+    ip netns exec "$name-$host" ip link set docker0 up
     ip netns exec "$name" ip link add "port$host" type veth peer name eth0 netns "$name-$host"
     ip netns exec "$name" ip link set "port$host" master bridge up
     ip netns exec "$name-$host" ip address add "$network.$host/24" dev eth0
@@ -43,10 +47,12 @@ on_host() {
   ip netns exec "$name-$host" unshare --uts sh -c "hostname host$host; exec $*"
 }
 
+# check WHAT HOSTS: each of four ranks is well, on so many hosts.
 check() {
-  ok=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
-  echo "$1: $ok of 4 hosts"
-  [ "$ok" = 4 ] || {
+  ok=$(grep -c 'on host[1-4] ok$' "$work/out")
+  on=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
+  echo "$1: $ok of 4 ranks, on $on hosts"
+  [ "$ok" = 4 ] && [ "$on" = "$2" ] || {
     cat "$work/out"
     exit 1
   }
@@ -57,7 +63,18 @@ over_tcp() {
     RANK=$((host - 1)) WORLD_SIZE=4 MASTER_ADDR=$network.1 MASTER_PORT=29500 on_host "$host" "$1" "$2" "$work/data" &
   done > "$work/out" 2>&1
   wait
-  check "TCP, $2"
+  check "TCP, $2" 4
+}
+
+# Two ranks on rank 0's host, which tells by an exchange where it is.
+over_tcp_told() {
+  mkdir "$work/exchange"
+  for rank in 0 1 2 3; do
+    host=$((rank == 0 ? 1 : rank))
+    RANK=$rank WORLD_SIZE=4 EXCHANGE=$work/exchange on_host "$host" "$1" SCATTER "$work/data" &
+  done > "$work/out" 2>&1
+  wait
+  check "TCP, told by an exchange" 3
 }
 
 # In place of ssh: AGENT HOST COMMAND...
@@ -76,10 +93,11 @@ over_mpi() {
     cat "$work/out"
     exit 1
   }
-  check "MPI, $2"
+  check "MPI, $2" 4
 }
 
 for mode in SPLIT REPLICATE SCATTER; do
   over_tcp "$1" "$mode"
   if [ $# -gt 1 ]; then over_mpi "$2" "$mode"; fi
 done
+over_tcp_told "$1"

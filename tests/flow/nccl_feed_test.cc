@@ -91,6 +91,8 @@ TEST_CASE("rows between GPUs of ranks: one reads and uploads, all are given what
           CHECK((reports[rank].bytes_copied > 0) == (rank == 0));
           CHECK(reports[rank].bytes_sent == (rank == 0 ? sent : 0));
           CHECK((reports[rank].bytes_received > 0) == (rank > 0));
+          if (!mode.own_rows && rank > 0)
+            CHECK(reports[rank].bytes_received * static_cast<uint64_t>(ranks - 1) == sent);
           received += reports[rank].bytes_received;
         }
         CHECK(sent == received);
@@ -270,20 +272,27 @@ TEST_CASE("what ends one rank ends all, and none waits for ever") {
   }
 }
 
-TEST_CASE("the plan has what a reader keeps on its GPU for others") {
+TEST_CASE("memory.device_limit counts what a reader keeps on its GPU for others") {
   if (no_gpus()) return;
-  if (most_ranks(2) < 2) return skip("2 GPUs are wanted");
-  const Data data({40});
-  for (const Mode& mode : {replicate, scatter}) {
-    INFO(mode.name);
-    std::vector<std::string> on_gpu(2);  // the plan's line
-    CHECK(on_gpu_ranks(2, [&](int rank, Options options) {
-            const Feeder feeder(sent_on(mode, data, batch_text(8, "DROP")), std::move(options));
-            const std::string plan = feeder.plan_text();
-            const size_t line = plan.find("memory   batches on a GPU");
-            on_gpu[static_cast<size_t>(rank)] = plan.substr(line, plan.find('\n', line) - line);
-          }) == nothing_thrown(2));
-    CHECK((on_gpu[0] == on_gpu[1]) == !mode.own_rows);
+  const Data data({2100});
+  for (const int ranks : {1, 2, 4}) {
+    if (ranks > most_ranks(4)) continue;
+    const int rows = 448 * ranks;  // of 8 bytes and one of the valid mask: a page for each rank, in three buffers
+    const Pipeline pipeline =
+        data.pipeline("output { name: 'id' feature: 'id' } batch { global_batch_size: " + std::to_string(rows) +
+                      " } distribute { mode: SCATTER } ");
+    const auto start = [&](const std::string& limit) {
+      return on_gpu_ranks(ranks, [&](int rank, Options options) {
+        Feeder feeder(pipeline.with("memory.device_limit", rank == 0 ? limit : "12KiB"), std::move(options));
+        Consumer consumer(cuda(rank));
+        feeder.next(0, consumer.stream());
+      });
+    };
+    const std::string need = std::to_string(12 * ranks) + " KiB";
+    CHECK(start(need) == nothing_thrown(ranks));
+    for (const std::string& what : start("2KiB"))
+      CHECK(what.find("memory.device_limit: 3 batches on GPU 0 need " + need + ", the limit is 2 KiB") !=
+            std::string::npos);
   }
 }
 

@@ -144,17 +144,17 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
   ranks[1].options.rank = 2;
   check_all(start(ranks),
-            "options.exchange: it has 3 ranks; in the place of rank 1 is one whose options say rank 2 of 3 "
+            "exchange: it has 3 ranks; in the place of rank 1 is one that says it is rank 2 of 3 "
             "[bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.world_size = 4;
   check_all(start(ranks),
-            "options.exchange: it has 3 ranks; in the place of rank 2 is one whose options say rank 2 of 4 "
+            "exchange: it has 3 ranks; in the place of rank 2 is one that says it is rank 2 of 4 "
             "[bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.rank = 3;
   const auto said = start(ranks);
-  CHECK(said[0].find("rank 2 is one whose options say rank 3 of 3") != std::string::npos);
+  CHECK(said[0].find("rank 2 is one that says it is rank 3 of 3") != std::string::npos);
   CHECK(said[2].find("options.rank: 3 of 3 ranks") == 0);
 }
 

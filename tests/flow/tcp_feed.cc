@@ -1,10 +1,48 @@
 // A rank of tcp_feed_test, in an environment as torchrun makes it: tcp_feed WHAT FOLDER. Says "ok" where all was as it
-// should be. "make", by itself: makes data there.
+// should be. With EXCHANGE=FOLDER the ranks meet by files there. "make", by itself: makes data.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
 #include "feedline/tcp_communicator.h"
 #include "process_feed.h"
 
 using namespace feedline;
 using namespace feedline::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of ranks that have a folder in common.
+Exchange exchange_by_files(const std::string& folder, int rank, int ranks) {
+  return [=, call = 0](std::string_view mine) mutable {
+    const auto file = [&](int of) { return folder + "/" + std::to_string(call) + "-" + std::to_string(of); };
+    std::ofstream(file(rank) + ".new", std::ios::binary) << mine;
+    fs::rename(file(rank) + ".new", file(rank));
+    std::vector<std::string> all;
+    for (int of = 0; of < ranks; of++) {
+      while (!fs::exists(file(of))) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::ifstream in(file(of), std::ios::binary);
+      all.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    }
+    call++;
+    return all;
+  };
+}
+
+std::unique_ptr<Communicator> meet(TcpOptions options) {
+  const char* const folder = std::getenv("EXCHANGE");
+  return tcp_communicator(options, folder ? exchange_by_files(folder, options.rank, options.world_size) : Exchange());
+}
+
+TcpOptions options_of_environment() {
+  if (!std::getenv("EXCHANGE")) return tcp_options_of_environment();
+  return {.rank = std::atoi(std::getenv("RANK")), .world_size = std::atoi(std::getenv("WORLD_SIZE"))};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "", folder = argc > 2 ? argv[2] : "";
@@ -14,13 +52,13 @@ int main(int argc, char** argv) {
     write_records(folder + "/part-000.tfrecord", records);
     return 0;
   }
-  TcpOptions options = tcp_options_of_environment();
+  TcpOptions options = options_of_environment();
   try {
     if (what == "kill" || what == "stop") {
       options.timeout = silence;
-      loses(tcp_communicator(options), folder, what, "it has died");
+      loses(meet(options), folder, what, "it has died");
     } else {
-      feeds(tcp_communicator(options), folder, what);
+      feeds(meet(options), folder, what);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", options.rank, error.what());

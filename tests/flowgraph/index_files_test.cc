@@ -7,7 +7,7 @@
 
 #include "feedline/records.h"
 #include "flowgraph/data_set.h"
-#include "flowgraph/rank_group.h"
+#include "base/rank_group.h"
 #include "io/frames.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
@@ -72,7 +72,7 @@ Shared count(const std::vector<flow::PipelineSpec>& specs, int threads = 1) {
   Shared shared{std::vector<flow::DataSet>(specs.size()), std::vector<uint64_t>(specs.size()), {}};
   shared.thrown = on_ranks(ranks, [&](int rank, Exchange exchange) {
     const auto mine = static_cast<size_t>(rank);
-    flow::RankGroup group(std::move(exchange), rank, ranks);
+    RankGroup group(std::move(exchange), rank, ranks);
     group.run([&] {
       shared.of_rank[mine] = flow::count_data(
           specs[mine], threads, [&](uint64_t done, uint64_t) { shared.told[mine] = done; }, group);
@@ -191,7 +191,7 @@ TEST_CASE("a rank that fails while counting makes all fail with its reason") {
   folder.dir.write("data", records(random, 9'000'000, 3000));
   const flow::PipelineSpec spec = folder.spec();
   const auto thrown = on_ranks(3, [&](int rank, Exchange exchange) {
-    flow::RankGroup group(std::move(exchange), rank, 3);
+    RankGroup group(std::move(exchange), rank, 3);
     group.run([&] {
       const auto progress = [&](uint64_t, uint64_t) {
         if (rank == 1) throw Error(Category::io_error, "the disk is gone", {"d", 5, 6, "f"});

@@ -33,8 +33,8 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
 /// Called by all ranks. Buffers are host memory, on Stream::host; behind a failure they are not touched any more.
 /// Throws Error: of rank 0, which ranks have not come. exchange: an all-gather of the program's own among these ranks,
-/// by which, in one call, rank 0 says where it listens: at the port of its options, or 0, any; at their address, or
-/// none, all of its machine.
+/// used here and not kept. By it rank 0 says where it listens: at the port of its options, or 0, any; at their address,
+/// or none, all of its machine. And by it all have a communicator or none.
 ///
 /// For networks that are trusted: nothing is encrypted, and who says that it is a rank is believed.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,

@@ -1,4 +1,4 @@
-#include "flowgraph/rank_group.h"
+#include "base/rank_group.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/rank_message.h"
 #include "feedline/error.h"
 
-namespace feedline::flow {
+namespace feedline {
 namespace {
 
 constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01": the number is that of the format
@@ -48,7 +48,7 @@ Error unpack(size_t rank, MessageReader in) {
 
 template <typename... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(Category::bad_pipeline, "options.exchange: " + fmt::format(format, std::forward<Args>(args)...));
+  throw Error(Category::bad_pipeline, "exchange: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
       refuse("what it gives as that of rank {} is no message of this version of feedline", place);
     heads.push_back(MessageReader(all[place]).get<Head>());
     if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
-      refuse("it has {} ranks; in the place of rank {} is one whose options say rank {} of {}", all.size(), place,
+      refuse("it has {} ranks; in the place of rank {} is one that says it is rank {} of {}", all.size(), place,
              heads[place].rank, heads[place].size);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
@@ -157,4 +157,4 @@ void RankGroup::run(const std::function<void()>& start) {
   }
 }
 
-}  // namespace feedline::flow
+}  // namespace feedline

@@ -1,4 +1,4 @@
-#include "flowgraph/rank_group.h"
+#include "base/rank_group.h"
 
 #include <algorithm>
 #include <random>
@@ -30,7 +30,7 @@ TEST_CASE("messages of any length reach all ranks, in pieces") {
       longest[mine] = std::max(longest[mine], bytes.size());
       return exchange(bytes);
     };
-    flow::RankGroup group(measured, rank, 3);
+    RankGroup group(measured, rank, 3);
     for (const auto& round : given) got[mine].push_back(group.all_gather(round[mine]));
   });
   for (size_t rank = 0; rank < 3; rank++) {
@@ -41,7 +41,7 @@ TEST_CASE("messages of any length reach all ranks, in pieces") {
 }
 
 TEST_CASE("who has no exchange is a group of its own") {
-  flow::RankGroup alone({}, 3, 4);
+  RankGroup alone({}, 3, 4);
   CHECK(alone.size() == 1);
   CHECK(alone.rank() == 0);
   CHECK(alone.all_gather("mine") == std::vector<std::string>{"mine"});
@@ -54,7 +54,7 @@ TEST_CASE("wherever a rank fails, all fail with its reason") {
     for (const int kind : {0, 1, 2, 3}) {
       std::vector<int> categories(3, -1);
       const auto thrown = on_ranks(3, [&](int rank, Exchange exchange) {
-        flow::RankGroup group(std::move(exchange), rank, 3);
+        RankGroup group(std::move(exchange), rank, 3);
         try {
           group.run([&] {
             for (int round = 0; round < 2; round++) {

@@ -1,4 +1,4 @@
-// The ranks of a feed while they start: what one says all are told, and also why it cannot go on.
+// Ranks while they start: what one says all are told, and also why it cannot go on.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "feedline/exchange.h"
 
-namespace feedline::flow {
+namespace feedline {
 
 /// Not thread-safe. Every rank makes the same calls in the same order.
 class RankGroup {
@@ -53,4 +53,4 @@ class RankGroup {
   bool over_ = false;         // all ranks know that they fail, or there is no telling them
 };
 
-}  // namespace feedline::flow
+}  // namespace feedline
