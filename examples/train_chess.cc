@@ -32,12 +32,16 @@ struct Flags {
   Owners owners = Owners::gpu;
   Descent descent = {.rate = 0.02F, .momentum = 0.9F};
 
-  feedline::DeviceId device(int replica) const { return gpus ? feedline::cuda(replica) : feedline::host(); }
+  /// Replicas may share a GPU, but not those of NCCL.
+  feedline::DeviceId device(int replica) const {
+    if (!gpus) return feedline::host();
+    return feedline::cuda(owners == Owners::host ? replica % std::max(1, feedline::visible_gpus().count) : replica);
+  }
 };
 
 std::unique_ptr<Network> network_of(const Flags& flags, int replica) {
 #ifdef WITH_GPUS
-  if (flags.gpus) return cublas_network(replica, flags.batch / flags.replicas, flags.precision);
+  if (flags.gpus) return cublas_network(flags.device(replica).ordinal, flags.batch / flags.replicas, flags.precision);
 #endif
   static_cast<void>(replica);
   return eigen_network(flags.precision);
@@ -116,10 +120,10 @@ class Replicas {
     return leaders_[static_cast<size_t>(replica / (flags_.replicas / machines_))];
   }
   // The communicator's memory is where gradients are summed, and applied by those who own variables.
-  static std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end, int replica,
-                                                       Owners owners) {
+  std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end, int replica,
+                                                Owners owners) const {
 #ifdef WITH_GPUS
-    if (owners == Owners::gpu) return feedline::nccl_communicator(std::move(end), feedline::cuda(replica));
+    if (owners == Owners::gpu) return feedline::nccl_communicator(std::move(end), flags_.device(replica));
 #endif
     static_cast<void>(replica);
     static_cast<void>(owners);
@@ -136,7 +140,7 @@ class Replicas {
 std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas& replicas, int replica) {
   const auto network = network_of(flags, replica);
   const auto training = replicas.training(replica, *network);
-  feedline::LossScale scale(flags.precision == DType::float16 ? 1024 : 1);
+  feedline::LossScale scale(flags.precision == DType::float32 ? 1 : 1024);
   std::vector<double> losses;
   for (int epoch = 0; epoch < flags.epochs; epoch++) {
     while (auto batch = feeder.next(replica)) {
@@ -215,7 +219,7 @@ int main(int argc, char** argv) {
   one_of<DType>(app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32"),
                 {{"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}});
 #ifdef WITH_GPUS
-  app.add_flag("--gpus", flags.gpus, "Compute on GPUs, replica R on GPU R");
+  app.add_flag("--gpus", flags.gpus, "Compute on GPUs, replica R on GPU R; with --owners host replicas may share one");
   one_of<Owners>(app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied"),
                  {{"gpu", Owners::gpu}, {"host", Owners::host}});
 #endif

@@ -1,6 +1,10 @@
 // Whoever applies the gradients: all ranks have the values that one rank with all of them would have.
 #include "feedline/data_parallel.h"
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
 #include "feedline/error.h"
 #include "replicas.h"
 #include "support/catch.h"
@@ -73,6 +77,92 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
   CHECK(owners == std::vector<int>{1, 0, 1, 1, 1});  // 1000, and 300 + 37 + 5 + 1
   CHECK(applied[0] == std::vector<size_t>{1});
   CHECK(applied[1].size() == 4);
+}
+
+namespace {
+
+/// Says how many calls have ended.
+class Counted final : public Communicator {
+ public:
+  explicit Counted(std::unique_ptr<Communicator> of) : of_(std::move(of)) {}
+
+  int rank() const noexcept override { return of_->rank(); }
+  int size() const noexcept override { return of_->size(); }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override {
+    count([&] { of_->all_gather(mine, all, stream); });
+  }
+  void broadcast(std::span<std::byte> data, int root, Stream stream) override {
+    count([&] { of_->broadcast(data, root, stream); });
+  }
+  void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
+    count([&] { of_->all_reduce(data, reduction, stream); });
+  }
+  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
+    count([&] { of_->reduce_scatter(data, mine, reduction, stream); });
+  }
+  void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) override {
+    count([&] { of_->send_receive(sends, receives, stream); });
+  }
+  void barrier() override {
+    count([&] { of_->barrier(); });
+  }
+  void abort(const Error& why) noexcept override { of_->abort(why); }
+  std::optional<Error> failure() const override { return of_->failure(); }
+
+  int calls() const { return calls_; }
+  /// False: not within a minute.
+  bool wait_for_more_than(int calls) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return calls_ > calls; });
+  }
+
+ private:
+  template <typename Call>
+  void count(Call call) {
+    call();
+    const std::lock_guard lock(mutex_);
+    calls_++;
+    changed_.notify_all();
+  }
+  const std::unique_ptr<Communicator> of_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> calls_{0};
+};
+
+}  // namespace
+
+TEST_CASE("what is full is sent while backward goes on") {
+  const Mode mode = GENERATE(Mode::replicated, Mode::parameter_server);
+  auto ends = communicators_between_threads(2);
+  CHECK(side_by_side(2, [&](int rank) {
+          Model model(rank, DType::float32);
+          const auto counted = std::make_shared<Counted>(std::move(ends[static_cast<size_t>(rank)]));
+          const auto training = Communicators::Part{mode, [&] { return counted; }, nullptr}.training(
+              model.variables, [](size_t, auto value, auto by) { descend(value, by); });
+          for (int step = 0; step < 3; step++) {
+            const int before = counted->calls();
+            for (size_t v = sizes.size(); v-- > 0;)
+              if (v != 1) training->ready(v);
+            if (!counted->wait_for_more_than(before)) throw std::runtime_error("nothing was sent");
+            training->ready(1);
+            training->step();
+          }
+        }) == std::vector<std::string>(2));
+}
+
+TEST_CASE("a loss scale grows while all is finite, and backs off when it is not") {
+  LossScale scale(8, 3);
+  const auto after = [&](std::initializer_list<bool> steps) {
+    for (const bool finite : steps) scale.update(finite);
+    return scale.value();
+  };
+  CHECK(after({true, true}) == 8);
+  CHECK(after({true}) == 16);
+  CHECK(after({true, true, false}) == 8);
+  CHECK(after({true, true}) == 8);  // counted anew
+  CHECK(after({true}) == 16);
+  CHECK(after({false, false, false, false, false, false}) == 1);  // it stays there
 }
 
 TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {

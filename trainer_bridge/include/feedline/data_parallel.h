@@ -48,7 +48,9 @@ class FEEDLINE_PUBLIC DataParallel {
 
   /// The variable's gradient is written, on a GPU by what the stream was given until now; it may be written again after
   /// step(). In any order, each once a step. What is ready is sent in the background, in buckets, the last variables
-  /// first, as backward makes them.
+  /// first, as backward makes them. Over NCCL nothing else may be given to NCCL on this GPU from the first ready() to
+  /// step(), since calls of two communicators may come to GPUs in different orders: no collective of the trainer's own,
+  /// and no next(replica, stream) of a feeder with an options.gpu_communicator.
   virtual void ready(size_t variable) = 0;
 
   /// Waits for all gradients, divides them by loss_scale, applies their mean, and returns when all values here are the
