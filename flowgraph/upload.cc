@@ -368,14 +368,20 @@ std::vector<StageReport> Upload::report() const {
   return stages;
 }
 
+std::vector<std::pair<std::string, std::string>> Upload::outputs(const PipelineSpec& spec, const FeedFacts& facts) {
+  std::vector<std::pair<std::string, std::string>> outputs;
+  for (const PackedBatches::Origin& tensor : PackedBatches(spec, facts).origins())
+    outputs.emplace_back(tensor.name, tensor.stored ? "copied to GPUs as it is"
+                                                    : fmt::format("unpacked on GPUs from '{}'", tensor.column));
+  return outputs;
+}
+
 std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
                          size_t parts) {
   const PackedBatches batches(spec, facts);
   std::string text;
   auto out = std::back_inserter(text);
-  for (const PackedBatches::Origin& tensor : batches.origins())
-    fmt::format_to(out, "on GPUs  {:<24} {}\n", tensor.name,
-                   tensor.stored ? "copied as it is" : fmt::format("unpacked there from '{}'", tensor.column));
+  for (const auto& [name, made] : outputs(spec, facts)) fmt::format_to(out, "where    {:<24} {}\n", name, made);
   const uint64_t buffer_bytes = buffer_bytes_of(batches, parts);
   fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
                  "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),

@@ -88,7 +88,9 @@ class Upload {
   uint64_t bytes_received() const noexcept { return received_; }
   /// Of each replica "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
-  /// For people: what is made where, and the memory of a GPU.
+  /// By name: where each output is made, in words.
+  static std::vector<std::pair<std::string, std::string>> outputs(const PipelineSpec& spec, const FeedFacts& facts);
+  /// For people: the same, and the memory of a GPU.
   static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
                           size_t parts);
 

@@ -577,6 +577,13 @@ Report Feeder::report() const {
   const auto* longest = std::max_element(std::begin(delivered.waited_s), std::end(delivered.waited_s));
   for (double waited : delivered.waited_s) report.next_wait_s += waited;
   if (*longest > 0) report.waited_for = flow::name(static_cast<flow::Stage>(longest - std::begin(delivered.waited_s)));
+  report.distribute_mode =
+      config::Distribute::Mode_Name(static_cast<config::Distribute::Mode>(impl_->distribution.mode));
+  if (impl_->on_gpus())
+    report.outputs = flow::Upload::outputs(impl_->spec, impl_->facts);
+  else
+    for (const flow::OutputSpec& output : impl_->spec.outputs)
+      if (!output.internal) report.outputs.emplace_back(output.name, "made on the host");
   if (impl_->graph) add_reading(report, impl_->plan->data, *impl_->graph);
   if (impl_->transfer) {
     // The parts that a rank reads are audited where they leave it.

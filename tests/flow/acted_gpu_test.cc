@@ -11,6 +11,7 @@
 #include "support/acted_cuda.h"
 #include "support/catch.h"
 #include "support/given_back.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -47,9 +48,11 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
   const std::string why = "the system has no CUDA driver, or one that is older than what feedline was built with";
   CHECK(visible_gpus().why == why);
   CHECK(message_of([] { parse_devices("cuda"); }) == "there is no GPU: " + why);
-  logger()->set_level(spdlog::level::off);
-  CHECK(parse_devices("auto") == std::vector{host()});
-  logger()->set_level(spdlog::level::info);
+  {
+    const LogLines log;
+    CHECK(parse_devices("auto") == std::vector{host()});
+    CHECK(log.lines() == std::vector<std::string>{"no GPU, batches stay on the host: " + why});
+  }
   const Data data({10});
   CHECK(message_of([&] { Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)})); }) ==
         "there is no GPU 0: " + why);

@@ -9,6 +9,7 @@
 #include "support/acted_nccl.h"
 #include "support/catch.h"
 #include "support/given_back.h"
+#include "support/log_lines.h"
 #include "support/ranks.h"
 
 using namespace feedline;
@@ -71,4 +72,22 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
       CHECK(all_is_given_back(before, true));
   }
   logger()->set_level(spdlog::level::info);
+}
+
+TEST_CASE("who waits long for a rank that does not call next() is told so") {
+  act_gpus(2);
+  const LogLines log;
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", "REPLICATE");
+  auto ends = communicators_between_threads(2), controls = communicators_between_threads(2);
+  CHECK(side_by_side(2, [&](int rank) {
+          Consumer consumer(cuda(rank));
+          Options options = of_devices({cuda(rank)});
+          options.communicator = std::move(ends[static_cast<size_t>(rank)]);
+          options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank));
+          Feeder feeder(pipeline, std::move(options));
+          if (rank == 1 && !log.wait_for("next() has waited 10 s for other ranks to call it for the same step"))
+            throw std::runtime_error("nothing was said");
+          if (!feeder.next(0, consumer.stream())) throw std::runtime_error("no batch");
+        }) == std::vector<std::string>(2));
 }

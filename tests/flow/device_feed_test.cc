@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <future>
+#include <map>
 
 #include "damage.h"
 #include "support/catch.h"
@@ -52,6 +53,9 @@ TEST_CASE("GPUs are given what the host is given, bit for bit") {
         CHECK(report.differing_epochs == 0);
         CHECK(report.last_epoch);
         CHECK(report.bytes_copied > 0);
+        const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+        CHECK(made.at("id") == "copied to GPUs as it is");
+        CHECK(made.at("bits") == "unpacked on GPUs from 'packed b'");
         CHECK(report.stages.back().name == "copy " + std::to_string(replicas - 1));
         CHECK(report.stages.back().messages > 0);
       }
@@ -292,7 +296,7 @@ TEST_CASE("memory.device_limit is kept, and what is refused says what would do")
   const std::string enough = message.substr(from, message.find('"', from) - from);
   Feeder feeder(pipeline.with("memory.device_limit", enough), of_devices(gpus(1)));
   CHECK(feeder.next(0));
-  CHECK(feeder.plan_text().find("unpacked there from 'packed b'") != std::string::npos);
+  CHECK(feeder.plan_text().find("unpacked on GPUs from 'packed b'") != std::string::npos);
 }
 
 TEST_CASE("a trainer that holds all batches of a GPU is told so") {

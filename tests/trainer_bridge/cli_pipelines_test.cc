@@ -446,7 +446,9 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     REQUIRE(scattered[rank].code == 0);
     const auto report = scattered[rank].json();
     CHECK(report.at("records") == 32);
+    CHECK(report.at("distribute_mode") == "SCATTER");
     CHECK((report.at("bytes_received") > 0) == (rank > 0));
+    CHECK(report.at("outputs").at("record") == "made on the host");
   }
 }
 

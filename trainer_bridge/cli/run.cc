@@ -37,6 +37,7 @@ Json to_json(const FeedResult& result) {
                {"bytes_read", report.bytes_read},
                {"bytes_copied", report.bytes_copied},
                {"bytes_between_gpus", report.bytes_between_gpus},
+               {"distribute_mode", report.distribute_mode},
                {"bytes_sent", report.bytes_sent},
                {"bytes_received", report.bytes_received},
                {"cpu_s", result.cpu_s},
@@ -58,6 +59,8 @@ Json to_json(const FeedResult& result) {
                {"backend", report.backend},
                {"resumed", result.resumed.empty() ? Json() : Json::parse(result.resumed)},
                {"interrupted", result.interrupted}};
+  json["outputs"] = Json::object();
+  for (const auto& [name, made] : report.outputs) json["outputs"][name] = made;
   json["stages"] = Json::array();
   for (const StageReport& stage : report.stages) {
     json["stages"].push_back({{"name", stage.name},
@@ -95,6 +98,13 @@ void print_for_people(const FeedResult& result) {
   fmt::print("data     {} dropped, {} filler, {} bad records, {}\n", format_count(report.dropped),
              format_count(report.filler), format_count(report.errors_total), audit_text(report));
   print_errors(report);
+  if (report.bytes_copied > 0)
+    fmt::print("GPUs     {} copied to them, {} from one to another\n", format_byte_size(report.bytes_copied),
+               format_byte_size(report.bytes_between_gpus));
+  if (report.bytes_sent + report.bytes_received > 0)
+    fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
+               format_byte_size(report.bytes_received));
+  for (const auto& [name, made] : report.outputs) fmt::print("where    {:<24} {}\n", name, made);
   fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
   for (const StageReport& stage : report.stages) {
     fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),

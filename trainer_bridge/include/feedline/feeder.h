@@ -75,6 +75,7 @@ struct Report {
   std::optional<EpochAudit> last_epoch;  // what the last finished one adds up to
   uint64_t differing_epochs = 0;         // that did not add up to what the indexes say; 0 is right
   uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
+  std::string distribute_mode;           // the pipeline's
   uint64_t bytes_sent = 0;          // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
   uint64_t bytes_received = 0;      // and that they gave
   uint64_t bytes_copied = 0;        // to GPUs, from the host
@@ -90,7 +91,8 @@ struct Report {
   double data_readiness = 1;                             // share of next() calls that found their batch ready
   double next_wait_s = 0;                                // inside next(), all replicas
   std::string waited_for;                                // the stage that next() waited for most
-  std::string backend;                                   // what reads the files, and why
+  std::vector<std::pair<std::string, std::string>> outputs;  // by name: where each is made, in words
+  std::string backend;                                       // what reads the files, and why
   std::vector<StageReport> stages;
 };
 
