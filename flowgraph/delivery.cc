@@ -172,7 +172,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     const Replica* behind = laggard(replica);
     if (!behind && !replica.ready.empty()) break;
     if (others_)
-      if (const auto error = others_()) throw *error;
+      if (const auto error = others_()) throw in_step(replica.position, *error);
     throw_if_only_the_caller_can_help(number, replica, behind);
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;

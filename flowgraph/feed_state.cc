@@ -158,6 +158,11 @@ FeedIdentity identity_of(const Plan& plan) {
   return feed;
 }
 
+Error in_step(const Position& position, const Error& why) {
+  return Error(why.category(), fmt::format("step {} of epoch {}: {}", position.step, position.epoch, why.message()),
+               why.place());
+}
+
 void check_position(const FeedIdentity& feed, const Position& position) {
   // Without an end, as many as samples can be counted.
   const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / feed.global_batch - 1;

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "feedline/error.h"
+
 namespace feedline::config {
 class Pipeline;
 }
@@ -31,6 +33,8 @@ struct Position {
   int64_t step = 0;
   auto operator<=>(const Position&) const = default;
 };
+/// What has ended the feed, with the step that it was at.
+Error in_step(const Position& position, const Error& why);
 
 /// Weights of a mixture that are not those of the pipeline.
 struct Reweighted {

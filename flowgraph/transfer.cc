@@ -146,8 +146,9 @@ void Transfer::fail() noexcept {
   try {
     throw;
   } catch (const Error& why) {
-    if (!communicator_.failure()) communicator_.abort(why);
-    end_with(why);
+    const bool of_ranks = communicator_.failure().has_value();
+    if (!of_ranks) communicator_.abort(why);
+    end_with(of_ranks ? in_step(position_, why) : why);
   } catch (const std::exception& why) {
     communicator_.abort(Error(Category::io_error, why.what()));
     delivery_->fail(std::current_exception());

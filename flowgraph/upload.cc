@@ -262,7 +262,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   }
   const size_t number = replica.ring->number_of(&buffer);
   if (between_) {
-    Coming coming{number, {}, std::move(launches)};
+    Coming coming{number, {content.epoch, static_cast<int64_t>(content.step)}, {}, std::move(launches)};
     for (size_t part = 0; part < parts_; part++) {
       std::byte* const there = buffer.memory + place_of(part);
       std::vector<std::span<std::byte>>& rows = coming.parts.emplace_back();
@@ -296,9 +296,10 @@ void Upload::arrive(feedline::Stream stream) {
     waits_no_more();
   } catch (const Error& error) {
     waits_no_more();
-    delivery_->fail(std::current_exception());
+    const Error why = in_step(coming.position, error);
+    delivery_->fail(std::make_exception_ptr(why));
     between_->abort(error);
-    throw;
+    throw why;
   }
 }
 

@@ -112,6 +112,7 @@ class Upload {
   // What is delivered and has not arrived.
   struct Coming {
     size_t buffer;
+    Position position;
     std::vector<std::vector<std::span<std::byte>>> parts;
     std::vector<gpu::UnpackLaunch> launches;
   };

@@ -255,7 +255,7 @@ TEST_CASE("a bad record ends all ranks behind the same batches") {
     });
     CHECK(steps == std::vector<int>(3, 8));
     for (const std::string& text : said) CHECK(text.find("bad_data_crc") != std::string::npos);
-    CHECK(said[1].find("rank 0, call ") != std::string::npos);
+    CHECK(said[1].find("step 8 of epoch 0: rank 0, call ") != std::string::npos);
   }
 }
 
@@ -286,7 +286,10 @@ TEST_CASE("with a communicator, ranks that read for themselves hear of one that 
       feeder.next();
     }
   });
-  for (const std::string& text : said) CHECK(text.find("out of luck") != std::string::npos);
+  for (const std::string& text : said) {
+    CHECK(text.find("out of luck") != std::string::npos);
+    CHECK(text.find("step ") == 0);
+  }
 }
 
 TEST_CASE("parts that nobody is given, or that there are not, are refused on all ranks") {

@@ -181,7 +181,7 @@ TEST_CASE("an exchange that is none is told") {
         }).find("does not give this rank's own string") != std::string::npos);
   CHECK(said([](std::string_view mine) {
           return Strings{std::string(mine), std::string(mine)};
-        }).find("it has 2 ranks; in the place of rank 0 is one whose options say rank 0 of 1") != std::string::npos);
+        }).find("it has 2 ranks; in the place of rank 0 is one that says it is rank 0 of 1") != std::string::npos);
 }
 
 TEST_CASE("ranks with other files are told which") {

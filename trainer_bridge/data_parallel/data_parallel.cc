@@ -1,5 +1,7 @@
 #include "feedline/data_parallel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -244,6 +246,24 @@ class Training final : public DataParallel {
 
   bool step(float loss_scale) override {
     ready_.expect_all();
+    try {
+      const bool finite = finish_step(loss_scale);
+      steps_++;
+      return finite;
+    } catch (const Error& why) {
+      throw Error(why.category(), fmt::format("step {} of the training: {}", steps_, why.message()), why.place());
+    }
+  }
+
+  void wait() override {
+    places_->here().wait();
+    throw_failure();
+  }
+
+  int owner(size_t variable) const override { return owners_.at(variable); }
+
+ private:
+  bool finish_step(float loss_scale) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
@@ -265,14 +285,6 @@ class Training final : public DataParallel {
     return finite;
   }
 
-  void wait() override {
-    places_->here().wait();
-    throw_failure();
-  }
-
-  int owner(size_t variable) const override { return owners_.at(variable); }
-
- private:
   void throw_failure() const {
     if (const auto failure = exchanger_->failure()) throw *failure;
   }
@@ -347,6 +359,7 @@ class Training final : public DataParallel {
   std::vector<size_t> bucket_of_;  // by variable
   ReadyVariables ready_;
   Verdict verdict_{*places_};
+  uint64_t steps_ = 0;  // done
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
