@@ -5,14 +5,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/machine.h"
+#include "busy_kernel.h"
 #include "feed_data.h"
 #include "feedline/feeder.h"
+#include "gpu/cuda_launch.h"
 #include "gpu/memory.h"
 #include "measure.h"
 #include "on_cpus.h"
@@ -69,81 +72,122 @@ class HostCeiling {
   std::vector<Worker> workers_;
 };
 
-/// A trainer's stream, and the work that it gives it.
-class Trainer {
+/// A stream, and how long the GPU takes for what it is given.
+class TimedStream {
  public:
-  Trainer() {
+  TimedStream() {
     require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    require(cudaMalloc(&memory_, bytes));
-    step();
-    wait();
-    unit_s_ = seconds([&] {
-                for (int i = 0; i < 100; i++) step();
-                wait();
-              }) /
-              100;
+    require(cudaEventCreate(&begin_));
+    require(cudaEventCreate(&end_));
   }
-  ~Trainer() {
+  ~TimedStream() {
     cudaStreamSynchronize(stream_);
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
     cudaStreamDestroy(stream_);
-    cudaFree(memory_);
   }
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
+  TimedStream(const TimedStream&) = delete;
+  TimedStream& operator=(const TimedStream&) = delete;
 
-  /// How often it has to clear its memory to be busy for so long, once at least.
-  int repeats_of(double step_s) const { return std::max(1, static_cast<int>(step_s / unit_s_ + 0.5)); }
-  void train(int repeats) {
-    for (int i = 0; i < repeats; i++) step();
+  cudaStream_t get() const { return stream_; }
+  /// Seconds for one of `repeats` times `give()`, which gives the stream work.
+  double time(int repeats, auto&& give) {
+    give();
+    require(cudaEventRecord(begin_, stream_));
+    for (int i = 0; i < repeats; i++) give();
+    require(cudaEventRecord(end_, stream_));
+    require(cudaEventSynchronize(end_));
+    float milliseconds = 0;
+    require(cudaEventElapsedTime(&milliseconds, begin_, end_));
+    return static_cast<double>(milliseconds) * 1e-3 / repeats;
   }
-  void wait() { require(cudaStreamSynchronize(stream_)); }
-  Stream stream() const { return Stream::cuda(stream_); }
 
  private:
-  static constexpr size_t bytes = size_t{16} << 20;
-  void step() { require(cudaMemsetAsync(memory_, 1, bytes, stream_)); }
   cudaStream_t stream_ = nullptr;
-  void* memory_ = nullptr;
-  double unit_s_ = 0;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// Seconds a step, behind the first epoch.
-double step_seconds(Feeder& feeder, Trainer& trainer, int repeats) {
+/// What one batch costs by itself, without a feed: seconds on the GPU.
+class BareBatch {
+ public:
+  explicit BareBatch(size_t rows) : rows_(rows), packed_(rows * packed_row), unpacker_(spec()) {
+    require(cudaMallocHost(&pinned_, packed_));
+    require(cudaMalloc(&device_, packed_ + unpacker_.tables().size() + 256));
+    tables_ = static_cast<std::byte*>(device_) + (packed_ + 255) / 256 * 256;
+    require(cudaMemcpy(tables_, unpacker_.tables().data(), unpacker_.tables().size(), cudaMemcpyHostToDevice));
+    require(cudaMalloc(&out_, ring * out_bytes()));
+  }
+  ~BareBatch() {
+    cudaFreeHost(pinned_);
+    cudaFree(device_);
+    cudaFree(out_);
+  }
+  BareBatch(const BareBatch&) = delete;
+  BareBatch& operator=(const BareBatch&) = delete;
+
+  size_t packed_bytes() const { return packed_; }
+  size_t out_bytes() const { return rows_ * board_floats * sizeof(float); }
+  double copy() {
+    return stream_.time(
+        50, [&] { require(cudaMemcpyAsync(device_, pinned_, packed_, cudaMemcpyHostToDevice, stream_.get())); });
+  }
+  double unpack() {
+    return stream_.time(50, [&] {
+      require(gpu::launch_unpack(unpacker_.launch({static_cast<std::byte*>(device_), board_bytes, next_out(),
+                                                   board_floats * sizeof(float), rows_},
+                                                  tables_),
+                                 stream_.get()));
+    });
+  }
+  double clear() {
+    return stream_.time(50, [&] { require(cudaMemsetAsync(next_out(), 1, out_bytes(), stream_.get())); });
+  }
+
+ private:
+  static constexpr size_t board_bytes = 194, board_floats = 8 * 8 * 24, packed_row = board_bytes + sizeof(int64_t);
+  static constexpr size_t ring = 16;  // of 25 MB: more than caches hold
+  static gpu::UnpackSpec spec() {
+    gpu::UnpackSpec spec;
+    spec.width = 1;
+    spec.shape = {8, 8, 24};
+    spec.stride_bits = {8, 1, 64};
+    spec.out = DType::float32;
+    return spec;
+  }
+  std::byte* next_out() { return static_cast<std::byte*>(out_) + used_++ % ring * out_bytes(); }
+
+  const size_t rows_, packed_;
+  const gpu::DeviceUnpacker unpacker_;
+  TimedStream stream_;
+  void *pinned_ = nullptr, *device_ = nullptr, *out_ = nullptr;
+  std::byte* tables_ = nullptr;
+  size_t used_ = 0;
+};
+
+/// Seconds a step, behind the first epoch: a trainer that computes for so long on a batch.
+double step_seconds(Feeder& feeder, const TimedStream& trainer, double busy_s) {
   int steps = 0;
   const auto epoch = [&] {
     for (steps = 0;; steps++) {
-      Batch batch = feeder.next();
+      Batch batch = feeder.next(0, Stream::cuda(trainer.get()));
       if (!batch) break;
-      batch.ready_on(trainer.stream());
-      trainer.train(repeats);
-      batch.release_on(trainer.stream());
+      if (busy_s > 0) require(keep_busy(busy_s, trainer.get()));
+      batch.release_on(Stream::cuda(trainer.get()));
     }
-    trainer.wait();
+    require(cudaStreamSynchronize(trainer.get()));
   };
   epoch();
   return seconds(epoch) / steps;
 }
 
-double train_seconds(Trainer& trainer, int repeats) {
-  constexpr int steps = 200;
-  return seconds([&] {
-           for (int i = 0; i < steps; i++) trainer.train(repeats);
-           trainer.wait();
-         }) /
-         steps;
-}
-
-double link_rate() {
-  constexpr size_t bytes = size_t{256} << 20;
-  void *pinned = nullptr, *device = nullptr;
-  require(cudaMallocHost(&pinned, bytes));
-  require(cudaMalloc(&device, bytes));
-  require(cudaMemcpy(device, pinned, bytes, cudaMemcpyHostToDevice));
-  const double took = seconds([&] { require(cudaMemcpy(device, pinned, bytes, cudaMemcpyHostToDevice)); });
-  cudaFree(device);
-  cudaFreeHost(pinned);
-  return static_cast<double>(bytes) / took;
-}
+/// A figure of each round; `wanted` of it, at least or at most.
+struct Figure {
+  const char *name, *what;
+  double wanted;
+  bool at_most = false;
+  std::vector<double> values = {};
+  bool good() const { return at_most ? median(values) <= wanted : median(values) >= wanted; }
+};
 
 int run(int argc, char** argv) {
   std::string dir = (std::filesystem::temp_directory_path() / "feedline-positions").string();
@@ -168,29 +212,41 @@ int run(int argc, char** argv) {
   const std::vector<int> cpus = choose_cpus(threads);
   pin_all(cpus);
   HostCeiling host_ceiling(file, cpus, static_cast<size_t>(batch));
-  std::vector<double> link, copy, ceiling, rows, of_ceiling, exposed;
-  Trainer trainer;
+  BareBatch bare(static_cast<size_t>(batch));
+  TimedStream trainer;
+  std::vector<double> link, memory, ceiling, boards;
+  Figure copy{"copy", "of a bare cudaMemcpyAsync of as many pinned bytes", 0.90},
+      unpack{"unpack", "of cudaMemsetAsync of what it writes, in 16 batches in turn", 0.80},
+      fed{"boards", "of what the host's CPUs could have ready to be copied", 0.60},
+      exposed{"exposed", "of (copy + unpack), behind a kernel of twice that", 0.05, true};
   for (int round = 0; round < rounds; round++) {
-    link.push_back(link_rate());
+    const double copy_s = bare.copy(), unpack_s = bare.unpack(), clear_s = bare.clear();
+    link.push_back(static_cast<double>(bare.packed_bytes()) / copy_s);
+    memory.push_back(static_cast<double>(bare.out_bytes()) / clear_s);
+    unpack.values.push_back(clear_s / unpack_s);
     ceiling.push_back(host_ceiling.measure());
     Feeder feeder(pipeline, {.devices = {cuda(gpu)}, .threads = static_cast<int>(threads)});
-    const double alone = step_seconds(feeder, trainer, 0);
-    rows.push_back(batch / alone);
-    of_ceiling.push_back(rows.back() / ceiling.back());
+    boards.push_back(batch / step_seconds(feeder, trainer, 0));
+    fed.values.push_back(boards.back() / ceiling.back());
     const Report report = feeder.report();
-    copy.push_back(static_cast<double>(report.bytes_copied) / report.stages.back().busy_s);
-    const int repeats = trainer.repeats_of(2 * alone);
-    const double with_feed = step_seconds(feeder, trainer, repeats);
-    exposed.push_back((with_feed - train_seconds(trainer, repeats)) / alone);
+    const StageReport& copies = report.stages.back();
+    copy.values.push_back(static_cast<double>(report.bytes_copied) / copies.busy_s / link.back());
+    const double device_s = copies.busy_s / static_cast<double>(copies.messages) + unpack_s;
+    const double without = trainer.time(200, [&] { require(keep_busy(2 * device_s, trainer.get())); });
+    exposed.values.push_back((step_seconds(feeder, trainer, 2 * device_s) - without) / device_s);
   }
-  fmt::print("link     {:8.2f} GB/s   a bare copy of 256 MiB of pinned memory\n", median(link) / 1e9);
-  fmt::print("copy     {:8.2f} GB/s   {:.2f} of the link, in copies of {} rows\n", median(copy) / 1e9,
-             median(copy) / median(link), batch);
-  fmt::print("host     {:8.2f} M/s    what {} CPUs could have ready to be copied\n", median(ceiling) / 1e6, threads);
-  fmt::print("boards   {:8.2f} M/s    {:.2f} of that, fed as fast as it goes\n", median(rows) / 1e6,
-             median(of_ceiling));
-  fmt::print("exposed  {:8.2f}        of that step, behind a trainer of twice its time\n", median(exposed));
-  return 0;
+  fmt::print("{} rows in a batch, {} CPUs, {} rounds\n", batch, threads, rounds);
+  fmt::print("link {:.1f} GB/s, memset {:.0f} GB/s, host {:.1f} M/s, boards {:.1f} M/s\n", median(link) / 1e9,
+             median(memory) / 1e9, median(ceiling) / 1e6, median(boards) / 1e6);
+  bool good = true;
+  for (const Figure* figure : {&copy, &unpack, &fed, &exposed}) {
+    const auto [low, high] = std::ranges::minmax(figure->values);
+    fmt::print("{:8} {:5.2f} ({:.2f}..{:.2f}) {}; {} {:.2f} is wanted{}\n", figure->name, median(figure->values), low,
+               high, figure->what, figure->at_most ? "at most" : "at least", figure->wanted,
+               figure->good() ? "" : "  MISSED");
+    good = good && figure->good();
+  }
+  return good ? 0 : 1;
 }
 
 }  // namespace

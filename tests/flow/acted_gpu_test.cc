@@ -85,6 +85,30 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
   act_gpus(2);
 }
 
+TEST_CASE("feeders begin, feed and end while a trainer captures a graph") {
+  act_gpus(2);
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP"));
+  Consumer consumer, captures;
+  const ActedState before = acted_state();
+  act_capture(captures.stream().cuda_stream(), true);
+  for (const std::string mode : {"SPLIT", "REPLICATE"}) {
+    INFO(mode);
+    Feeder feeder(pipeline.with("distribute.mode", mode), of_devices({cuda(0), cuda(1)}));
+    for (int step = 0; step < 3; step++) {
+      Batch batch = feeder.next(0);
+      batch.ready_on(Stream::host);
+      batch.release_on(Stream::host);
+      batch = feeder.next(1, Stream::host);
+    }
+    feeder.set_epoch(1);
+    Batch batch = feeder.next(0, consumer.stream());
+    batch.release_on(consumer.stream());
+  }
+  act_capture(captures.stream().cuda_stream(), false);
+  CHECK(all_is_given_back(before));
+}
+
 TEST_CASE("a stream that captures is not given the release of a batch") {
   act_gpus(1);
   const Data data({50});

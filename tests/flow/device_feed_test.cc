@@ -161,14 +161,16 @@ TEST_CASE("next_into() fills the same addresses again and again") {
   Consumer consumer;
   DeviceBuffer ids(6 * sizeof(int64_t)), bits(6 * 32 * sizeof(float));
   std::vector<int64_t> host_ids(6);
+  std::vector<float> host_bits(6 * 32);
   const std::vector<NamedTensor> to = {{"id", {ids.data(), DType::int64, {6}}},
                                        {"bits", {bits.data(), DType::float32, {6, 4, 8}}}};
-  const std::vector<NamedTensor> host_to = {{"id", {host_ids.data(), DType::int64, {6}}}};
+  const std::vector<NamedTensor> host_to = {{"id", {host_ids.data(), DType::int64, {6}}},
+                                            {"bits", {host_bits.data(), DType::float32, {6, 4, 8}}}};
   for (int step = 0; step < 5; step++) {
     REQUIRE(on_gpu.next_into(0, to, consumer.stream()));
     REQUIRE(beside.next_into(0, host_to, Stream::host));
-    CHECK(consumer.read(ids.data(), ids.size()) ==
-          std::string(reinterpret_cast<const char*>(host_ids.data()), ids.size()));
+    CHECK(consumer.read(ids.data(), ids.size()) == host_bytes(host_to[0].tensor));
+    CHECK(consumer.read(bits.data(), bits.size()) == host_bytes(host_to[1].tensor));
   }
   CHECK_FALSE(on_gpu.next_into(0, to, consumer.stream()));
   const std::vector<NamedTensor> other = {{"id", {ids.data(), DType::int64, {5}}}};

@@ -15,12 +15,12 @@ using MakeCommunicator = std::function<std::unique_ptr<Communicator>(std::chrono
 
 inline constexpr std::chrono::seconds silence(2);
 
-// All end, and name it: also a stopped one, when it goes on.
-inline void is_stopped(Communicator& c) {
+// All end, and name it: also a stopped one, when it goes on. made: calls that it took to make it.
+inline void is_stopped(Communicator& c, int made) {
   c.barrier();
   if (c.rank() == 2) lose_this_process(SIGSTOP);
   const Error error = error_of([&] { c.barrier(); });
-  expect(error.message().find("rank 2, call 1: silent for") == 0, error.message());
+  expect(error.message().find("rank 2, call " + std::to_string(made + 1) + ": silent for") == 0, error.message());
 }
 
 // `dead`: what is said of it. The others may hear of it before their own part of the first call is over.
@@ -43,17 +43,18 @@ inline void pauses(Communicator& c) {
 }
 
 /// Says "ok" where all was as it should be. dead: what ranks are to say of one that was killed.
-inline void act_as_rank(int rank, const std::string& what, const std::string& dead, const MakeCommunicator& make) {
+inline void act_as_rank(int rank, const std::string& what, const std::string& dead, const MakeCommunicator& make,
+                        int made = 0) {
   try {
     auto c = make(what == "kill" || what == "stop" || what == "pause" ? silence : std::chrono::minutes(1));
     if (what == "conformance") conformance(*c);
     if (what == "differently") calls_differently(*c);
     if (what == "parts") sends_what_nobody_wants(*c);
     if (what == "abort") aborts(*c);
-    if (what == "leave") leaves(std::move(c));
+    if (what == "leave") leaves(std::move(c), made);
     if (what == "pause") pauses(*c);
     if (what == "kill") is_killed(*c, dead);
-    if (what == "stop") is_stopped(*c);
+    if (what == "stop") is_stopped(*c, made);
     std::printf("rank %d ok\n", rank);
   } catch (const std::exception& error) {
     std::printf("rank %d: %s\n", rank, error.what());

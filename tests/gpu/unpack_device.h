@@ -25,10 +25,11 @@ std::optional<std::string> no_device();
 /// Out of `in` into `out`; both are the host's.
 void run(const DeviceRun& run);
 
-/// On a GPU alone. Seconds for one run, with everything on the GPU, and for a memset of its output.
+/// On a GPU alone, with everything there. Seconds for one run, of so many side by side that caches do not hold them,
+/// and for a memset of its output.
 struct DeviceSeconds {
   double unpack, memset;
 };
-std::optional<DeviceSeconds> time(const DeviceRun& run);
+std::optional<DeviceSeconds> time(const DeviceRun& batch);
 
 }  // namespace feedline::test

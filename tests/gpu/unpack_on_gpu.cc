@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "feedline/device.h"
 #include "gpu/cuda_launch.h"
@@ -39,7 +40,7 @@ class OnGpu {
   std::byte* in() const { return in_.bytes() + skew(run_.in.data()); }
   std::byte* out() const { return out_.bytes() + skew(run_.out.data()); }
 
-  const DeviceRun& run_;
+  const DeviceRun run_;
   const DeviceBuffer tables_, in_, out_;
 };
 
@@ -77,10 +78,16 @@ void run(const DeviceRun& run) {
   gpu.fetch();
 }
 
-std::optional<DeviceSeconds> time(const DeviceRun& run) {
-  constexpr int repeats = 50;
-  OnGpu gpu(run);
-  return DeviceSeconds{seconds_of(repeats, [&] { gpu.launch(); }), seconds_of(repeats, [&] { gpu.fill(1); })};
+std::optional<DeviceSeconds> time(const DeviceRun& batch) {
+  constexpr int repeats = 20;
+  constexpr size_t bytes =
+      size_t{256} << 20;  // several times what a GPU's cache holds: it is memory that is to be seen
+  const size_t times = std::max<size_t>(1, bytes / batch.out.size());
+  std::vector<std::byte> in, out(times * batch.out.size());
+  for (size_t i = 0; i < times; i++) in.insert(in.end(), batch.in.begin(), batch.in.end());
+  OnGpu gpu({batch.unpack, in, batch.in_stride, out, batch.out_stride, times * batch.rows});
+  const auto one = [&](auto&& call) { return seconds_of(repeats, call) / static_cast<double>(times); };
+  return DeviceSeconds{one([&] { gpu.launch(); }), one([&] { gpu.fill(1); })};
 }
 
 }  // namespace feedline::test

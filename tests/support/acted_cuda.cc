@@ -72,6 +72,11 @@ cudaError_t answer() {
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
+int captures = 0;  // streams that capture, under the lock
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+// What no thread may call meanwhile that is not relaxed about it. Under the lock.
+bool is_forbidden() { return captures > 0 && capture_mode != cudaStreamCaptureModeRelaxed; }
+
 }  // namespace
 
 struct CUevent_st {
@@ -153,6 +158,7 @@ void act_no_driver(int error) {
 
 void act_capture(CUstream_st* stream, bool capturing) {
   const std::lock_guard lock(mutex);
+  captures += capturing - stream->capturing;
   stream->capturing = capturing;
 }
 
@@ -291,11 +297,12 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   return answer();
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  *mode = cudaStreamCaptureModeGlobal;
+  std::swap(capture_mode, *mode);
   return answer();
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const std::lock_guard lock(mutex); is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   const int file = memfd_create("gpu", 0);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes))) return cudaErrorMemoryAllocation;
   auto* const address = static_cast<std::byte*>(
@@ -312,6 +319,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(mutex);
+  if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   const auto found = allocations.find(static_cast<std::byte*>(memory));
   if (found == allocations.end()) return cudaErrorInvalidValue;
   munmap(memory, found->second.bytes);
@@ -328,6 +336,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   const std::lock_guard lock(mutex);
   if (failed) return cudaErrorLaunchFailure;
+  if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   pinned[static_cast<const std::byte*>(memory)] = bytes;
   return cudaSuccess;
 }
@@ -368,6 +377,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(mutex);
   touched_device();
+  if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -439,6 +449,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::unique_lock lock(mutex);
   touched_device();
+  if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   const std::shared_ptr<CUevent_st::State> waited_for = event->state;
   const uint64_t number = waited_for->recorded;
   changed.wait(lock, [&] { return failed || waited_for->done >= number; });
@@ -448,6 +459,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
   touched_device();
   if (failed) return cudaErrorLaunchFailure;
+  if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   return event->state->done == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

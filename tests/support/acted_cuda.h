@@ -28,7 +28,8 @@ void act_unreachable(int gpu);
 /// What the driver says in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
 void act_no_driver(int error);
 
-/// The stream captures a graph.
+/// The stream captures a graph, in the mode that forbids all threads which are not relaxed about it what waits for a
+/// GPU, or takes its memory.
 void act_capture(CUstream_st* stream, bool capturing);
 
 /// Like a kernel that crashed: what has been given to GPUs is not done, and every call fails from now on.
