@@ -10,6 +10,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "gpu/trace.h"
 
 namespace feedline::flow {
 namespace {
@@ -279,6 +280,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
 }
 
 void Upload::arrive(feedline::Stream stream) {
+  const gpu::TraceRange range("feedline arrive");
   Coming coming;
   {
     const std::lock_guard lock(mutex_);

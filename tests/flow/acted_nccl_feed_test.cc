@@ -11,6 +11,7 @@
 #include "support/given_back.h"
 #include "support/log_lines.h"
 #include "support/ranks.h"
+#include "support/trace_ranges.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -90,4 +91,16 @@ TEST_CASE("who waits long for a rank that does not call next() is told so") {
             throw std::runtime_error("nothing was said");
           if (!feeder.next(0, consumer.stream())) throw std::runtime_error("no batch");
         }) == std::vector<std::string>(2));
+}
+
+TEST_CASE("a profiler is told what each stage does") {
+  act_gpus(ranks);
+  const Data data({60});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(21, "DROP")).with("distribute.mode", "REPLICATE");
+  std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];
+  wanted.resize(wanted.size() / 2);
+  CHECK(feeds(pipeline, {wanted, wanted, wanted}) == std::vector<std::string>(ranks));
+  const std::set<std::string> told = trace_ranges();
+  for (const char* range : {"read", "parse", "unpack", "assemble", "transfer", "upload", "arrive"})
+    CHECK(told.count(std::string("feedline ") + range) == 1);
 }

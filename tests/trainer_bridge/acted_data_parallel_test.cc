@@ -5,6 +5,7 @@
 #include "support/acted_cuda.h"
 #include "support/acted_nccl.h"
 #include "support/catch.h"
+#include "support/trace_ranges.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -98,4 +99,12 @@ TEST_CASE("a step is refused while its stream captures") {
          expect(what.find("the step of a training") != std::string::npos, what.c_str());
        }))
     CHECK(thrown == "");
+}
+
+TEST_CASE("a profiler is told when buckets are reduced, and of steps") {
+  act_gpus(2);
+  CHECK(on_gpus(Mode::replicated, 2, Owners::on_gpus, DType::float32, [](GpuModel& model, DataParallel& training) {
+          expect(model.step(training, gradients(model.rank(), 0, DType::float32), 1), "not finite");
+        }) == std::vector<std::string>(2));
+  for (const char* range : {"feedline reduce", "feedline step"}) CHECK(trace_ranges().count(range) == 1);
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -29,11 +30,14 @@ inline Gradients gradients(int rank, int step, DType dtype) {
   return all;
 }
 
+/// Ranks share a GPU where there are fewer.
+inline DeviceId gpu_of(int rank) { return cuda(rank % std::max(1, visible_gpus().count)); }
+
 /// On the GPU with the rank's number, which becomes the thread's.
 class GpuModel {
  public:
   GpuModel(int rank, DType dtype) : rank_(rank), dtype_(dtype) {
-    require(cudaSetDevice(rank));
+    require(cudaSetDevice(gpu_of(rank).ordinal));
     require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     const Values first = first_values(rank);
     for (size_t v = 0; v < sizes.size(); v++) {
@@ -54,7 +58,7 @@ class GpuModel {
   cudaStream_t stream() const { return stream_; }
   DataParallelOptions options() const {
     DataParallelOptions options;
-    options.device = cuda(rank_);
+    options.device = gpu_of(rank_);
     options.stream = Stream::cuda(stream_);
     return options;
   }
@@ -72,7 +76,7 @@ class GpuModel {
     return [this](size_t, std::span<float> value, std::span<const float> by) {
       int current = -1;
       require(cudaGetDevice(&current));
-      expect(current == rank_, "applied on another device, where kernels cannot be launched");
+      expect(current == gpu_of(rank_).ordinal, "applied on another device, where kernels cannot be launched");
       Descent& descent = descents_.emplace_back(value.size());
       const size_t bytes = value.size_bytes();
       require(cudaMemcpyAsync(descent.value.data(), value.data(), bytes, cudaMemcpyDeviceToHost, stream_));
@@ -128,7 +132,7 @@ inline Invite between_gpus(const std::vector<int>& members) {
     controls.push_back(std::make_shared<Control>(std::move(end)));
   return [controls, members](int place) mutable {
     const auto p = static_cast<size_t>(place);
-    return [control = std::move(controls[p]), gpu = cuda(members[p])] {
+    return [control = std::move(controls[p]), gpu = gpu_of(members[p])] {
       return nccl_communicator(std::move(*control), gpu, {.drain = std::chrono::milliseconds(100)});
     };
   };

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "data_parallel/buckets.h"
 #include "feedline/error.h"
+#include "gpu/trace.h"
 
 namespace feedline {
 namespace {
@@ -264,6 +265,7 @@ class Training final : public DataParallel {
 
  private:
   bool finish_step(float loss_scale) {
+    const gpu::TraceRange range("feedline step");
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
@@ -307,6 +309,7 @@ class Training final : public DataParallel {
       }
       std::exception_ptr failed;
       try {
+        const gpu::TraceRange range("feedline reduce");
         places_->here().follow_mark(next);
         buckets_[next].take_gradients(variables_);
         exchanger_->reduce(buckets_[next]);
