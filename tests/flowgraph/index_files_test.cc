@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <random>
 
+#include "base/rank_group.h"
 #include "feedline/records.h"
 #include "flowgraph/data_set.h"
-#include "base/rank_group.h"
 #include "io/frames.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
