@@ -32,10 +32,11 @@ struct Flags {
   Owners owners = Owners::gpu;
   Descent descent = {.rate = 0.02F, .momentum = 0.9F};
 
-  /// Replicas may share a GPU, but not those of NCCL.
+  /// Where NCCL is, inside machines too, each replica wants a GPU of its own; else they may share.
   feedline::DeviceId device(int replica) const {
     if (!gpus) return feedline::host();
-    return feedline::cuda(owners == Owners::host ? replica % std::max(1, feedline::visible_gpus().count) : replica);
+    const bool shared = owners == Owners::host && mode != Mode::distributed_replicated;
+    return feedline::cuda(shared ? replica % std::max(1, feedline::visible_gpus().count) : replica);
   }
 };
 
@@ -219,7 +220,8 @@ int main(int argc, char** argv) {
   one_of<DType>(app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32"),
                 {{"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}});
 #ifdef WITH_GPUS
-  app.add_flag("--gpus", flags.gpus, "Compute on GPUs, replica R on GPU R; with --owners host replicas may share one");
+  app.add_flag("--gpus", flags.gpus,
+               "Compute on GPUs, replica R on GPU R; where no gradients go between GPUs, replicas may share one");
   one_of<Owners>(app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied"),
                  {{"gpu", Owners::gpu}, {"host", Owners::host}});
 #endif

@@ -98,7 +98,11 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
   for (size_t column = 0; column < packed_.size() && packed_[column].part == BatchTensor::Part::valid; column++)
     tensors_.push_back({.name = packed_[column].name, .dtype = packed_[column].dtype, .column = column});
   const Packing packing = pack(spec);
-  for (size_t output = 0; output < spec.outputs.size(); output++) add(spec, packing, output);
+  for (size_t output = 0; output < spec.outputs.size(); output++) {
+    if (spec.outputs[output].internal) continue;
+    add(spec, packing, output);
+    origins_.push_back({spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored});
+  }
   size_t row_bytes = 1;
   for (const Job& job : jobs_)
     row_bytes += static_cast<size_t>(job.rows * job.spec.shape.elements()) * size_of(job.spec.out);
@@ -118,7 +122,6 @@ size_t PackedBatches::column_row_bytes(size_t column) const {
 void PackedBatches::add(const PipelineSpec& spec, const Packing& packing, size_t number) {
   const OutputSpec& output = spec.outputs[number];
   const std::vector<int>& columns = packing.columns[number];
-  if (output.internal) return;
   const auto* stack = std::get_if<FromStack>(&output.from);
   if (!output.unpack && !stack) {  // the tensors of an output that varies
     for (size_t column = column_of(columns[0]); column < packed_.size() && packed_[column].output == columns[0];
@@ -164,12 +167,6 @@ BatchContent PackedBatches::content(std::byte* memory) const {
                                {memory + (tensor.stored ? packed_[tensor.column].offset : tensor.offset), tensor.dtype,
                                 tensor.shape.with_rows(0)}});
   return content;
-}
-
-std::vector<PackedBatches::Origin> PackedBatches::origins() const {
-  std::vector<Origin> origins;
-  for (const Tensor& tensor : tensors_) origins.push_back({tensor.name, packed_[tensor.column].name, tensor.stored});
-  return origins;
 }
 
 void PackedBatches::set_shapes(const std::vector<Shape>& packed, BatchContent& content) const {

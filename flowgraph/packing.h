@@ -51,12 +51,12 @@ class PackedBatches {
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
 
-  /// Where each tensor comes from, for people: as it is stored, or unpacked from a column.
+  /// Where each output comes from, for people: as it is stored, or unpacked from a column.
   struct Origin {
     std::string name, column;
     bool stored;
   };
-  std::vector<Origin> origins() const;
+  const std::vector<Origin>& origins() const noexcept { return origins_; }
 
  private:
   struct Tensor {
@@ -74,6 +74,7 @@ class PackedBatches {
 
   std::vector<BatchTensor> packed_;
   std::vector<Tensor> tensors_;
+  std::vector<Origin> origins_;
   std::vector<Job> jobs_;
   std::vector<gpu::Unpacker> unpackers_;  // of the jobs
   int64_t frames_, rows_;

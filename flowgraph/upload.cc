@@ -291,6 +291,7 @@ void Upload::arrive(feedline::Stream stream) {
   const auto waits_no_more = [&] {
     const std::lock_guard lock(mutex_);
     arriving_since_.reset();
+    arrived_ = coming.position;
   };
   try {
     replicas_[0].device->go_on(
@@ -303,6 +304,11 @@ void Upload::arrive(feedline::Stream stream) {
     between_->abort(error);
     throw why;
   }
+}
+
+std::optional<Position> Upload::arrived() const {
+  const std::lock_guard lock(mutex_);
+  return arrived_;
 }
 
 void Upload::exchange(const Coming& coming, feedline::Stream stream) {
@@ -373,9 +379,10 @@ std::vector<StageReport> Upload::report() const {
 
 std::vector<std::pair<std::string, std::string>> Upload::outputs(const PipelineSpec& spec, const FeedFacts& facts) {
   std::vector<std::pair<std::string, std::string>> outputs;
-  for (const PackedBatches::Origin& tensor : PackedBatches(spec, facts).origins())
-    outputs.emplace_back(tensor.name, tensor.stored ? "copied to GPUs as it is"
-                                                    : fmt::format("unpacked on GPUs from '{}'", tensor.column));
+  const PackedBatches batches(spec, facts);
+  for (const PackedBatches::Origin& output : batches.origins())
+    outputs.emplace_back(output.name, output.stored ? "copied to GPUs as it is"
+                                                    : fmt::format("unpacked on GPUs from '{}'", output.column));
   return outputs;
 }
 

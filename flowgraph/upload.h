@@ -77,6 +77,9 @@ class Upload {
   void arrive(feedline::Stream stream);
   void check(feedline::Stream stream) const { replicas_[0].device->check(stream); }
 
+  /// Of the batch that arrived last.
+  std::optional<Position> arrived() const;
+
   Delivery& delivery() noexcept { return *delivery_; }
   /// Whether it was a GPU that ended the feed.
   bool failed() const noexcept { return failed_; }
@@ -145,8 +148,9 @@ class Upload {
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::mutex mutex_;  // guards the next two, `in_flight` and `no_more`, and the waiting for buffers
+  mutable std::mutex mutex_;  // guards the next three, `in_flight` and `no_more`, and the waiting for buffers
   std::deque<Coming> coming_;
+  std::optional<Position> arrived_;
   std::optional<std::chrono::steady_clock::time_point> arriving_since_;  // until it is told of
   std::deque<Replica> replicas_;
 };

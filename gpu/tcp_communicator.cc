@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -251,16 +252,18 @@ TcpOptions tcp_options_of_environment() {
 }
 
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
-  std::vector<TcpPeer> peers(1);
-  RankGroup ranks(exchange, options.rank, options.world_size);
+  std::unique_ptr<Communicator> made;
+  // Not a copy of it, which may count its calls.
+  RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {
     check(options);
-    if (options.world_size == 1) return;
-    if (!exchange && (options.address.empty() || options.port == 0))
+    if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
       throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
-    peers = gpu::meet(options, exchange ? &ranks : nullptr);
+    std::vector<TcpPeer> peers(1);
+    if (options.world_size > 1) peers = gpu::meet(options, exchange ? &ranks : nullptr);
+    made = gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);
   });
-  return gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);
+  return made;
 }
 
 }  // namespace feedline

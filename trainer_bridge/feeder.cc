@@ -368,8 +368,10 @@ struct Feeder::Impl {
   // Those of the batch before this call may not have, if a rank has failed since.
   void check_rows_came() const {
     if (options.gpu_communicator)
-      if (const auto error = options.gpu_communicator->failure())
-        throw flow::in_step(delivery().positions().last, *error);
+      if (const auto error = options.gpu_communicator->failure()) {
+        const auto batch = upload ? upload->arrived() : std::nullopt;
+        throw batch ? flow::in_step(*batch, *error) : *error;
+      }
   }
 
   /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.

@@ -49,7 +49,7 @@ on_host() {
 
 # check WHAT HOSTS: each of four ranks is well, on so many hosts.
 check() {
-  ok=$(grep -c 'on host[1-4] ok$' "$work/out")
+  ok=$(grep -c 'on host[1-4] ok$' "$work/out" || true)
   on=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
   echo "$1: $ok of 4 ranks, on $on hosts"
   [ "$ok" = 4 ] && [ "$on" = "$2" ] || {

@@ -22,8 +22,12 @@ Exchange exchange_by_files(const std::string& folder, int rank, int ranks) {
     std::ofstream(file(rank) + ".new", std::ios::binary) << mine;
     fs::rename(file(rank) + ".new", file(rank));
     std::vector<std::string> all;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (int of = 0; of < ranks; of++) {
-      while (!fs::exists(file(of))) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      while (!fs::exists(file(of))) {
+        if (std::chrono::steady_clock::now() > until) throw std::runtime_error("a rank does not come to the exchange");
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
       std::ifstream in(file(of), std::ios::binary);
       all.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     }

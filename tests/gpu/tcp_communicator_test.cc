@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <latch>
 
@@ -131,8 +132,11 @@ TEST_CASE("tcp: ranks may know rank 0 by different names") {
 TEST_CASE("tcp: ranks may make one communicator after another at one port") {
   const int port = free_port();
   for (const std::string& thrown : side_by_side(4, [&](int rank) {
-         std::vector<std::unique_ptr<Communicator>> all;
-         for (int made = 0; made < 100; made++) all.push_back(tcp_communicator(tcp_options(rank, 4, port)));
+         std::deque<std::unique_ptr<Communicator>> all;
+         for (int made = 0; made < 100; made++) {
+           all.push_back(tcp_communicator(tcp_options(rank, 4, port)));
+           if (all.size() > 3) all.pop_front();
+         }
          for (const auto& one : all) gathers(*one);
        }))
     CHECK(thrown == "");
@@ -172,11 +176,32 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
               if (options.rank == 2) options.timeout = std::chrono::seconds(0);
             }),
             2, "a timeout is more than 0");
-  SyscallHook* const hook = find_hook("getifaddrs");
+  SyscallHook* hook = find_hook("getifaddrs");
   REQUIRE(hook);
   hook->fail_nth_call(1);
   check_all(thrown_by([](TcpOptions&) {}), 0, "getifaddrs");
   CHECK_FALSE(hook->pending());
+  // All have met by then: also what is behind that is done by all, or by none.
+  hook = find_hook("eventfd of a communicator");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  for (const std::string& thrown : thrown_by([](TcpOptions&) {})) CHECK_THAT(thrown, Catch::Contains("eventfd"));
+  CHECK_FALSE(hook->pending());
+}
+
+TEST_CASE("tcp: an exchange that counts its calls serves one meeting after another") {
+  const auto exchanges = exchanges_between_threads(2);
+  for (const std::string& thrown : side_by_side(2, [&](int rank) {
+         int calls = 0;
+         const Exchange counted = [&exchange = exchanges[static_cast<size_t>(rank)], own = 0,
+                                   &calls](std::string_view mine) mutable {
+           calls++;
+           if (++own != calls) throw std::logic_error("a copy was called");
+           return exchange(mine);
+         };
+         for (int times = 0; times < 2; times++) gathers(*tcp_communicator({.rank = rank, .world_size = 2}, counted));
+       }))
+    CHECK(thrown == "");
 }
 
 TEST_CASE("tcp: a rank that ends while it waits for others may come again") {

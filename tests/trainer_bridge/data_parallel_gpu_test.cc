@@ -16,11 +16,11 @@ bool no_gpus() {
   return found.count == 0;
 }
 
-/// NCCL wants a GPU for each of its ranks: of all, of those of a machine, or of none.
+/// Where NCCL is, inside machines too, each rank wants a GPU of its own.
 bool can_be(Mode mode, Owners owners, int ranks) {
   const bool two = mode == Mode::two_machines;
   if (two && ranks % 2 != 0) return false;
-  return (owners == Owners::on_gpus ? ranks : two ? ranks / 2 : 1) <= visible_gpus().count;
+  return !(two || owners == Owners::on_gpus) || ranks <= visible_gpus().count;
 }
 
 constexpr struct {

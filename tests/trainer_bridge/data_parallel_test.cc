@@ -1,7 +1,6 @@
 // Whoever applies the gradients: all ranks have the values that one rank with all of them would have.
 #include "feedline/data_parallel.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -109,7 +108,10 @@ class Counted final : public Communicator {
   void abort(const Error& why) noexcept override { of_->abort(why); }
   std::optional<Error> failure() const override { return of_->failure(); }
 
-  int calls() const { return calls_; }
+  int calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
   /// False: not within a minute.
   bool wait_for_more_than(int calls) {
     std::unique_lock lock(mutex_);
@@ -127,7 +129,7 @@ class Counted final : public Communicator {
   const std::unique_ptr<Communicator> of_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::atomic<int> calls_{0};
+  int calls_ = 0;
 };
 
 }  // namespace
