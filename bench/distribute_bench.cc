@@ -10,13 +10,31 @@
 #include <thread>
 #include <vector>
 
-#include "boards.h"
 #include "feedline/communicator.h"
 #include "feedline/feeder.h"
+#include "feedline/records.h"
 #include "measure.h"
 
 namespace feedline::bench {
 namespace {
+
+// Like those of a chess network: 229 bytes, the board's planes first.
+constexpr int64_t board_records = 400'000;
+
+/// A file of them in the folder, 98 MB; made where it is not yet there.
+std::string make_boards(const std::string& dir) {
+  std::string file = dir + "/boards.tfrecord";
+  std::filesystem::create_directories(dir);
+  if (std::filesystem::exists(file)) return file;
+  RecordWriter writer(file);
+  std::string record(229, '\0');
+  for (int64_t i = 0; i < board_records; i++) {
+    for (size_t b = 0; b < record.size(); b++) record[b] = static_cast<char>(i * 131 + static_cast<int64_t>(b) * b);
+    writer.write(std::as_bytes(std::span(record)));
+  }
+  writer.close();
+  return file;
+}
 
 struct Way {
   const char* name;

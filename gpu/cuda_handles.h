@@ -32,19 +32,11 @@ class Context {
                   fmt::format("GPU {}: the CUDA driver does not give its context", gpu.ordinal));
   }
 
-  class Pushed {
-   public:
-    explicit Pushed(const Context& context) noexcept : context_(context) { context.push_(context.context_); }
-    ~Pushed() {
-      CUcontext popped;
-      context_.pop_(&popped);
-    }
-    Pushed(const Pushed&) = delete;
-    Pushed& operator=(const Pushed&) = delete;
-
-   private:
-    const Context& context_;
-  };
+  void push() const noexcept { push_(context_); }
+  void pop() const noexcept {
+    CUcontext popped;
+    pop_(&popped);
+  }
 
  private:
   template <typename Function>
@@ -68,13 +60,19 @@ class Context {
 /// capture of a graph on another thread would forbid them. Afterwards they are what they were.
 class Visit {
  public:
-  explicit Visit(const Context& context) noexcept : pushed_(context) { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~Visit() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  explicit Visit(const Context& context) noexcept : context_(context) {
+    context_.push();
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~Visit() {
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+    context_.pop();
+  }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 
  private:
-  const Context::Pushed pushed_;
+  const Context& context_;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 

@@ -14,15 +14,9 @@
 
 #include "distributed.h"
 #include "support/device_buffer.h"
-#include "support/skip.h"
+#include "support/no_gpus.h"
 
 namespace feedline::test {
-
-inline bool no_gpus() {
-  const Gpus found = visible_gpus();
-  if (found.count == 0) skip(found.why);
-  return found.count == 0;
-}
 
 /// So many replicas, on as many GPUs as there are, from the first on.
 inline std::vector<DeviceId> gpus(int replicas) {

@@ -1,10 +1,10 @@
 // Ranks that are processes with a GPU each, between which NCCL carries the bytes: nccl_ranks lies beside this program.
+#include <algorithm>
 #include <filesystem>
 
-#include "feedline/device.h"
 #include "support/catch.h"
 #include "support/launch.h"
-#include "support/skip.h"
+#include "support/no_gpus.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -19,10 +19,9 @@ Launched ranks_that(const std::string& what, int ranks) {
 }  // namespace
 
 TEST_CASE("GPUs of processes: they do what all do, and a rank that pauses is no failure") {
-  const Gpus gpus = visible_gpus();
-  if (gpus.count == 0) return skip(gpus.why);
+  if (no_gpus()) return;
+  const int ranks = std::min(visible_gpus().count, 4);
   for (const std::string what : {"conformance", "pause"}) {
-    const int ranks = std::min(gpus.count, 4);
     const Launched launched = ranks_that(what, ranks);
     INFO(what << "\n" << launched.text);
     CHECK(launched.ok == ranks);
@@ -30,8 +29,7 @@ TEST_CASE("GPUs of processes: they do what all do, and a rank that pauses is no 
 }
 
 TEST_CASE("GPUs of processes: one that is stopped, killed or wrong ends the others") {
-  const Gpus gpus = visible_gpus();
-  if (gpus.count < 4) return skip("4 GPUs are wanted");
+  if (visible_gpus().count < 4) return skip("4 GPUs are wanted");
   for (const std::string what : {"stop", "kill", "parts", "leave"}) {
     const Launched launched = ranks_that(what, 4);
     INFO(what << "\n" << launched.text);

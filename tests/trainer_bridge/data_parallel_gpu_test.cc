@@ -2,19 +2,13 @@
 // Runs on real GPUs and NCCL, and on acted ones (support/acted_nccl.h).
 #include "gpu_replicas.h"
 #include "support/catch.h"
+#include "support/no_gpus.h"
 #include "support/ranks.h"
-#include "support/skip.h"
 
 using namespace feedline;
 using namespace feedline::test;
 
 namespace {
-
-bool no_gpus() {
-  const Gpus found = visible_gpus();
-  if (found.count == 0) skip(found.why);
-  return found.count == 0;
-}
 
 /// Where NCCL is, inside machines too, each rank wants a GPU of its own.
 bool can_be(Mode mode, Owners owners, int ranks) {
