@@ -17,6 +17,7 @@ Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_be
 void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
   chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
+  held_++;
   cut_short_ = cut_short_ || chunk->first_error.has_value();
   if (arriving_) arriving_->add(*chunk);
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
@@ -35,6 +36,7 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
 std::vector<ChunkRef> Assembler::finish() {
   std::vector<ChunkRef> finished = std::exchange(dropped_, {});
   for (const uint64_t ticket : step_.finished) finished.push_back(std::move(chunks_[ticket - first_ticket_].chunk));
+  held_ -= step_.finished.size();
   step_.finished.clear();
   const auto first =
       std::find_if(chunks_.begin(), chunks_.end(), [](const Held& held) { return held.chunk != nullptr; });
@@ -127,7 +129,7 @@ void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
     const BadTerm& bad = chunk.bad_terms[static_cast<size_t>(row - begin)];
     end_.bad += bad.as_stored;
     end_.lost += bad.lost;
-    if (bad.as_computed != bad.as_stored && end_.doubts.size() <= EpochLedger::doubts_tried)
+    if (bad.as_computed != bad.as_stored && end_.doubts.size() <= doubts_tried)
       end_.doubts.push_back(bad.as_computed - bad.as_stored);
   }
 }

@@ -10,7 +10,7 @@
 #include "feedline/error.h"
 #include "flowgraph/arriving_rows.h"
 #include "flowgraph/chunk.h"
-#include "flowgraph/epoch_ledger.h"
+#include "flowgraph/epoch_sums.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/walk.h"
 
@@ -53,6 +53,11 @@ class Assembler {
 
   bool failed() const noexcept { return failed_; }
 
+  /// Chunks that it keeps for the next step or later ones.
+  uint64_t held() const noexcept { return held_; }
+
+  uint64_t next_epoch() const noexcept { return step_.epoch; }
+  int64_t next_step() const noexcept { return step_.step; }
   /// Chunks, from the start of the feed, that the next step needs.
   uint64_t needed() const noexcept { return step_.tickets; }
 
@@ -82,6 +87,7 @@ class Assembler {
   std::vector<Held> chunks_;       // by ticket, from first_ticket_ on
   std::vector<ChunkRef> dropped_;  // finished by a step that was not given to anybody
   uint64_t first_ticket_ = 0;
+  uint64_t held_ = 0;       // of chunks_: those that are still needed
   bool cut_short_ = false;  // a chunk ends with an error: it may have fewer rows than are wanted of it
   bool failed_ = false;
   EpochEnd end_;  // of the epoch that is going on

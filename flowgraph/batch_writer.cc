@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/audit.h"
+#include "base/invariant.h"
 #include "base/machine.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch_rows.h"
@@ -136,6 +137,8 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
 }
 
 void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
+  check_invariant(batch.rows <= plan_.replica_batch * plan_.frames, "a batch of {} rows in a buffer for {}", batch.rows,
+                  plan_.replica_batch * plan_.frames);
   BatchContent& content = buffer.content;
   content.epoch = batch.epoch;
   content.step = batch.step;

@@ -1,6 +1,7 @@
 #include "flowgraph/buffer_stream.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "flowgraph/draws.h"
@@ -30,29 +31,46 @@ void BufferStream::restore(uint64_t position) {
   const uint64_t size = std::min(order_->buffer(), order_->samples());
   // While it is full, the place that was drawn at position q was given sample number size + q of the sequence.
   const uint64_t full_until = std::min(position, order_->samples() - size);
-  std::vector<uint64_t> held(size, none);
+  buffer_.assign(size, Sample{});
+  if (full_until == 0) {  // place p has sample p
+    begin_sequence(0);
+    for (Sample& place : buffer_) place = *next_of_sequence();
+  } else {
+    fill_in_as_at(full_until);
+  }
+  position_ = full_until;
+  while (position_ < position) pop();
+}
+
+void BufferStream::begin_sequence(uint64_t sample) {
+  sequence_.emplace(order_->sequence(pass_, sample));
+  run_ = {};
+  next_ = sample;
+}
+
+// A place first has the number of its sample in the sequence, and then the sample: both take 8 bytes.
+void BufferStream::fill_in_as_at(uint64_t position) {
+  const uint64_t size = buffer_.size();
+  const auto number_at = [&](uint64_t place) { return std::bit_cast<uint64_t>(buffer_[place]); };
+  std::fill(buffer_.begin(), buffer_.end(), std::bit_cast<Sample>(none));
   uint64_t found = 0;
-  for (uint64_t q = full_until; q > 0 && found < size; q--) {
-    uint64_t& place = held[draw(q - 1)];
-    if (place != none) continue;
-    place = size + q - 1;
+  for (uint64_t q = position; q > 0 && found < size; q--) {
+    Sample& place = buffer_[draw(q - 1)];
+    if (std::bit_cast<uint64_t>(place) != none) continue;
+    place = std::bit_cast<Sample>(size + q - 1);
     found++;
   }
-  for (uint64_t place = 0; place < size; place++)
-    if (held[place] == none) held[place] = place;
-
   std::vector<uint32_t> places(size);
-  for (uint32_t place = 0; place < size; place++) places[place] = place;
-  std::sort(places.begin(), places.end(), [&](uint32_t a, uint32_t b) { return held[a] < held[b]; });
-  buffer_.resize(size);
-  const uint64_t next = held[places.front()];
-  sequence_.emplace(order_->sequence(pass_, next));
-  run_ = {};
-  next_ = next;
-  position_ = full_until;
-  for (const uint32_t place : places)
-    while (next_ <= held[place]) buffer_[place] = *next_of_sequence();
-  while (position_ < position) pop();
+  for (uint32_t place = 0; place < size; place++) {
+    places[place] = place;
+    if (number_at(place) == none) buffer_[place] = std::bit_cast<Sample>(uint64_t{place});
+  }
+  std::sort(places.begin(), places.end(), [&](uint32_t a, uint32_t b) { return number_at(a) < number_at(b); });
+  begin_sequence(number_at(places.front()));
+  for (const uint32_t place : places) {
+    const uint64_t number = number_at(place);
+    while (next_ <= number) buffer_[place] = *next_of_sequence();
+  }
 }
 
 std::optional<BufferStream::Sample> BufferStream::next_of_sequence() {

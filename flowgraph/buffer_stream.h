@@ -43,6 +43,8 @@ class BufferStream final : public Stream {
 
   void begin_pass(uint64_t pass, uint64_t position);
   void restore(uint64_t position);
+  void begin_sequence(uint64_t sample);
+  void fill_in_as_at(uint64_t position);
   uint64_t draw(uint64_t position) const noexcept;
   std::optional<Sample> next_of_sequence();
   Sample pop();

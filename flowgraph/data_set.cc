@@ -13,6 +13,7 @@
 #include "flowgraph/dataset_info.h"
 #include "flowgraph/index_files.h"
 #include "flowgraph/mul_div.h"
+#include "flowgraph/pass_audit.h"
 #include "flowgraph/worker_arena.h"
 
 namespace feedline::flow {
@@ -130,6 +131,7 @@ void settle(const PipelineSpec& spec, DataSet& data) {
   for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
   choose_samples(spec, data);
   check_failures(spec, data);
+  if (!spec.filter) sum_passes(spec, data);  // else apply_filter() does
 }
 
 }  // namespace

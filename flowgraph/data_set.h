@@ -29,6 +29,8 @@ struct DataFile {
   // Found by apply_filter() (flowgraph/filter.h):
   std::optional<uint64_t> kept_audit = {};  // of the samples: sum of the audit terms, with their key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the one before them
+  /// What a pass over the samples adds to the audit, with the file's key (flowgraph/pass_audit.h).
+  std::optional<uint64_t> pass_audit = {};
 };
 
 /// Files [first, last) of a data set.
@@ -65,6 +67,8 @@ struct DataSet {
   void skip(Error error) {
     if (skipped_total++ < 100) skipped.push_back(std::move(error));
   }
+  /// Why pass_audit is not known, for people; empty: it is.
+  std::string no_pass_audit = "nobody has summed it up";
   /// RAISE: the error that the data ends with.
   std::vector<Error> raised;  // none or one
 

@@ -1,8 +1,33 @@
 #include "flowgraph/feed_facts.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
 #include "base/rank_message.h"
 
 namespace feedline::flow {
+
+namespace {
+
+// Rows are received into memory that is laid out by what another rank says, so nothing of it may lie outside.
+void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
+  uint64_t row = size_of(tensor.dtype);
+  bool fits = tensor.offset <= facts.buffer_bytes && tensor.capacity <= facts.buffer_bytes - tensor.offset &&
+              tensor.offset % tensor_alignment == 0;
+  for (const int64_t axis : tensor.shape)
+    fits = fits && axis >= 0 && !__builtin_mul_overflow(row, static_cast<uint64_t>(axis), &row);
+  const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
+  fits = fits && (!dense || row == 0 || static_cast<uint64_t>(facts.rows) <= tensor.capacity / row);
+  if (!fits)
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("what another rank tells of tensor '{}' makes no sense: do all ranks run the same feedline?",
+                    tensor.name));
+}
+
+}  // namespace
 
 FeedFacts facts_of(const Plan& plan) {
   FeedFacts facts{.identity = identity_of(plan),
@@ -81,9 +106,11 @@ FeedFacts facts_in(std::string_view message) {
     tensor.part = in.get<BatchTensor::Part>();
     tensor.output = in.get<int>();
     tensor.dtype = in.get<DType>();
-    tensor.shape = Shape(in.get_rows<int64_t>());
+    const auto axes = in.get_rows<int64_t>();
+    tensor.shape = Shape(std::span(axes).first(std::min(axes.size(), Shape::max_rank)));
     tensor.offset = in.get<uint64_t>();
     tensor.capacity = in.get<uint64_t>();
+    check_tensor(tensor, facts);
   }
   return facts;
 }

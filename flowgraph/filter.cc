@@ -9,6 +9,7 @@
 
 #include "base/audit.h"
 #include "flowgraph/graph.h"
+#include "flowgraph/pass_audit.h"
 #include "flowgraph/plan.h"
 #include "io/crc32c.h"
 #include "io/index_store.h"
@@ -141,7 +142,8 @@ void apply(const Answer& answer, DataSet& data) {
 }  // namespace
 
 void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run) {
-  if (!spec.filter || data.samples == 0) return;
+  if (!spec.filter) return;
+  if (data.samples == 0) return sum_passes(spec, data);
   const uint64_t digest = digest_of(spec, data);
   const std::string path = io::cache_place(fmt::format("{:016x}.feedline-filter", digest), spec.sources[0].index.dir);
   std::optional<Answer> answer;
@@ -154,6 +156,7 @@ void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run)
   for (Error& error : answer->bad) data.skip(std::move(error));
   data.skipped_total += answer->bad_total - answer->bad.size();
   apply(*answer, data);
+  sum_passes(spec, data);
 }
 
 }  // namespace feedline::flow

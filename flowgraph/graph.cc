@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/float_environment.h"
+#include "base/invariant.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "flowgraph/assemble.h"
@@ -94,8 +95,11 @@ struct Graph::Impl {
   uint64_t read_ahead() const noexcept { return cached() ? plan.read_ahead : plan.read_ahead_of_disk; }
   bool issue_next();
   bool read_lazily();
+  InflateLane*& lane_of(const Ticket& ticket);
   bool lane_ready(const Ticket& ticket);
+  void run_lane(InflateLane* lane);
   void read_into(const ChunkRef& chunk);
+  void inflate_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
   ChunkRef oldest_not_looked_up();
@@ -152,11 +156,11 @@ struct Graph::Impl {
   // [read]; only its body touches these.
   TicketQueue tickets;
   uint64_t next_sequence = 0;
-  InflateLane* lane = nullptr;     // of the compressed file that is being issued
-  std::vector<io::Read> requests;  // of one burst
-  size_t burst = 0;                // chunks that they are for
-  uint64_t passed_by = 0;          // chunks that were not looked for in the page cache
-  std::optional<LazyReader> lazy;  // instead of all these
+  std::vector<InflateLane*> open_lanes;  // of each source of a mixture, or one: its compressed file that is being read
+  std::vector<io::Read> requests;        // of one burst
+  size_t burst = 0;                      // chunks that they are for
+  uint64_t passed_by = 0;                // chunks that were not looked for in the page cache
+  std::optional<LazyReader> lazy;        // instead of all these
 
   std::atomic<uint64_t> misses{0};  // chunks that the page cache did not have, since the last that it had
 
@@ -241,6 +245,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       slots(std::make_shared<Slots>(plan, plan.lends ? options.copied_to.front() : host())),
       flights(plan.slots),
       tickets(plan, options.start),
+      open_lanes(plan.mixture ? plan.spec.sources.size() : 1),
       assembler(plan, options.start, options.deliver_before_error),
       needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
@@ -255,7 +260,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   }
   delivery = std::make_unique<Delivery>(
       rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
-      EpochLedger(static_cast<size_t>(plan.replicas), plan.audit_per_epoch, plan.ranks.world_size == 1),
+      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1, options.audits),
       [this](int replica) { return busy_stage(replica); });
   if (!lazy) make_backend(options.io);
   make_nodes();
@@ -390,11 +395,20 @@ bool Graph::Impl::read_lazily() {
   return true;
 }
 
-// The first ticket of a compressed file needs a lane.
+// The sources of a mixture take turns, so each keeps a lane of its own.
+InflateLane*& Graph::Impl::lane_of(const Ticket& ticket) {
+  return open_lanes[plan.mixture ? plan.data.files[ticket.extents.front().file].source : 0];
+}
+
+// A ticket of a compressed file goes to the lane that inflates the file, if it has not passed the place; else to
+// another, which begins at the front. False: there is no idle lane; the next one that becomes idle kicks [read].
 bool Graph::Impl::lane_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
-  if (lane || plan.data.files[file].index.compression == Compression::none) return true;
+  if (plan.data.files[file].index.compression == Compression::none) return true;
+  InflateLane*& lane = lane_of(ticket);
+  if (lane && lane->continues_with(ticket)) return true;
+  if (InflateLane* const before = std::exchange(lane, nullptr); before && before->finish()) run_lane(before);
   const auto idle = idle_lanes->take();
   if (!idle) return false;
   lane = *idle;
@@ -402,28 +416,36 @@ bool Graph::Impl::lane_ready(const Ticket& ticket) {
   return true;
 }
 
+void Graph::Impl::run_lane(InflateLane* lane) {
+  inflate_counters.waiting++;
+  nodes->inflate.try_put(lane);
+}
+
+void Graph::Impl::inflate_into(const ChunkRef& chunk) {
+  std::byte* at = chunk->data().data();
+  for (const Extent& extent : chunk->ticket.extents) {
+    chunk->extents.push_back(at);
+    at += extent.length;
+  }
+  InflateLane* const lane = lane_of(chunk->ticket);
+  if (lane->add(chunk)) run_lane(lane);
+}
+
 void Graph::Impl::read_into(const ChunkRef& chunk) {
   const Ticket& ticket = chunk->ticket;
   std::byte* at = chunk->data().data();
   chunk->extents.clear();
-  if (lane && !ticket.extents.empty()) {
-    for (const Extent& extent : ticket.extents) {
-      chunk->extents.push_back(at);
-      at += extent.length;
-    }
-    InflateLane* const busy = lane;
-    if (ticket.ends_file) lane = nullptr;
-    if (busy->add(chunk, ticket.ends_file)) {
-      inflate_counters.waiting++;
-      nodes->inflate.try_put(busy);
-    }
-    return;
-  }
   if (ticket.extents.empty()) {  // it only brings the end of an epoch
     parse_counters.waiting++;
     nodes->parse.try_put(chunk);
     return;
   }
+  const bool compressed = plan.data.files[ticket.extents.front().file].index.compression != Compression::none;
+  const uint64_t bytes = slot_bytes(ticket, compressed);
+  check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
+                  bytes, ticket.extents.size(), plan.data.files[ticket.extents.front().file].id.uri,
+                  ticket.extents.front().offset, chunk->data().size());
+  if (compressed) return inflate_into(chunk);
   InFlight& flight = flights[chunk->slot()];
   const bool try_cache = cached() || ++passed_by % cache_tried_once_in == 0;
   std::vector<io::Read>& reads = try_cache ? flight.untried : requests;
@@ -505,10 +527,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   try {
     if (flight.input) {
       bytes_read += flight.input->length;
-      if (flight.input->lane->arrived(*flight.input, flight.error)) {
-        inflate_counters.waiting++;
-        nodes->inflate.try_put(flight.input->lane);
-      }
+      if (flight.input->lane->arrived(*flight.input, flight.error)) run_lane(flight.input->lane);
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
       note_read(*chunk, flight.error);
@@ -537,6 +556,11 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->errors.empty() || !chunk->passed_over.empty()) note_errors(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) ended = true;
+  // What the next step lacks could never be read: no slot comes back before that step is made.
+  check_invariant(ended || assembler.held() + plan.lent_chunks() < plan.slots_of_page_cache,
+                  "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
+                  assembler.next_step(), assembler.next_epoch(), plan.step_chunks, assembler.held(),
+                  plan.slots_of_page_cache);
   if (needed.exchange(assembler.needed()) != assembler.needed()) nodes->read.try_put({});
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];

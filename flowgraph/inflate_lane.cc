@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
 #include "flowgraph/plan.h"
 #include "io/read_backend.h"
 
@@ -24,7 +25,7 @@ void InflateLane::open(uint32_t file) {
   current_ = 0;
   in_use_ = false;
   in_ = {};
-  position_ = filled_ = extent_ = 0;
+  position_ = filled_ = extent_ = added_until_ = 0;
   last_added_ = false;
   read_error_ = 0;
   for (Input& input : inputs_) request(input);
@@ -41,10 +42,21 @@ void InflateLane::request(Input& input) {
   if (input.length > 0) callbacks_.read(file_, input);
 }
 
-bool InflateLane::add(ChunkRef chunk, bool last_of_file) {
+bool InflateLane::add(ChunkRef chunk) {
+  for (const Extent& extent : chunk->ticket.extents) {
+    check_invariant(extent.file == file_ && extent.offset >= added_until_,
+                    "inflating file {} up to {}, a ticket wants file {} from {} on", file_, added_until_, extent.file,
+                    extent.offset);
+    added_until_ = extent.offset + extent.length;
+  }
   const std::lock_guard lock(mutex_);
   chunks_.push_back(std::move(chunk));
-  last_added_ = last_of_file;
+  return !std::exchange(running_, true);
+}
+
+bool InflateLane::finish() {
+  const std::lock_guard lock(mutex_);
+  last_added_ = true;
   return !std::exchange(running_, true);
 }
 

@@ -44,8 +44,15 @@ class InflateLane {
 
   /// Begins a file. Precondition: idle.
   void open(uint32_t file);
-  /// The next chunk of the file, its ticket and extents set. True: somebody must call run().
-  [[nodiscard]] bool add(ChunkRef chunk, bool last_of_file);
+  /// Whether the ticket's bytes lie in the open file, after those of all tickets added so far.
+  bool continues_with(const Ticket& ticket) const noexcept {
+    return ticket.extents.front().file == file_ && ticket.extents.front().offset >= added_until_;
+  }
+  /// Adds the next chunk of the file, its ticket and extents set; continues_with() its ticket. True: somebody must call
+  /// run().
+  [[nodiscard]] bool add(ChunkRef chunk);
+  /// No chunk of the file follows: the lane becomes idle when those added are done. True: somebody must call run().
+  [[nodiscard]] bool finish();
   /// A read is done; `error` an errno or 0. True: somebody must call run().
   [[nodiscard]] bool arrived(Input& input, int error);
 
@@ -68,6 +75,8 @@ class InflateLane {
   bool running_ = false;
   bool last_added_ = false;
   int read_error_ = 0;  // to here; the rest belongs to run()
+
+  uint64_t added_until_ = 0;  // of the inflated stream: the end of the last extent added; the caller of add()'s
 
   uint32_t file_ = 0;
   uint64_t size_ = 0;

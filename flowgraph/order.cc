@@ -62,18 +62,83 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
   return {};
 }
 
-// What reading one sample takes: from the entry before it to the one behind it, in whole blocks.
-uint64_t largest_pick(std::span<const DataFile> files, const Windows* windows) {
-  const uint64_t records = windows ? windows->span() : 1;
-  const uint64_t extents = windows && windows->spec().across_files ? std::min(records, files.size()) : 1;
-  uint64_t largest = 0, gaps = 0;
-  for (const DataFile& file : files) {
-    if (file.samples.samples() == 0) continue;
-    const uint64_t record = file.index.largest_record + io::frame_bytes;
-    largest = std::max(largest, extents * (file.index.stride + record) + records * record);
-    if (!file.index.bad.empty()) gaps = records - 1;
+// Goes through the entries of files, and adds up what lies before them.
+class Cuts {
+ public:
+  struct Sums {
+    uint64_t bytes = 0;   // of good records
+    uint64_t pieces = 0;  // that bad regions and borders of files cut these into, the last one included
+    uint64_t frames = 0;
+  };
+
+  explicit Cuts(std::span<const DataFile> files) : files_(files) { begin_file(); }
+
+  const Sums& before() const noexcept { return sums_; }
+  size_t file() const noexcept { return file_; }
+  bool ended() const noexcept { return file_ == files_.size(); }
+  bool at_end_of_file() const noexcept { return entry_ + 1 == files_[file_].index.entries.size(); }
+
+  /// Goes to the next entry of the file. Precondition: neither ended() nor at_end_of_file().
+  void next_entry() {
+    const io::FileIndex& index = files_[file_].index;
+    const io::IndexEntry &from = index.entries[entry_], &to = index.entries[++entry_];
+    sums_.bytes += to.offset - from.offset;
+    for (; bad_ < index.bad.size() && index.bad[bad_].offset < to.offset; bad_++, sums_.pieces++)
+      sums_.bytes -= index.bad[bad_].length;
+    sums_.frames += files_[file_].samples.before(to.record) - files_[file_].samples.before(from.record);
   }
-  return largest + (extents + gaps) * 2 * io::block_bytes;
+  /// Goes to the first entry of the next file that has samples.
+  void next_file() {
+    file_++;
+    begin_file();
+  }
+
+ private:
+  void begin_file() {
+    while (!ended() && files_[file_].samples.samples() == 0) file_++;
+    entry_ = bad_ = 0;
+    if (ended()) return;
+    sums_.pieces++;
+    const io::FileIndex& index = files_[file_].index;
+    while (bad_ < index.bad.size() && index.bad[bad_].offset < index.entries.front().offset) bad_++;
+  }
+
+  std::span<const DataFile> files_;
+  size_t file_ = 0, entry_ = 0, bad_ = 0;
+  Sums sums_;
+};
+
+// The most bytes of a slot that a run of `frames` frames takes, wherever it begins: it is read from the entry before
+// the first of them to the entry after the last one, each piece in whole blocks. With `across_files` a run goes on into
+// the next files of its source. One look at each entry.
+uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool across_files) {
+  uint64_t largest = 0;
+  Cuts begin(files), end(files);
+  while (!begin.ended()) {
+    if (begin.at_end_of_file()) {
+      begin.next_file();
+      continue;
+    }
+    const Cuts from = begin;
+    begin.next_entry();
+    if (begin.before().frames == from.before().frames) continue;
+    if (end.file() < from.file() || end.before().frames < begin.before().frames) end = begin;
+    // The run that reaches the furthest begins with the last frame before the next entry.
+    const uint64_t until = begin.before().frames - 1 + frames;
+    while (end.before().frames < until) {
+      if (!end.at_end_of_file()) {
+        end.next_entry();
+        continue;
+      }
+      Cuts next = end;
+      next.next_file();
+      if (next.ended() || !across_files || files[next.file()].source != files[from.file()].source) break;
+      end = next;
+    }
+    const uint64_t pieces = end.before().pieces - from.before().pieces + 1;
+    largest = std::max(largest, end.before().bytes - from.before().bytes + pieces * 2 * io::block_bytes);
+  }
+  return largest;
 }
 
 }  // namespace
@@ -142,8 +207,10 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
     while (block < blocks_.size() && blocks_[block].file == f) block++;
   }
   interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
-  pick_bytes_ = largest_pick(data.in(files), windows());
-  picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+  if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
+    pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
+    picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / std::max<uint64_t>(1, pick_bytes_)));
+  }
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
@@ -233,20 +300,61 @@ uint64_t Order::open_in_windows(uint64_t step) const {
 uint64_t Order::open_in_buffer(uint64_t step) const {
   const uint64_t samples = buffer_age_ + step;
   if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;
-  // Files in any order, a part of each: at worst the smallest blocks, and two more of each open file.
-  std::vector<uint32_t> rows;
-  for (const Block& block : blocks_) rows.push_back(block.rows);
-  std::sort(rows.begin(), rows.end());
-  uint64_t sum = 0, blocks = 0;
-  while (blocks < rows.size() && sum < samples) sum += rows[blocks++];
-  return std::min<uint64_t>(blocks_.size(), blocks + 2 * (interleave_.cycle_length + 1));
+  return open_when_interleaved(samples);
+}
+
+// Of the blocks that the step takes whole, each file's last one is counted by itself: there are many of them, and small
+// ones, but only those of files that were open before, or are taken whole, too. Beside these each open file has a block
+// that the step begins in, and one that it ends in.
+uint64_t Order::open_when_interleaved(uint64_t step) const {
+  std::vector<uint64_t> blocks, files;  // samples of each: blocks that are not the last of their file, and whole files
+  for (size_t b = 0; b < blocks_.size(); b++) {
+    const bool first = b == 0 || blocks_[b - 1].file != blocks_[b].file;
+    const bool last = b + 1 == blocks_.size() || blocks_[b + 1].file != blocks_[b].file;
+    if (first) files.push_back(0);
+    files.back() += blocks_[b].rows;
+    if (!last) blocks.push_back(blocks_[b].rows);
+  }
+  const auto most_in_step = [&](std::vector<uint64_t>& sizes) {
+    std::sort(sizes.begin(), sizes.end());
+    uint64_t sum = 0, count = 0;
+    while (count < sizes.size() && (sum += sizes[count]) <= step) count++;
+    return count;
+  };
+  const uint64_t open = interleave_.cycle_length;
+  const uint64_t ends = std::min<uint64_t>(files.size(), open + most_in_step(files));
+  return std::min<uint64_t>(blocks_.size(), most_in_step(blocks) + ends + 2 * open);
 }
 
 bool Order::picks_rows(int64_t global_batch) const noexcept {
   if (shuffle_.mode != ShuffleMode::none || interleave_.on() || windows_) return false;
   uint64_t bytes = 0;
-  for (const Block& block : blocks_) bytes += block.bytes;
+  for (const Block& block : blocks_) {
+    if (data_->files[block.file].index.compression != Compression::none) return false;
+    bytes += block.bytes;
+  }
   return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
+}
+
+bool Order::picks_rows(const Block& block, int64_t global_batch) noexcept {
+  return block.bytes * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes * block.rows;
+}
+
+// A rank has one run of rows in each step. It is read from the entry before it to the entry after it.
+uint64_t Order::most_picked_bytes(const Block& block, int64_t global_batch) const noexcept {
+  const io::FileIndex& index = data_->files[block.file].index;
+  const auto step = static_cast<uint64_t>(global_batch);
+  const uint64_t runs = std::min<uint64_t>(block.rows, (block.rows + step - 2) / step + 1);
+  uint64_t gap = 0;
+  for (uint32_t entry = block.begin; entry < block.end; entry++)
+    gap = std::max(gap, index.entries[entry + 1].offset - index.entries[entry].offset);
+  const auto regions_before = [&](uint32_t entry) {
+    const auto begins_before = [](const io::BadRegion& region, uint64_t at) { return region.offset < at; };
+    return std::lower_bound(index.bad.begin(), index.bad.end(), index.entries[entry].offset, begins_before) -
+           index.bad.begin();
+  };
+  const auto regions = static_cast<uint64_t>(regions_before(block.end) - regions_before(block.begin));
+  return std::min(runs * block.bytes, block.bytes + 2 * runs * gap) + (runs + regions) * 2 * io::block_bytes;
 }
 
 uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {
@@ -361,7 +469,10 @@ uint64_t Order::memory_bytes() const noexcept {
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
                                      lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
-  const uint64_t buffers = shuffle_.mode == ShuffleMode::buffer ? 2 * (buffer_ * 8 + blocks_.size() * 9) : 0;
+  // [read] and [assemble] have a BufferStream each: 8 bytes for a sample of the buffer, and 25 for a block. They are
+  // made one after the other, and one that begins in the middle of a pass needs 4 more for a sample until it is made.
+  const uint64_t buffers =
+      shuffle_.mode == ShuffleMode::buffer ? buffer_ * (8 + 8 + 4) + 2 * blocks_.size() * 25 : uint64_t{0};
   return buffers + (windows_ ? windows_->memory_bytes() : 0) + blocks_.capacity() * sizeof(Block) +
          file_starts_.size() * (sizeof(uint32_t) + sizeof(uint64_t)) + passes;
 }

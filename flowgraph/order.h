@@ -99,10 +99,14 @@ class Order {
   /// NONE and BUFFER: the samples of a pass from one on, before they are shuffled.
   Sequence sequence(uint64_t pass, uint64_t position) const;
   const InterleaveSpec& interleave() const noexcept { return interleave_; }
-  /// NONE: ranks read their rows out of a block, not the whole block. Not those of shorter steps: neighbours would read
-  /// the same bytes many times over.
+  /// NONE: whether ranks read their rows out of a block, not the whole block; of the data as a whole, and of a block.
+  /// Where steps are shorter, neighbours would read the same bytes many times over. Compressed files are never picked
+  /// from: every rank has to inflate all of them anyway.
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
+  static bool picks_rows(const Block& block, int64_t global_batch) noexcept;
+  /// The most bytes of a slot that the rows of one rank in a block take, where picks_rows().
+  uint64_t most_picked_bytes(const Block& block, int64_t global_batch) const noexcept;
 
   /// BUFFER: samples that are in the buffer; how many steps of one sample a block stays open behind its last one; and
   /// how many blocks are open at once, at most, while a step takes so many samples.
@@ -112,6 +116,9 @@ class Order {
 
   /// Windows in file order: blocks that are open at once, at most, while a step takes so many.
   uint64_t open_in_windows(uint64_t step) const;
+
+  /// Interleaved files: blocks of a pass that are open at once, at most, while a step takes so many samples.
+  uint64_t open_when_interleaved(uint64_t step) const;
 
   /// GLOBAL, and what BUFFER reads again: samples of a ticket, each read by itself; and what one takes of a slot at
   /// most.

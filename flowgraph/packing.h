@@ -28,6 +28,8 @@ class PackedBatches {
   PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  /// Rows of a batch, at most.
+  int64_t rows() const noexcept { return rows_ / frames_; }
   /// What the packed tensors take of it, at its beginning.
   uint64_t packed_bytes() const noexcept { return packed_bytes_; }
   /// The packed tensors of a buffer, as FeedFacts::tensors; their shapes are for whoever fills them to say.

@@ -6,12 +6,13 @@
 namespace feedline::flow {
 
 PickedStream::PickedStream(const Order& order, const Steps& steps, uint64_t sample)
-    : order_(&order), steps_(&steps), started_at_(sample), next_(sample) {}
+    : order_(&order), steps_(&steps), next_(sample) {}
 
 void PickedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   const uint64_t end = next_ + static_cast<uint64_t>(wanted.last);
   for (uint64_t sample = next_ + static_cast<uint64_t>(wanted.first); sample < end;) {
     if (!current_ || sample >= current_->end) open_block_of(sample, to);
+    if (current_->whole) current_->next_row = static_cast<uint32_t>(sample - current_->first_wanted);
     const auto n = static_cast<uint32_t>(std::min(end, current_->end) - sample);
     if (to.with_rows)
       to.step.rows.push_back({current_->ticket, current_->next_row, n, at + static_cast<int64_t>(sample - next_)});
@@ -40,13 +41,15 @@ void PickedStream::open_block_of(uint64_t sample, Taking& to) {
   }
   current_->ticket = to.tickets++;
   current_->next_row = 0;
+  current_->first_wanted = sample;
+  current_->whole = !Order::picks_rows(blocks[current_->block], steps_->rows(Steps::Kind::full));
   if (to.opened) fill_in(to.opened->emplace_back());
 }
 
 // The rows of the current block that this rank wants, in this step and those that follow.
 void PickedStream::fill_in(Ticket& ticket) const {
   const Block& block = order_->blocks()[current_->block];
-  const uint64_t from = std::max(current_->first, started_at_);
+  const uint64_t from = current_->first_wanted;
   const auto global_batch = static_cast<uint64_t>(steps_->rows(Steps::Kind::full));
   uint64_t begin = from, end = from;
   const auto add = [&] {
@@ -58,11 +61,12 @@ void PickedStream::fill_in(Ticket& ticket) const {
     const Rows& wanted = steps_->of_rank(steps_->kind(step));
     const uint64_t first = std::max(from, at + static_cast<uint64_t>(wanted.first));
     const uint64_t last = std::min(current_->end, at + static_cast<uint64_t>(wanted.last));
-    if (first != end) {
+    if (first >= last) continue;
+    if (first != end && !current_->whole) {
       add();
       begin = first;
     }
-    end = std::max(first, last);
+    end = last;
   }
   add();
 }

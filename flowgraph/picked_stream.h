@@ -9,7 +9,9 @@
 
 namespace feedline::flow {
 
-/// Each block is a ticket, with the rows that this rank is to have in the steps that it reaches into.
+/// Each block is a ticket, with the rows that this rank is to have in the steps that the block reaches into. A block of
+/// so small records that its steps are short (Order::picks_rows) is read whole, from the first of these rows to the
+/// last.
 class PickedStream final : public Stream {
  public:
   PickedStream(const Order& order, const Steps& steps, uint64_t sample);
@@ -21,15 +23,16 @@ class PickedStream final : public Stream {
   struct Current {
     size_t block = 0;
     uint64_t first = 0, end = 0;  // samples of the epoch
+    uint64_t first_wanted = 0;    // sample of the epoch: row 0 of the ticket
     uint64_t ticket = 0;
     uint32_t next_row = 0;  // of the ticket
+    bool whole = false;     // the rows between those that are wanted are rows of the ticket, too
   };
   void open_block_of(uint64_t sample, Taking& to);
   void fill_in(Ticket& ticket) const;
 
   const Order* order_;
   const Steps* steps_;
-  const uint64_t started_at_;  // sample of the epoch: rows in front of it are not wanted
   uint64_t next_;
   std::optional<Current> current_;
 };

@@ -25,13 +25,6 @@ constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mi
 // What keeps a disk busy while all threads are.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
-uint64_t read_bytes(const Ticket& ticket, bool compressed) {
-  if (compressed) return ticket.bytes();
-  uint64_t sum = 0;
-  for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
-  return sum;
-}
-
 // Far beyond any memory, and so refused; sums of them do not overflow.
 constexpr uint64_t too_much = uint64_t{1} << 48;
 
@@ -77,8 +70,6 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 // Passes of an epoch that can be counted.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) return 1;
-  if (spec.repeat < 0 && data.samples == 0)
-    throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
   if (spec.repeat >
       (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples)))
     throw Error(Category::bad_pipeline,
@@ -125,6 +116,13 @@ Steps Plan::plan_orders() {
   };
   if (!spec.mixture) {
     const uint64_t samples = count_samples(data, data.all_files(), spec.window);
+    if (samples == 0 && passes < 0 && !ends)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}: the epoch goes on through the data again and again, and {}",
+                              epoch_steps > 0 ? "epoch.steps" : "epoch.repeat",
+                              data.samples == 0 ? "there is no good record in it"
+                                                : fmt::format("its {} samples make no window of {} frames",
+                                                              data.samples, spec.window->size)));
     const uint32_t count = choose_lanes(spec.shuffle, global_batch, samples);
     add_order(data.all_files(), spec.shuffle, {count, static_cast<uint64_t>(global_batch) / count, 0});
     const bool picks_rows = ranks.world_size > 1 && orders[0]->picks_rows(global_batch);
@@ -164,16 +162,18 @@ void Plan::plan_epoch() {
   }
   samples_per_epoch = steps.full() * global_batch + steps.remainder();
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
-  if (!data.raised.empty() || steps.epochs_go_on() || spec.window) return;
+  std::string& none = expected_audit.why_none;
+  none = data.no_pass_audit;
+  if (steps.epochs_go_on()) none = "epochs of so many steps end within a pass over the data";
   uint64_t sum = 0;
-  for (size_t f = 0; f < data.files.size(); f++) {
-    const DataFile& file = data.files[f];
+  for (const DataFile& file : data.files) {
     const std::optional<uint64_t> passes = passes_over(file.source);
-    if (file.samples.samples() == 0) continue;
-    if (!passes || (!file.kept_audit && file.samples.samples() != file.index.records)) return;
-    sum += *passes * (file.kept_audit ? *file.kept_audit : audit_keys[f] * file.index.audit);
+    if (file.samples.samples() > 0 && !passes)
+      none = fmt::format("the epoch ends within a pass over source[{}] of the mixture", file.source);
+    if (!none.empty()) return;
+    sum += passes.value_or(0) * *file.pass_audit;
   }
-  audit_per_epoch = sum;
+  expected_audit.sum = sum;
 }
 
 // Of an epoch, over the samples of a source; none: the last one ends somewhere within.
@@ -189,8 +189,7 @@ void Plan::plan_slots() {
     slot_data_bytes = LazyReader::slot_bytes(largest_record(data.files));
     slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
   }
-  // A rank's rows may be picked out of a block in several reads, each of which takes some of the records beside them.
-  const uint64_t picked = steps.picks_rows() ? largest_pick() : 0;
+  const Order* counted_source = nullptr;  // the last one that has a compressed file: it keeps a lane of its own
   for (const auto& order : orders) {
     if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
       const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
@@ -206,13 +205,17 @@ void Plan::plan_slots() {
       else
         order->add_samples(ticket, block.file, block.first, block.rows);
       const bool compressed = index.compression != Compression::none;
-      const uint64_t picks = picked > 0 ? block.bytes / Order::fewest_picked_bytes + 2 : 0;
-      slot_data_bytes = std::max(slot_data_bytes, read_bytes(ticket, compressed) + picks * picked);
+      slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket, compressed));
+      if (steps.picks_rows() && Order::picks_rows(block, global_batch))
+        slot_data_bytes = std::max(slot_data_bytes, order->most_picked_bytes(block, global_batch));
       slot_arena_bytes =
           std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
-      if (compressed) lanes = static_cast<uint32_t>(threads) + 1;
+      if (!compressed || counted_source == order.get()) continue;
+      counted_source = order.get();
+      lanes++;
     }
   }
+  if (lanes > 0) lanes += static_cast<uint32_t>(threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
@@ -221,13 +224,6 @@ void Plan::plan_slots() {
 uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
          parser.arena_bound(rows, payload) + formulas.arena_bound(rows);
-}
-
-// What one read more takes, at most: two strides, the records that cross their borders, and whole blocks.
-uint64_t Plan::largest_pick() const {
-  uint64_t stride = 0;
-  for (const DataFile& file : data.files) stride = std::max(stride, file.index.stride);
-  return 2 * (stride + largest_record(data.files) + io::frame_bytes + io::block_bytes);
 }
 
 // Chunks that a step and what it mixes with hold at once.
@@ -252,7 +248,9 @@ uint64_t Plan::chunks_of_step(uint32_t source) const {
   switch (order.mode()) {
     case ShuffleMode::none:
       if (order.windows()) return order.open_in_windows(samples) * passes;
-      return order.largest_span(samples, one_pass).blocks + order.interleave().cycle_length - 1;
+      if (order.interleave().on()) return order.open_when_interleaved(samples) * passes;
+      // Picked from, the block of the step before is held until another one is opened.
+      return order.largest_span(samples + (steps.picks_rows() ? 1 : 0), one_pass).blocks;
     case ShuffleMode::buffer:
       return order.open_in_buffer(samples) * passes + picks;
     case ShuffleMode::global:
@@ -329,11 +327,14 @@ void Plan::plan_outputs() {
 }
 
 void Plan::fit_memory(const MemoryLine& more) {
-  // A step needs all its chunks at once; one more is on its way, and one is being emptied.
-  const uint64_t chunks = chunks_of_step();
+  const uint64_t chunks = step_chunks = chunks_of_step();
   const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
-  const uint64_t lent = lends ? buffers : 0;
-  const uint64_t fewest_slots = chunks + 2 + lent;
+  const uint64_t lent = lent_chunks();
+  // A step needs all its chunks at once; one more is on its way, and one is being emptied. An end of an epoch holds a
+  // slot until every replica has taken it, and one replica may be `host_prefetch` batches and ends behind another.
+  const uint64_t ends =
+      replicas > 1 && steps_per_epoch >= 0 ? static_cast<uint64_t>(spec.host_prefetch / (steps_per_epoch + 1)) + 1 : 1;
+  const uint64_t fewest_slots = chunks + std::max<uint64_t>(2, ends) + lent;
   // Of large records fewer, so that what is read is still in the cache when its turn comes.
   const uint64_t in_order =
       std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);

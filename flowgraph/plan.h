@@ -10,6 +10,7 @@
 
 #include "flowgraph/compute.h"
 #include "flowgraph/data_set.h"
+#include "flowgraph/epoch_sums.h"
 #include "flowgraph/example_parser.h"
 #include "flowgraph/mixture.h"
 #include "flowgraph/order.h"
@@ -71,11 +72,10 @@ struct Plan {
   int64_t samples_per_epoch = 0;  // -1 where the epoch never ends or the data is lazy, as
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;
-  std::optional<uint64_t>
-      audit_per_epoch;  // what is delivered, dropped and bad, by the indexes; none: the epoch ends
-                        // with an error, goes on from another, has windows, or holds a part of a file
+  ExpectedAudit expected_audit;  // of an epoch: what is delivered, dropped and bad, by the indexes
 
   // Memory.
+  uint64_t step_chunks = 0;  // that a step and what it mixes with hold at once, at most
   uint32_t slots = 0;
   uint32_t slots_of_page_cache = 0;  // in use while all comes from there, few, so that their memory stays in the caches
   // Chunks beyond those that the next step needs, at most: out of the page cache, and from a disk.
@@ -89,6 +89,10 @@ struct Plan {
   uint32_t lanes = 0;  // of inflating; 0: no compressed file
   std::vector<MemoryLine> memory;
 
+  /// Batches that may hold a chunk each, at most: as many as there are buffers where the plan lends rows.
+  uint64_t lent_chunks() const noexcept { return lends ? static_cast<uint64_t>(replicas) * buffers_per_replica : 0; }
+  /// What the columns of `rows` rows with so many bytes of payload take of a slot, at most.
+  uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
   uint64_t memory_bytes() const noexcept;
   /// For people: stages in their order with counts, outputs with shapes, and the memory plan.
   std::string text() const;
@@ -98,8 +102,6 @@ struct Plan {
   void plan_epoch();
   std::optional<uint64_t> passes_over(uint32_t source) const;
   void plan_slots();
-  uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
-  uint64_t largest_pick() const;
   bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }
   void sources_text(std::string& text, size_t number) const;
   void order_text(std::string& text) const;

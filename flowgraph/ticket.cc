@@ -47,6 +47,13 @@ uint64_t Ticket::bytes() const noexcept {
   return sum;
 }
 
+uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept {
+  if (compressed) return ticket.bytes();
+  uint64_t sum = 0;
+  for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
+  return sum;
+}
+
 void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t sample_count) {
   const io::FileIndex& index = data.files[file].index;
   const Selection& samples = data.files[file].samples;

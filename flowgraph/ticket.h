@@ -28,13 +28,16 @@ struct Extent {
 struct Ticket {
   std::vector<Extent> extents;  // none: the ticket only brings the end of an epoch
   uint32_t rows = 0;            // of all extents together
-  bool ends_file = false;       // of a compressed file: what is read of it in this pass ends here
-  uint64_t audit = 0;           // LAZY, of the end of a pass: what it held, as Plan::audit_per_epoch
+  uint64_t audit = 0;           // LAZY, of the end of a pass: what it held, as Plan::expected_audit
 
   uint64_t bytes() const noexcept;
   /// Appends rows: the samples [first, first + count) of a file.
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };
+
+/// What a ticket's bytes take of a slot: those of a compressed file lie one after another; any other extent is read in
+/// whole blocks (io::Read::capacity_for).
+uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
 
 /// Records that are read together, cut where the index knows a place.
 struct Block {

@@ -30,6 +30,22 @@ std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_wr
 
 }  // namespace
 
+// What another rank says of its batch is checked before anything is done by it.
+void Transfer::check_head(const Head& head) const {
+  const auto refuse = [] {
+    throw Error(Category::bad_pipeline,
+                "a rank that sends rows says what makes no sense of them: it runs another feedline");
+  };
+  if (head.rows() < 0 || head.rows() > batches_.rows() || head.numbers[1] < 0 || head.numbers[1] > head.rows())
+    refuse();
+  for (auto at = head.numbers.begin() + head_numbers; at != head.numbers.end(); at += shape_numbers) {
+    if (*at < 0 || *at > static_cast<int64_t>(Shape::max_rank + 2)) refuse();
+    int64_t elements = 1;
+    for (auto axis = at + 1; axis != at + 1 + *at; ++axis)
+      if (*axis < 0 || __builtin_mul_overflow(elements, *axis, &elements) || elements > int64_t{1} << 48) refuse();
+  }
+}
+
 std::vector<Shape> Transfer::Head::shapes() const {
   std::vector<Shape> shapes;
   for (auto at = numbers.begin() + head_numbers; at != numbers.end(); at += shape_numbers) {
@@ -73,7 +89,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
   exchanged_->heads.resize(start_.parts.size());
   for (Head& head : exchanged_->heads) head.numbers.resize(head_numbers + shape_numbers * batches_.packed().size());
   delivery_ = std::make_unique<Delivery>(
-      rings_, spec_.host_prefetch, position_, EpochLedger(rings_.size(), std::nullopt, false),
+      rings_, spec_.host_prefetch, position_, EpochLedger(rings_.size(), {}, false),
       [this](int) { return waits_for_rows_ ? Stage::read : Stage::transfer; }, true);
 }
 
@@ -272,7 +288,7 @@ void Transfer::send_heads() {
   if (distribution_.one_part()) {
     if (!sent.empty()) heads = sent;
     communicator_.broadcast(bytes_of(heads[0].numbers), distribution_.reader_of(rank), feedline::Stream::host);
-    return;
+    return check_head(heads[0]);
   }
   std::vector<Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
@@ -285,6 +301,7 @@ void Transfer::send_heads() {
     else
       heads[arrival] = sent[static_cast<size_t>(start_.parts[arrival])];
   communicator_.send_receive(sends, receives, feedline::Stream::host);
+  for (const Head& head : heads) check_head(head);
 }
 
 // Its packed tensors, as long as they are.

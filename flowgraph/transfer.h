@@ -102,6 +102,7 @@ class Transfer {
   void check_words() const;
   void receive();
   static Head head_of(const Batch& part);
+  void check_head(const Head& head) const;
   void send_heads();
   void send_rows();
   void broadcast_rows();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/invariant.h"
 #include "flowgraph/batch_rows.h"
 
 namespace feedline::flow {
@@ -73,8 +74,15 @@ void write_numbers(const FeatureSpec& feature, const Layout& layout, const gpu::
   });
 }
 
-// Returns how many bytes there are. out: null where they stay where they are.
-int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, std::byte* out) {
+void check_room(const BatchTensor& tensor, int64_t values, size_t size) {
+  check_invariant(static_cast<uint64_t>(values) * size <= tensor.capacity,
+                  "{} values of {} bytes in tensor '{}', which has room for {} bytes", values, size, tensor.name,
+                  tensor.capacity);
+}
+
+// Returns how many bytes there are. out: the memory of `tensor`; null where they stay where they are.
+int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, const BatchTensor& tensor,
+                    std::byte* out) {
   BytesRef padding;
   const bool sequence = feature.kind == FeatureKind::fixed_sequence;
   if (sequence && !feature.default_bytes.empty())
@@ -92,6 +100,7 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
     }
   offsets[layout.values()] = total;
   if (!out) return total;
+  check_room(tensor, total, 1);
   side_by_side(rows, std::max<int64_t>(1, task_bytes / (1 + total / rows)), [&](int64_t begin, int64_t end) {
     for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); r++)
       for (int64_t at = layout.starts[r]; at < layout.starts[r + 1]; at++) {
@@ -118,16 +127,19 @@ void write_varying(const Plan& plan, size_t t, const gpu::Unpacker* cast, const 
     const auto* value = layout.values() == 1 ? static_cast<const BytesRef*>(layout.own[0].values) : nullptr;
     const bool lent = plan.lends && value && buffer.lender->holds({value->data, value->size});
     view(t).data = lent ? const_cast<std::byte*>(value->data) : memory(t);
+    check_room(plan.tensors[next], layout.values() + 1, sizeof(int64_t));
     const int64_t bytes =
-        write_bytes(feature, layout, reinterpret_cast<int64_t*>(memory(next)), lent ? nullptr : memory(t));
+        write_bytes(feature, layout, reinterpret_cast<int64_t*>(memory(next)), tensor, lent ? nullptr : memory(t));
     view(t).shape = Shape{bytes};
     view(next++).shape = Shape{layout.values() + 1};
   } else {
+    check_room(tensor, layout.values(), size_of(tensor.dtype));
     write_numbers(feature, layout, *cast, memory(t));
     view(t).shape = tensor.part == Part::padded ? tensor.shape.with_rows(layout.longest).with_rows(batch.rows)
                                                 : Shape{layout.values()};
   }
   if (next < plan.tensors.size() && plan.tensors[next].part == Part::row_splits) {
+    check_room(plan.tensors[next], static_cast<int64_t>(layout.starts.size()), sizeof(int64_t));
     std::memcpy(memory(next), layout.starts.data(), layout.starts.size() * sizeof(int64_t));
     view(next).shape = Shape{batch.rows + 1};
   }

@@ -52,6 +52,21 @@ Windows::Window Windows::at(uint64_t window) const noexcept {
   return {first, static_cast<int64_t>(std::min(there, static_cast<uint64_t>(spec_.size)))};
 }
 
+uint64_t Windows::uses(uint64_t frame) const noexcept {
+  const auto after = std::upper_bound(groups_.begin(), groups_.end(), frame,
+                                      [](uint64_t at, const Group& group) { return at < group.begin; });
+  if (after == groups_.begin() || frame >= after[-1].end) return 0;
+  const Group& group = after[-1];
+  uint64_t count = 0;
+  for (int64_t f = 0; f < spec_.size; f++) {
+    const auto back = static_cast<uint64_t>(f * spec_.stride);
+    if (back > frame - group.begin) break;
+    const uint64_t first = frame - back;
+    count += (first - group.begin) % static_cast<uint64_t>(spec_.shift) == 0 && first <= last_window(group);
+  }
+  return count;
+}
+
 void Windows::add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const {
   uint64_t frame = at(window).first, end = 0;
   for (uint64_t w = window; w < window + count; w++) end = std::max(end, at(w).last(spec_.stride) + 1);  // short ones

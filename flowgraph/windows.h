@@ -1,6 +1,7 @@
 // Samples of several records: which records are whose frames.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -35,6 +36,27 @@ class Windows {
   /// Blocks of frames as blocks of the windows that begin there; those with none are left out.
   void count_windows(Blocks& blocks) const;
 
+  /// How many windows a frame is in.
+  uint64_t uses(uint64_t frame) const noexcept;
+  /// Calls edge(begin, end) for the frames that may be in fewer windows than frames in the middle of a long group:
+  /// those near the ends of a group, and those of groups that have no window. Ascending.
+  template <typename Edge>
+  void for_each_edge(const Edge& edge) const {
+    const auto call = [&](uint64_t begin, uint64_t end) {
+      if (begin < end) edge(begin, end);
+    };
+    uint64_t at = 0;
+    for (const Group& group : groups_) {
+      call(at, group.begin);
+      const uint64_t front = std::min(group.end, group.begin + span() - 1);
+      call(group.begin, front);
+      const uint64_t last = last_window(group);
+      if (spec_.drop_remainder) call(std::max(front, last + 1), group.end);
+      at = group.end;
+    }
+    call(at, file_starts_.back());
+  }
+
   const WindowSpec& spec() const noexcept { return spec_; }
   /// Frames from the first to the last of a window.
   uint64_t span() const noexcept { return static_cast<uint64_t>((spec_.size - 1) * spec_.stride + 1); }
@@ -52,6 +74,10 @@ class Windows {
     uint64_t first_window = 0;
   };
   uint64_t windows_of(const Group& group) const noexcept;
+  /// The first frame of the last window.
+  uint64_t last_window(const Group& group) const noexcept {
+    return group.begin + (windows_of(group) - 1) * static_cast<uint64_t>(spec_.shift);
+  }
 
   WindowSpec spec_;
   std::vector<Group> groups_;  // that have a window

@@ -22,6 +22,7 @@
 #include "flowgraph/graph.h"
 #include "flowgraph/packing.h"
 #include "flowgraph/plan.h"
+#include "flowgraph/rank_audits.h"
 #include "flowgraph/transfer.h"
 #include "flowgraph/upload.h"
 #include "gpu/device_ring.h"
@@ -215,6 +216,7 @@ struct Feeder::Impl {
       facts = flow::facts_in(all[static_cast<size_t>(distribution.reader_of(distribution.rank))]);
     }
     flow::check_position(facts.identity, position);
+    begin_audits();
     if (reads()) begin_graph(position);
     if (distribution.transfers())
       transfer = std::make_unique<flow::Transfer>(
@@ -235,17 +237,23 @@ struct Feeder::Impl {
   void begin_upload(const flow::Position& position) {
     const bool arrives = transfer != nullptr;
     upload = std::make_unique<flow::Upload>(
-        spec, flow::Upload::Start{
-                  .from = arrives ? transfer->delivery() : graph->delivery(),
-                  .facts = facts,
-                  .devices = options.devices,
-                  .same_rows = same_rows(),
-                  .between = options.gpu_communicator,
-                  .distribution = distribution,
-                  .parts = parts_for_each_gpu(),
-                  .position = position,
-                  .ledger = flow::EpochLedger(options.devices.size(), arrives ? std::nullopt : plan->audit_per_epoch,
-                                              !arrives && distribution.ranks() == 1)});
+        spec, flow::Upload::Start{.from = arrives ? transfer->delivery() : graph->delivery(),
+                                  .facts = facts,
+                                  .devices = options.devices,
+                                  .same_rows = same_rows(),
+                                  .between = options.gpu_communicator,
+                                  .distribution = distribution,
+                                  .parts = parts_for_each_gpu(),
+                                  .position = position,
+                                  .ledger = flow::EpochLedger(options.devices.size(),
+                                                              arrives ? flow::ExpectedAudit{} : plan->expected_audit,
+                                                              !arrives && distribution.ranks() == 1, audits)});
+  }
+
+  // Where nothing travels each rank reads for itself, and only together do they know whether an epoch was its data.
+  void begin_audits() {
+    if (audits || !options.communicator || distribution.transfers() || distribution.ranks() == 1) return;
+    audits = std::make_shared<flow::RankAudits>(options.communicator, distribution.data_parallel_ranks);
   }
 
   void begin_graph(const flow::Position& position) {
@@ -255,7 +263,8 @@ struct Feeder::Impl {
                                           flow::GraphOptions{.copied_to = std::move(copied_to),
                                                              .io = options.io,
                                                              .start = {.epoch = position.epoch, .step = position.step},
-                                                             .deliver_before_error = options.deliver_before_error});
+                                                             .deliver_before_error = options.deliver_before_error,
+                                                             .audits = on_gpus() ? nullptr : audits});
   }
 
   // Where nothing travels, next() asks whether the other ranks are well.
@@ -409,11 +418,12 @@ struct Feeder::Impl {
   flow::Distribution distribution;
   flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
-  std::mutex setting;                   // one at a time; before the other
-  mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
-  flow::FeedFacts facts;                // of the data as it is known by now
-  std::unique_ptr<flow::Plan> plan;     // of the graph; null: another rank reads
-  std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
+  std::mutex setting;                // one at a time; before the other
+  mutable std::mutex mutex;          // of set_state() against what may be called from any thread; guards from here
+  flow::FeedFacts facts;             // of the data as it is known by now
+  std::unique_ptr<flow::Plan> plan;  // of the graph; null: another rank reads
+  std::shared_ptr<flow::RankAudits> audits;  // null: this rank is alone, or rows travel
+  std::unique_ptr<flow::Plan> counted;       // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
   std::unique_ptr<flow::Transfer> transfer;
   std::unique_ptr<flow::Upload> upload;

@@ -214,7 +214,7 @@ TEST_CASE("what cannot be compared says why") {
                           .doubts = std::move(doubts)};
   };
   const auto ledger_of = [](const flow::EpochEnd& end, std::optional<uint64_t> expected, uint64_t delivered) {
-    flow::EpochLedger ledger(1, expected, true);
+    flow::EpochLedger ledger(1, {.sum = expected}, true);
     ledger.delivered(0, delivered);
     ledger.ended(0, end);
     return *ledger.last();
@@ -232,7 +232,7 @@ TEST_CASE("what cannot be compared says why") {
 }
 
 TEST_CASE("epochs are told apart, though one replica is ahead") {
-  flow::EpochLedger ledger(2, 10, true);
+  flow::EpochLedger ledger(2, {.sum = 10}, true);
   const auto end_of = [](uint64_t epoch) {
     flow::EpochEnd end;
     end.epoch = epoch;

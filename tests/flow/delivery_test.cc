@@ -26,7 +26,7 @@ namespace {
 struct Rig {
   explicit Rig(int replicas = 1, Stage busy = Stage::read) {
     for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, r));
-    delivery.emplace(rings, 2, flow::Position{}, flow::EpochLedger(rings.size(), std::nullopt, true),
+    delivery.emplace(rings, 2, flow::Position{}, flow::EpochLedger(rings.size(), {}, true),
                      [busy](int) { return busy; });
   }
 
