@@ -209,7 +209,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
   if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
     pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
-    picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / std::max<uint64_t>(1, pick_bytes_)));
+    if (pick_bytes_ > 0) picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
   }
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
