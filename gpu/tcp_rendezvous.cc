@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/audit.h"
+#include "base/log.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
 
@@ -113,6 +114,35 @@ Error not_connected(const TcpOptions& options) {
                            std::chrono::duration<double>(options.timeout).count()));
 }
 
+/// "rank 3", "ranks 1, 3".
+std::string named(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// "have" or "has".
+const char* have(const std::vector<int>& ranks) { return ranks.size() == 1 ? "has" : "have"; }
+
+/// Says what a rank waits for, when it has waited long, and again after twice that time.
+class LongWait {
+ public:
+  explicit LongWait(milliseconds limit) : next_(limit) {}
+
+  /// When to stop waiting and look here: before `end`, if need be.
+  Deadline until(Deadline end) const { return std::min(end, begin_ + next_); }
+  /// message: what to say, given the seconds.
+  template <typename Message>
+  void tell_if_long(Message message) {
+    const auto waited = Clock::now() - begin_;
+    if (waited < next_) return;
+    while (next_ <= waited) next_ *= 2;
+    logger()->warn(message(std::chrono::round<std::chrono::seconds>(waited).count()));
+  }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+  milliseconds next_;
+};
+
 std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", options.address, options.port); }
 
 struct Group {
@@ -188,7 +218,8 @@ class Connections {
 // Rank 0: takes in all others, and sees that all are connected.
 class Host {
  public:
-  explicit Host(const TcpOptions& options) : options_(options), listener_(listen_everywhere(options.port)) {
+  Host(const TcpOptions& options, milliseconds long_wait)
+      : options_(options), long_wait_(long_wait), listener_(listen_everywhere(options.port)) {
     group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
     group_.listening.resize(static_cast<size_t>(options.world_size));
     came_.resize(group_.listening.size());
@@ -217,14 +248,24 @@ class Host {
  private:
   void take_in_all(Deadline until) {
     Lobby<Hello> lobby(listener_);
-    while (!missing().empty()) {
-      auto visitor = lobby.next(there(), until);
+    LongWait wait(long_wait_);
+    while (!ranks_that(false).empty()) {
+      auto visitor = lobby.next(there(), wait.until(until));
       forget_gone();
+      const std::vector<int> missing = ranks_that(false);
       if (visitor)
         take_in(visitor->message, std::move(visitor->socket), visitor->from);
       else if (Clock::now() >= until)
         throw too_late(options_,
-                       fmt::format("ranks {} have not come to {}", fmt::join(missing(), ", "), place_of(options_)));
+                       fmt::format("{} {} not come to {}", named(missing), have(missing), place_of(options_)));
+      else
+        wait.tell_if_long([&](int64_t seconds) {
+          const std::vector<int> here = ranks_that(true);
+          return fmt::format(
+              "rank 0 has waited {} s at {} for {} of {}; {}", seconds, place_of(options_), named(missing),
+              options_.world_size,
+              here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)));
+        });
     }
   }
 
@@ -279,10 +320,11 @@ class Host {
       if (socket) sockets.push_back(&socket);
     return sockets;
   }
-  std::vector<int> missing() const {
+  /// The others that are here, or not.
+  std::vector<int> ranks_that(bool are_here) const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.world_size; rank++)
-      if (!came_[static_cast<size_t>(rank)]) ranks.push_back(rank);
+      if (static_cast<bool>(came_[static_cast<size_t>(rank)]) == are_here) ranks.push_back(rank);
     return ranks;
   }
 
@@ -306,13 +348,14 @@ class Host {
   }
 
   const TcpOptions& options_;
+  const milliseconds long_wait_;
   Socket listener_;
   Group group_;
   std::vector<Socket> came_;  // by rank
 };
 
 // Rank 0 may come later than this one, and so may its names.
-Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until) {
+Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
   for (;;) {
     for (const std::string& name : names) try {
         for (const Address& address : resolve(name, options.port)) try {
@@ -322,6 +365,10 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
       } catch (const Error&) {
       }
     if (Clock::now() > until) throw too_late(options, fmt::format("rank 0 was not met at {}", place_of(options)));
+    wait.tell_if_long([&](int64_t seconds) {
+      return fmt::format("rank {} has waited {} s for rank 0 at {}, which is not there", options.rank, seconds,
+                         place_of(options));
+    });
     std::this_thread::sleep_for(milliseconds(50));
   }
 }
@@ -330,9 +377,10 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
 class Guest {
  public:
   /// names: of rank 0's machine. `until` is when it says who has not come: it may have begun to wait a little later.
-  Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until)
+  Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
       : options_(options),
-        host_(reach_host(options, names, until)),
+        wait_(long_wait),
+        host_(reach_host(options, names, until, wait_)),
         listener_(listen_everywhere(0)),
         until_(until + patience) {}
 
@@ -341,6 +389,12 @@ class Guest {
         host_,
         bytes_of(Hello{.rank = options_.rank, .world_size = options_.world_size, .port = address_of(listener_).port()}),
         until_);
+    std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
+    while (!wait_for(answer, wait_.until(until_)) && Clock::now() < until_)
+      wait_.tell_if_long([&](int64_t seconds) {
+        return fmt::format("rank {} has waited {} s for other ranks to come to rank 0 at {}, which names them",
+                           options_.rank, seconds, place_of(options_));
+      });
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
     group.token = hear_host(std::as_writable_bytes(std::span(group.listening)));
@@ -385,6 +439,7 @@ class Guest {
   }
 
   const TcpOptions& options_;
+  LongWait wait_;
   const Socket host_, listener_;
   Deadline until_;
 };
@@ -407,13 +462,13 @@ std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, cons
 
 }  // namespace
 
-std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks) {
+std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks, milliseconds long_wait) {
   std::optional<Host> host;
-  if (options.rank == 0) host.emplace(options);
+  if (options.rank == 0) host.emplace(options, long_wait);
   std::vector<std::string> names = {options.address};
   if (ranks) names = tell_places(*ranks, options, host ? &*host : nullptr);
   const Deadline until = Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
-  return host ? host->gather(until) : Guest(options, names, until).join();
+  return host ? host->gather(until) : Guest(options, names, until, long_wait).join();
 }
 
 }  // namespace feedline::gpu

@@ -11,6 +11,7 @@
 // words or none, keeps nobody waiting and is sent away.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "base/rank_group.h"
@@ -24,6 +25,9 @@ struct TcpPeer {
 };
 
 /// By rank; of this one itself nothing. ranks: by them rank 0 says where it is; null: the options do. Throws Error.
-std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks);
+/// A rank that has waited for `long_wait`, twice as long, four times, ... logs for whom; rank 0 names the ranks that
+/// have come, and those that have not.
+std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks,
+                          std::chrono::milliseconds long_wait = std::chrono::seconds(5));
 
 }  // namespace feedline::gpu

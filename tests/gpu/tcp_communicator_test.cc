@@ -9,8 +9,10 @@
 
 #include "gpu/communicator_conformance.h"
 #include "gpu/sockets.h"
+#include "gpu/tcp_rendezvous.h"
 #include "support/catch.h"
 #include "support/launch.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 #include "support/ranks.h"
 #include "support/tcp.h"
@@ -85,6 +87,22 @@ TEST_CASE("tcp: ranks that do not come are named, and nobody waits for ever") {
   TcpOptions alone = tcp_options(1, 2, port);
   alone.start_timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("rank 0 was not met at 127.0.0.1:"));
+}
+
+TEST_CASE("tcp: ranks that are long in coming are named in the log, by those that wait") {
+  const LogLines log;
+  const int port = free_port();
+  const std::string place = "127.0.0.1:" + std::to_string(port);
+  const auto thrown = side_by_side(4, [&](int rank) {
+    if (rank == 0) expect(log.wait_for("s for rank 0 at " + place + ", which is not there"), "rank 2 waits");
+    if (rank == 1) expect(log.wait_for("s at " + place + " for ranks 1, 3 of 4; rank 2 has come"), "rank 0 waits");
+    if (rank == 3) {
+      expect(log.wait_for("s at " + place + " for rank 3 of 4; ranks 1, 2 have come"), "rank 0 waits on");
+      expect(log.wait_for(" s for other ranks to come to rank 0 at " + place), "rank 2 waits on");
+    }
+    gpu::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
 }
 
 TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by name") {

@@ -19,7 +19,8 @@ struct TcpOptions {
   uint16_t port = 0;
   int rank = 0;
   int world_size = 1;
-  /// How long ranks wait for one another to come at all. They may come in any order, and start anew meanwhile.
+  /// How long ranks wait for one another to come at all. They may come in any order, and start anew meanwhile. After 5
+  /// s they log for whom they wait: rank 0 names the ranks that have not come.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(10);
   /// How long a rank may be silent, as of MpiOptions; more than 0. Of one that dies the others hear at once, unless its
   /// machine dies with it, or processes that it has forked still hold its connections.
