@@ -330,7 +330,7 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "f4"))), "'data' is not of uint8"));
   CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran's order"));
   CHECK(contains(refused(tar_with("data_batch_3", "\x80\x02}.")), "no list 'labels'"));
-  CHECK(contains(refused(tar_with("data_batch_3", "cos\nsystem\n(S'true'\ntR.")), "no pickle of protocol 2 to 4"));
+  CHECK(contains(refused(tar_with("data_batch_3", "cos\nsystem\n(S'true'\ntR.")), "no pickle of protocol 2 to 5"));
   CHECK(contains(refused(tar_with("data_batch_3",
                                   "\x80\x02"
                                   "cos\nsystem\n(S'true'\ntR.")),
@@ -343,6 +343,59 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   // 70 MB of zeros in a few bytes.
   CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch", std::string(70 << 20, '\0')))),
                  "more than the 67108864 bytes"));
+}
+
+TEST_CASE("pickles of every protocol that Python 3 writes") {
+  // By Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5', b'labels': [3, 9], 'data':
+  // (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames': ['a.png', b''],
+  // 'seed': [70000, 2**40, -2**40, -1, True, None]}, protocol=...)
+  using Type = cli::Pickle::Type;
+  for (const char protocol : {'2', '3', '4', '5'}) {
+    INFO(protocol);
+    const std::string bytes =
+        read_file(std::string(FEEDLINE_GOLDEN) + "/pickle/protocol_" + protocol + std::string(".pickle"));
+    REQUIRE(bytes.substr(0, 2) == std::string("\x80") + static_cast<char>(protocol - '0'));
+    const auto check = [](const std::string& pickle) {
+      const cli::Cifar10Batch batch = cli::read_python_batch(pickle);
+      CHECK(batch.labels == std::vector<uint8_t>{3, 9});
+      REQUIRE(batch.images.size() == 2 * 3072);
+      size_t wrong = 0;
+      for (size_t i = 0; i < batch.images.size(); i++) wrong += static_cast<uint8_t>(batch.images[i]) != i * 7 % 256;
+      CHECK(wrong == 0);
+    };
+    check(bytes);
+    const cli::Pickle pickle(bytes);
+    CHECK(pickle.find(pickle.root(), "batch_label")->bytes == "training batch 1 of 5");
+    const cli::Pickle::Value& names = *pickle.find(pickle.root(), "filenames");
+    REQUIRE(names.items.size() == 2);
+    CHECK(pickle[names.items[0]].bytes == "a.png");
+    CHECK(pickle[names.items[1]].type == Type::bytes);
+    CHECK(pickle[names.items[1]].bytes.empty());
+    std::vector<int64_t> seed;
+    for (const cli::Pickle::Ref item : pickle.find(pickle.root(), "seed")->items) seed.push_back(pickle[item].integer);
+    CHECK(seed == std::vector<int64_t>{70000, int64_t{1} << 40, -(int64_t{1} << 40), -1, 1, 0});
+    for (size_t cut = 0; cut < bytes.size(); cut += cut < 200 || cut + 600 > bytes.size() ? 1 : 100)
+      CHECK_THROWS_AS(cli::read_python_batch(bytes.substr(0, cut)), std::runtime_error);
+    if (protocol > '3') continue;
+    std::string numpy_1 = bytes;  // where names are lines
+    numpy_1.replace(numpy_1.find("numpy._core."), 12, "numpy.core.");
+    check(numpy_1);
+  }
+  // Bytes that are text in protocol 2.
+  const auto encoded = [](const std::string& text, const std::string& codec) {
+    return "\x80\x02" + std::string("c_codecs\nencode\nX") + little_endian(static_cast<uint32_t>(text.size())) + text +
+           "X" + little_endian(static_cast<uint32_t>(codec.size())) + codec + "\x86R";
+  };
+  CHECK(cli::Pickle(encoded("a\xc2\x80\xc3\xbf", "latin1") + ".").root().bytes == "a\x80\xff");
+  CHECK(cli::Pickle(encoded("a", "utf-8") + ".").root().type == Type::object);  // calls nothing
+  for (const char* beyond : {"\xc4\x80", "\xc3", "\xc3\x41", "\xe2\x82\xac", "\x80"})
+    CHECK_THROWS_WITH(cli::Pickle(encoded(beyond, "latin1") + "."), Catch::Contains("bytes beyond Latin-1"));
+  // A text that is remembered and encoded again and again would need far more memory than its pickle.
+  std::string again = std::string("\x80\x02](c_codecs\nencode\nq\0X", 23) + little_endian(uint32_t{100'000}) +
+                      std::string(100'000, 'x') + "X\x06" + std::string(3, '\0') + "latin1\x86q\x01R";
+  for (int i = 0; i < 1000; i++) again += std::string("h\0h\1R", 5);
+  CHECK_THROWS_WITH(cli::Pickle(again + "e."), Catch::Contains("encoded several times"));
+  CHECK_THROWS_WITH(cli::Pickle("\x80\x05\x97."), Catch::Contains("lies outside"));
 }
 
 TEST_CASE("pickles: whatever the bytes, an answer or an error") {

@@ -14,6 +14,41 @@ uint8_t checked_label(int64_t label, size_t picture) {
   throw std::runtime_error(fmt::format("picture {} has label {}, those of CIFAR-10 are 0 to 9", picture, label));
 }
 
+void demand(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(fmt::format("the pickle is not one of CIFAR-10: {}", what));
+}
+
+bool is_numpy(const Pickle& pickle, const Pickle::Value& called, const std::string& module, std::string_view name) {
+  return pickle.is_global(called, "numpy.core." + module, name) ||
+         pickle.is_global(called, "numpy._core." + module, name);  // from NumPy 2 on
+}
+
+struct Array {
+  const Pickle::Value &shape, &dtype, &bytes;
+  bool in_fortrans_order;
+};
+
+/// ndarray.__reduce__: (_reconstruct, (ndarray, (0,), b'b'), state), where the state is (version, shape, dtype, whether
+/// in Fortran's order, bytes). From protocol 5 on: (_frombuffer, (bytes, dtype, shape, order)).
+Array array_of(const Pickle& pickle, const Pickle::Value& data) {
+  using Type = Pickle::Type;
+  demand(data.type == Type::object && data.items.size() >= 2, "no array 'data'");
+  const Pickle::Value& called = pickle[data.items[0]];
+  if (is_numpy(pickle, called, "numeric", "_frombuffer")) {
+    const Pickle::Value& arguments = pickle[data.items[1]];
+    demand(arguments.type == Type::tuple && arguments.items.size() == 4, "'data' has no arguments of an array");
+    const std::vector<Pickle::Ref>& items = arguments.items;
+    return {pickle[items[2]], pickle[items[1]], pickle[items[0]], pickle[items[3]].bytes != "C"};
+  }
+  demand(is_numpy(pickle, called, "multiarray", "_reconstruct"), "'data' is no NumPy array");
+  demand(data.items.size() == 3, "no array 'data'");
+  const Pickle::Value& state = pickle[data.items[2]];
+  demand(state.type == Type::tuple && state.items.size() == 5, "'data' has no state of an array");
+  const Pickle::Value& fortran = pickle[state.items[3]];
+  return {pickle[state.items[1]], pickle[state.items[2]], pickle[state.items[4]],
+          fortran.type != Type::boolean || fortran.integer != 0};
+}
+
 }  // namespace
 
 Cifar10Batch read_binary_batch(std::string_view content) {
@@ -34,22 +69,11 @@ Cifar10Batch read_binary_batch(std::string_view content) {
 Cifar10Batch read_python_batch(std::string_view content) {
   const Pickle pickle(content);
   using Type = Pickle::Type;
-  const auto demand = [](bool holds, const char* what) {
-    if (!holds) throw std::runtime_error(fmt::format("the pickle is not one of CIFAR-10: {}", what));
-  };
   const Pickle::Value* labels = pickle.find(pickle.root(), "labels");
   const Pickle::Value* data = pickle.find(pickle.root(), "data");
   demand(labels && labels->type == Type::list, "no list 'labels'");
-  // ndarray.__reduce__: (numpy.core.multiarray._reconstruct, (ndarray, (0,), b'b'), state), where the state is
-  // (version, shape, dtype, whether in Fortran's order, bytes).
-  demand(data && data->type == Type::object && data->items.size() == 3, "no array 'data'");
-  const Pickle::Value &called = pickle[data->items[0]], &state = pickle[data->items[2]];
-  demand(pickle.is_global(called, "numpy.core.multiarray", "_reconstruct") ||
-             pickle.is_global(called, "numpy._core.multiarray", "_reconstruct"),
-         "'data' is no NumPy array");
-  demand(state.type == Type::tuple && state.items.size() == 5, "'data' has no state of an array");
-  const Pickle::Value &shape = pickle[state.items[1]], &dtype = pickle[state.items[2]],
-                      &fortran = pickle[state.items[3]], &bytes = pickle[state.items[4]];
+  demand(data, "no array 'data'");
+  const auto [shape, dtype, bytes, in_fortrans_order] = array_of(pickle, *data);
   // dtype.__reduce__: (numpy.dtype, ('u1', align, copy), state)
   demand(dtype.type == Type::object && dtype.items.size() >= 2 &&
              pickle.is_global(pickle[dtype.items[0]], "numpy", "dtype"),
@@ -65,7 +89,7 @@ Cifar10Batch read_python_batch(std::string_view content) {
   demand(pictures > 0 && pickle[shape.items[0]].integer == static_cast<int64_t>(pictures) &&
              pickle[shape.items[1]].integer == cifar10_image_bytes,
          "'data' is not [as many as labels, 3072]");
-  demand(fortran.type == Type::boolean && !fortran.integer, "'data' is in Fortran's order");
+  demand(!in_fortrans_order, "'data' is in Fortran's order");
   demand(bytes.type == Type::bytes && bytes.bytes.size() == pictures * cifar10_image_bytes,
          "'data' has another number of bytes than its shape says");
 

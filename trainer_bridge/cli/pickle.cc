@@ -8,7 +8,7 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t most_values = 1 << 20;
-constexpr uint8_t highest_protocol = 4;
+constexpr uint8_t highest_protocol = 5;
 
 }  // namespace
 
@@ -50,6 +50,39 @@ Pickle::Ref Pickle::add(Value value) {
 
 void Pickle::push_bytes(std::string_view bytes) { push({Type::bytes, 0, bytes, {}}); }
 
+void Pickle::push_integer(int64_t number) { push({Type::integer, number, {}, {}}); }
+
+// What Python 3 calls in protocol 2, which knows no bytes: _codecs.encode(text, "latin1"), and bytes() for none.
+void Pickle::push_call(std::vector<Ref> called_with) {
+  const Value &called = values_[called_with[0]], &arguments = values_[called_with[1]];
+  if (is_global(called, "__builtin__", "bytes") && arguments.type == Type::tuple && arguments.items.empty())
+    return push_bytes({});
+  if (is_global(called, "_codecs", "encode") && arguments.type == Type::tuple && arguments.items.size() == 2)
+    if (const Value& text = values_[arguments.items[0]], &encoding = values_[arguments.items[1]];
+        text.type == Type::bytes && encoding.type == Type::bytes && encoding.bytes == "latin1")
+      return push_bytes(from_latin1(text.bytes));
+  push({Type::object, 0, {}, std::move(called_with)});
+}
+
+/// The bytes of a text whose characters are all below U+0100.
+std::string_view Pickle::from_latin1(std::string_view utf8) {
+  // Python writes each text once; one that is named again and again would become more than there is.
+  decoded_bytes_ += utf8.size();
+  if (decoded_bytes_ > data_.size()) fail("the same text, encoded several times,");
+  std::string& bytes = decoded_.emplace_back();
+  bytes.reserve(utf8.size());
+  for (size_t i = 0; i < utf8.size(); i++) {
+    const auto lead = static_cast<uint8_t>(utf8[i]);
+    if (lead < 0x80) {
+      bytes += utf8[i];
+      continue;
+    }
+    if ((lead != 0xc2 && lead != 0xc3) || ++i == utf8.size() || (utf8[i] & 0xc0) != 0x80) fail("bytes beyond Latin-1");
+    bytes += static_cast<char>((lead & 3) << 6 | (utf8[i] & 0x3f));
+  }
+  return bytes;
+}
+
 Pickle::Ref Pickle::pop() {
   if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("nothing to take");
   const Ref ref = stack_.back();
@@ -76,11 +109,13 @@ std::vector<Pickle::Ref> Pickle::pop_to_mark() {
 }
 
 void Pickle::run() {
-  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("no pickle of protocol 2 to 4");
+  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("no pickle of protocol 2 to 5");
   for (uint8_t opcode; (opcode = take_byte()) != '.';) {
     if (stack_.size() > most_values || marks_.size() > most_values || memo_.size() > most_values)
       fail("too many values");
-    if (!step(opcode)) fail(fmt::format("opcode 0x{:02x}, which CIFAR-10 does not need,", opcode).c_str());
+    if (!step(opcode))
+      fail(fmt::format("opcode 0x{:02x}, which is of no number, text, list, dictionary or NumPy array,", opcode)
+               .c_str());
   }
   root_ = pop();
 }
@@ -103,14 +138,21 @@ bool Pickle::step(uint8_t opcode) {
       push({Type::boolean, opcode == 0x88, {}, {}});
       return true;
     case 'K':  // BININT1
-      push({Type::integer, static_cast<int64_t>(take_number(1)), {}, {}});
+      push_integer(static_cast<int64_t>(take_number(1)));
       return true;
     case 'M':  // BININT2
-      push({Type::integer, static_cast<int64_t>(take_number(2)), {}, {}});
+      push_integer(static_cast<int64_t>(take_number(2)));
       return true;
     case 'J':  // BININT
-      push({Type::integer, static_cast<int32_t>(take_number(4)), {}, {}});
+      push_integer(static_cast<int32_t>(take_number(4)));
       return true;
+    case 0x8a: {  // LONG1: as many bytes as it needs
+      const uint64_t size = take_number(1);
+      if (size > 8) fail("a number of more than 64 bits");
+      const uint64_t unused = 64 - 8 * size;
+      push_integer(size == 0 ? 0 : static_cast<int64_t>(take_number(size) << unused) >> unused);
+      return true;
+    }
     case 'U':  // SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE
     case 'C':
     case 0x8c:
@@ -121,7 +163,9 @@ bool Pickle::step(uint8_t opcode) {
     case 'X':
       push_bytes(take(take_number(4)));
       return true;
-    case 0x8e:  // BINBYTES8
+    case 0x8d:  // BINUNICODE8, BINBYTES8, BYTEARRAY8
+    case 0x8e:
+    case 0x96:
       push_bytes(take(take_number(8)));
       return true;
     case '(':  // MARK
@@ -166,8 +210,10 @@ bool Pickle::step(uint8_t opcode) {
       push({Type::global, 0, {}, pop_items(2)});
       return true;
     case 'R':  // REDUCE
-      push({Type::object, 0, {}, pop_items(2)});
+      push_call(pop_items(2));
       return true;
+    case 0x97:  // NEXT_BUFFER
+      fail("an array that lies outside of it, in a buffer of its own,");
     case 'b':  // BUILD
       extend(Type::object, pop_items(1));
       return true;
