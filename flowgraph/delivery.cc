@@ -114,8 +114,7 @@ Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent>
 }
 
 void Delivery::wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock) {
-  const auto before = Clock::now();
-  replica.waiting = {Stage::transfer, before};
+  replica.waiting = {Stage::transfer, Clock::now()};
   lock.unlock();
   std::exception_ptr failure;
   try {
@@ -125,10 +124,22 @@ void Delivery::wait_for(const Arrive& arrive, Batch& batch, Replica& replica, st
     batch = Batch();
   }
   lock.lock();
-  replica.waiting.reset();
-  report_.waited_s[static_cast<size_t>(Stage::transfer)] +=
-      std::chrono::duration<double>(Clock::now() - before).count();
+  add_wait(replica);
   if (failure) std::rethrow_exception(failure);
+}
+
+void Delivery::add_wait(Replica& replica) {
+  report_.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
+      std::chrono::duration<double>(Clock::now() - replica.waiting->since).count();
+  replica.waiting.reset();
+}
+
+// The start is no lost time: it is reported as such.
+void Delivery::begin_clock(Clock::time_point first_batch) {
+  report_.first_batch = first_batch;
+  std::fill(std::begin(report_.waited_s), std::end(report_.waited_s), 0);
+  for (Replica& replica : replicas_)
+    if (replica.waiting) replica.waiting->since = first_batch;
 }
 
 void Delivery::count_batch(size_t number, const BatchContent& batch) {
@@ -181,9 +192,8 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     replica.too_far_ahead = behind != nullptr;
     replica.waiting = {stage, before};
     replica.arrived.wait_until(lock, step(before));
-    replica.waiting.reset();
+    add_wait(replica);
     replica.too_far_ahead = false;
-    report_.waited_s[static_cast<size_t>(stage)] += std::chrono::duration<double>(Clock::now() - before).count();
     if (!told && Clock::now() - start >= long_wait) {
       told = true;
       const std::string message = long_wait_message(number, behind, stage);
@@ -212,7 +222,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {
-    if (!report_.first_batch) report_.first_batch = now;
+    if (!report_.first_batch) begin_clock(now);
     if (!is_first) {
       report_.next.add(now - start);
       report_.next_calls++;

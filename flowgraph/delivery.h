@@ -48,7 +48,7 @@ struct DeliveryReport {
   std::optional<std::chrono::steady_clock::time_point> first_batch;
   Latency next;  // first batch of each replica left out
   uint64_t next_calls = 0, next_ready = 0;
-  double waited_s[stage_count] = {};
+  double waited_s[stage_count] = {};  // inside next(), all replicas, since the first batch; before it, since the start
 };
 
 /// Thread-safe. Replicas are given batches at most `host_prefetch` steps apart.
@@ -113,6 +113,8 @@ class Delivery {
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
   static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
   void wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock);
+  void add_wait(Replica& replica);
+  void begin_clock(Clock::time_point first_batch);
   void count_batch(size_t number, const BatchContent& batch);
   void count_end(size_t number, const EpochEnd& end);
   std::string long_wait_message(int number, const Replica* behind, Stage stage) const;

@@ -587,9 +587,15 @@ Report Feeder::report() const {
                     delivered.next.histogram_us()};
   if (delivered.next_calls > 0)
     report.data_readiness = static_cast<double>(delivered.next_ready) / static_cast<double>(delivered.next_calls);
-  const auto* longest = std::max_element(std::begin(delivered.waited_s), std::end(delivered.waited_s));
-  for (double waited : delivered.waited_s) report.next_wait_s += waited;
-  if (*longest > 0) report.waited_for = flow::name(static_cast<flow::Stage>(longest - std::begin(delivered.waited_s)));
+  for (size_t stage = 0; stage < flow::stage_count; stage++) {
+    const double waited = delivered.waited_s[stage];
+    report.next_wait_s += waited;
+    if (waited > 0) report.waited_s.emplace_back(flow::name(static_cast<flow::Stage>(stage)), waited);
+  }
+  std::stable_sort(report.waited_s.begin(), report.waited_s.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  const bool all_ready = delivered.next_calls > 0 && delivered.next_ready == delivered.next_calls;
+  if (!report.waited_s.empty() && !all_ready) report.waited_for = report.waited_s.front().first;
   report.distribute_mode =
       config::Distribute::Mode_Name(static_cast<config::Distribute::Mode>(impl_->distribution.mode));
   if (impl_->on_gpus())

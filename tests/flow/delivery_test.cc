@@ -155,6 +155,31 @@ TEST_CASE("a wait that goes on is told of, too") {
   CHECK(waited() > 0);
 }
 
+TEST_CASE("waiting for the first batch is the start's, and no lost time") {
+  Rig rig(2, Stage::parse);
+  const auto waited = [&] { return rig.delivery->report().waited_s[static_cast<size_t>(Stage::parse)]; };
+  auto other = std::async(std::launch::async, [&] {
+    Batch batch;
+    return rig.delivery->next(1, std::nullopt, batch);
+  });
+  while (waited() < 0.02) std::this_thread::yield();
+  Batch batch;
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  {  // the other replica waits on
+    const auto report = rig.delivery->report();
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - report.first_batch.value();
+    CHECK(report.waited_s[static_cast<size_t>(Stage::parse)] <= since.count());
+  }
+  while (waited() == 0) std::this_thread::yield();
+  rig.delivery->put(1, {});
+  CHECK(other.get() == Outcome::end_of_epoch);
+  const double before = waited();
+  CHECK(rig.delivery->next(0, std::chrono::steady_clock::now() + std::chrono::milliseconds(2), batch) ==
+        Outcome::not_ready);
+  CHECK(waited() > before);
+}
+
 /// A file that nobody can open, until release(): whoever tries, waits. As a disk that does not answer.
 class Withheld {
  public:
@@ -185,6 +210,8 @@ TEST_CASE("a disk that is waited for is named, whatever the compression") {
     CHECK(feeder.report().waited_for == "read");
     first.release();
     CHECK(feeder.next().at("id").as<int64_t>()[9] == 9);
+    CHECK(feeder.report().next_wait_s == 0);
+    CHECK(feeder.report().waited_s.empty());
   }
 }
 

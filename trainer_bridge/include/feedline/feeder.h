@@ -89,8 +89,11 @@ struct Report {
     std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
   } next_us;                                             // how long next() took, first batch of each replica left out
   double data_readiness = 1;                             // share of next() calls that found their batch ready
-  double next_wait_s = 0;                                // inside next(), all replicas
-  std::string waited_for;                                // the stage that next() waited for most
+  /// How long next() has waited, all replicas together, since the first batch (before it: since the start). Its share
+  /// of wall_s times the replicas is the time that trainers have lost.
+  double next_wait_s = 0;
+  std::vector<std::pair<std::string, double>> waited_s;  // the same by the stage that it waited for, the longest first
+  std::string waited_for;  // the first of these; empty where every call found its batch ready
   std::vector<std::pair<std::string, std::string>> outputs;  // by name: where each is made, in words
   std::string backend;                                       // what reads the files, and why
   std::vector<StageReport> stages;
