@@ -317,6 +317,14 @@ TEST_CASE("dump says why it cannot") {
   CHECK(json::parse(read_file(dir.file("out/report.json"))).at("errors")[0].at("category") == "bad_pipeline");
 }
 
+TEST_CASE("dump takes some steps of an epoch that never ends") {
+  const Dump dump(chess_pipeline("global_batch_size: 1024") + " epoch { repeat: -1 }", {"--steps", "4"});
+  INFO(dump.result.err);
+  REQUIRE(dump.result.code == 0);
+  CHECK(dump.report().at("samples") == 4096);
+  CHECK(dump.array("flags").shape == std::vector<int64_t>{4096, 10});
+}
+
 TEST_CASE("check prints the plan, or what is wrong with it") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 512"));

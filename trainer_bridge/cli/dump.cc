@@ -108,9 +108,10 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
 void dump_epoch(const Args& args, Result& result) {
   const Pipeline pipeline = load(args.pipeline);
   const flow::PipelineSpec spec = flow::validate(pipeline);
-  if (spec.repeat < 0 && spec.epoch_steps == 0) {
+  if (spec.repeat < 0 && spec.epoch_steps == 0 && args.steps == 0) {
     throw Error(Category::bad_pipeline,
-                "epoch.repeat: -1 never ends, so it cannot be dumped; try --set epoch.repeat=1");
+                "epoch.repeat: -1 never ends, so it cannot be dumped as a whole; take --steps N of it, or --set "
+                "epoch.repeat=1");
   }
   Options options = feeder_options(args.pipeline);
   options.epoch = args.epoch;
