@@ -129,6 +129,7 @@ std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path&
 
 /// Shards of together about `bytes`, and the pipeline beside them. Returns the pipeline's path.
 std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
+  Progress progress(fmt::format("writing {}", set.name), bytes);
   const auto records = read_records(set, args.golden);
   const fs::path folder = args.folder;
   size_t next = 0;
@@ -137,6 +138,7 @@ std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
     do writer.write(records[next++ % records.size()]);
     while (writer.bytes() < bytes / shards);
     writer.close();
+    progress.add(writer.bytes());
   }
   const fs::path pipeline = folder / fmt::format("{}.textproto", set.name);
   std::ofstream out(pipeline, std::ios::binary);

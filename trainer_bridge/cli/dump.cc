@@ -76,13 +76,45 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
   }
 }
 
+/// How far a dump is.
+class DumpProgress {
+ public:
+  /// most_steps: 0 if the epoch alone bounds them.
+  DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
+
+  /// Tells of it, if it is time to: `step` of the epoch is done, the samples of all steps so far are `samples`.
+  void show(int64_t step, int64_t samples) {
+    if (!first_step_) first_step_ = step;
+    const auto now = LiveLine::Clock::now();
+    if (!line_.due(now)) return;
+    const double elapsed = std::chrono::duration<double>(now - start_).count();
+    std::string text = fmt::format("step {}", format_count(static_cast<uint64_t>(step + 1)));
+    int64_t end = feeder_.steps_per_epoch();  // -1: unknown
+    if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
+      end = *first_step_ + static_cast<int64_t>(most_steps_);
+    if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
+    text += fmt::format(", {} samples, {} samples/s", format_count(static_cast<uint64_t>(samples)),
+                        format_rate(static_cast<double>(samples) / elapsed));
+    if (end >= 0)
+      text += fmt::format(", {} left", format_seconds(elapsed * static_cast<double>(end - step - 1) /
+                                                      static_cast<double>(step + 1 - *first_step_)));
+    line_.show(text, now);
+  }
+
+ private:
+  const Feeder& feeder_;
+  const uint64_t most_steps_;
+  std::optional<int64_t> first_step_;
+  LiveLine line_;
+  const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
+};
+
 /// Takes the epoch to its end, so many steps of it (0: all), or as far as it goes. The rows of a step lie in the order
 /// of the replicas.
 void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
-  LiveLine line;
-  auto shown = std::chrono::steady_clock::now();
+  DumpProgress progress(feeder, steps);
   bool more = true;
-  for (uint64_t step = 0; more && (steps == 0 || step < steps); step++) {
+  for (uint64_t taken = 0; more && (steps == 0 || taken < steps); taken++) {
     more = false;
     for (int replica = 0; replica < feeder.replicas(); replica++) {
       Batch batch;
@@ -90,18 +122,9 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
       more = true;
       for (const auto& output : outputs) output->append(batch);
       result.samples += batch->valid_count();
+      progress.show(batch->step(), result.samples);
     }
     Interrupt::check();
-    const auto now = std::chrono::steady_clock::now();
-    if (line.on() && now - shown > std::chrono::milliseconds(200)) {
-      const int64_t total = feeder.samples_per_epoch();
-      std::string text = format_count(static_cast<uint64_t>(result.samples));
-      if (total > 0)
-        text += fmt::format(" of {} samples, {:.0f} %", format_count(static_cast<uint64_t>(total)),
-                            100.0 * static_cast<double>(result.samples) / static_cast<double>(total));
-      line.show(text);
-      shown = now;
-    }
   }
 }
 
@@ -161,8 +184,8 @@ int dump(const Args& args) {
   }
   write_report(args.out, result);
   if (result.error) throw *result.error;
-  fmt::print("{} samples in {} steps, to {}\n", format_count(static_cast<uint64_t>(result.samples)),
-             format_count(result.report.steps), args.out);
+  fmt::print("{} in {}, to {}\n", format_count(static_cast<uint64_t>(result.samples), "sample"),
+             format_count(result.report.steps, "step"), args.out);
   const auto differs = audit_failure(result.report);
   if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
   return differs ? 1 : 0;

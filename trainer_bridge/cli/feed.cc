@@ -210,7 +210,7 @@ class Feed {
         kept = Clock::now();
       }
       const double elapsed = seconds_since(shown);
-      if (line.on() && elapsed >= 0.2) {
+      if (line.due()) {
         const Report report = feeder_.report();
         const auto smooth = [&](double& value, uint64_t& before, uint64_t now) {
           const double current = static_cast<double>(now - before) / elapsed;

@@ -18,6 +18,10 @@ std::string format_count(uint64_t number) {
   return text;
 }
 
+std::string format_count(uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", format_count(number), noun, number == 1 ? "" : "s");
+}
+
 std::string format_range(uint64_t least, uint64_t most) {
   return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
 }
@@ -45,25 +49,43 @@ std::string format_seconds(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-LiveLine::LiveLine() {
+namespace {
+
+bool is_terminal() {
   const char* terminal = std::getenv("TERM");
-  on_ = isatty(STDERR_FILENO) != 0 && terminal && std::string_view(terminal) != "dumb";
+  return isatty(STDERR_FILENO) != 0 && terminal && std::string_view(terminal) != "dumb";
 }
 
-void LiveLine::show(std::string_view text) {
-  if (!on_) return;
+}  // namespace
+
+LiveLine::LiveLine() : LiveLine(stderr, is_terminal(), Clock::now()) {}
+
+LiveLine::LiveLine(std::FILE* out, bool rewritable, Clock::time_point start)
+    : out_(out), rewritable_(rewritable), shown_at_(start) {}
+
+bool LiveLine::due(Clock::time_point now) const noexcept {
+  return now - shown_at_ >= (rewritable_ ? terminal_pace : file_pace);
+}
+
+void LiveLine::show(std::string_view text, Clock::time_point now) {
+  shown_at_ = now;
+  if (!rewritable_) {
+    fmt::print(out_, "feedline: {}\n", text);
+    std::fflush(out_);
+    return;
+  }
   winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   const size_t columns = known ? size.ws_col - 1u : 79u;  // a line that wraps could not be rewritten
-  fmt::print(stderr, "\r{}\x1b[K", text.substr(0, columns));
-  std::fflush(stderr);
+  fmt::print(out_, "\r{}\x1b[K", text.substr(0, columns));
+  std::fflush(out_);
   shown_ = true;
 }
 
 void LiveLine::clear() {
   if (!shown_) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  std::fputs("\r\x1b[K", out_);
+  std::fflush(out_);
   shown_ = false;
 }
 
@@ -86,16 +108,15 @@ void Progress::done() {
 }
 
 void Progress::show() {
-  using namespace std::chrono_literals;
-  const auto now = std::chrono::steady_clock::now();
-  if (!line_.on() || now - shown_at_ < 100ms) return;
-  shown_at_ = now;
+  const auto now = LiveLine::Clock::now();
+  if (!line_.due(now)) return;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double rate = static_cast<double>(done_) / elapsed;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
   const double percent = total_ ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
   line_.show(fmt::format("{} {:.0f} %, {}B/s, {} left", what_, std::min(percent, 100.0), format_rate(rate),
-                         format_seconds(left)));
+                         format_seconds(left)),
+             now);
 }
 
 }  // namespace feedline::cli

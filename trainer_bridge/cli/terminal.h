@@ -1,8 +1,9 @@
-// What people see: numbers as they read them, and a line on the terminal that changes.
+// What people see: numbers as they read them, and how far a command is.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@ namespace feedline::cli {
 
 /// "1,234,567".
 std::string format_count(uint64_t number);
+/// "1 step", "1,234 steps": `noun` takes an s unless there is one.
+std::string format_count(uint64_t number, std::string_view noun);
 /// "7" or "7 to 1,024".
 std::string format_range(uint64_t least, uint64_t most);
 /// Three digits: "1.25 M", "830 k", "12".
@@ -18,22 +21,29 @@ std::string format_rate(double per_second);
 /// "830 ms", "12 s", "1:05", "2:01:05".
 std::string format_seconds(double seconds);
 
-/// A line at the bottom of the terminal behind standard error, rewritten in place. Elsewhere nothing is shown. Not
-/// thread-safe.
+/// Tells on standard error how far a command is: on a terminal by a line at the bottom that is rewritten in place,
+/// elsewhere (a file, a pipe, a dumb terminal) by whole lines, few of them. Not thread-safe.
 class LiveLine {
  public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr Clock::duration terminal_pace = std::chrono::milliseconds(200), file_pace = std::chrono::seconds(10);
+
   LiveLine();
+  LiveLine(std::FILE* out, bool rewritable, Clock::time_point start);
   ~LiveLine() { clear(); }
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
 
-  /// Whether anybody looks.
-  bool on() const noexcept { return on_; }
-  void show(std::string_view text);
+  /// Whether the start, or the last line, is as long ago as it takes until the next line.
+  bool due(Clock::time_point now = Clock::now()) const noexcept;
+  void show(std::string_view text, Clock::time_point now = Clock::now());
+  /// Takes the line off the terminal.
   void clear();
 
  private:
-  bool on_;
+  std::FILE* const out_;
+  const bool rewritable_;
+  Clock::time_point shown_at_;
   bool shown_ = false;
 };
 
@@ -56,8 +66,7 @@ class Progress {
   std::mutex mutex_;
   LiveLine line_;
   uint64_t done_ = 0, total_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point shown_at_ = start_;
+  const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
 };
 
 }  // namespace feedline::cli
