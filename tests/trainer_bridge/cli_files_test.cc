@@ -95,8 +95,51 @@ TEST_CASE("wrong usage is one line and exit code 2") {
     const ToolResult result = run_tool(arguments);
     require_one_message(result, 2);
     CHECK(result.err.find("--help)") != std::string::npos);
-    CHECK(result.out.empty());
+    if (std::find(arguments.begin(), arguments.end(), "--json") == arguments.end()) {
+      CHECK(result.out.empty());
+    } else {
+      const json error = result.json().at("error");
+      CHECK(error.at("category") == "wrong_usage");
+      CHECK("feedline: " + error.at("message").get<std::string>() + "\n" == result.err);
+    }
   }
+}
+
+TEST_CASE("what ends a command before it has begun is JSON, too, where JSON is wanted") {
+  const TempDir dir;
+  const std::string missing = dir.file("missing");
+  const std::string broken = dir.write("broken.textproto", "source { files: 'x' } batch { global_batch_size: 'many' }");
+  const std::string empty =
+      dir.write("empty.textproto", "source { files: 'nothing-*' } batch { global_batch_size: 1 }");
+  struct Failing {
+    std::vector<std::string> arguments;
+    std::string category, file;
+  };
+  for (const Failing& c : std::vector<Failing>{
+           {{"run", missing}, "io_error", missing},
+           {{"run", broken}, "bad_pipeline", ""},  // the message has line and column
+           {{"run", empty}, "bad_pipeline", ""},
+           {{"split", missing, "--out", dir.file("out"), "--shards", "2"}, "io_error", missing},
+           {{"split", missing, "--advise"}, "io_error", missing},
+           {{"convert", "csv", missing, "--out", dir.file("out")}, "io_error", missing},
+       }) {
+    std::vector<std::string> arguments = c.arguments;
+    arguments.push_back("--json");
+    const ToolResult result = run_tool(arguments);
+    INFO(arguments[0] << " " << arguments[1] << "\n" << result.out);
+    require_one_message(result, 1);
+    const json error = result.json().at("error");
+    CHECK(error.at("category") == c.category);
+    if (c.file.empty())
+      CHECK(error.at("file").is_null());
+    else
+      CHECK(error.at("file") == c.file);
+    CHECK(result.err.find(error.at("message").get<std::string>()) != std::string::npos);
+    CHECK(run_tool(c.arguments).out.empty());
+  }
+  const ToolResult usage = run_tool({"verify", "--json"});
+  require_one_message(usage, 2);
+  CHECK(usage.json().at("error").at("category") == "wrong_usage");
 }
 
 TEST_CASE("help names every flag with its default") {

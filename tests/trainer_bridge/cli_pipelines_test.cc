@@ -534,6 +534,7 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   const ToolResult failed = run_tool({"run", pipeline, "--json"});
   CHECK(failed.code == 1);
   CHECK(failed.json().at("errors").back().at("category") == "wrong_length");
+  CHECK(failed.json().at("error").at("category") == "wrong_length");
   CHECK(failed.err.find("wrong_length") != std::string::npos);
   const json skipped =
       run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();

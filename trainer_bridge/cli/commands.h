@@ -2,7 +2,8 @@
 //
 // add_X() adds its subcommand to `app`. When people choose it, `run` becomes what it does; that returns the exit code:
 // 0 done, 1 the data or the run failed. It throws UsageError for wrong usage and Error for all that stops it; main()
-// turns them into one line on standard error and exit codes 2 and 1.
+// turns them into one line on standard error and exit codes 2 and 1; with --json also into {"error": ...} on standard
+// output, so a command prints its JSON when all is done, as the last thing.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -71,6 +71,7 @@ Json to_json(const FeedResult& result) {
   }
   json["errors"] = cli::to_json(report.errors, result.error);
   json["errors_total"] = report.errors_total;
+  json["error"] = result.error ? cli::to_json(*result.error) : Json();
   return json;
 }
 
