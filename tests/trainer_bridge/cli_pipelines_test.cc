@@ -367,13 +367,13 @@ TEST_CASE("run reports what the design fixes") {
   const TempDir dir;
   const std::string pipeline =
       dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
-  const ToolResult result =
-      run_tool({"run", pipeline, "--json", "--epochs", "2", "--replicas", "2", "--io", "pread", "--direct", "off"});
+  const ToolResult result = run_tool({"run", pipeline, "--json", "--epochs", "2", "--replicas", "2", "--io", "pread",
+                                      "--direct", "off", "--step-ms", "1"});  // 24 steps: long enough for rates
   INFO(result.err);
   REQUIRE(result.code == 0);
   const json report = result.json();
   for (const char* field : {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s",
-                            "rss_peak_bytes", "first_batch_s", "data_readiness"}) {
+                            "rss_peak_bytes", "first_batch_s", "data_readiness", "next_wait_s", "next_wait_share"}) {
     INFO(field);
     CHECK(report.at(field).is_number());
   }
@@ -407,7 +407,46 @@ TEST_CASE("run reports what the design fixes") {
 
   const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
   CHECK(replayed.at("records") == 1000 * 256);
-  CHECK(run_tool({"run", pipeline}).out.find("records/s") != std::string::npos);
+  CHECK(replayed.at("next_wait_share").is_null());  // nobody waits
+}
+
+TEST_CASE("run says how much of its time the trainer has lost, and what it waited for") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const json report = run_tool({"run", pipeline, "--json", "--step-ms", "2", "--replicas", "2"}).json();
+  double waited = 0;
+  for (const auto& [stage, seconds] : report.at("waited_s").items()) {
+    CHECK(seconds > 0);
+    waited += seconds.get<double>();
+  }
+  CHECK(waited == Approx(report.at("next_wait_s").get<double>()));
+  CHECK(report.at("next_wait_share") >= 0);
+  CHECK(report.at("next_wait_share") <= 1);
+  if (report.at("data_readiness") == 1) CHECK(report.at("waited_for") == "");
+
+  const std::string trained = run_tool({"run", pipeline, "--step-ms", "2"}).out;
+  INFO(trained);
+  CHECK_THAT(trained, Catch::Contains("trainer  waited ") && Catch::Contains(" % of the time") &&
+                          Catch::Contains("its batch was ready in ") && Catch::Contains("records/s") &&
+                          Catch::Contains("no room: "));
+  if (trained.find("waited 0.0 % of the time") != std::string::npos) CHECK_THAT(trained, !Catch::Contains(" for "));
+
+  // Without a trainer the feed is always waited for, and that is no failure.
+  const std::string sink = run_tool({"run", pipeline}).out;
+  CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): this is as fast as the feed goes") &&
+                       !Catch::Contains("ready") && !Catch::Contains("% of the time"));
+}
+
+TEST_CASE("a run that is too short has no rates") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const json report = run_tool({"run", pipeline, "--json", "--steps", "1"}).json();
+  CHECK(report.at("records") == 256);
+  CHECK(report.at("records_per_s").is_null());
+  CHECK(report.at("bytes_per_s").is_null());
+  CHECK(report.at("error").is_null());
+  CHECK_THAT(run_tool({"run", pipeline, "--steps", "1"}).out,
+             Catch::StartsWith("256 records in 1 step, ") && Catch::Contains(": too short to tell the rate\n"));
 }
 
 TEST_CASE("ranks of the tool that meet compare what they were given, and are sent rows") {
@@ -744,6 +783,8 @@ TEST_CASE("demo makes its data, feeds it, and says what to do next") {
     CHECK(run_tool({"check", folder + "/" + set + ".textproto"}).code == 0);
   }
   CHECK(result.out.find("inspect --pipeline") != std::string::npos);
+  CHECK(result.out.find("There is no trainer") != std::string::npos);
+  CHECK(result.out.find("ready") == std::string::npos);
   CHECK(run_tool({"verify", folder + "/chess-00000-of-00004.tfrecord"}).code == 0);
   CHECK(run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")}).code == 1);
 }

@@ -171,13 +171,10 @@ int demo(const Args& args) {
   }
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;
-  for (size_t i = 0; i < set_count; i++) {
-    LiveLine line;
-    line.show(fmt::format("writing {}", sets[i].name));
-    pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
-  }
-  fmt::print("Feeding {} epochs of each to {} virtual replicas.\n\n", epochs, args.replicas);
-  fmt::print("{:9} {:>12} {:>12} {:>10} {:>8} {:>12}\n", "", "records", "records/s", "MB/s", "ready", "first batch");
+  for (size_t i = 0; i < set_count; i++) pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
+  fmt::print("Feeding {} epochs of each to {}. There is no trainer: it goes as fast as the feed can.\n\n", epochs,
+             format_count(static_cast<uint64_t>(args.replicas), "virtual replica"));
+  fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MB/s", "first batch");
   std::fflush(stdout);
   for (size_t i = 0; i < set_count; i++) {
     PipelineArgs input;
@@ -186,9 +183,9 @@ int demo(const Args& args) {
     const FeedResult result =
         feed(load(input), feeder_options(input), {.epochs = epochs}, fmt::format("{:9} ", sets[i].name));
     if (result.error) throw *result.error;
-    fmt::print("{:9} {:>12} {:>12} {:>10.0f} {:>6.0f} % {:>12}   {}\n", sets[i].name, format_count(result.records),
-               format_rate(static_cast<double>(result.records) / result.wall_s),
-               static_cast<double>(result.report.bytes_read) / result.wall_s / 1e6, 100 * result.report.data_readiness,
+    const auto rate = result.per_second(result.records), bytes_rate = result.per_second(result.report.bytes_read);
+    fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}   {}\n", sets[i].name, format_count(result.records),
+               rate ? format_rate(*rate) : "-", bytes_rate ? fmt::format("{:.0f}", *bytes_rate / 1e6) : "-",
                format_seconds(result.report.first_batch_s), sets[i].what);
     std::fflush(stdout);
     if (result.interrupted) return 0;

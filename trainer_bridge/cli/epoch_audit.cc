@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "trainer_bridge/cli/terminal.h"
+
 namespace feedline::cli {
 
 using Verdict = EpochAudit::Verdict;
@@ -36,10 +38,10 @@ std::string audit_text(const Report& report) {
 std::optional<std::string> audit_failure(const Report& report) {
   if (report.differing_epochs == 0) return std::nullopt;
   return fmt::format(
-      "{} epochs did not deliver each record of their data once: what was delivered, dropped and bad does not add up "
+      "{} did not deliver each record of their data once: what was delivered, dropped and bad does not add up "
       "to what the indexes say; either files have changed since they were indexed (feedline index --check FILE...), "
       "or feedline has a bug",
-      report.differing_epochs);
+      format_count(report.differing_epochs, "epoch"));
 }
 
 }  // namespace feedline::cli

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -45,11 +46,12 @@ uint64_t own_memory() {
 class Feed {
  public:
   Feed(const Pipeline& pipeline, Options options, const FeedOptions& how)
-      : idle_memory_(own_memory()), how_(how), feeder_(pipeline, std::move(options)) {
-    if (!how_.state.empty()) {
-      state_.emplace(how_.state);
-      if (state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
-    }
+      : idle_memory_(own_memory()),
+        how_(how),
+        state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
+        feeder_(pipeline, std::move(options)) {
+    if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
+    result_.replicas = feeder_.replicas();
     first_epoch_ = feeder_.epoch();
     trained_.resize(static_cast<size_t>(feeder_.replicas()));
   }
@@ -230,13 +232,18 @@ class Feed {
     std::string text = fmt::format("step {}", format_count(now.steps));
     const uint64_t steps = steps_wanted().value_or(0);
     if (steps) text += fmt::format("/{}", format_count(steps));
-    text += fmt::format("  {} records/s  {}B/s  ready {:.0f} %", format_rate(rate), format_rate(bytes_rate),
-                        100 * now.data_readiness);
-    if (!now.waited_for.empty()) text += fmt::format("  waits for {}", now.waited_for);
     if (steps > now.steps && now.steps > 0) {
       const double step_s = now.wall_s / static_cast<double>(now.steps);
-      text += fmt::format("  {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
+      text += fmt::format(", {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
     }
+    text += fmt::format("  {}, {}/s, {}B/s", format_count(now.records, "record"), format_rate(rate),
+                        format_rate(bytes_rate));
+    // A trainer that takes no time always waits, and so does every one for its first batch.
+    const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
+    const double waited = waited_share(now, feeder_.replicas());
+    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * waited);
+    if (!now.waited_for.empty() && (!real_trainer || waited >= 0.005))
+      text += fmt::format("{} for {}", real_trainer ? "," : "  waits", now.waited_for);
     return text;
   }
 
@@ -247,9 +254,9 @@ class Feed {
 
   const uint64_t idle_memory_;
   const FeedOptions how_;
+  const std::unique_ptr<StateFile> state_;  // null: none is kept
   Feeder feeder_;
   uint64_t first_epoch_ = 0;
-  std::optional<StateFile> state_;
 
   std::atomic<bool> stopping_ = false, started_flag_ = false;
   std::atomic<uint64_t> records_ = 0;
@@ -264,6 +271,15 @@ class Feed {
 };
 
 }  // namespace
+
+std::optional<double> FeedResult::per_second(uint64_t amount) const {
+  if (steps < 2 || wall_s < 0.01) return std::nullopt;
+  return static_cast<double>(amount) / wall_s;
+}
+
+double waited_share(const Report& report, int replicas) {
+  return report.wall_s > 0 ? std::min(report.next_wait_s / (report.wall_s * replicas), 1.0) : 0;
+}
 
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {
   const Interrupt interrupt;

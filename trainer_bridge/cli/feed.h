@@ -24,6 +24,7 @@ struct FeedResult {
   Report report;
   std::optional<Error> error;  // what ended it early
   bool interrupted = false;
+  int replicas = 0;
   std::string resumed;  // the state that it went on from; empty: none
   // Since the first batch; of a replay, since the first repeated one.
   uint64_t records = 0;
@@ -31,9 +32,15 @@ struct FeedResult {
   double wall_s = 0;
   double cpu_s = 0;
   uint64_t rss_peak_bytes = 0;  // RssAnon + RssShmem over what the process had before, sampled every 20 ms
+
+  /// None: it was too short to tell. The clock starts at the first batch, when others are ready, too.
+  std::optional<double> per_second(uint64_t amount) const;
 };
 
-/// Feeds one thread for each device, which look at nothing, with a live line that begins with `title` on a terminal.
+/// The share of the replicas' time, 0 to 1, that they have waited inside next().
+double waited_share(const Report& report, int replicas);
+
+/// Feeds one thread for each device, which look at nothing, with a live line that begins with `title`.
 /// Throws Error where the feeder cannot even be made or set to its state. SIGINT and SIGTERM end it.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 

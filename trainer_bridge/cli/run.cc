@@ -25,15 +25,15 @@ struct Args {
   bool json = false;
 };
 
-double per_second(uint64_t amount, double seconds) { return seconds > 0 ? static_cast<double>(amount) / seconds : 0; }
+Json known(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
-Json to_json(const FeedResult& result) {
+Json to_json(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   Json json = {{"records", result.records},
                {"steps", result.steps},
                {"wall_s", result.wall_s},
-               {"records_per_s", per_second(result.records, result.wall_s)},
-               {"bytes_per_s", per_second(report.bytes_read, result.wall_s)},
+               {"records_per_s", known(result.per_second(result.records))},
+               {"bytes_per_s", known(result.per_second(report.bytes_read))},
                {"bytes_read", report.bytes_read},
                {"bytes_copied", report.bytes_copied},
                {"bytes_between_gpus", report.bytes_between_gpus},
@@ -50,6 +50,8 @@ Json to_json(const FeedResult& result) {
                  {"max", report.next_us.max},
                  {"histogram", report.next_us.histogram}}},
                {"data_readiness", report.data_readiness},
+               {"next_wait_s", report.next_wait_s},
+               {"next_wait_share", args.how.replay ? Json() : Json(waited_share(report, result.replicas))},
                {"waited_for", report.waited_for},
                {"dropped", report.dropped},
                {"filler", report.filler},
@@ -59,6 +61,8 @@ Json to_json(const FeedResult& result) {
                {"backend", report.backend},
                {"resumed", result.resumed.empty() ? Json() : Json::parse(result.resumed)},
                {"interrupted", result.interrupted}};
+  json["waited_s"] = Json::object();
+  for (const auto& [stage, seconds] : report.waited_s) json["waited_s"][stage] = seconds;
   json["outputs"] = Json::object();
   for (const auto& [name, made] : report.outputs) json["outputs"][name] = made;
   json["stages"] = Json::array();
@@ -84,20 +88,53 @@ void print_errors(const Report& report) {
                format_count(report.errors.size()));
 }
 
-void print_for_people(const FeedResult& result) {
+/// What the trainer has waited for, and how long.
+void print_waits(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
-  fmt::print("{} records in {} steps, {}{}: {} records/s, {}B/s of files\n", format_count(result.records),
-             format_count(result.steps), format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
-             format_rate(per_second(result.records, result.wall_s)),
-             format_rate(per_second(report.bytes_read, result.wall_s)));
-  fmt::print("next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us; ready in {:.1f} % of calls{}\n", report.next_us.p50,
-             report.next_us.p99, report.next_us.max, 100 * report.data_readiness,
-             report.waited_for.empty() ? "" : fmt::format("; waited most for: {}", report.waited_for));
+  const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
+  if (real_trainer) {
+    const double share = waited_share(report, result.replicas);
+    std::string waits;
+    for (const auto& [stage, seconds] : report.waited_s)
+      if (share >= 0.0005 && seconds >= 0.0005)
+        waits += fmt::format("{} {} for {}", waits.empty() ? ":" : ",", format_seconds(seconds), stage);
+    fmt::print("trainer  waited {:.1f} % of the time{}{}\n", 100 * share, waits,
+               result.replicas > 1 && !waits.empty() ? fmt::format(" ({} replicas together)", result.replicas) : "");
+  } else if (!args.how.replay) {
+    fmt::print("trainer  none (--step-ms 0): this is as fast as the feed goes{}\n",
+               report.waited_for.empty() ? "" : fmt::format("; next() waited most for {}", report.waited_for));
+  }
+  fmt::print(
+      "next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us{}\n", report.next_us.p50, report.next_us.p99,
+      report.next_us.max,
+      real_trainer ? fmt::format("; its batch was ready in {:.1f} % of calls", 100 * report.data_readiness) : "");
+}
+
+void print_stages(const Report& report) {
+  fmt::print("\n{:12} {:>10} {:>10} {:>10}\n", "stage", "busy", "no room", "messages");
+  for (const StageReport& stage : report.stages) {
+    fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
+               format_count(stage.messages));
+  }
+  fmt::print(
+      "\nbusy: all threads' time inside the stage. no room: how long it had work but no free memory, because later\n"
+      "stages or the trainer had not yet used what was there. messages: the pieces of work that it was given.\n");
+}
+
+void print_for_people(const Args& args, const FeedResult& result) {
+  const Report& report = result.report;
+  const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
+  fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
+             format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
+             records_per_s
+                 ? fmt::format("{} records/s, {}B/s of files", format_rate(*records_per_s), format_rate(*bytes_per_s))
+                 : "too short to tell the rate");
+  print_waits(args, result);
   fmt::print("process  {} of CPU, {} of memory at most, first batch after {}, counting {}\n",
              format_seconds(result.cpu_s), format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
-  fmt::print("data     {} dropped, {} filler, {} bad records, {}\n", format_count(report.dropped),
-             format_count(report.filler), format_count(report.errors_total), audit_text(report));
+  fmt::print("data     {} dropped, {} filler, {}, {}\n", format_count(report.dropped), format_count(report.filler),
+             format_count(report.errors_total, "bad record"), audit_text(report));
   print_errors(report);
   if (report.bytes_copied > 0)
     fmt::print("GPUs     {} copied to them, {} from one to another\n", format_byte_size(report.bytes_copied),
@@ -106,11 +143,8 @@ void print_for_people(const FeedResult& result) {
     fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
                format_byte_size(report.bytes_received));
   for (const auto& [name, made] : report.outputs) fmt::print("where    {:<24} {}\n", name, made);
-  fmt::print("reads    {}\n\n{:12} {:>10} {:>10} {:>10}\n", report.backend, "stage", "busy", "no room", "messages");
-  for (const StageReport& stage : report.stages) {
-    fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
-               format_count(stage.messages));
-  }
+  fmt::print("reads    {}\n", report.backend);
+  print_stages(report);
 }
 
 int run_pipeline(const Args& args) {
@@ -121,15 +155,15 @@ int run_pipeline(const Args& args) {
   try {
     result = feed(pipeline, std::move(options), args.how, "");
     if (!result.resumed.empty())
-      fmt::print(stderr, "feedline: went on at {}, by {}\n", state_in_words(result.resumed), args.how.state);
+      fmt::print(stderr, "feedline: it went on at {}, as {} says\n", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
   }
   if (args.json) {
-    print_json(to_json(result));
+    print_json(to_json(args, result));
   } else if (result.steps > 0 || !result.error) {
-    print_for_people(result);
+    print_for_people(args, result);
   }
   if (result.error) fmt::print(stderr, "feedline: {}\n", result.error->what());
   const auto differs = audit_failure(result.report);
@@ -151,7 +185,9 @@ void add_run(CLI::App& app, Run& run) {
   command->add_option("--steps", args->how.steps, "stop after so many steps (default: all of the epochs)")
       ->check(whole_number(1))
       ->option_text("N");
-  command->add_option("--step-ms", args->how.step_ms, "milliseconds that the trainer keeps each batch (default: 0)")
+  command
+      ->add_option("--step-ms", args->how.step_ms,
+                   "milliseconds that the trainer keeps each batch (default: 0, no trainer: as fast as it goes)")
       ->check(milliseconds())
       ->option_text("T");
   CLI::Option* const replay =
