@@ -1,7 +1,9 @@
 // dump, check, run, demo, and the pipelines that inspect infers.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -447,6 +449,36 @@ TEST_CASE("a run that is too short has no rates") {
   CHECK(report.at("error").is_null());
   CHECK_THAT(run_tool({"run", pipeline, "--steps", "1"}).out,
              Catch::StartsWith("256 records in 1 step, ") && Catch::Contains(": too short to tell the rate\n"));
+}
+
+TEST_CASE("what another process writes to is left alone") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 1024"));
+  const std::string state = dir.file("state"), out = dir.file("out"), lock = state + ".lock";
+  fs::create_directory(out);
+  const auto hold = [](const std::string& path, int flags) {
+    const int fd = open(path.c_str(), flags | O_CLOEXEC, 0600);
+    REQUIRE(flock(fd, LOCK_EX | LOCK_NB) == 0);
+    return fd;
+  };
+  const auto refused = [](const ToolResult& result, const std::string& path, const std::string& why) {
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains(path + ": another feedline is " + why) && Catch::Contains("wait until"));
+  };
+  int held = hold(lock, O_RDWR | O_CREAT);
+  refused(run_tool({"run", pipeline, "--state", state}), state, "using this file");
+  refused(run_tool({"dump", pipeline, "--out", dir.file("other"), "--state", state}), state, "using this file");
+  CHECK_FALSE(fs::exists(state));
+  close(held);  // as of one that was killed: its lock file stays
+  CHECK(run_tool({"run", pipeline, "--state", state}).code == 0);
+  CHECK(fs::exists(state));
+  CHECK_FALSE(fs::exists(lock));
+
+  held = hold(out, O_RDONLY | O_DIRECTORY);
+  refused(run_tool({"dump", pipeline, "--out", out}), out, "writing to this folder");
+  CHECK(fs::is_empty(out));
+  close(held);
+  CHECK(run_tool({"dump", pipeline, "--out", out}).code == 0);
 }
 
 TEST_CASE("ranks of the tool that meet compare what they were given, and are sent rows") {

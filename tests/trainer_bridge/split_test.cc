@@ -327,7 +327,8 @@ TEST_CASE("what is not the split's own stays") {
   // Somebody is at work.
   const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);
   REQUIRE(flock(folder, LOCK_EX) == 0);
-  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, dir.path(), gib); }), "another feedline split"));
+  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, dir.path(), gib); }),
+                 "another feedline is writing to this folder"));
   close(folder);
 }
 

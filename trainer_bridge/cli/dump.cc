@@ -14,6 +14,7 @@
 #include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/json.h"
+#include "trainer_bridge/cli/lock.h"
 #include "trainer_bridge/cli/output_files.h"
 #include "trainer_bridge/cli/pipeline_args.h"
 #include "trainer_bridge/cli/state_file.h"
@@ -139,9 +140,10 @@ void dump_epoch(const Args& args, Result& result) {
   Options options = feeder_options(args.pipeline);
   options.epoch = args.epoch;
   options.deliver_before_error = true;
+  std::optional<StateFile> state;
+  if (!args.state.empty()) state.emplace(args.state);
   Feeder feeder(pipeline, std::move(options));
-  StateFile state(args.state);
-  if (!args.state.empty()) state.restore(feeder, args.accept_changes);
+  if (state) state->restore(feeder, args.accept_changes);
   result.files = feeder.files();
   for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
 
@@ -149,7 +151,7 @@ void dump_epoch(const Args& args, Result& result) {
   take_epoch(feeder, args.steps, outputs, result);
   result.report = feeder.report();
   for (const auto& output : outputs) output->close();
-  if (!args.state.empty() && !result.error) state.save(feeder.get_state());
+  if (state && !result.error) state->save(feeder.get_state());
 }
 
 void write_report(const fs::path& folder, const Result& result) {
@@ -171,11 +173,7 @@ void write_report(const fs::path& folder, const Result& result) {
 
 int dump(const Args& args) {
   const Interrupt interrupt;
-  std::error_code error;
-  fs::create_directories(args.out, error);
-  if (error)
-    throw Error(Category::io_error, fmt::format("the folder cannot be made: {}", error.message()),
-                {args.out, -1, -1, {}});
+  const LockedFolder lock(args.out);
   Result result;
   try {
     dump_epoch(args, result);

@@ -1,17 +1,12 @@
 #include "trainer_bridge/cli/split_run.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +16,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "trainer_bridge/cli/interrupt.h"
+#include "trainer_bridge/cli/lock.h"
 #include "trainer_bridge/cli/meter.h"
 #include "trainer_bridge/cli/shuffle_buckets.h"
 #include "trainer_bridge/cli/shuffle_key.h"
@@ -50,29 +46,6 @@ Place in(const std::string& file) {
   place.file = file;
   return place;
 }
-
-/// The folder, made where it is missing, and locked until this dies.
-class LockedFolder {
- public:
-  explicit LockedFolder(const std::string& path) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error) throw Error(Category::io_error, fmt::format("cannot be made: {}", error.message()), in(path));
-    fd_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd_ < 0) throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(errno)), in(path));
-    // Some network file systems lock no folders; there one has to take care oneself.
-    if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      close(fd_);
-      throw Error(Category::io_error, "another feedline split is writing to this folder", in(path));
-    }
-  }
-  ~LockedFolder() { close(fd_); }
-  LockedFolder(const LockedFolder&) = delete;
-  LockedFolder& operator=(const LockedFolder&) = delete;
-
- private:
-  int fd_ = -1;
-};
 
 class Split {
  public:

@@ -13,7 +13,7 @@
 
 namespace feedline::cli {
 
-StateFile::StateFile(std::string path) : path_(std::move(path)) {}
+StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
 
 // What a killed process may have left: OutputFile's temporary names.
 void StateFile::remove_unfinished() const {

@@ -5,12 +5,14 @@
 #include <string>
 
 #include "feedline/feeder.h"
+#include "trainer_bridge/cli/lock.h"
 
 namespace feedline::cli {
 
-/// Not thread-safe; one process at a time. Throws Error io_error, naming the file.
+/// Not thread-safe. Throws Error io_error, naming the file.
 class StateFile {
  public:
+  /// Holds the file against other processes until this dies; throws if another one holds it.
   explicit StateFile(std::string path);
 
   const std::string& path() const noexcept { return path_; }
@@ -26,6 +28,7 @@ class StateFile {
   void remove_unfinished() const;
 
   const std::string path_;
+  const LockedFile lock_;
   std::string saved_;
 };
 
