@@ -37,9 +37,11 @@ uint64_t EpochLedger::differing() const { return differing_ + (others_ ? others_
 
 EpochAudit EpochLedger::audit(const EpochSums& sums) const {
   EpochAudit audit = judge(sums, expected_);
-  if (alone_ || audit.verdict == Verdict::open) return audit;
-  audit.verdict = Verdict::open;
-  audit.why = others_ ? "not all ranks have ended this epoch yet" : "this is one of several ranks: add their parts";
+  if ((alone_ && !others_) || audit.verdict == Verdict::open) return audit;
+  audit.verdict = others_ && !others_->lost() ? Verdict::pending : Verdict::open;
+  audit.why = !others_          ? "this is one of several ranks: add their parts"
+              : others_->lost() ? "a rank was lost, or has left, before it ended this epoch"
+                                : "not all ranks have ended this epoch yet";
   return audit;
 }
 

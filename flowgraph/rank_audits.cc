@@ -84,6 +84,7 @@ struct RankAudits::State {
   std::deque<Epoch> waiting;  // that this rank has ended and that were not yet gathered
   bool gathering = false;
   bool closed = false;
+  bool lost = false;
   std::optional<EpochAudit> last;
   uint64_t differing = 0;
 };
@@ -122,6 +123,11 @@ std::optional<EpochAudit> RankAudits::of_epoch(uint64_t epoch) const {
   return state_->last && state_->last->epoch == epoch ? state_->last : std::nullopt;
 }
 
+bool RankAudits::lost() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->lost;
+}
+
 uint64_t RankAudits::differing() const {
   const std::lock_guard lock(state_->mutex);
   return state_->differing;
@@ -144,6 +150,7 @@ void RankAudits::run(const std::shared_ptr<State>& state) {
       // A rank is lost, or has left: next() tells of that. What this epoch comes to stays open.
       lock.lock();
       state->gathering = false;
+      state->lost = true;
       return;
     }
     lock.lock();

@@ -31,6 +31,8 @@ class RankAudits {
 
   /// Of all ranks together; none: not all have ended the epoch.
   std::optional<EpochAudit> of_epoch(uint64_t epoch) const;
+  /// Whether a rank was lost, or has left: no more epochs are added up.
+  bool lost() const;
   /// Epochs that do not add up.
   uint64_t differing() const;
 

@@ -2,12 +2,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "base/syscall_hooks.h"
 #include "damage.h"
 #include "data.h"
 #include "flowgraph/data_set.h"
 #include "flowgraph/epoch_ledger.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -108,6 +111,93 @@ TEST_CASE("the parts of ranks add up") {
         }
         CHECK(all == expected);
       }
+}
+
+TEST_CASE("ranges, shards and windows are held against what the indexes say of them") {
+  const Data data({5000, 0, 30, 7000, 12});
+  struct Case {
+    std::string field, value, more;
+  };
+  const std::vector<Case> cases = {
+      {"source.range", "10%:80%", ""},
+      {"source.range", "4999:5001", ""},
+      {"source.range", "7:9", ""},
+      {"source.range", "100:11000", "filter: 'mod(id, 3) > 0' "},
+      {"source.num_shards", "3", ""},
+      {"", "", "window { size: 10 shift: 1 } "},
+      {"", "", "window { size: 10 shift: 5 stride: 3 } "},
+      {"", "", "window { size: 6 shift: 6 drop_remainder: false } "},
+      {"", "", "window { size: 8 shift: 2 across_files: true } "},
+      {"source.range", "300:9000", "window { size: 4 shift: 1 stride: 7 drop_remainder: false } "},
+      {"", "", "filter: 'mod(id, 5) != 2' window { size: 3 shift: 1 } "}};
+  for (const Case& c : cases)
+    for (const std::string& order : orders) {
+      INFO(c.field << " " << c.value << " " << c.more << order);
+      const TempDir kept;
+      Pipeline pipeline = data.pipeline(order + c.more + batch_of(96, "PARTIAL"))
+                              .with("source.index.dir", kept.path())
+                              .with("source.index.stride", "128");
+      if (!c.field.empty()) pipeline = pipeline.with(c.field, c.value);
+      Feeder feeder(pipeline);
+      const EpochAudit audit = audit_of_epoch(feeder);
+      INFO(audit.why);
+      CHECK(audit.verdict == Verdict::holds);
+      CHECK(sum(audit) == audit.expected);
+      for (const char* fault : {"record left out of a batch", "record doubled in a batch"}) {
+        hook(fault).fail_nth_call(1);
+        for (int epoch = 0; epoch < 20 && hook(fault).pending(); epoch++) read_epoch(feeder);
+        REQUIRE_FALSE(hook(fault).pending());
+        for (int epoch = 0; epoch < 20 && feeder.report().differing_epochs == 0; epoch++) read_epoch(feeder);
+        CHECK(feeder.report().differing_epochs == 1);
+        feeder.set_epoch(50);  // begins to count anew
+      }
+    }
+}
+
+TEST_CASE("windows that the indexes cannot judge say why") {
+  const Data data({5000}), packed({5000}, Compression::gzip);
+  const auto why = [](const Data& from, const std::string& more) {
+    Feeder feeder(from.pipeline(more + batch_of(96, "PARTIAL")));
+    const EpochAudit audit = audit_of_epoch(feeder);
+    CHECK(audit.verdict == Verdict::open);
+    CHECK(feeder.report().differing_epochs == 0);
+    return audit.why;
+  };
+  CHECK_THAT(why(data, "window { size: 10 shift: 3 } "), Catch::Contains("windows of 10 frames"));
+  CHECK_THAT(why(packed, "window { size: 10 shift: 1 } "), Catch::Contains("of the compressed file"));
+  CHECK_THAT(why(data, "epoch { steps: 10 } "), Catch::Contains("within a pass over the data"));
+}
+
+TEST_CASE("ranks with a communicator judge the epoch together") {
+  const Data data({700, 0, 1, 1300, 90});
+  for (const std::string& order : orders)
+    for (const bool faulty : {false, true}) {
+      INFO(order << faulty);
+      constexpr int world = 3;
+      auto between = communicators_between_threads(world);
+      std::vector<std::unique_ptr<Feeder>> feeders(world);
+      const auto thrown = side_by_side(world, [&](int rank) {
+        Options options = replicas(2);
+        options.communicator = std::move(between[static_cast<size_t>(rank)]);
+        feeders[static_cast<size_t>(rank)] =
+            std::make_unique<Feeder>(data.pipeline(order + batch_of(96, "DROP")), options);
+      });
+      for (const std::string& error : thrown) CHECK(error.empty());
+      if (faulty) hook("record left out of a batch").fail_nth_call(700);
+      for (const auto& feeder : feeders) read_epoch(*feeder);
+      for (const auto& feeder : feeders) {
+        const auto last = [&] { return *feeder->report().last_epoch; };
+        while (last().verdict == Verdict::pending) std::this_thread::yield();
+        CHECK(last().verdict == (faulty ? Verdict::differs : Verdict::holds));
+        CHECK((sum(last()) == last().expected) == !faulty);
+        CHECK(last().epoch == 0);
+        CHECK(feeder->report().differing_epochs == (faulty ? 1 : 0));
+      }
+      // One that has gone on alone, and is then destroyed, waits for nobody.
+      read_epoch(*feeders[1]);
+      CHECK(feeders[1]->report().last_epoch->verdict == Verdict::pending);
+      feeders[1].reset();
+    }
 }
 
 TEST_CASE("records that turn bad after they were counted are accounted for") {

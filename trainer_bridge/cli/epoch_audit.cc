@@ -11,12 +11,13 @@ using Verdict = EpochAudit::Verdict;
 Json audit_json(const Report& report) {
   if (!report.last_epoch) return {};
   const EpochAudit& audit = *report.last_epoch;
+  const bool judged = audit.verdict == Verdict::holds || audit.verdict == Verdict::differs;
   return {{"epoch", audit.epoch},
           {"delivered", audit.delivered},
           {"dropped", audit.dropped},
           {"bad", audit.bad},
           {"expected", audit.expected},
-          {"holds", audit.verdict == Verdict::open ? Json() : Json(audit.verdict == Verdict::holds)},
+          {"holds", judged ? Json(audit.verdict == Verdict::holds) : Json()},
           {"why", audit.why.empty() ? Json() : Json(audit.why)}};
 }
 
@@ -30,6 +31,7 @@ std::string audit_text(const Report& report) {
     case Verdict::differs:
       return fmt::format("{}: epoch {} was NOT its data, once", sum, audit.epoch);
     case Verdict::open:
+    case Verdict::pending:
       break;
   }
   return fmt::format("{}, epoch {} not compared: {}", sum, audit.epoch, audit.why);

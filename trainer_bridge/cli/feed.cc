@@ -66,7 +66,7 @@ class Feed {
     sample_memory();
     keep_state();
     result_.interrupted = Interrupt::happened();
-    result_.report = feeder_.report();
+    result_.report = settled_report();
     result_.records = records_;
     if (started_) {
       result_.wall_s = std::max(std::chrono::duration<double>(ended_ - *started_).count(), 1e-9);
@@ -76,6 +76,17 @@ class Feed {
   }
 
  private:
+  // The other ranks end the last epoch in their own time; what all come to is told with this rank's report.
+  Report settled_report() const {
+    constexpr auto most = 10s, look_every = 20ms;
+    Report report = feeder_.report();
+    for (const auto start = Clock::now(); Clock::now() - start < most && !Interrupt::happened() && report.last_epoch &&
+                                          report.last_epoch->verdict == EpochAudit::Verdict::pending;
+         report = feeder_.report())
+      std::this_thread::sleep_for(look_every);
+    return report;
+  }
+
   // A replica's thread.
   void serve(int replica) {
     std::optional<Error> error;
