@@ -376,3 +376,26 @@ TEST_CASE("the plan has slots for what a mixture holds open") {
         }
       }
 }
+
+TEST_CASE("compressed sources of a mixture are each inflated once") {
+  const Data a({30000}, Compression::gzip), b({20000}, Compression::gzip);
+  Options options;
+  options.threads = 1;
+  Feeder feeder(parse_pipeline("source { files: '" + a.path(0) + "' weight: 3 } source { files: '" + b.path(0) +
+                                   "' weight: 2 } feature { name: 'id' dtype: INT64 } "
+                                   "mixture { stop: ALL_DATASETS_EXHAUSTED } " +
+                                   batch_of(100, "PARTIAL"),
+                               a.dir().path()),
+                options);
+  std::vector<int64_t> ids = read_epoch(feeder).front().all();
+  std::vector<int64_t> wanted = numbers(30000);
+  const std::vector<int64_t> of_b = numbers(20000);
+  wanted.insert(wanted.end(), of_b.begin(), of_b.end());
+  std::sort(ids.begin(), ids.end());
+  std::sort(wanted.begin(), wanted.end());
+  CHECK(ids == wanted);
+  const Report report = feeder.report();
+  CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+  // Some of the next epoch has been read by now.
+  CHECK(report.bytes_read <= 2 * (std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0))));
+}
