@@ -34,9 +34,21 @@ int open_path(const char* path, int flags) noexcept {
   if (flags & O_DIRECT)
     if (int error = injected<DirectOpenOp>()) return -error;
   int fd;
-  do fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  // A FIFO without a writer would be waited for, for ever.
+  do fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   while (fd < 0 && errno == EINTR);
   return fd < 0 ? -errno : fd;
+}
+
+/// Whether what was opened is the regular file that was listed; and lets reads of it wait, as io_uring has them fail
+/// where a file system cannot read without waiting.
+int make_readable(int fd, int flags) noexcept {
+  if (int error = injected<StatOp>()) return error;
+  struct stat about {};
+  if (fstat(fd, &about) != 0) return errno;
+  if (!S_ISREG(about.st_mode)) return ESTALE;
+  if (int error = injected<SetFlagsOp>()) return error;
+  return fcntl(fd, F_SETFL, flags) < 0 ? errno : 0;
 }
 
 int set_buffered(int fd) noexcept {
@@ -166,6 +178,10 @@ int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
     if (opened != -EINVAL || !flags) return -opened;
     if (direct_ == Toggle::on) return EOPNOTSUPP;
     flags = 0;
+  }
+  if (const int error = make_readable(opened, flags)) {
+    close(opened);
+    return error;
   }
   alignment = flags ? direct_alignment(opened) : 1;
   if (alignment == 0) {

@@ -154,10 +154,22 @@ TEST_CASE("O_DIRECT: off, on, and refused at open or at the first read") {
   CHECK(lease.alignment == 1);
 }
 
+TEST_CASE("reads of an open file wait for its bytes") {
+  const TempDir dir;
+  const auto files = write_files(dir, {9});
+  for (const Toggle direct : {Toggle::off, Toggle::on}) {
+    FileTable table(files, direct);
+    FileTable::Lease lease;
+    REQUIRE(table.acquire(0, lease) == 0);
+    CHECK((fcntl(lease.fd, F_GETFL) & O_NONBLOCK) == 0);
+    CHECK(is_direct(lease.fd) == (direct == Toggle::on));
+  }
+}
+
 TEST_CASE("where the kernel does not say what O_DIRECT wants, it gets 4096") {
   const TempDir dir;
   FileTable table(write_files(dir, {9}), Toggle::on);
-  feedline::test::find_hook("stat")->fail_nth_call(1);
+  feedline::test::find_hook("stat")->fail_nth_call(2);  // the first asks whether it is a regular file
   FileTable::Lease lease;
   REQUIRE(table.acquire(0, lease) == 0);
   CHECK(lease.alignment == 4096);

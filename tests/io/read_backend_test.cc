@@ -89,6 +89,19 @@ TEST_CASE("a file that cannot be opened is an error of its reads alone") {
   CHECK(rig.read(Range{0, 0, 10}) == ESTALE);
 }
 
+TEST_CASE("what is no regular file any more is an error, and is not waited for") {
+  for (const Mode& mode : modes()) {
+    INFO(mode);
+    const TempDir dir;
+    const auto files = write_files(dir, {5000, 5000, 5000});
+    for (const size_t file : {0, 1}) std::filesystem::remove(files[file].uri);
+    REQUIRE(mkfifo(files[0].uri.c_str(), 0600) == 0);  // nobody ever writes to it
+    std::filesystem::create_symlink("/dev/zero", files[1].uri);
+    Rig rig(mode, files);
+    CHECK(rig.read({{0, 0, 10}, {1, 0, 10}, {2, 0, 5000}, {0, 0, 10}}) == std::vector<int>{ESTALE, ESTALE, 0, ESTALE});
+  }
+}
+
 TEST_CASE("a file that may not be read is EACCES") {
   const Mode mode = any_mode();
   INFO(mode);
