@@ -96,8 +96,22 @@ void Chunk::parse(const Plan& plan) {
   records_ = records;
   audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);
   std::vector<BadRow> bad;
-  scan_and_parse(plan, records, arena, bad);
-  evaluate(plan, arena, bad);
+  try {
+    scan_and_parse(plan, records, arena, bad);
+    evaluate(plan, arena, bad);
+  } catch (const std::length_error&) {
+    if (ticket.extents.empty()) throw;
+    // The arena is planned for whatever can lie in extents of so many bytes and rows.
+    const Extent& first = ticket.extents.front();
+    end_before(0, Error(Category::bad_pipeline,
+                        "the index of this file is wrong: fewer records lie here than it says; delete it, and it is "
+                        "made anew",
+                        {plan.data.files[first.file].id.uri,
+                         static_cast<int64_t>(first.offset),
+                         static_cast<int64_t>(first.first_record),
+                         {}}));
+    return;
+  }
   settle(plan, bad);
 }
 
@@ -139,8 +153,8 @@ void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category,
 bool Chunk::Scan::extent(size_t number) {
   const Extent& extent = chunk.ticket.extents[number];
   const std::byte* const bytes = chunk.extents[number];
-  io::RecordScanner scanner({bytes, extent.length},
-                            plan.spec.sources[plan.data.files[extent.file].source].record_limit);
+  // Memory is planned for records of this size.
+  io::RecordScanner scanner({bytes, extent.length}, plan.data.files[extent.file].index.largest_record);
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;
   const uint32_t end = row + extent.rows;

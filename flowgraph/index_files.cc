@@ -5,7 +5,6 @@
 #include <oneapi/tbb/parallel_for_each.h>
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -78,7 +77,11 @@ class IndexFiles {
 
   const SourceSpec& source_of(const DataFile& file) const { return spec_.sources[file.source]; }
   io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
-  bool whole(const Part& part) const { return part.begin == 0 && part.end == data_.files[part.file].id.size; }
+  bool compressed(const DataFile& file) const {
+    const SourceSpec& source = source_of(file);
+    return io::RecordStream(file.id.uri, source.compression, source.record_limit).compression() != Compression::none;
+  }
+  const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
   bool keeps(const DataFile& file) const {
     constexpr uint64_t worth_keeping = 1 << 20;
     return file.id.size >= worth_keeping || source_of(file).index.given;
@@ -92,7 +95,7 @@ class IndexFiles {
   void keep(const DataFile& file);
   void tell(MessageWriter& message) const;
   void take(size_t rank, MessageReader message);
-  io::FileIndex received(size_t rank, const DataFile& file, std::string bytes) const;
+  io::FileIndex received(size_t rank, const DataFile& file, std::string_view bytes) const;
 
   const PipelineSpec& spec_;
   DataSet& data_;
@@ -106,7 +109,8 @@ class IndexFiles {
   std::vector<bool> wanted_;    // some rank has none
   std::vector<bool> in_parts_;  // counted in parts
   std::vector<Chains> chains_;  // of these, first the ones that this rank found, then all
-  std::vector<Part> mine_;      // for this rank to count
+
+  std::vector<std::vector<Part>> parts_;  // by rank: what it counts
 
   std::mutex mutex_;  // guards from here
   uint64_t done_ = 0;
@@ -145,53 +149,56 @@ void IndexFiles::find() {
                source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
 }
 
-// Cuts the files that nobody has an index of into equal shares.
+// Cuts the files that nobody has an index of into equal shares. Every rank works out those of all, so that none has to
+// believe another.
 void IndexFiles::deal() {
+  in_parts_.resize(data_.files.size());
+  chains_.resize(data_.files.size());
   const auto weight = [&](size_t f) {  // an empty file is looked at, too
     return giver_[f] < ranks_.size() ? 0 : std::max<uint64_t>(1, data_.files[f].id.size);
   };
   uint64_t total = 0, first = 0;
   for (size_t f = 0; f < data_.files.size(); f++) total += weight(f);
+  parts_.resize(ranks_.size());
+  size_t rank = 0;  // the first whose share ends after the file begins
+  const auto border = [&](size_t of_rank) { return mul_div(total, of_rank, ranks_.size()); };
   for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
-    const auto cut = [&](size_t rank) -> uint64_t {
-      const uint64_t border = mul_div(total, rank, ranks_.size());
-      if (border <= first) return 0;
-      return border >= first + weight(f) ? weight(f) : (border - first) / cut_bytes * cut_bytes;
+    const auto cut = [&](size_t of_rank) -> uint64_t {
+      if (border(of_rank) <= first) return 0;
+      return border(of_rank) >= first + weight(f) ? weight(f) : (border(of_rank) - first) / cut_bytes * cut_bytes;
     };
-    const uint64_t begin = cut(ranks_.rank()), end = cut(ranks_.rank() + 1);
-    if (begin < end) mine_.push_back({f, begin, std::min(end, data_.files[f].id.size)});
+    std::vector<std::pair<size_t, Part>> parts;
+    while (rank < ranks_.size() && border(rank + 1) <= first) rank++;
+    for (size_t r = rank; r < ranks_.size() && cut(r) < weight(f); r++)
+      if (const uint64_t begin = cut(r), end = cut(r + 1); begin < end)
+        parts.push_back({r, {f, begin, std::min(end, data_.files[f].id.size)}});
+    // A compressed file cannot be counted in parts: the rank of the first one counts it.
+    if (parts.size() > 1 && compressed(data_.files[f])) {
+      parts.resize(1);
+      parts[0].second.end = data_.files[f].id.size;
+    }
+    in_parts_[f] = parts.size() > 1;
+    for (const auto& [r, part] : parts) parts_[r].push_back(part);
   }
-  // A compressed file cannot be counted in parts: the rank of the first one counts it.
-  std::erase_if(mine_, [&](Part& part) {
-    const DataFile& file = data_.files[part.file];
-    if (whole(part) ||
-        io::RecordStream(file.id.uri, source_of(file).compression, source_of(file).record_limit).compression() ==
-            Compression::none)
-      return false;
-    part.end = file.id.size;
-    return part.begin > 0;
-  });
 }
 
 // This rank's share.
 void IndexFiles::count() {
-  in_parts_.resize(data_.files.size());
-  chains_.resize(data_.files.size());
-  for (const Part& part : mine_) data_.counted_bytes += part.end - part.begin;
+  for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
   const auto progress = [&](uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     done_ += bytes;
     if (on_progress_) on_progress_(done_, data_.counted_bytes);
   };
   arena_.execute([&] {
-    tbb::parallel_for_each(mine_, [&](const Part& part) {
+    tbb::parallel_for_each(mine(), [&](const Part& part) {
       DataFile& file = data_.files[part.file];
       if (keeps(file)) io::let_mtime_settle(file.id);
-      if (whole(part)) {
+      if (in_parts_[part.file]) {
+        chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
+      } else {
         file.index = io::count_records(file.id.uri, options_of(file), progress);
         keep(file);
-      } else {
-        chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
       }
     });
   });
@@ -224,45 +231,40 @@ void IndexFiles::tell(MessageWriter& message) const {
   };
   for (size_t f = 0; f < data_.files.size(); f++)
     if (giver_[f] == ranks_.rank() && wanted_[f]) put_index(data_.files[f]);
-  message.put<uint64_t>(mine_.size());
-  for (const Part& part : mine_) {
-    message.put(part);
-    if (whole(part)) {
-      put_index(data_.files[part.file]);
-    } else {
+  for (const Part& part : mine())
+    if (in_parts_[part.file]) {
       message.put<uint64_t>(chains_[part.file].size());
       for (const io::IndexBuilder& chain : chains_[part.file]) chain.put_into(message);
+    } else {
+      put_index(data_.files[part.file]);
     }
-  }
 }
 
 void IndexFiles::take(size_t rank, MessageReader message) {
   const auto take_index = [&](size_t f) {
     const std::string_view bytes = message.get_text();
-    if (rank != ranks_.rank() && !found_[f]) data_.files[f].index = received(rank, data_.files[f], std::string(bytes));
+    if (rank != ranks_.rank() && !found_[f]) data_.files[f].index = received(rank, data_.files[f], bytes);
   };
   for (size_t f = 0; f < data_.files.size(); f++)
     if (giver_[f] == rank && wanted_[f]) take_index(f);
-  for (auto parts = message.get<uint64_t>(); parts > 0; parts--) {
-    const auto part = message.get<Part>();
-    if (part.file >= data_.files.size()) refuse(rank, "there is no file of such a number");
-    if (whole(part)) {
+  for (const Part& part : parts_[rank]) {
+    if (!in_parts_[part.file]) {
       take_index(part.file);
       continue;
     }
     const DataFile& file = data_.files[part.file];
-    in_parts_[part.file] = true;
-    for (auto chains = message.get<uint64_t>(); chains > 0; chains--) {
-      chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride));
-      if (chains_[part.file].back().end() > file.id.size) refuse(rank, "records behind the end of " + file.id.uri);
-    }
+    for (auto chains = message.get<uint64_t>(); chains > 0; chains--) try {
+        chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
+      } catch (const Error& error) {
+        refuse(rank, fmt::format("of {}: {}", file.id.uri, error.message()));
+      }
   }
+  if (!message.at_end()) refuse(rank, "there is more than it had to tell");
 }
 
-io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string bytes) const {
-  const auto kept = std::make_shared<const std::string>(std::move(bytes));
+io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {
   io::IndexFile got =
-      io::parse_index(std::as_bytes(std::span(*kept)), kept, false, {file.id.uri, file.id.size, 0}, options_of(file));
+      io::parse_index(std::as_bytes(std::span(bytes)), {file.id.uri, file.id.size, 0}, options_of(file));
   if (!got.index) refuse(rank, fmt::format("its index of {} {}", file.id.uri, got.refused));
   return std::move(*got.index);
 }
@@ -278,7 +280,7 @@ void IndexFiles::join() {
       file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file));
     });
   });
-  for (const Part& part : mine_)
+  for (const Part& part : mine())
     if (part.begin == 0 && in_parts_[part.file]) keep(data_.files[part.file]);
 }
 

@@ -1,5 +1,6 @@
 #include "io/count_records.h"
 
+#include <fmt/format.h>
 #include <oneapi/tbb/parallel_pipeline.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -10,6 +11,7 @@
 
 #include "io/file.h"
 #include "io/index_builder.h"
+#include "io/index_check.h"
 #include "io/record_stream.h"
 #include "io/resync.h"
 
@@ -48,8 +50,11 @@ class Teller {
 // The records of the file, from its start on.
 class TrueScan {
  public:
-  TrueScan(std::shared_ptr<const InputFile> file, const CountOptions& options)
-      : stream_(std::move(file), options.compression, options.record_limit), builder_(options.stride) {}
+  TrueScan(const std::shared_ptr<const InputFile>& file, const CountOptions& options, const CountDamage& damage)
+      : path_(file->path()),
+        tell_damage_(damage),
+        stream_(file, options.compression, options.record_limit),
+        builder_(options.stride) {}
 
   const RecordStream& stream() const noexcept { return stream_; }
 
@@ -61,6 +66,8 @@ class TrueScan {
           ended_ = true;
           break;
         case RecordStream::Found::damage:
+          check_bad_regions(bad_.size(), stream_.damage(), path_);
+          if (tell_damage_) tell_damage_(stream_.damage());
           bad_.push_back(stream_.damage());
           if (bad_.size() > kept_messages) bad_.back().message = {};
           at_ = bad_.back().offset + bad_.back().length;
@@ -103,6 +110,8 @@ class TrueScan {
   }
 
  private:
+  const std::string& path_;
+  const CountDamage& tell_damage_;
   RecordStream stream_;
   IndexBuilder builder_;
   std::vector<BadRegion> bad_;
@@ -177,9 +186,10 @@ void scan_ranges(const std::shared_ptr<const InputFile>& file, uint64_t begin, u
 
 }  // namespace
 
-FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress) {
+FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress,
+                        const CountDamage& damage) {
   const auto file = std::make_shared<const InputFile>(path);
-  TrueScan truth(file, options);
+  TrueScan truth(file, options, damage);
   const uint64_t range_bytes = range_bytes_of(file->size(), options);
   const bool together = truth.stream().compression() == Compression::none && file->size() >= 2 * range_bytes &&
                         (tbb::this_task_arena::max_concurrency() > 1 || options.range_bytes);
@@ -201,12 +211,27 @@ std::vector<IndexBuilder> count_part(const std::string& path, uint64_t begin, ui
   return chains;
 }
 
-FileIndex join_parts(const std::string& path, const std::vector<IndexBuilder>& chains, const CountOptions& options) {
+FileIndex join_parts(const std::string& path, const std::vector<IndexBuilder>& chains, const CountOptions& options,
+                     const CountDamage& damage) {
   CountOptions plain = options;
   plain.compression = Compression::none;
-  TrueScan truth(std::make_shared<const InputFile>(path), plain);
+  const auto file = std::make_shared<const InputFile>(path);
+  TrueScan truth(file, plain, damage);
   for (const IndexBuilder& chain : chains) truth.meet(chain);
-  return truth.finish();
+  FileIndex index = truth.finish();
+  if (const std::string why = contradiction(index, file->size(), options.record_limit); !why.empty())
+    throw Error(Category::bad_pipeline, fmt::format("what ranks have counted of it {}", why), {path, -1, -1, ""});
+  return index;
+}
+
+void check_bad_regions(size_t known, const BadRegion& next, const std::string& path) {
+  if (known < most_bad_regions) return;
+  throw Error(
+      next.category,
+      fmt::format("more than {} places of the file hold no good record; leave it out, or write its good records "
+                  "anew",
+                  most_bad_regions),
+      {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
 }
 
 }  // namespace feedline::io

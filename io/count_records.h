@@ -30,13 +30,18 @@ inline constexpr uint64_t smallest_stride = 16, largest_stride = uint64_t{1} << 
 /// throw, to stop.
 using CountProgress = std::function<void(uint64_t bytes)>;
 
+/// Told of each bad region before the next is looked for, in the order of the file, by one thread at a time. May throw,
+/// to stop.
+using CountDamage = std::function<void(const BadRegion& region)>;
+
 /// Reads and verifies a whole file; blocking. Runs in the caller's task arena, on all of its threads where the file is
-/// plain and large enough; may be called inside a parallel loop. Damage goes into `bad`, it does not throw; Error
-/// io_error does. Memory, a thread: a few buffers of 256 KiB, or its longest record (a false header inside a record may
-/// claim one of up to record_limit); and the index.
+/// plain and large enough; may be called inside a parallel loop. Damage goes into `bad`, it does not throw, but for
+/// more than most_bad_regions; Error io_error does. Memory, a thread: a few buffers of 256 KiB, or its longest record
+/// (a false header inside a record may claim one of up to record_limit); and the index.
 ///
 /// False starts cost a range at most twice its size, 16 MiB and record_limit; what is left then is for the stitch.
-FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {});
+FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {},
+                        const CountDamage& damage = {});
 
 /// What [begin, end) of a plain file tells by itself: the chains of valid records that begin in it, as its ranges found
 /// them, ascending. Blocks, runs and tells as count_records().
@@ -44,7 +49,12 @@ std::vector<IndexBuilder> count_part(const std::string& file, uint64_t begin, ui
                                      const CountProgress& progress = {});
 
 /// The index of a plain file out of the chains of all its parts, in order; wherever they were counted. Reads what no
-/// chain is known to hold: nothing of a sound file whose records hold no records.
-FileIndex join_parts(const std::string& file, const std::vector<IndexBuilder>& chains, const CountOptions& options);
+/// chain is known to hold: nothing of a sound file whose records hold no records. Throws Error bad_pipeline where the
+/// chains make an index that contradicts itself (io/index_check.h).
+FileIndex join_parts(const std::string& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
+                     const CountDamage& damage = {});
+
+/// Throws where one bad region more than `known` is too many for an index: most_bad_regions.
+void check_bad_regions(size_t known, const BadRegion& next, const std::string& file);
 
 }  // namespace feedline::io

@@ -35,15 +35,12 @@ struct BadRegion {
   bool operator==(const BadRegion&) const = default;
 };
 
-/// Rows that nobody changes any more: in memory, or where they lie in a mapped file. Copies share them.
+/// Rows that nobody changes any more. Copies share them.
 template <typename T>
 class Table {
  public:
   Table() = default;
-  Table(std::vector<T> rows) : Table(std::make_shared<const std::vector<T>>(std::move(rows))) {}
-  /// `owner` keeps them where they are; `mapped`: in a file, so that they are no memory of this process.
-  Table(std::span<const T> rows, std::shared_ptr<const void> owner, bool mapped)
-      : rows_(rows), memory_bytes_(mapped ? 0 : rows.size_bytes()), owner_(std::move(owner)) {}
+  Table(std::vector<T> rows) : owner_(std::make_shared<const std::vector<T>>(std::move(rows))), rows_(*owner_) {}
 
   size_t size() const noexcept { return rows_.size(); }
   bool empty() const noexcept { return rows_.empty(); }
@@ -54,19 +51,17 @@ class Table {
   auto end() const noexcept { return rows_.end(); }
   operator std::span<const T>() const noexcept { return rows_; }
 
-  uint64_t memory_bytes() const noexcept { return memory_bytes_; }
+  uint64_t memory_bytes() const noexcept { return owner_ ? owner_->capacity() * sizeof(T) : 0; }
 
  private:
-  explicit Table(std::shared_ptr<const std::vector<T>> rows)
-      : rows_(*rows), memory_bytes_(rows->capacity() * sizeof(T)), owner_(std::move(rows)) {}
-
+  std::shared_ptr<const std::vector<T>> owner_;
   std::span<const T> rows_;
-  uint64_t memory_bytes_ = 0;
-  std::shared_ptr<const void> owner_;
 };
 
 /// Bad regions of a file whose messages are kept.
 inline constexpr size_t kept_messages = 100;
+/// A file with more bad regions has no index.
+inline constexpr size_t most_bad_regions = size_t{1} << 22;
 
 struct FileIndex {
   Compression compression = Compression::none;  // what it is, never automatic

@@ -1,5 +1,7 @@
 #include "io/index_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/audit.h"
@@ -85,7 +87,31 @@ void IndexBuilder::put_into(MessageWriter& message) const {
   message.put_rows(std::span<const Group>(groups_));
 }
 
-IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride) {
+// Whether append() and meeting() can rely on what a rank has told.
+bool IndexBuilder::holds_in(uint64_t file_size) const noexcept {
+  const auto fits = [](uint64_t records, uint64_t bytes) { return records <= bytes / frame_bytes; };
+  if (start_ >= end_ || end_ > file_size || records_ == 0 || !fits(records_, end_ - start_) ||
+      payload_bytes_ != end_ - start_ - records_ * frame_bytes || groups_.empty() ||
+      groups_.size() > group_of(end_ - 1) - first_group_ + 1)
+    return false;
+  IndexEntry before{start_, 0};
+  uint64_t stride_begin = first_stride_ * stride_;
+  for (const IndexEntry& entry : entries_) {
+    if (entry.offset < before.offset || entry.record < before.record || entry.offset < stride_begin ||
+        entry.offset >= end_ || entry.record >= records_ ||
+        (entry.offset == before.offset) != (entry.record == before.record) ||
+        !fits(entry.record - before.record, entry.offset - before.offset) ||
+        !fits(records_ - entry.record, end_ - entry.offset))
+      return false;
+    before = entry;
+    stride_begin += stride_;
+  }
+  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) {
+    return group.smallest <= group.largest || (group.largest == 0 && group.smallest == UINT32_MAX && group.sum == 0);
+  });
+}
+
+IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride, uint64_t file_size) {
   const auto totals = message.get<Totals>();
   IndexBuilder chain(stride, totals.start);
   chain.end_ = totals.end;
@@ -94,6 +120,9 @@ IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride) {
   chain.entries_ = message.get_rows<IndexEntry>();
   chain.groups_ = message.get_rows<Group>();
   chain.wanted_ = (chain.first_stride_ + chain.entries_.size()) * stride;
+  if (!chain.holds_in(file_size))
+    throw Error(Category::bad_pipeline, fmt::format("a chain of {} records at offsets {} to {} makes no sense",
+                                                    chain.records_, chain.start_, chain.end_));
   return chain;
 }
 

@@ -34,9 +34,11 @@ class IndexBuilder {
   /// Adds the records of `chain`, which has this stride, from `from` on: its start, or a meeting point.
   void append(const IndexBuilder& chain, const Meeting& from);
 
-  /// For other ranks, and from one; the stride is the same on all. Throws Error bad_pipeline for what is no chain.
+  /// For other ranks, and from one; the stride is the same on all. Throws Error bad_pipeline for what is no chain of a
+  /// file of `file_size` bytes. What is accepted can be appended, but may be wrong: hold the index of which it becomes
+  /// a part against contradiction() (io/index_check.h).
   void put_into(MessageWriter& message) const;
-  static IndexBuilder get_from(MessageReader& message, uint64_t stride);
+  static IndexBuilder get_from(MessageReader& message, uint64_t stride, uint64_t file_size);
 
   uint64_t start() const noexcept { return start_; }
   /// Behind the last record; `start` where there is none.
@@ -56,6 +58,7 @@ class IndexBuilder {
   struct Totals {
     uint64_t start, end, records, payload_bytes;
   };
+  bool holds_in(uint64_t file_size) const noexcept;
   uint64_t group_of(uint64_t offset) const noexcept { return offset / (stride_ * strides_per_group); }
   Group& group(uint64_t number);
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -11,14 +10,14 @@
 #include <vector>
 
 #include "io/crc32c.h"
+#include "io/file.h"
+#include "io/index_check.h"
 #include "io/output_file.h"
-#include "io/record_scanner.h"
-#include "io/whole_file.h"
 
 namespace feedline::io {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the tables are used as they lie");
+static_assert(std::endian::native == std::endian::little, "the tables are read as they lie");
 
 constexpr std::array<char, 8> magic = {'f', 'e', 'e', 'd', 'l', 'i', 'd', 'x'};
 constexpr uint32_t format_version = 1;
@@ -34,6 +33,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 152);
 constexpr size_t crc_covers_from = 16;
+constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages take
 
 struct BadRow {
   uint64_t offset, length, record;
@@ -68,114 +68,71 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
   if (h.asked != asked && h.compression != asked) refuse("was made with another compression named");
 }
 
-// The walk from one known place of the stream to the next: whatever the index says, in the order of offsets.
-class Walk {
- public:
-  // From here to there lie good records, without a gap.
-  void good(uint64_t offset, uint64_t record, const char* what) {
-    const bool ascends = offset >= at_.offset && record >= at_.record;
-    const uint64_t bytes = offset - at_.offset, records = record - at_.record;
-    if (!ascends || (bytes == 0) != (records == 0) || records > bytes / frame_bytes)
-      refuse("makes no sense: {} at offset {}, record {}, behind offset {}, record {}", what, offset, record,
-             at_.offset, at_.record);
-    at_ = {offset, record};
-  }
-  void bad(const BadRow& region) {
-    good(region.offset, region.record, "a bad region");
-    if (region.length > UINT64_MAX - at_.offset) refuse("makes no sense: a bad region of {} bytes", region.length);
-    at_.offset += region.length;
-    bad_bytes_ += region.length;
-  }
-  uint64_t offset() const noexcept { return at_.offset; }
-  uint64_t bad_bytes() const noexcept { return bad_bytes_; }
-
- private:
-  IndexEntry at_;
-  uint64_t bad_bytes_ = 0;
-};
-
-void check_content(const Header& h, std::span<const IndexEntry> entries, std::span<const uint64_t> sums,
-                   std::span<const BadRow> bad) {
+// What can be seen before the tables are read.
+void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))
     refuse("makes no sense: compression {}", h.compression);
-  if (compression == Compression::none && h.stream_size != h.file_size)
-    refuse("makes no sense: {} bytes of records in a file of {}", h.stream_size, h.file_size);
-  const auto parts = [&](uint64_t of) { return h.stream_size / of + (h.stream_size % of != 0); };
-  if (h.entries != parts(h.stride) + 1) refuse("makes no sense: {} entries", h.entries);
-  if (h.sums != parts(h.stride * strides_per_group)) refuse("makes no sense: {} sums", h.sums);
-
-  Walk walk;
-  size_t next = 0;  // bad region
-  for (size_t k = 0; k < entries.size(); k++) {
-    const IndexEntry& entry = entries[k];
-    while (next < bad.size() && bad[next].offset < entry.offset) walk.bad(bad[next++]);
-    walk.good(entry.offset, entry.record, "an entry");
-    if (entry.offset < std::min(k * h.stride, h.end))
-      refuse("makes no sense: entry {} is at offset {}", k, entry.offset);
-  }
-  if (entries.back() != IndexEntry{h.end, h.records}) refuse("makes no sense: its last entry is not its end");
-  for (; next < bad.size(); next++) walk.bad(bad[next]);
-  walk.good(walk.offset(), h.records, "the end");
-  if (walk.offset() != h.stream_size)
-    refuse("makes no sense: it ends at offset {} of {}", walk.offset(), h.stream_size);
-  uint64_t audit = 0;
-  for (const uint64_t sum : sums) audit += sum;
-  if (audit != h.audit) refuse("makes no sense: its sums do not make its audit");
-  if (h.payload_bytes != h.stream_size - walk.bad_bytes() - h.records * frame_bytes ||
-      h.smallest_record > h.largest_record || h.largest_record > h.payload_bytes)
-    refuse("makes no sense: {} records of {} to {} bytes, in all {}", h.records, h.smallest_record, h.largest_record,
-           h.payload_bytes);
+  if (!can_be_stream(compression, h.stream_size, data.size))
+    refuse("makes no sense: {} bytes of records in a file of {}", h.stream_size, data.size);
+  // With these bounds the sum does not overflow.
+  const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
+                         h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
+                         h.message_bytes <= most_message_bytes;
+  if (!plausible)
+    refuse("makes no sense: {} entries, {} sums, {} bad regions with {} bytes to say", h.entries, h.sums, h.bad,
+           h.message_bytes);
+  if (bytes !=
+      sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
+    refuse("has {} bytes, which is not what its header says: cut short or damaged", bytes);
 }
 
-FileIndex checked(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped, const FileId& data,
-                  const CountOptions& options) {
+// Gives the next bytes of an index.
+using TakeBytes = std::function<void(std::span<std::byte> into)>;
+
+FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, const CountOptions& options) {
   Header h{};
-  if (bytes.size() < sizeof h || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
-    refuse("is no index of feedline");
-  std::memcpy(&h, bytes.data(), sizeof h);
+  const auto header = std::as_writable_bytes(std::span(&h, 1));
+  if (size >= sizeof h) take(header);
+  if (h.magic != magic) refuse("is no index of feedline");
   if (h.version != format_version) refuse("has format version {}, this feedline reads {}", h.version, format_version);
-  const uint64_t most = bytes.size();
-  const bool fits = h.entries <= most && h.sums <= most && h.bad <= most && h.message_bytes <= most;  // no overflow
-  if (!fits || most != sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) +
-                           h.message_bytes)
-    refuse("has {} bytes, which is not what its header says: cut short or damaged", most);
-  if (const uint32_t crc = crc32c(bytes.subspan(crc_covers_from)); crc != h.crc)
-    refuse("is damaged: its checksum is {:08x}, it says {:08x}", crc, h.crc);
   check_key(h, data, options);
+  check_header(h, size, data);
 
-  size_t at = sizeof h;
-  const auto rows = [&]<typename T>(uint64_t count) {
-    const auto part = bytes.subspan(at, count * sizeof(T));
-    at += part.size();
-    return std::span(reinterpret_cast<const T*>(part.data()), count);
+  uint32_t crc = crc32c(header.subspan(crc_covers_from));
+  const auto rows = [&]<typename T>(std::vector<T> table) {
+    const auto bytes = std::as_writable_bytes(std::span(table));
+    take(bytes);
+    crc = crc32c_extend(crc, bytes);
+    return table;
   };
-  const auto entries = rows.operator()<IndexEntry>(h.entries);
-  const auto sums = rows.operator()<uint64_t>(h.sums);
-  const auto bad = rows.operator()<BadRow>(h.bad);
-  check_content(h, entries, sums, bad);
+  FileIndex index{.compression = static_cast<Compression>(h.compression),
+                  .stride = h.stride,
+                  .records = h.records,
+                  .payload_bytes = h.payload_bytes,
+                  .smallest_record = h.smallest_record,
+                  .largest_record = h.largest_record,
+                  .end = h.end,
+                  .stream_size = h.stream_size,
+                  .audit = h.audit,
+                  .entries = rows(std::vector<IndexEntry>(h.entries)),
+                  .sums = rows(std::vector<uint64_t>(h.sums)),
+                  .bad = {}};
+  const auto bad = rows(std::vector<BadRow>(h.bad));
+  const auto messages = rows(std::vector<char>(h.message_bytes));
+  if (crc != h.crc) refuse("is damaged: its checksum is {:08x}, it says {:08x}", crc, h.crc);
 
-  FileIndex index;
-  index.compression = static_cast<Compression>(h.compression);
-  index.stride = h.stride;
-  index.records = h.records;
-  index.payload_bytes = h.payload_bytes;
-  index.smallest_record = h.smallest_record;
-  index.largest_record = h.largest_record;
-  index.end = h.end;
-  index.stream_size = h.stream_size;
-  index.audit = h.audit;
-  index.entries = {entries, owner, mapped};
-  index.sums = {sums, std::move(owner), mapped};
   index.bad.reserve(bad.size());
+  size_t at = 0;
   for (const BadRow& row : bad) {
-    if (!is_damage(row.category) || row.message_bytes > bytes.size() - at)
+    if (!is_damage(row.category) || row.message_bytes > messages.size() - at)
       refuse("makes no sense: a bad region of category {}, with {} bytes to say", row.category, row.message_bytes);
-    std::string message(reinterpret_cast<const char*>(bytes.data() + at), row.message_bytes);
+    index.bad.push_back({row.offset, row.length, row.record, static_cast<Category>(row.category),
+                         std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
-    index.bad.push_back({row.offset, row.length, row.record, static_cast<Category>(row.category), std::move(message)});
   }
-  if (at != bytes.size()) refuse("makes no sense: there are {} bytes behind its messages", bytes.size() - at);
+  if (at != messages.size()) refuse("makes no sense: there are {} bytes after its messages", messages.size() - at);
+  if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }
 
@@ -236,24 +193,32 @@ std::string index_bytes(const FileIndex& index, const FileId& data, const CountO
   return bytes;
 }
 
-IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped,
-                      const FileId& data, const CountOptions& options) {
+IndexFile parse_index(std::span<const std::byte> bytes, const FileId& data, const CountOptions& options) {
+  const auto take = [left = bytes](std::span<std::byte> into) mutable {
+    if (!into.empty()) std::memcpy(into.data(), left.data(), into.size());
+    left = left.subspan(into.size());
+  };
   try {
-    return {checked(bytes, std::move(owner), mapped, data, options), ""};
+    return {checked(bytes.size(), take, data, options), ""};
   } catch (const Refused& refused) {
     return {std::nullopt, refused.why};
   }
 }
 
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options) {
-  std::shared_ptr<const WholeFile> file;
   try {
-    file = WholeFile::open(path);
+    const std::optional<InputFile> file = InputFile::find(path);
+    if (!file) return {};
+    const auto take = [&file, at = uint64_t{0}](std::span<std::byte> into) mutable {
+      file->read_at(at, into);
+      at += into.size();
+    };
+    return {checked(file->size(), take, data, options), ""};
+  } catch (const Refused& refused) {
+    return {std::nullopt, refused.why};
   } catch (const Error& error) {
     return {std::nullopt, error.message()};
   }
-  if (!file) return {};
-  return parse_index(file->bytes(), file, file->mapped(), data, options);
 }
 
 }  // namespace feedline::io

@@ -1,4 +1,4 @@
-// NAME.feedline-index: a FileIndex on disk, used as it lies.
+// NAME.feedline-index: a FileIndex on disk.
 //
 // Little-endian, fixed layout; everything begins at a multiple of 8:
 //
@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,13 +41,12 @@ struct IndexFile {
   std::string refused;
 };
 
-/// The index at `path`, if it is one of `data` made with `options` (the way of counting aside): everything in it has
-/// been checked, so that it can be wrong, but not cause harm: entries and regions ascend, lie inside the file and agree
-/// with each other. Does not throw.
+/// Reads the index at `path`, if it is one of `data` made with `options` (the way of counting aside). It is copied into
+/// memory, and the copy is checked: it can be wrong, but not cause harm (io/index_check.h). Nothing is allocated before
+/// the header has said a size that such an index can have. Does not throw.
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options);
 
-/// The same of bytes in memory, aligned to 8, that `owner` keeps; or in a file that is `mapped`.
-IndexFile parse_index(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped,
-                      const FileId& data, const CountOptions& options);
+/// Reads one that lies in memory.
+IndexFile parse_index(std::span<const std::byte> bytes, const FileId& data, const CountOptions& options);
 
 }  // namespace feedline::io

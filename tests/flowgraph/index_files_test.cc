@@ -2,13 +2,17 @@
 #include "flowgraph/index_files.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <random>
 
 #include "base/rank_group.h"
 #include "feedline/records.h"
 #include "flowgraph/data_set.h"
 #include "io/frames.h"
+#include "io/index_check.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
 #include "support/ranks.h"
@@ -203,4 +207,147 @@ TEST_CASE("a rank that fails while counting makes all fail with its reason") {
   CHECK(thrown[1] == "d: offset 5: record 6: feature 'f': the disk is gone [io_error]");
   CHECK(thrown[2] == thrown[0]);
   CHECK(folder.indexes() == 0);
+}
+
+namespace {
+
+// What rank 1 tells rank 0, in messages of some length, becomes what `lie` makes of it: behind the head of an exchange.
+Exchange lied_to(Exchange exchange, const std::function<void(std::string& told)>& lie) {
+  return [exchange = std::move(exchange), lie](std::string_view mine) {
+    constexpr size_t head = 32;
+    std::vector<std::string> all = exchange(mine);
+    if (all[1].size() > head + 1000) {
+      std::string told = all[1].substr(head);
+      lie(told);
+      all[1].replace(head, std::string::npos, told);
+    }
+    return all;
+  };
+}
+
+// What rank 0 makes of it, and what it throws.
+std::pair<flow::DataSet, std::string> believe(const std::vector<flow::PipelineSpec>& specs,
+                                              const std::function<void(std::string& told)>& lie) {
+  flow::DataSet data;
+  const auto thrown = on_ranks(2, [&](int rank, Exchange exchange) {
+    if (rank == 0) exchange = lied_to(std::move(exchange), lie);
+    RankGroup group(std::move(exchange), rank, 2);
+    group.run([&] {
+      flow::DataSet counted = flow::count_data(specs[static_cast<size_t>(rank)], 1, {}, group);
+      if (rank == 0) data = std::move(counted);
+    });
+  });
+  return {std::move(data), thrown[0]};
+}
+
+uint64_t word(const std::string& bytes, size_t number) {
+  uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + 8 * number, 8);
+  return value;
+}
+void set_word(std::string& bytes, size_t number, uint64_t value) { std::memcpy(&bytes[8 * number], &value, 8); }
+
+}  // namespace
+
+TEST_CASE("a chain that another rank made up is refused, or makes an index that holds together") {
+  std::mt19937_64 random(5);
+  std::mt19937 content(6);
+  const Folder folder;
+  folder.dir.write("data", records(content, 2'200'000, 3000));
+  const std::vector specs(2, folder.spec("index { stride: '4KiB' dir: 'none' }"));
+  const auto forget = [&] { fs::remove_all(folder.dir.file("none")); };
+
+  std::string sound;
+  const auto [data, thrown] = believe(specs, [&](std::string& told) { sound = told; });
+  forget();
+  REQUIRE(thrown.empty());
+  const uint64_t size = data.files[0].id.size;
+  // One chain: its start, end, records and bytes of payload; its entries, then its groups.
+  enum : size_t { chains, start, end, chain_records, payload, entries, first_entry };
+  REQUIRE(word(sound, chains) == 1);
+  const size_t groups = first_entry + 2 * word(sound, entries);
+  REQUIRE(sound.size() == 8 * (groups + 1 + 2 * word(sound, groups)));
+
+  struct Lie {
+    size_t word;
+    uint64_t value;
+  };
+  const uint64_t third = first_entry + 6, last_entry = groups - 2;
+  const std::vector<Lie> lies = {
+      {chains, 0},
+      {chains, 2},
+      {chains, UINT64_MAX},
+      {start, word(sound, end)},
+      {start, UINT64_MAX},
+      {end, size + 1},
+      {end, UINT64_MAX},
+      {end, word(sound, start)},
+      {chain_records, 0},
+      {chain_records, UINT64_MAX},
+      {chain_records, word(sound, chain_records) + 1},
+      {payload, word(sound, payload) + 1},
+      {payload, 0},
+      {entries, 0},
+      {entries, UINT64_MAX},
+      {entries, word(sound, entries) - 1},
+      {third, 0},
+      {third, UINT64_MAX},
+      {third, word(sound, third + 4)},
+      {third, word(sound, end)},
+      {third + 1, 0},
+      {third + 1, UINT64_MAX},
+      {third + 1, word(sound, third + 5)},
+      {last_entry, word(sound, first_entry)},
+      {groups, 0},
+      {groups, UINT64_MAX},
+      {groups + 2, UINT64_MAX},                  // sizes of nothing, with a sum
+      {groups + 2, uint64_t{UINT32_MAX} << 32},  // a record of 4 GiB
+      {groups + 2, uint64_t{1} << 32 | 2},       // the largest is smaller than the smallest
+  };
+  for (const Lie& lie : lies) {
+    const auto [lied, why] = believe(specs, [&](std::string& told) { set_word(told, lie.word, lie.value); });
+    forget();
+    INFO("word " << lie.word << ": " << lie.value << ": " << why);
+    // Without the chain the rank reads the part itself.
+    if (lie.word == chains && lie.value == 0) continue;
+    CHECK_FALSE(why.empty());
+  }
+  // Any word: also lies that nobody can know to be lies.
+  size_t refused = 0, believed = 0;
+  for (int round = 0; round < 150; round++) {
+    const size_t at = round < 20 ? static_cast<size_t>(round) : random() % (sound.size() / 8);
+    const uint64_t old = word(sound, at);
+    const uint64_t values[] = {old + 1, old - 1, old + 16, old - 4096, random() % size, word(sound, random() % groups)};
+    const uint64_t value = values[random() % std::size(values)];
+    const auto [lied, why] = believe(specs, [&](std::string& told) { set_word(told, at, value); });
+    forget();
+    INFO("word " << at << ": " << value << ": " << why);
+    (why.empty() ? believed : refused)++;
+    if (why.empty()) CHECK(io::contradiction(lied.files[0].index, size, io::default_record_limit).empty());
+  }
+  CHECK(refused > 50);
+  CHECK(believed > 0);
+}
+
+TEST_CASE("an index that another rank made up is checked as one in a file") {
+  std::mt19937 content(7);
+  const Folder folder;
+  folder.dir.write("data", records(content, 2'200'000, 3000));
+  const auto in = [&](const std::string& dir) { return folder.spec("index { dir: '" + dir + "' }"); };
+  flow::count_data(in("kept"), 1, {});
+  const auto told = [&](size_t at, const std::function<uint64_t(uint64_t)>& value) {
+    return believe({in("none"), in("kept")},
+                   [&](std::string& bytes) {
+                     // The length of the index, then the index.
+                     std::string index = bytes.substr(8, word(bytes, 0));
+                     set_word(index, at, value(word(index, at)));
+                     const uint32_t crc = io::crc32c(bytes_of(index).subspan(16));
+                     std::memcpy(&index[12], &crc, 4);
+                     bytes.replace(8, index.size(), index);
+                   })
+        .second;
+  };
+  CHECK(told(11, [](uint64_t largest) { return largest; }).empty());
+  CHECK_THAT(told(11, [](uint64_t largest) { return 1000 * largest; }), Catch::Contains("makes no sense"));
+  CHECK_THAT(told(19 + 2 * 5, [](uint64_t offset) { return offset + 16384; }), Catch::Contains("makes no sense"));
 }

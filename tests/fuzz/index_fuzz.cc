@@ -1,12 +1,19 @@
-// An index file that somebody made up: refused, or one from which nothing can be read that does not lie in the file.
+// An index file that somebody made up: refused, or one that keeps all that reading and the plan of memory rely on.
+//
+// An input that begins as an index does is one. Any other is a list of changes to the words of a sound one, so that the
+// engine need not find out how the tables hang together.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "io/crc32c.h"
+#include "io/index_builder.h"
 #include "io/index_file.h"
 #include "io/record_scanner.h"
 
@@ -14,55 +21,163 @@ namespace {
 
 using namespace feedline;
 
+__extension__ using Wide = unsigned __int128;
+
+constexpr size_t header_bytes = 152;
+
 void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// What a feeder reads between two entries: good records between bad regions, without a gap.
-void check_between(const io::FileIndex& index, io::IndexEntry at, const io::IndexEntry& end) {
+// Good records of one stretch between two known places: bytes, and how many.
+void check_stretch(const io::FileIndex& index, const io::IndexEntry& begin, const io::IndexEntry& end) {
+  require(end.offset >= begin.offset && end.record >= begin.record);
+  const Wide bytes = end.offset - begin.offset, records = end.record - begin.record;
+  require(records * (io::frame_bytes + index.smallest_record) <= bytes);
+  require(bytes <= records * (io::frame_bytes + index.largest_record));
+}
+
+// What a feeder reads between two places at which records begin: good records between bad regions, without a gap.
+// Returns their bytes.
+uint64_t check_between(const io::FileIndex& index, io::IndexEntry at, const io::IndexEntry& end) {
+  uint64_t bytes = 0;
+  const auto go_to = [&](const io::IndexEntry& place) {
+    check_stretch(index, at, place);
+    bytes += place.offset - at.offset;
+  };
   for (const io::BadRegion& region : index.bad) {
     if (region.offset < at.offset || region.offset >= end.offset) continue;
-    require(region.record >= at.record && region.record <= end.record);
-    require((region.record - at.record) * io::frame_bytes <= region.offset - at.offset);
-    require(region.length <= end.offset - region.offset);
+    go_to({region.offset, region.record});
+    require(region.length > 0 && region.length <= end.offset - region.offset);
     at = {region.offset + region.length, region.record};
   }
-  require(end.offset >= at.offset && end.record >= at.record);
-  require((end.offset == at.offset) == (end.record == at.record));
-  require((end.record - at.record) * io::frame_bytes <= end.offset - at.offset);
+  go_to(end);
+  return bytes;
+}
+
+void check_entries(const io::FileIndex& index, const io::CountOptions& options) {
+  const io::IndexEntry end{index.end, index.records};
+  require(index.entries.size() == index.stream_size / index.stride + (index.stream_size % index.stride != 0) + 1);
+  require(index.entries.back() == end && index.end <= index.stream_size);
+  require(index.largest_record <= options.record_limit && index.smallest_record <= index.largest_record);
+  const uint64_t longest = io::frame_bytes + index.largest_record;
+  require(check_between(index, {}, index.entries.front()) == 0);  // nothing good lies before the first
+  for (size_t k = 0; k < index.entries.size(); k++) {
+    const io::IndexEntry& entry = index.entries[k];
+    if (entry == end) continue;
+    require(entry.offset >= k * index.stride);
+    for (const io::BadRegion& region : index.bad)
+      require(region.offset + region.length <= entry.offset || region.offset > entry.offset);
+    const io::IndexEntry& next = index.entries[k + 1];
+    const uint64_t bytes = check_between(index, entry, next);
+    require((next.offset == entry.offset) == (next.record == entry.record));
+    require(bytes < index.stride + longest);
+    // From where the next one may begin to where it does: the end of one record, and bad regions.
+    uint64_t bad_bytes = 0;
+    for (const io::BadRegion& region : index.bad)
+      if (region.offset < next.offset && region.offset >= entry.offset) bad_bytes += region.length;
+    require(next.offset <= std::max((k + 1) * index.stride, entry.offset) + longest + bad_bytes);
+  }
+  const uint64_t good_bytes = check_between(index, index.entries.front(), end);
+  require(good_bytes == index.payload_bytes + index.records * io::frame_bytes);
+}
+
+// Records of many sizes, damage of every kind between them.
+std::string sound_index(const io::FileId& file, const io::CountOptions& options) {
+  io::IndexBuilder builder(options.stride);
+  std::vector<io::BadRegion> bad;
+  uint64_t offset = 0;
+  for (uint32_t i = 0; i < 90; i++) {
+    const io::RecordView record{nullptr, i * i * 7919 % (i % 10 == 9 ? 3001 : 120), i};
+    builder.add(offset, {&record, 1});
+    offset = builder.end();
+    for (uint32_t region = 0; i % 13 == 12 && region < 1 + i % 2; region++) {
+      bad.push_back({offset, 30 + i * 11, builder.records(), Category::bad_data_crc, region == 0 ? "why" : ""});
+      offset += bad.back().length;
+    }
+  }
+  require(offset < file.size);
+  bad.push_back({offset, file.size - offset, builder.records(), Category::truncated_data, "cut"});
+  io::FileIndex index = builder.finish(file.size);
+  index.bad = std::move(bad);
+  return io::index_bytes(index, file, options);
+}
+
+uint64_t word(const std::string& bytes, size_t at) {
+  uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + at, 8);
+  return value;
+}
+void set_word(std::string& bytes, size_t at, uint64_t value) { std::memcpy(bytes.data() + at, &value, 8); }
+
+// Of three bytes each: the word that is changed, how, and by what. Its sums are made right again.
+void change(std::string& index, std::span<const uint8_t> script, uint64_t stride) {
+  const uint64_t entries = word(index, 120), sums = word(index, 128);
+  const size_t words = index.size() / 8;
+  for (; script.size() >= 3; script = script.subspan(3)) {
+    const size_t at = (script[0] + size_t{256} * (script[1] & 7)) % words * 8;
+    const uint64_t by = script[2], old = word(index, at);
+    switch (script[1] >> 3 & 7) {
+      case 0:
+        set_word(index, at, old + by);
+        break;
+      case 1:
+        set_word(index, at, old - by);
+        break;
+      case 2:
+        set_word(index, at, old + by * stride);
+        break;
+      case 3:
+        set_word(index, at, old - by * stride);
+        break;
+      case 4:
+        set_word(index, at, by);
+        break;
+      case 5:
+        set_word(index, at, ~by);
+        break;
+      case 6:  // that of a row near it
+        set_word(index, at, word(index, (at + 8 * words - 8 * (by % 16)) % (8 * words)));
+        break;
+      default:  // another row
+        set_word(index, at, word(index, by % words * 8));
+    }
+  }
+  if (entries != word(index, 120) || sums != word(index, 128)) return;
+  uint64_t audit = 0;
+  for (size_t g = 0; g < sums; g++) audit += word(index, header_bytes + 16 * entries + 8 * g);
+  set_word(index, 112, audit);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 1 << 16) return 0;
-  // Aligned, as a mapped file is.
-  const auto words = std::make_shared<std::vector<uint64_t>>(size / 8 + 1);
-  auto* const bytes = reinterpret_cast<std::byte*>(words->data());
-  std::memcpy(bytes, data, size);
-  io::FileId file{"file", 0, 0};
-  io::CountOptions options;
-  if (size >= 152) {
-    // The engine cannot find checksums, nor know what is asked for.
-    const uint32_t crc = io::crc32c({bytes + 16, size - 16});
-    std::memcpy(bytes + 12, &crc, 4);
-    std::memcpy(&file.size, bytes + 16, 8);
-    std::memcpy(&file.version, bytes + 24, 8);
-    std::memcpy(&options.record_limit, bytes + 40, 8);
-    uint64_t stride = 0;
-    std::memcpy(&stride, bytes + 48, 8);
-    if (stride > 0 && stride <= io::largest_stride) options.stride = stride;
-    options.compression = static_cast<Compression>(std::to_integer<int>(bytes[32]) % 4);
+  std::string bytes(reinterpret_cast<const char*>(data), size);
+  io::FileId file{"file", 60'000, 7};
+  io::CountOptions options{.record_limit = 4000, .stride = 1000};
+  if (bytes.starts_with("feedlidx") && size >= header_bytes) {
+    // The engine cannot know what is asked for.
+    file.size = word(bytes, 16);
+    file.version = word(bytes, 24);
+    options.record_limit = word(bytes, 40);
+    if (const uint64_t stride = word(bytes, 48); stride > 0 && stride <= io::largest_stride) options.stride = stride;
+    options.compression = static_cast<Compression>(data[32] % 4);
+  } else {
+    bytes = sound_index(file, options);
+    require(io::parse_index(std::as_bytes(std::span(bytes)), file, options).index.has_value());
+    change(bytes, {data, size}, options.stride);
+    file.size = word(bytes, 16);  // what the index is of
+    file.version = word(bytes, 24);
   }
-  const io::IndexFile read = io::parse_index({bytes, size}, words, false, file, options);
+  if (bytes.size() >= header_bytes) {
+    const uint32_t crc = io::crc32c(std::as_bytes(std::span(bytes)).subspan(16));
+    std::memcpy(bytes.data() + 12, &crc, 4);
+  }
+  const io::IndexFile read = io::parse_index(std::as_bytes(std::span(bytes)), file, options);
   require(read.index.has_value() == read.refused.empty());
   if (!read.index) return 0;
-  const io::FileIndex& index = *read.index;
-  require(!index.entries.empty() && index.entries.back() == io::IndexEntry{index.end, index.records});
-  require(index.end <= index.stream_size);
-  check_between(index, {}, index.entries.front());
-  for (size_t k = 0; k + 1 < index.entries.size(); k++) check_between(index, index.entries[k], index.entries[k + 1]);
-  check_between(index, index.entries.front(), index.entries.back());
-  for (const io::BadRegion& region : index.bad) require(region.length <= index.stream_size - region.offset);
+  check_entries(*read.index, options);
+  for (const io::BadRegion& region : read.index->bad) require(region.length <= read.index->stream_size - region.offset);
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "feedline/records.h"
 #include "frames.h"
 #include "io/count_records.h"
+#include "io/index_check.h"
 #include "support/catch.h"
 #include "support/same_index.h"
 #include "support/temp_dir.h"
@@ -60,7 +61,7 @@ void check_parts(const std::string& path, const io::FileIndex& serial, const io:
     for (const io::IndexBuilder& chain : mine) chain.put_into(out);
     const std::string message = out.take();
     MessageReader in(message);
-    for (size_t i = 0; i < mine.size(); i++) chains.push_back(io::IndexBuilder::get_from(in, options.stride));
+    for (size_t i = 0; i < mine.size(); i++) chains.push_back(io::IndexBuilder::get_from(in, options.stride, size));
   }
   CHECK(told == size);
   check_same(io::join_parts(path, chains, options), serial);
@@ -71,6 +72,7 @@ void check_ranges(const std::string& path, uint64_t range_bytes, uint64_t stride
   options.range_bytes = no_ranges;
   const io::FileIndex serial = io::count_records(path, options);
   check_sums(path, serial, record_limit);
+  CHECK(io::contradiction(serial, std::filesystem::file_size(path), record_limit).empty());
   std::atomic<uint64_t> told{0};
   options.range_bytes = range_bytes;
   const io::FileIndex ranges = io::count_records(path, options, [&](uint64_t bytes) { told += bytes; });
@@ -176,6 +178,29 @@ uint64_t any_of(Random& random, std::initializer_list<uint64_t> values) {
 }
 
 }  // namespace
+
+TEST_CASE("a file has no index of more bad regions than most_bad_regions") {
+  const io::BadRegion next{.offset = 160, .length = 16, .record = 4, .category = Category::bad_data_crc, .message = ""};
+  CHECK_NOTHROW(io::check_bad_regions(io::most_bad_regions - 1, next, "f"));
+  CHECK_THROWS_WITH(io::check_bad_regions(io::most_bad_regions, next, "f"),
+                    Catch::Contains("f: offset 160: record 4: more than 4194304 places of the file"));
+  // Who counts is asked about each, and can end it.
+  const TempDir dir;
+  std::string bad = frame("bad"), file;
+  bad.back() ^= 1;
+  for (int i = 0; i < 100; i++) file += frame("good") + bad;
+  size_t told = 0;
+  const auto tell = [&](const io::BadRegion& region) {
+    CHECK(region.record == ++told);
+    if (told == 7) throw std::runtime_error("enough");
+  };
+  for (const uint64_t range_bytes : {uint64_t{64}, no_ranges}) {
+    told = 0;
+    io::CountOptions options;
+    options.range_bytes = range_bytes;
+    CHECK_THROWS_WITH(io::count_records(dir.write("a", file), options, {}, tell), "enough");
+  }
+}
 
 TEST_CASE("ranges of sound files") {
   const TempDir dir;

@@ -1,6 +1,8 @@
 // Indexes on disk: what is written comes back, and nothing else is taken for it.
 #include "io/index_file.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -74,7 +76,7 @@ SyscallHook& hook(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("an index comes back as it was written, used as it lies") {
+TEST_CASE("an index comes back as it was written") {
   const Fixture f;
   REQUIRE(f.index.bad.size() == 2);
   const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
@@ -90,20 +92,49 @@ TEST_CASE("an index comes back as it was written, used as it lies") {
   CHECK(copy.entries.begin() == read.index->entries.begin());
 }
 
-TEST_CASE("a large index is mapped, and read where it cannot be") {
+TEST_CASE("an index that is changed after it was read stays what was checked") {
   Fixture f;
-  f.options.stride = 10;
+  f.options.stride = 16;  // some pages
   f.index = io::count_records(f.data_path, f.options);
   io::write_index(f.index_path, f.index, f.data, f.options);
-  for (const bool can_be_mapped : {true, false}) {
-    hook("mmap").fail_nth_call(can_be_mapped ? 0 : 1);
-    const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
-    CHECK_FALSE(hook("mmap").pending());
-    REQUIRE(read.index);
-    check_same(*read.index, f.index);
-    const uint64_t of_bad = read.index->bad.capacity() * sizeof(io::BadRegion);
-    CHECK((read.index->memory_bytes() == of_bad) == can_be_mapped);
+  const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+  REQUIRE(read.index);
+  const auto size = static_cast<std::streamsize>(std::filesystem::file_size(f.index_path));
+  std::fstream(f.index_path, std::ios::in | std::ios::out | std::ios::binary)
+      .write(std::string(static_cast<size_t>(size), '\xff').data(), size);
+  check_same(*read.index, f.index);
+}
+
+TEST_CASE("what cannot be an index is refused before it is read") {
+  const Fixture f;
+  const std::string good = content_of(f.index_path);
+  hook("read").fail_nth_call(2);  // the header is read, nothing else
+  const auto refusal_of = [&](const std::string& header, uint64_t size) {
+    f.dir.write("a.feedline-index", header);
+    std::filesystem::resize_file(f.index_path, size);
+    const std::string refusal = f.refusal();
+    CHECK(hook("read").pending());
+    return refusal;
+  };
+  const uint64_t huge = uint64_t{1} << 40;  // sparse
+  CHECK(refusal_of("", huge) == "is no index of feedline");
+  hook("read").fail_nth_call(2);
+  CHECK(refusal_of(good.substr(0, 152), huge).find("cut short or damaged") != std::string::npos);
+  // A header that says the size which the file has.
+  for (const size_t at : {120, 128, 136, 144}) {
+    std::string header = good.substr(0, 152);
+    const uint64_t row = at == 120 ? 16 : at == 128 ? 8 : at == 136 ? 32 : 1, rows = huge / row;
+    uint64_t before = 0;
+    std::memcpy(&before, header.data() + at, 8);
+    put(header, at, rows);
+    INFO(at);
+    hook("read").fail_nth_call(2);
+    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("makes no sense") != std::string::npos);
   }
+  hook("read").fail_nth_call(0);
+  std::filesystem::remove(f.index_path);
+  REQUIRE(mkfifo(f.index_path.c_str(), 0600) == 0);  // nobody ever writes to it
+  CHECK(f.refusal() == "is no regular file");
 }
 
 TEST_CASE("an index of an empty file, of a file without records, of a compressed one") {
