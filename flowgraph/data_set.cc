@@ -35,15 +35,12 @@ void check_failures(const PipelineSpec& spec, const DataSet& data) {
   const bool by_file = spec.on_error == OnError::skip_file;
   const uint64_t all = by_file ? data.files.size() : data.samples + data.skipped_total;
   const double rate = static_cast<double>(failures) / static_cast<double>(all);
-  const std::string first = data.skipped.front().what();
   if (spec.max_failures >= 0 && failures > spec.max_failures)
-    throw Error(data.skipped.front().category(),
-                fmt::format("{} failures while counting, errors.max_failures allows {}; the first: {}", failures,
-                            spec.max_failures, first));
+    throw too_many_failures(data.skipped_total, spec.max_failures, data.skipped.front());
   if (rate > spec.max_failure_rate)
     throw Error(data.skipped.front().category(),
                 fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
-                            by_file ? "files" : "records", spec.max_failure_rate, first));
+                            by_file ? "files" : "records", spec.max_failure_rate, data.skipped.front().what()));
 }
 
 uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
@@ -101,6 +98,11 @@ FileRange DataSet::files_of(uint32_t source) const noexcept {
   range.last = range.first;
   while (range.last < files.size() && files[range.last].source == source) range.last++;
   return range;
+}
+
+Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first) {
+  return Error(first.category(), fmt::format("{} failures while counting, errors.max_failures allows {}; the first: {}",
+                                             failures, allowed, first.what()));
 }
 
 void choose_samples(const PipelineSpec& spec, DataSet& data) {

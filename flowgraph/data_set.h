@@ -76,6 +76,9 @@ struct DataSet {
   std::vector<std::string> warnings;
 };
 
+/// That max_failures is exceeded, by so many failures at least.
+Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first);
+
 /// What range, num_shards and shard_id choose of each source: numbers the records and sets the samples of the files and
 /// in all. Under RAISE the data ends at the first known error that lies in what is chosen.
 void choose_samples(const PipelineSpec& spec, DataSet& data);

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/rank_group.h"
 #include "base/rank_message.h"
 #include "flowgraph/data_set.h"
@@ -96,6 +98,8 @@ class IndexFiles {
   void tell(MessageWriter& message) const;
   void take(size_t rank, MessageReader message);
   io::FileIndex received(size_t rank, const DataFile& file, std::string_view bytes) const;
+  io::CountDamage damage_of(size_t file);
+  void note_damage(size_t file, bool first_of_file, const io::BadRegion& region);
 
   const PipelineSpec& spec_;
   DataSet& data_;
@@ -114,7 +118,10 @@ class IndexFiles {
 
   std::mutex mutex_;  // guards from here
   uint64_t done_ = 0;
-  std::vector<std::string> not_kept_;  // to here
+  std::vector<std::string> not_kept_;
+  uint64_t bad_regions_ = 0, failures_ = 0;
+  size_t first_bad_file_ = 0;
+  std::optional<Error> first_failure_;  // to here
 };
 
 // Looks for indexes that are kept.
@@ -197,7 +204,7 @@ void IndexFiles::count() {
       if (in_parts_[part.file]) {
         chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
       } else {
-        file.index = io::count_records(file.id.uri, options_of(file), progress);
+        file.index = io::count_records(file.id.uri, options_of(file), progress, damage_of(part.file));
         keep(file);
       }
     });
@@ -277,14 +284,46 @@ void IndexFiles::join() {
   arena_.execute([&] {
     tbb::parallel_for_each(files, [&](size_t f) {
       DataFile& file = data_.files[f];
-      file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file));
+      file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file), damage_of(f));
     });
   });
   for (const Part& part : mine())
     if (part.begin == 0 && in_parts_[part.file]) keep(data_.files[part.file]);
 }
 
+io::CountDamage IndexFiles::damage_of(size_t file) {
+  return [this, file, first = true](const io::BadRegion& region) mutable {
+    note_damage(file, std::exchange(first, false), region);
+  };
+}
+
+// Ends the counting where it is known that the data will be refused, so that data made of bad records takes neither the
+// time nor the memory to count all of them.
+void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegion& region) {
+  const std::string& path = data_.files[file].id.uri;
+  const std::lock_guard lock(mutex_);
+  if (++bad_regions_ > spec_.memory_limit / 2 / sizeof(io::BadRegion))
+    throw bad_regions_fill_memory(spec_, bad_regions_, region.error(path));
+  if (spec_.on_error == OnError::raise || (spec_.on_error == OnError::skip_file && !first_of_file)) return;
+  failures_++;
+  if (!first_failure_ || file < first_bad_file_) {
+    first_bad_file_ = file;
+    first_failure_ = region.error(path);
+  }
+  if (spec_.max_failures >= 0 && failures_ > static_cast<uint64_t>(spec_.max_failures))
+    throw too_many_failures(failures_, spec_.max_failures, *first_failure_);
+}
+
 }  // namespace
+
+Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format("memory.limit: {} bad regions take more than half of its {}; raise it, or leave out the files "
+                  "that are damaged so often; the last: {}",
+                  regions, format_byte_size(spec.memory_limit), last.message()),
+      last.place());
+}
 
 io::CountOptions count_options(const SourceSpec& source) {
   return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};

@@ -20,11 +20,16 @@ class WorkerArena;
 /// How the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);
 
+/// That so many bad regions take more than half of memory.limit; the last one found.
+Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last);
+
 /// Fills in every file's index; as count_data() says. All ranks list the same files. Those of which no rank has a valid
 /// index are laid one behind the other and cut into equal parts, one for each rank; a plain file that lies in several
 /// is counted in parts (io/count_records.h) and joined by all, any other goes to the rank in whose part it begins. What
 /// a rank has counted, or has an index of and others have not, is told to all. An index is kept by the rank that has
-/// counted the file, or its first part. LAZY: where an index is missing, nothing is counted and `data.lazy` set.
+/// counted the file, or its first part. Counting ends with an Error as soon as the regions that were found bad exceed
+/// max_failures, or take more than half of memory.limit. LAZY: where an index is missing, nothing is counted and
+/// `data.lazy` set.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

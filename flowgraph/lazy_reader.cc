@@ -65,6 +65,26 @@ void LazyReader::end_file() {
   file_++;
 }
 
+// Notes a bad region, where memory and max_failures allow one more.
+void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
+  const PipelineSpec& spec = plan_.spec;
+  const std::string& path = plan_.data.files[file_].id.uri;
+  if (builder_) {
+    io::check_bad_regions(bad_.size(), region, path);
+    bad_.push_back(region);
+    if (bad_.size() > io::kept_messages) bad_.back().message = {};
+    bad_regions_++;
+  }
+  if (bad_regions_ * sizeof(io::BadRegion) + chunk.passed_over.size() * 2 * sizeof(Chunk::PassedOver) >
+      spec.memory_limit / 2)
+    throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
+  if (spec.on_error == OnError::raise) throw region.error(path);
+  chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
+  // With this one the feed ends, when the chunk is noted.
+  passed_over_++;
+  if (spec.max_failures >= 0 && passed_over_ > static_cast<uint64_t>(spec.max_failures)) throw region.error(path);
+}
+
 // Goes on to records that are not yet taken. False: the pass is over, or error_ says why there are none.
 bool LazyReader::next_records(Chunk& chunk) {
   while (records_.empty() && !error_ && file_ < plan_.data.files.size()) {
@@ -75,16 +95,7 @@ bool LazyReader::next_records(Chunk& chunk) {
       if (found == io::RecordStream::Found::end) {
         end_file();
       } else if (found == io::RecordStream::Found::damage) {
-        const io::BadRegion& damage = stream_->damage();
-        if (builder_) {
-          bad_.push_back(damage);
-          if (bad_.size() > io::kept_messages) bad_.back().message = {};
-        }
-        Error error = damage.error(plan_.data.files[file_].id.uri);
-        if (plan_.spec.on_error == OnError::raise)
-          error_ = std::move(error);
-        else
-          chunk.passed_over.push_back({chunk.ticket.rows, std::move(error)});
+        pass_over(stream_->damage(), chunk);
       } else {
         records_ = stream_->records();
         if (builder_) builder_->add(stream_->offset(), records_);
@@ -144,6 +155,7 @@ void LazyReader::fill(Chunk& chunk) {
     return;
   }
   file_ = 0;
+  passed_over_ = 0;
   if (!counted_) counted_ = std::move(indexes_);
   uint64_t audit = 0;
   for (size_t f = 0; f < counted_->size(); f++) audit += plan_.audit_keys[f] * (*counted_)[f].audit;

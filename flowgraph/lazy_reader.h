@@ -45,6 +45,7 @@ class LazyReader {
   void begin_file();
   void end_file();
   bool next_records(Chunk& chunk);
+  void pass_over(const io::BadRegion& region, Chunk& chunk);
   bool take(Chunk& chunk, uint64_t& used);
 
   const Plan& plan_;
@@ -53,12 +54,14 @@ class LazyReader {
   std::span<const io::RecordView> records_;  // of the stream: not yet taken
   uint64_t told_ = 0;                        // bytes of the file that are in bytes_read_
   uint64_t bytes_read_ = 0;
+  uint64_t passed_over_ = 0;    // bad regions of this pass
   std::optional<Error> error_;  // that the data ends with
   bool ended_ = false;
 
   // The first pass.
   std::optional<io::IndexBuilder> builder_;
-  std::vector<io::BadRegion> bad_;
+  std::vector<io::BadRegion> bad_;  // of the file
+  uint64_t bad_regions_ = 0;        // of all
   std::vector<io::FileIndex> indexes_;
   std::optional<std::vector<io::FileIndex>> counted_;
 };

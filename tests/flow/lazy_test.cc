@@ -168,6 +168,29 @@ TEST_CASE("max_failures ends a lazy feed; a record that is no Example is filler,
   CHECK_THAT(three.back(), Catch::Contains("3 bad records, errors.max_failures allows 2"));
 }
 
+TEST_CASE("what a lazy feed notes of damage has a bound") {
+  const TempDir dir;
+  std::string content, bad(16, '\0');  // a record of nothing with a wrong checksum
+  write_records(dir.file("part"), {sample(0)});
+  write_records(dir.file("empty"), {""});
+  std::ifstream(dir.file("empty"), std::ios::binary).read(bad.data(), 16);
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  for (int i = 0; i < 100'000; i++) content += bad;
+  std::ofstream(dir.file("part"), std::ios::binary | std::ios::app) << content;
+  const auto fed = [&](const std::string& limits) {
+    std::filesystem::remove_all(dir.file("indexes"));
+    Feeder feeder(
+        parse_pipeline("source { files: 'part' record_limit: '1KiB' index { mode: LAZY dir: 'indexes' } } "
+                       "feature { name: 'id' dtype: INT64 } batch { global_batch_size: 1 } memory { limit: "
+                       "'16MiB' } errors { on_error: SKIP_RECORD " +
+                           limits + " }",
+                       dir.path()));
+    return said(feeder, 1).back();
+  };
+  CHECK_THAT(fed("max_failures: 2"), Catch::Contains("3 bad records, errors.max_failures allows 2"));
+  CHECK_THAT(fed(""), Catch::Contains("bad regions take more than half of its 16MiB"));
+}
+
 TEST_CASE("a lazy feed reads each byte once in an epoch") {
   const Data data({120'000, 120'000});
   uint64_t bytes = 0;

@@ -9,6 +9,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "io/count_records.h"
+#include "io/frames.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
 #include "support/temp_dir.h"
@@ -198,6 +199,38 @@ TEST_CASE("one large file and many small ones are the same data") {
     fs::remove(folder.dir.file("data-0.feedline-index"));
     CHECK(folder.count("", "", threads).samples == 40'000);
   }
+}
+
+TEST_CASE("counting ends when it is known that the data is refused") {
+  const Folder folder;
+  std::string content = frame("good");
+  std::string bad = frame("");
+  bad.back() ^= 1;
+  for (int i = 0; i < 20'000; i++) content += bad;
+  folder.dir.write("data", content);
+  folder.add("data-2", 10);
+  const std::string index = "index { dir: 'indexes' }";
+
+  // Of 20,000 failures so many were looked at as it takes.
+  const auto skipping = [&](const std::string& limits) {
+    return folder.count(index, "errors { on_error: SKIP_RECORD " + limits + " }");
+  };
+  CHECK_THROWS_WITH(skipping("max_failures: 3"),
+                    Catch::Contains("4 failures while counting, errors.max_failures allows 3; the first: ") &&
+                        Catch::Contains("data: offset 20: record 1: "));
+  CHECK_THROWS_WITH(skipping("} memory { limit: '1MiB'"),
+                    Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1MiB; raise it"));
+  CHECK_THROWS_WITH(folder.count(index, "memory { limit: '1MiB' }"), Catch::Contains("8193 bad regions"));
+  CHECK(folder.indexes() <= 1);  // of what is sound
+  // As many as that are left out, each by itself.
+  const flow::DataSet data = skipping("max_failures: 20000");
+  CHECK(data.skipped_total == 20'000);
+  CHECK(data.files[0].index.bad.size() == 20'000);
+  CHECK(folder.indexes() == 2);
+  // SKIP_FILE: all of them are one failure.
+  CHECK(folder.count("index { dir: 'others' }", "errors { on_error: SKIP_FILE max_failures: 1 }").skipped_total == 1);
+  CHECK_THROWS_WITH(folder.count("index { dir: 'third' }", "errors { on_error: SKIP_FILE max_failures: 0 }"),
+                    Catch::Contains("1 failures while counting"));
 }
 
 TEST_CASE("dataset_info.json's shard lengths are compared") {
