@@ -307,6 +307,26 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
             .rfind(dir.file("elsewhere") + "/good-", 0) == 0);
 }
 
+TEST_CASE("an index that cannot be written is no damage of the file") {
+  const TempDir dir;
+  const std::string good = dir.write("good", read_file(golden("framing/good.tfrecord")));
+  const std::string bad = dir.write("bad", read_file(golden("framing/flip_data_first_record2.tfrecord")));
+  const std::string nowhere = good + "/folder";  // in a file
+  const ToolResult failed = run_tool({"index", good, bad, "--dir", nowhere, "--json"});
+  CHECK(failed.code == 1);
+  const json files = failed.json().at("files");
+  CHECK(files[0].at("records") == 5);
+  CHECK(files[0].at("errors").empty());
+  CHECK(files[0].at("index").is_null());
+  CHECK(files[0].at("state") == "none");
+  CHECK(files[0].at("unwritten").get<std::string>().find(nowhere + ": the folder cannot be made") == 0);
+  CHECK(files[1].at("errors").size() == 1);
+  CHECK(files[1].at("unwritten").is_string());
+  CHECK(failed.err.find(good + ": the file is sound, the index could not be written: ") != std::string::npos);
+  CHECK(failed.err.find(bad + ": the index could not be written: ") != std::string::npos);
+  CHECK(run_tool({"index", good, "--json"}).json().at("files")[0].at("unwritten").is_null());
+}
+
 TEST_CASE("index --check counts again") {
   const TempDir dir;
   std::string content = read_file(golden("framing/good.tfrecord"));

@@ -29,6 +29,7 @@ struct Result {
   std::string_view state;  // "valid": it was there; "built"; "none"
   std::string refused;     // why one that was there did not hold
   std::string wrong;       // with --check and --import: what does not agree
+  std::string unwritten;   // why the index of a file that was read could not be written
   uint64_t index_bytes = 0;
 };
 
@@ -64,8 +65,12 @@ void index_file(const Args& args, const std::string& path, Result& result, Progr
   }
   result.summary.take(*kept.index);
   if (result.state == "none" && !args.check) {
-    result.index = io::keep_index(*kept.index, data, options, args.dir);
-    result.state = "built";
+    try {
+      result.index = io::keep_index(*kept.index, data, options, args.dir);
+      result.state = "built";
+    } catch (const Error& error) {
+      result.unwritten = error.what();
+    }
   }
   if (!result.index.empty()) result.index_bytes = size_of({result.index});
   if (args.import.empty()) return;
@@ -79,6 +84,7 @@ Json to_json(const Result& result) {
   json["index_bytes"] = result.index_bytes;
   json["state"] = result.state;
   json["refused"] = result.refused.empty() ? Json() : Json(result.refused);
+  json["unwritten"] = result.unwritten.empty() ? Json() : Json(result.unwritten);
   json["wrong"] = result.wrong.empty() ? Json() : Json(result.wrong);
   return json;
 }
@@ -92,7 +98,7 @@ int index(const Args& args) {
     results[i].state = "none";
     try {
       index_file(args, args.input.files[i], results[i], progress);
-    } catch (const Error& error) {  // it cannot be read to its end, or nothing can be kept
+    } catch (const Error& error) {  // it cannot be read to its end
       results[i].summary.damage.push_back({error, 0});
     }
   });
@@ -104,7 +110,10 @@ int index(const Args& args) {
   Json files = Json::array();
   for (const Result& result : results) {
     if (!result.wrong.empty()) fmt::print(stderr, "feedline: {}: {}\n", result.summary.file, result.wrong);
-    sound &= result.wrong.empty();
+    if (!result.unwritten.empty())
+      fmt::print(stderr, "feedline: {}: {}the index could not be written: {}\n", result.summary.file,
+                 result.summary.damage.empty() ? "the file is sound, " : "", result.unwritten);
+    sound &= result.wrong.empty() && result.unwritten.empty();
     if (args.json) {
       files.push_back(to_json(result));
       continue;
