@@ -188,7 +188,7 @@ TEST_CASE("what a lazy feed notes of damage has a bound") {
     return said(feeder, 1).back();
   };
   CHECK_THAT(fed("max_failures: 2"), Catch::Contains("3 bad records, errors.max_failures allows 2"));
-  CHECK_THAT(fed(""), Catch::Contains("bad regions take more than half of its 16MiB"));
+  CHECK_THAT(fed(""), Catch::Contains("bad regions take more than half of its 16 MiB"));
 }
 
 TEST_CASE("a lazy feed reads each byte once in an epoch") {
