@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <sstream>
+#include <string>
 
 #include "backend_rig.h"
 #include "base/log.h"
@@ -132,24 +134,34 @@ TEST_CASE("io_uring forbidden while it is in use: reads fail, stop returns") {
 TEST_CASE("stop cancels reads that nothing else would end") {
   if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
   const TempDir dir;
-  const std::string pipe = dir.file("pipe");
-  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  const int writer = open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // lets the backend open it, and never writes
-  REQUIRE(writer >= 0);
-  auto files = write_files(dir, {1000});
-  files.push_back({pipe, 1000, 0});
+  const auto files = write_files(dir, {1000});
   const Slots memory(12, 8192);
   Outcomes outcomes(12);
   BackendOptions options;
   options.depth = 8;  // 8 wait in the kernel, 3 in the queue
   const auto backend = make_uring_backend(std::make_shared<FileTable>(files, Toggle::off), options, outcomes.done());
-  std::vector<Read> reads = {read_of({0, 0, 1000}, memory[0], 0)};
-  for (size_t i = 1; i < 12; i++) reads.push_back(read_of({1, 0, 1000}, memory[i], i));
-  backend->submit(reads);
+  const Read first = read_of({0, 0, 1000}, memory[0], 0);
+  backend->submit({&first, 1});
   outcomes.wait_for(1);
+
+  // The open file becomes a pipe to which nobody writes, as if its disk no longer answered.
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  const int pipe = open(dir.file("pipe").c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(pipe >= 0);
+  int replaced = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own
+    if (std::filesystem::read_symlink(entry, gone) != files[0].uri) continue;
+    REQUIRE(dup2(pipe, std::stoi(entry.path().filename())) >= 0);
+    replaced++;
+  }
+  REQUIRE(replaced == 1);
+  std::vector<Read> reads;
+  for (size_t i = 1; i < 12; i++) reads.push_back(read_of({0, 0, 1000}, memory[i], i));
+  backend->submit(reads);
   backend->stop();
   CHECK(outcomes.complete() == 12);
   CHECK(outcomes.error(0) == 0);
   for (size_t i = 1; i < 12; i++) CHECK(outcomes.error(i) == ECANCELED);
-  close(writer);
+  close(pipe);
 }
