@@ -181,9 +181,11 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
     const Replica* behind = laggard(replica);
-    if (!behind && !replica.ready.empty()) break;
-    if (others_)
+    const bool ready = !behind && !replica.ready.empty();
+    // This feed's own end comes in its place, for every replica, though its rank has told the others of it.
+    if (others_ && !(ready && (failed_ || replica.ready.front().error)))
       if (const auto error = others_()) throw in_step(replica.position, *error);
+    if (ready) break;
     throw_if_only_the_caller_can_help(number, replica, behind);
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;

@@ -69,7 +69,8 @@ class Delivery {
   void stop() noexcept;
   /// Whether next() has thrown an Error that ended the feed.
   bool failed() const noexcept { return failed_; }
-  /// A next() that waits asks it, once a second at least, and throws what it says. Before the first next().
+  /// Every next() asks it, again once a second at least while it waits, and throws what it says instead of giving out a
+  /// batch. It has to be cheap. Before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };

@@ -9,6 +9,7 @@
 
 #include "feedline/communicator.h"
 #include "gpu/collective_call.h"
+#include "gpu/group_failure.h"
 #include "gpu/reduction.h"
 
 namespace feedline {
@@ -39,7 +40,7 @@ class Group {
 
   void abort(size_t rank, const Error& why) {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = gpu::failure_of_rank(static_cast<int>(rank), number_, why);
+    failure_.set(gpu::failure_of_rank(static_cast<int>(rank), number_, why));
     changed_.notify_all();
   }
 
@@ -50,10 +51,7 @@ class Group {
     if (arrived_ > 0) fail_if_left();
   }
 
-  std::optional<Error> failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
+  std::optional<Error> failure() const { return failure_.get(); }
 
  private:
   // Returns when all ranks have come to the same call; throws where they never will.
@@ -64,9 +62,10 @@ class Group {
     calls_[rank] = call;
     buffers_[rank] = buffers;
     if (arrived_ + 1 == size()) {
-      failure_ = gpu::disagreement(calls_, number_);
-      if (!failure_) failure_ = unmatched();
-      if (failure_) {
+      auto error = gpu::disagreement(calls_, number_);
+      if (!error) error = unmatched();
+      if (error) {
+        failure_.set(*error);
         changed_.notify_all();
         throw *failure_;
       }
@@ -79,7 +78,7 @@ class Group {
 
   void fail_if_left() {
     if (failure_ || left_.empty()) return;
-    failure_ = gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left());
+    failure_.set(gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left()));
     changed_.notify_all();
   }
 
@@ -115,13 +114,13 @@ class Group {
     return digest;
   }
 
-  mutable std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
+  std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
   std::condition_variable changed_;
   std::vector<CollectiveCall> calls_;
   std::vector<Buffers> buffers_;
   size_t arrived_ = 0;
   uint64_t round_ = 0, number_ = 0;  // of meetings; of calls
-  std::optional<Error> failure_;
+  gpu::GroupFailure failure_;
   std::vector<size_t> left_;
 };
 

@@ -18,6 +18,7 @@
 #include "gpu/cuda_handles.h"
 #include "gpu/cuda_launch.h"
 #include "gpu/device_ring.h"
+#include "gpu/group_failure.h"
 
 namespace feedline {
 namespace {
@@ -243,13 +244,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void abort(const Error& why) noexcept override { control_->abort(why); }
-  std::optional<Error> failure() const override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_) return failure_;
-    }
-    return control_->failure();
-  }
+  std::optional<Error> failure() const override { return failure_ ? failure_.get() : control_->failure(); }
 
  private:
   // NCCL's id of the group is that of rank 0.
@@ -324,7 +319,7 @@ class NcclCommunicator final : public Communicator {
           error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
     if (!error) return;
     const std::lock_guard lock(mutex_);
-    failure_ = error;  // each rank finds the same
+    failure_.set(*error);  // each rank finds the same
     throw *failure_;
   }
   void write(const Announcement& from) {
@@ -484,8 +479,8 @@ class NcclCommunicator final : public Communicator {
   std::atomic<bool> under_way_{false};
   std::vector<std::byte> own_, all_;
 
-  mutable std::mutex mutex_;  // guards the next two
-  std::optional<Error> failure_;
+  std::mutex mutex_;  // guards the next two
+  gpu::GroupFailure failure_;
   bool ending_ = false;
   std::condition_variable wake_;
   std::thread watcher_;

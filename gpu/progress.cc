@@ -35,15 +35,10 @@ void Progress::run(const Begin& begin) {
   if (std::exchange(begin_, nullptr)) throw *failure_;
 }
 
-std::optional<Error> Progress::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
-
 Error Progress::end(const Error& why, bool tell) {
   const std::lock_guard lock(mutex_);
   if (!failure_) {
-    failure_ = why;
+    failure_.set(why);
     to_tell_ = tell;
     done_.notify_all();
     links_->wake();
@@ -61,7 +56,7 @@ void Progress::loop() {
       const std::lock_guard lock(mutex_);
       to_tell = std::exchange(to_tell_, false);
       ending = ending_;
-      failed = failure_.has_value();
+      failed = static_cast<bool>(failure_);
       to_do = to_tell || ending || (begin_ && !begun_ && !failure_);
     }
     try {

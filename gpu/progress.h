@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/group_failure.h"
 #include "gpu/links.h"
 
 namespace feedline::gpu {
@@ -39,7 +40,7 @@ class Progress {
   /// Ends the group, unless it has ended; the reason that it ends for.
   Error fail(const Error& why) { return end(why, true); }
 
-  std::optional<Error> failure() const;
+  std::optional<Error> failure() const { return failure_.get(); }
   bool keeps_buffers() const noexcept { return links_->keeps_buffers(); }
 
  private:
@@ -60,11 +61,11 @@ class Progress {
   const std::chrono::milliseconds timeout_;
   std::atomic<uint64_t> calls_{0};
 
-  mutable std::mutex mutex_;  // guards the next six
+  std::mutex mutex_;  // guards the next six
   std::condition_variable done_;
   const Begin* begin_ = nullptr;  // what is under way
   bool driving_ = false;          // the thread is at it: buffers are used
-  std::optional<Error> failure_;
+  GroupFailure failure_;
   bool to_tell_ = false, ending_ = false;
 
   // The thread's own.

@@ -180,6 +180,37 @@ TEST_CASE("waiting for the first batch is the start's, and no lost time") {
   CHECK(waited() > before);
 }
 
+TEST_CASE("other ranks are asked about at each step, though batches are ready") {
+  Rig rig(2);
+  std::optional<Error> failure;
+  rig.delivery->watch([&] { return failure; });
+  for (int i = 0; i < 2; i++) REQUIRE(rig.unpack(0));
+  Batch batch;
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+  failure = Error(Category::io_error, "rank 2 is gone");
+  CHECK_THROWS_WITH(rig.try_next(0, batch), "step 1 of epoch 0: rank 2 is gone [io_error]");
+  CHECK_FALSE(rig.delivery->failed());  // by itself
+  failure.reset();
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+}
+
+TEST_CASE("an error of this rank's own comes in its place, though others have failed by then") {
+  Rig rig(2);
+  bool told = false;
+  rig.delivery->watch([&] { return told ? std::optional(Error(Category::io_error, "told")) : std::nullopt; });
+  const Error bad(Category::bad_data_crc, "own");
+  for (const int replica : {0, 1}) {
+    if (replica == 1) REQUIRE(rig.unpack(1));
+    rig.delivery->put(replica, {.batch = {}, .error = std::make_shared<const Error>(bad), .keeps = {}});
+  }
+  Batch batch;
+  CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
+  told = true;  // as Feeder::next() does then
+  CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
+  CHECK(rig.try_next(1, batch) == Outcome::batch);
+  CHECK(category_of([&] { rig.try_next(1, batch); }) == "bad_data_crc");
+}
+
 /// A file that nobody can open, until release(): whoever tries, waits. As a disk that does not answer.
 class Withheld {
  public:

@@ -158,7 +158,9 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   try {
-    if (what == "kill" || what == "stop") {
+    if (what == "outlive") {
+      outlives(mpi_communicator({.timeout = silence}), folder);
+    } else if (what == "kill" || what == "stop") {
       loses(mpi_communicator({.timeout = silence}), folder, what, "silent for 2 s");
     } else if (what == "asynchronous") {
       trains_asynchronously(folder);

@@ -41,3 +41,10 @@ TEST_CASE("processes: one that is killed or stopped ends the feeds of the others
     CHECK(outcome.ok >= 3);
   }
 }
+
+TEST_CASE("processes: one that has had enough takes nobody along") {
+  const Data data({90, 117});
+  const Launched outcome = mpirun(3, "", MPI_FEED " outlive " + data.dir().path());
+  INFO(outcome.text);
+  CHECK(outcome.ok == 3);
+}

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
+#include <thread>
 
 #include "distributed.h"
 #include "support/process.h"
@@ -34,21 +36,36 @@ inline void feeds(const Ends& ends, const std::string& folder, const std::string
 inline constexpr std::chrono::seconds silence(2);
 
 // Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it; one that has been
-// held up may still be starting. dead: what is said of one that was killed.
+// held up may still be starting. They train slowly, so that batches are ready at every step. dead: what is said of one
+// that was killed.
 inline void loses(const Ends& ends, const std::string& folder, const std::string& how, const std::string& dead) {
   const bool stops = how == "stop";
   try {
     Feeder feeder(pipeline_of(folder, stops ? "REPLICATE" : "SPLIT").with("epoch.repeat", "-1"), of_rank(ends, 1));
-    for (int step = 0;; step++) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (int step = 0; std::chrono::steady_clock::now() < until; step++) {
       feeder.next();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (ends->rank() == 2 && step == 20) lose_this_process(stops ? SIGSTOP : SIGKILL);
     }
+    throw std::runtime_error("nobody has noticed");
   } catch (const Error& error) {
     const std::string text = error.what();
     if (text.find("rank 2, call ") == std::string::npos ||
         text.find(stops ? "silent for 2 s" : dead) == std::string::npos)
       throw;
   }
+}
+
+// Rank 2 leaves after an epoch, which is no failure to those that read on for longer than a rank may be silent.
+inline void outlives(Ends ends, const std::string& folder) {
+  const bool leaves = ends->rank() == 2;
+  Feeder feeder(pipeline_of(folder, "SPLIT"), of_rank(std::move(ends), 1));
+  const auto until = std::chrono::steady_clock::now() + (leaves ? std::chrono::seconds(0) : 2 * silence);
+  do {
+    epoch_of(feeder);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } while (std::chrono::steady_clock::now() < until);
 }
 
 inline void say_ok(int rank) {

@@ -58,8 +58,10 @@ int main(int argc, char** argv) {
   }
   TcpOptions options = options_of_environment();
   try {
-    if (what == "kill" || what == "stop") {
-      options.timeout = silence;
+    if (what == "kill" || what == "stop" || what == "outlive") options.timeout = silence;
+    if (what == "outlive") {
+      outlives(meet(options), folder);
+    } else if (what == "kill" || what == "stop") {
       loses(meet(options), folder, what, "it has died");
     } else {
       feeds(meet(options), folder, what);

@@ -24,3 +24,10 @@ TEST_CASE("tcp: a process that is killed or stopped ends the feeds of the others
     CHECK(launched.ok == (what == "kill" ? 3 : 4));
   }
 }
+
+TEST_CASE("tcp: a process that has had enough takes nobody along") {
+  const Data data({90, 117});
+  const Launched launched = torchrun(3, TCP_FEED " outlive " + data.dir().path());
+  INFO(launched.text);
+  CHECK(launched.ok == 3);
+}

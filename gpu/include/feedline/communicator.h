@@ -71,7 +71,8 @@ class FEEDLINE_PUBLIC Communicator {
   /// number of times; the first reason counts.
   virtual void abort(const Error& why) noexcept = 0;
 
-  /// The Error that has ended the group; none while it goes on. Cheap; from any thread, also beside a call.
+  /// The Error that has ended the group; none while it goes on. From any thread, also beside a call. A feed asks at
+  /// each step, so it has to be cheap: those of feedline take no lock.
   virtual std::optional<Error> failure() const = 0;
 };
 

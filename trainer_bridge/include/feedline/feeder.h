@@ -106,10 +106,11 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 /// data_parallel_rank are given the same rows; the first of these ranks reads. SCATTER: rank 0 reads for all; the
 /// others need no files. Without a communicator, REPLICATE is among the replicas of this process.
 ///
-/// With a communicator, a rank whose feed ends with an Error ends those of the others, behind the batches that they
-/// have, within its timeout; and so does one that is lost. Where rows travel, one that stops or is destroyed does, too,
-/// and all ranks set their feeders together: set_state(), set_epoch() and set_weights() return when all have called
-/// them alike.
+/// With a communicator, a rank whose feed ends with an Error ends those of the others within the communicator's
+/// timeout, and so does a rank that is lost. Where nothing travels the others hear of it at their next step, also when
+/// batches are ready, and one that is destroyed in peace ends nobody's feed. Where rows travel the batches that have
+/// arrived come first; one that stops or is destroyed ends the others' feeds, too; and all ranks set their feeders
+/// together: set_state(), set_epoch() and set_weights() return when all have called them alike.
 class FEEDLINE_PUBLIC Feeder {
  public:
   /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.
