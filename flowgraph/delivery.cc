@@ -209,15 +209,15 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     failed_ = true;
     throw *error;  // and stays: so says every further call
   }
-  Ready ready = std::move(replica.ready.front());
+  if (const auto& content = replica.ready.front().batch) {
+    batch = lend(replica, content);
+    if (arrive) wait_for(arrive, batch, replica, lock);  // where it throws, this is still the next batch
+    count_batch(static_cast<size_t>(number), *content);
+  }
+  Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock
   replica.ready.pop_front();
   const Outcome outcome = ready.batch ? Outcome::batch : Outcome::end_of_epoch;
-  if (outcome == Outcome::batch) {
-    const BatchContent& content = *ready.batch;
-    batch = lend(replica, std::move(ready.batch));
-    if (arrive) wait_for(arrive, batch, replica, lock);
-    count_batch(static_cast<size_t>(number), content);
-  } else {
+  if (outcome == Outcome::end_of_epoch) {
     count_end(static_cast<size_t>(number), ready.end);
     if (end) *end = std::move(ready.end);
   }

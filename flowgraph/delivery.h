@@ -75,7 +75,8 @@ class Delivery {
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
-  /// end: set at the end of an epoch. arrive: what a batch needs before it counts as received; it may wait.
+  /// end: set at the end of an epoch. arrive: what a batch needs before it counts as received; it may wait, and where
+  /// it throws the same batch comes again.
   using Arrive = std::function<void(Batch&)>;
   Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                EpochEnd* end = nullptr, const Arrive& arrive = {});

@@ -156,6 +156,30 @@ TEST_CASE("streams that cannot be meant") {
   batch.ready_on(Stream::host);
 }
 
+TEST_CASE("a stream that cannot be meant takes no batch") {
+  act_gpus(2);
+  const Data data({50});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(5, "DROP"));
+  Feeder feeder(pipeline, of_devices({cuda(1)})), beside(pipeline, of_devices({host()}));
+  const Texts wanted = epoch_of(beside);
+  Consumer consumer(cuda(1));
+  for (const std::string& text : wanted[0]) {
+    if (text != "end")
+      for (int times = 0; times < 5; times++) {  // more often than there are buffers
+        require(cudaSetDevice(0));
+        CHECK(
+            message_of([&] { feeder.next(0, Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=
+            std::string::npos);
+        CHECK(message_of([&] { feeder.next_into(0, {}, Stream::cuda_legacy); }, Category::bad_pipeline)
+                  .find("cudaSetDevice(1)") != std::string::npos);
+        require(cudaSetDevice(1));
+      }
+    Batch batch = feeder.next(0, consumer.stream());
+    CHECK((batch ? consumer.text(batch) : "end") == text);
+  }
+  CHECK(feeder.report().steps == wanted[0].size() - 1);
+}
+
 TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   logger()->set_level(spdlog::level::off);
   const Data data({50});

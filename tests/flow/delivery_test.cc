@@ -180,6 +180,30 @@ TEST_CASE("waiting for the first batch is the start's, and no lost time") {
   CHECK(waited() > before);
 }
 
+TEST_CASE("a batch that could not arrive comes again") {
+  Rig rig;
+  for (int i = 0; i < 2; i++) REQUIRE(rig.unpack(0));
+  Batch batch;
+  const auto next = [&](const Delivery::Arrive& arrive) {
+    return rig.delivery->next(0, std::chrono::steady_clock::now(), batch, nullptr, arrive);
+  };
+  const void* refused = nullptr;
+  for (int i = 0; i < 10; i++) {
+    CHECK_THROWS_AS(next([&](Batch& come) {
+                      refused = come.at("id").data;
+                      throw Error(Category::bad_pipeline, "not on this stream");
+                    }),
+                    Error);
+    CHECK_FALSE(batch);
+    CHECK(rig.rings[0]->held == 0);
+    CHECK(rig.delivery->report().steps == 0);
+  }
+  CHECK(next([&](Batch& come) { CHECK(come.at("id").data == refused); }) == Outcome::batch);
+  CHECK(rig.delivery->report().steps == 1);
+  CHECK(next({}) == Outcome::batch);
+  CHECK(next({}) == Outcome::not_ready);
+}
+
 TEST_CASE("other ranks are asked about at each step, though batches are ready") {
   Rig rig(2);
   std::optional<Error> failure;

@@ -135,7 +135,8 @@ class FEEDLINE_PUBLIC Feeder {
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
 
-  /// The next batch, ready on a stream: next() and Batch::ready_on() in one. Where there is an
+  /// The next batch, ready on a stream: next() and Batch::ready_on() in one. Where that throws for the stream (one of
+  /// another kind or device), nothing is taken: the same batch comes with the next call. Where there is an
   /// options.gpu_communicator, it returns when all ranks have called it for this step, and nothing else gives out
   /// batches; then the stream is one of the GPU's that is no default stream of a thread and captures nothing, else it
   /// throws Error bad_pipeline, or device_error, and nothing is taken.
