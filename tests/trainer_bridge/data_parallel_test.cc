@@ -8,6 +8,7 @@
 #include "replicas.h"
 #include "support/catch.h"
 #include "support/launch.h"
+#include "support/process.h"
 #include "support/ranks.h"
 #include "support/tcp.h"
 
@@ -273,4 +274,37 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
     REQUIRE(by.lost.size() == 1);
     CHECK(by.lost[0].message().find("pulled the plug") != std::string::npos);
   }
+}
+
+TEST_CASE("asynchronous: a worker that no thread can be started for is told so, and the others are served") {
+  constexpr int workers = 3, steps = 5;
+  std::vector<Ends> at_server, at_worker;
+  for (int worker = 0; worker < workers; worker++) {
+    auto pair = communicators_between_threads(2);
+    at_server.push_back(std::move(pair[0]));
+    at_worker.push_back(std::move(pair[1]));
+  }
+  SyscallHook* const start_thread = find_hook("start thread");
+  REQUIRE(start_thread);
+  start_thread->fail_nth_call(2);
+  Served served;
+  const auto thrown = side_by_side(workers + 1, [&](int thread) {
+    Model model(0, DType::float32);
+    if (thread == workers) {
+      served = serve_parameters(at_server, 0, 1, model.variables, [](size_t, auto, auto) {});
+      return;
+    }
+    const auto training = asynchronous({std::move(at_worker[static_cast<size_t>(thread)])}, model.variables);
+    for (int step = 0; step < steps; step++) {
+      for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
+      training->step();
+    }
+  });
+  start_thread->fail_nth_call(0);
+  for (const int thread : {0, 2, workers}) CHECK(thrown[static_cast<size_t>(thread)].empty());
+  const std::string what = "the thread that serves a worker cannot be started: ";
+  CHECK(thrown[1].find("rank 0, call 0: " + what) == 0);
+  CHECK(served.updates == 2 * steps);
+  REQUIRE(served.lost.size() == 1);
+  CHECK(served.lost[0].message().find(what) == 0);
 }

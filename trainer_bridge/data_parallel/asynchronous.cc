@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -141,7 +143,11 @@ class Service {
     }
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
-    const Error why = own ? *own : Error(Category::io_error, error.what());
+    lose(served, own ? *own : Error(Category::io_error, error.what()));
+  }
+
+  /// Tells the worker, too.
+  void lose(Served& served, const Error& why) {
     worker_->abort(why);
     const std::lock_guard lock(mutex_);
     served.lost.push_back(why);
@@ -190,8 +196,13 @@ Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& worker
   std::deque<Service> services;
   for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, mutex);
   std::vector<std::thread> threads;
-  for (Service& service : services)
-    threads.push_back(start_thread("feedline-server", [&served, &service] { service.run(served); }));
+  threads.reserve(services.size());
+  for (Service& service : services) try {
+      threads.push_back(start_thread("feedline-server", [&served, &service] { service.run(served); }));
+    } catch (const std::exception& error) {  // the other workers are served all the same
+      service.lose(served, Error(Category::io_error,
+                                 fmt::format("the thread that serves a worker cannot be started: {}", error.what())));
+    }
   for (std::thread& thread : threads) thread.join();
   return served;
 }

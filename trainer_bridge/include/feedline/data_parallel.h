@@ -114,7 +114,8 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shar
 
 /// A server of it: has `variables` with the values to begin with (their gradients are not read, only their dtype), and
 /// owns its share of them. They lie where its communicators take memory. Returns when all workers have done. A worker
-/// that is lost ends by itself; what it had sent whole is applied. Apply is called by one thread at a time.
+/// that is lost, or that no thread can be started for, ends by itself; what it had sent whole is applied. Apply is
+/// called by one thread at a time.
 struct Served {
   uint64_t updates = 0;     // that were applied, of all workers
   std::vector<Error> lost;  // why workers ended that did not say that they have done
