@@ -325,6 +325,14 @@ struct Feeder::Impl {
     }
   }
 
+  /// Whether a feed that has not failed stands there, as nobody has to begin it anew. Where rows travel, ranks could be
+  /// at different places, and all have to begin anew or none.
+  bool stands_at(const flow::Position& position) const {
+    if (counted || distribution.transfers() || !graph || delivery().failed()) return false;
+    const auto [last, first] = delivery().positions();
+    return last == position && first == position;
+  }
+
   flow::Delivery& delivery() const {
     if (upload) return upload->delivery();
     if (transfer) return transfer->delivery();
@@ -513,9 +521,7 @@ void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
   const std::lock_guard one_at_a_time(impl_->setting);
   std::unique_lock lock(impl_->mutex);
-  const auto [last, first] = impl_->delivery().positions();
-  // Where rows travel, ranks could be at different places, and all have to begin anew or none.
-  if (last != beginning || first != beginning || impl_->counted || impl_->transfer) impl_->begin_anew(lock, beginning);
+  if (!impl_->stands_at(beginning)) impl_->begin_anew(lock, beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {

@@ -9,6 +9,7 @@
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
+#include "support/process.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -420,6 +421,41 @@ TEST_CASE("set_epoch goes to an epoch's beginning, and disturbs nothing where it
   CHECK(said(feeder, 0) == said(second, 0));
   feeder.set_epoch(1);  // from the middle, too
   CHECK(said(feeder, 0).rfind("1/0:", 0) == 0);
+}
+
+TEST_CASE("set_epoch begins anew where the feed has failed, though it has come no further") {
+  const Data data({100});
+  SyscallHook* const body = find_hook("body of a stage");
+  REQUIRE(body);
+  body->fail_nth_call(1);
+  Feeder feeder(data.pipeline(batch_of(10, "DROP")));
+  CHECK_THROWS_AS(feeder.next(), std::bad_alloc);
+  CHECK_THROWS_AS(feeder.next(), std::bad_alloc);
+  body->fail_nth_call(0);
+  feeder.set_epoch(0);
+  CHECK(read_epoch(feeder).front().all() == numbers(100));
+}
+
+TEST_CASE("set_epoch begins anew where the feeder could not be set to a place") {
+  const Data data({100});
+  Feeder feeder(data.pipeline(batch_of(10, "DROP")));
+  SyscallHook* const start_thread = find_hook("start thread");
+  REQUIRE(start_thread);
+  const auto has_failed = [&](int64_t nth) {  // another backend may do without the thread
+    start_thread->fail_nth_call(nth);
+    try {
+      feeder.set_epoch(nth % 2 ? 3 : 5);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  int64_t nth = 1;
+  while (!has_failed(nth)) REQUIRE(nth++ < 100);
+  start_thread->fail_nth_call(0);
+  CHECK_THROWS_AS(feeder.epoch(), Error);
+  feeder.set_epoch(4);
+  CHECK(said(feeder, 0).rfind("4/0:", 0) == 0);
 }
 
 TEST_CASE("the audits of two parts of an epoch add up to that of its data") {

@@ -170,8 +170,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// epoch and step though the samples there are others. With index.mode LAZY there are states once the first epoch has
   /// ended: before, this and get_state() throw Error bad_pipeline.
   void set_state(std::string_view text, bool accept_changes = false);
-  /// Goes to the beginning of an epoch, as set_state; does nothing where it is there. (As torch's
-  /// DistributedSampler.set_epoch: call it before each epoch.)
+  /// Goes to the beginning of an epoch, as set_state; does nothing where it is there, unless the feed has failed. (As
+  /// torch's DistributedSampler.set_epoch: call it before each epoch.)
   void set_epoch(uint64_t epoch);
 
   /// Of a mixture: other weights, one for each source, from the epoch on that comes next; kept to 2^-24 of their sum,
