@@ -120,11 +120,12 @@ void Transfer::run() {
 void Transfer::end_together() {
   wish(Wish::begin_anew);
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, long_wait, [&] { return ended_; })) {
+  const auto is_over = [&] { return ended_ || wish_ == Wish::leave; };
+  if (!changed_.wait_for(lock, long_wait, is_over)) {
     lock.unlock();
     logger()->warn("this rank is to be set to another place, and waits for the others to be set there, too");
     lock.lock();
-    changed_.wait(lock, [&] { return ended_; });
+    changed_.wait(lock, is_over);
   }
   if (failure_) std::rethrow_exception(failure_);
 }

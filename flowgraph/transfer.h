@@ -62,7 +62,8 @@ class Transfer {
   /// The ranks begin; each is to have made its own.
   void run();
 
-  /// Ends without leaving: returns when all ranks have called it. Throws what has ended the feed before.
+  /// Ends without leaving: returns when all ranks have called it, or after stop(). Throws what has ended the feed
+  /// before.
   void end_together();
 
   /// As Feeder::stop(): leaves, and waits for nobody.

@@ -209,17 +209,36 @@ struct Feeder::Impl {
     return std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads, more);
   }
 
-  // All ranks begin there together, those without a plan too; the transfer is for the caller to run.
+  // stop() and report() look at them at any time.
+  template <typename Part>
+  void install(std::unique_ptr<Part>& place, std::unique_ptr<Part> made) {
+    const std::lock_guard lock(mutex);
+    place = std::move(made);
+  }
+
+  // Without the lock, as it waits for threads.
+  void take_down() {
+    std::unique_ptr<flow::Graph> old_graph;  // the last one to go
+    std::unique_ptr<flow::Transfer> old_transfer;
+    std::unique_ptr<flow::Upload> old_upload;
+    const std::lock_guard lock(mutex);
+    old_graph = std::move(graph);
+    old_transfer = std::move(transfer);
+    old_upload = std::move(upload);
+  }
+
+  // All ranks begin there together, those without a plan too; the transfer is for the caller to run. Without the lock.
   void begin(const flow::Position& position, RankGroup& ranks) {
     if (distribution.transfers()) {
       const std::vector<std::string> all = ranks.all_gather(reads() ? to_message(facts) : std::string());
+      const std::lock_guard lock(mutex);
       facts = flow::facts_in(all[static_cast<size_t>(distribution.reader_of(distribution.rank))]);
     }
     flow::check_position(facts.identity, position);
     begin_audits();
     if (reads()) begin_graph(position);
-    if (distribution.transfers())
-      transfer = std::make_unique<flow::Transfer>(
+    if (distribution.transfers()) {
+      auto made = std::make_unique<flow::Transfer>(
           carried(on_gpus()), flow::Transfer::Start{.communicator = options.communicator,
                                                     .distribution = distribution,
                                                     .facts = facts,
@@ -229,14 +248,16 @@ struct Feeder::Impl {
                                                     .heads_only = options.gpu_communicator != nullptr,
                                                     .threads = thread_count(options, spec),
                                                     .position = position});
-    else
+      install(transfer, std::move(made));
+    } else {
       watch();
+    }
     if (on_gpus()) begin_upload(position);
   }
 
   void begin_upload(const flow::Position& position) {
     const bool arrives = transfer != nullptr;
-    upload = std::make_unique<flow::Upload>(
+    auto made = std::make_unique<flow::Upload>(
         spec, flow::Upload::Start{.from = arrives ? transfer->delivery() : graph->delivery(),
                                   .facts = facts,
                                   .devices = options.devices,
@@ -248,6 +269,7 @@ struct Feeder::Impl {
                                   .ledger = flow::EpochLedger(options.devices.size(),
                                                               arrives ? flow::ExpectedAudit{} : plan->expected_audit,
                                                               !arrives && distribution.ranks() == 1, audits)});
+    install(upload, std::move(made));
   }
 
   // Where nothing travels each rank reads for itself, and only together do they know whether an epoch was its data.
@@ -259,12 +281,13 @@ struct Feeder::Impl {
   void begin_graph(const flow::Position& position) {
     std::vector<DeviceId> copied_to = options.devices;
     if (distribution.transfers()) copied_to.assign(static_cast<size_t>(plan->replicas), host());
-    graph = std::make_unique<flow::Graph>(*plan,
-                                          flow::GraphOptions{.copied_to = std::move(copied_to),
-                                                             .io = options.io,
-                                                             .start = {.epoch = position.epoch, .step = position.step},
-                                                             .deliver_before_error = options.deliver_before_error,
-                                                             .audits = on_gpus() ? nullptr : audits});
+    auto made = std::make_unique<flow::Graph>(
+        *plan, flow::GraphOptions{.copied_to = std::move(copied_to),
+                                  .io = options.io,
+                                  .start = {.epoch = position.epoch, .step = position.step},
+                                  .deliver_before_error = options.deliver_before_error,
+                                  .audits = on_gpus() ? nullptr : audits});
+    install(graph, std::move(made));
   }
 
   // Where nothing travels, next() asks whether the other ranks are well.
@@ -285,11 +308,13 @@ struct Feeder::Impl {
     if (transfer) on_cpus(spec.cpu_set, "feedline-open", [&] { transfer->run(); });
   }
 
+  static Error was_stopped() { return Error(Category::stalled, "the feeder was stopped"); }
+
   // By another plan, if there is one. other_weights: of the mixture, on all ranks; then these cannot tell beforehand
-  // whether the position is one. The lock is let go of while other ranks are waited for.
+  // whether the position is one. The lock is let go of while other ranks or threads are waited for: stop() ends that.
   void begin_anew(std::unique_lock<std::mutex>& lock, const flow::Position& position, bool other_weights = false,
                   std::unique_ptr<flow::Plan> reweighted = nullptr) {
-    if (stopped) throw Error(Category::stalled, "the feeder was stopped");
+    if (stopped) throw was_stopped();
     std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
     if (!transfer || !other_weights) flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
     if (transfer) {
@@ -298,32 +323,43 @@ struct Feeder::Impl {
       if (options.gpu_communicator) options.gpu_communicator->barrier();
       transfer->end_together();
       lock.lock();
-      if (stopped) throw Error(Category::stalled, "the feeder was stopped");
+      if (stopped) throw was_stopped();
     }
-    upload.reset();
-    transfer.reset();
-    graph.reset();  // first, so that there is memory for one
-    if (other) {
-      plan = std::move(other);
-      facts = flow::facts_of(*plan);
-    }
-    // Where nothing travels each rank is set by itself.
-    RankGroup ranks = distribution.transfers()
-                          ? RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
-                          : RankGroup();
+    going_to = position;
+    lock.unlock();
+    take_down();  // first, so that there is memory for one
+    std::exception_ptr failure;
     try {
+      if (other) {
+        const std::lock_guard relock(mutex);
+        plan = std::move(other);
+        facts = flow::facts_of(*plan);
+      }
+      // Where nothing travels each rank is set by itself.
+      RankGroup ranks = distribution.transfers()
+                            ? RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
+                            : RankGroup();
       ranks.run([&] {
         flow::compare_positions(ranks, position);
         on_cpus(spec.cpu_set, "feedline-open", [&] { begin(position, ranks); });
       });
       run_transfer();
     } catch (...) {
-      upload.reset();
-      transfer.reset();
-      graph.reset();
-      throw;
+      failure = std::current_exception();
     }
+    lock.lock();
+    if (stopped) failure = std::make_exception_ptr(was_stopped());
+    if (failure) {
+      lock.unlock();
+      take_down();
+      lock.lock();
+    }
+    going_to.reset();
+    if (failure) std::rethrow_exception(failure);
   }
+
+  /// What all replicas have received; while the feeder is being set to another place, what is before that.
+  flow::Position received() const { return going_to ? *going_to : delivery().positions().last; }
 
   /// Whether a feed that has not failed stands there, as nobody has to begin it anew. Where rows travel, ranks could be
   /// at different places, and all have to begin anew or none.
@@ -435,6 +471,7 @@ struct Feeder::Impl {
   std::unique_ptr<flow::Graph> graph;
   std::unique_ptr<flow::Transfer> transfer;
   std::unique_ptr<flow::Upload> upload;
+  std::optional<flow::Position> going_to;  // while the feeder is being set to another place
   bool stopped = false;
 };
 
@@ -486,6 +523,9 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
 void Feeder::stop() noexcept {
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
+  // Who is being set to another place may be waiting for the other ranks.
+  if (impl_->going_to && impl_->distribution.transfers())
+    impl_->options.communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (impl_->options.gpu_communicator)
     impl_->options.gpu_communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (impl_->upload) impl_->upload->stop();
@@ -495,7 +535,7 @@ void Feeder::stop() noexcept {
 
 std::string Feeder::get_state() const {
   const std::lock_guard lock(impl_->mutex);
-  flow::Position position = impl_->delivery().positions().last;
+  flow::Position position = impl_->received();
   // Rows before an error may come as a step that is none.
   const int64_t steps = impl_->facts.identity.steps_per_epoch;
   if (steps >= 0) position.step = std::min(position.step, steps);
@@ -549,7 +589,7 @@ int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.d
 
 uint64_t Feeder::epoch() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->delivery().positions().last.epoch;
+  return impl_->received().epoch;
 }
 
 int64_t Feeder::steps_per_epoch() const noexcept {
@@ -575,7 +615,7 @@ const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_
 
 Report Feeder::report() const {
   const std::lock_guard lock(impl_->mutex);
-  const flow::DeliveryReport delivered = impl_->delivery().report();
+  const flow::DeliveryReport delivered = impl_->going_to ? flow::DeliveryReport() : impl_->delivery().report();
   Report report;
   report.records = delivered.records;
   report.steps = delivered.steps;

@@ -1,5 +1,7 @@
 // Rows that travel: whoever reads them, each replica is given what it would be given if each rank read its own.
+#include <atomic>
 #include <filesystem>
+#include <future>
 #include <thread>
 
 #include "damage.h"
@@ -386,4 +388,116 @@ TEST_CASE("set_epoch() that waits for other ranks is ended by stop()") {
   });
   CHECK((said[0].find("rank 0 has left the feed") == 0 || said[0] == "the feeder was stopped [stalled]"));
   CHECK((said[1].empty() || said[1].find("rank 0 has left the feed") == 0));
+}
+
+namespace {
+
+/// Another communicator, whose all-gathers of a size begin with what the test does.
+class Watched final : public Communicator {
+ public:
+  Watched(Ends of, size_t bytes, std::function<void()> before)
+      : of_(std::move(of)), bytes_(bytes), before_(std::move(before)) {}
+
+  int rank() const noexcept override { return of_->rank(); }
+  int size() const noexcept override { return of_->size(); }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override {
+    if (mine.size() == bytes_) before_();
+    of_->all_gather(mine, all, stream);
+  }
+  void broadcast(std::span<std::byte> data, int root, Stream stream) override { of_->broadcast(data, root, stream); }
+  void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
+    of_->all_reduce(data, reduction, stream);
+  }
+  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
+    of_->reduce_scatter(data, mine, reduction, stream);
+  }
+  void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) override {
+    of_->send_receive(sends, receives, stream);
+  }
+  void barrier() override { of_->barrier(); }
+  void abort(const Error& why) noexcept override { of_->abort(why); }
+  std::optional<Error> failure() const override { return of_->failure(); }
+
+ private:
+  const Ends of_;
+  const size_t bytes_;
+  const std::function<void()> before_;
+};
+
+}  // namespace
+
+TEST_CASE("while other ranks are waited for, a feeder that is set elsewhere tells where it goes, and can be stopped") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  std::atomic<bool> setting{false};
+  std::promise<void> waits, goes_on;
+  auto may_go_on = goes_on.get_future().share();
+  const auto said = on_communicators(2, [&](int rank, Ends end) {
+    // An exchange begins with how long its strings are; this is how both ranks come to the one of set_epoch().
+    std::atomic<bool> came{false};
+    const auto at_exchange = [&] {
+      if (!setting || came.exchange(true)) return;
+      rank == 0 ? waits.set_value() : may_go_on.wait();
+    };
+    Feeder feeder(pipeline, of_rank(std::make_shared<Watched>(std::move(end), sizeof(uint64_t), at_exchange), 1));
+    feeder.next();
+    if (rank == 1) {
+      while (!setting) std::this_thread::yield();
+      feeder.set_epoch(3);
+      return;
+    }
+    std::future<std::string> looks_on = std::async(std::launch::async, [&] {
+      waits.get_future().wait();
+      std::string seen = std::to_string(feeder.epoch()) + " " + std::to_string(feeder.report().steps) + " " +
+                         std::to_string(feeder.get_state() == feeder.get_state(3, 0)) +
+                         std::to_string(feeder.steps_per_epoch());
+      feeder.stop();
+      return seen;
+    });
+    std::future<void> watchdog = std::async(std::launch::async, [&] {  // lets a test that fails end
+      looks_on.wait_for(std::chrono::seconds(20));
+      goes_on.set_value();
+    });
+    setting = true;
+    std::string thrown = "nothing";
+    try {
+      feeder.set_epoch(3);
+    } catch (const Error& error) {
+      thrown = error.what();
+    }
+    throw std::runtime_error(looks_on.get() + ", " + thrown);
+  });
+  CHECK(said[0] == "3 0 115, the feeder was stopped [stalled]");
+  CHECK(said[1].find("rank 0, call ") == 0);
+  CHECK(said[1].find("its feeder was stopped") != std::string::npos);
+}
+
+TEST_CASE("set_epoch() that waits for a rank which takes no batches is ended by stop()") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  std::promise<void> ended;
+  const auto said = on_communicators(2, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(std::move(end), 1));
+    if (rank == 1) {
+      ended.get_future().wait_for(std::chrono::seconds(60));
+      while (feeder.next()) {
+      }
+      return;
+    }
+    const std::future<void> stops = std::async(std::launch::async, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // right at any moment
+      feeder.stop();
+    });
+    const auto before = std::chrono::steady_clock::now();
+    std::string thrown = "nothing";
+    try {
+      feeder.set_epoch(3);
+    } catch (const Error& error) {
+      thrown = error.what();
+    }
+    const bool at_once = std::chrono::steady_clock::now() - before < std::chrono::seconds(30);
+    ended.set_value();
+    throw std::runtime_error(at_once ? thrown : "too late: " + thrown);
+  });
+  CHECK((said[0] == "the feeder was stopped [stalled]" || said[0].find("rank 0 has left the feed") == 0));
 }

@@ -149,7 +149,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// capture.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
-  /// Wakes every next() and ends the feed; from any thread, any number of times. Batches that are held stay valid.
+  /// Wakes every next() and every set_state(), set_epoch() and set_weights(), and ends the feed; from any thread, any
+  /// number of times, at once. Batches that are held stay valid.
   void stop() noexcept;
 
   /// What the trainer has received, as a text of at most 256 bytes of JSON; the same on all ranks, whatever their
