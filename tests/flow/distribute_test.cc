@@ -1,5 +1,6 @@
 // Rows that travel: whoever reads them, each replica is given what it would be given if each rank read its own.
 #include <atomic>
+#include <barrier>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -500,4 +501,37 @@ TEST_CASE("set_epoch() that waits for a rank which takes no batches is ended by 
     throw std::runtime_error(at_once ? thrown : "too late: " + thrown);
   });
   CHECK((said[0] == "the feeder was stopped [stalled]" || said[0].find("rank 0 has left the feed") == 0));
+}
+
+TEST_CASE("what a rank does wrongly by itself does not end the feeds of the others") {
+  const Data data({90, 90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP") + "parallelism { host_prefetch: 2 } ");
+  for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")}) {
+    INFO(mode);
+    std::barrier all_have_ended(2);
+    CHECK(on_communicators(2, [&](int, Ends end) {
+            Feeder feeder(pipeline.with("distribute.mode", mode), of_rank(end, 1));
+            const auto refused = [&](Category category, const std::function<void()>& call) {
+              try {
+                call();
+              } catch (const Error& error) {
+                if (error.category() == category) return;
+                throw;
+              }
+              throw std::runtime_error("accepted");
+            };
+            refused(Category::bad_pipeline, [&] { feeder.next(99); });
+            refused(Category::bad_pipeline, [&] { feeder.set_state("nonsense"); });
+            std::vector<Batch> held;
+            refused(Category::stalled, [&] {
+              for (;;) held.push_back(feeder.next());
+            });
+            held.clear();
+            while (feeder.next()) {
+            }
+            const auto failure = end->failure();
+            all_have_ended.arrive_and_wait();  // a rank that leaves earlier would end feeds whose rows travel
+            if (failure) throw *failure;
+          }) == nothing_thrown(2));
+  }
 }
