@@ -9,10 +9,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/keep_for_ever.h"
 #include "gpu/linked_communicator.h"
 
 namespace feedline {
@@ -53,6 +55,10 @@ class MpiLinks final : public gpu::Links {
     MPI_Comm_size(data_, &size_);
   }
 
+  ~MpiLinks() override {
+    if (!mail_->telling.empty() || mail_->hearing != MPI_REQUEST_NULL) keep_for_ever(mail_);
+  }
+
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
 
@@ -88,24 +94,25 @@ class MpiLinks final : public gpu::Links {
   bool keeps_buffers() const noexcept override { return true; }
 
   void tell(int rank, const Note& note) override {
-    Told& told = telling_.emplace_back(Told{note});
+    Told& told = mail_->telling.emplace_back(Told{note});
     check(MPI_Isend(&told.note, sizeof told.note, MPI_BYTE, rank, 0, notes_, &told.request), "MPI_Isend");
   }
   bool told() override {
-    for (int sent = 1; !telling_.empty(); telling_.pop_front()) {
-      check(MPI_Test(&telling_.front().request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+    for (int sent = 1; !mail_->telling.empty(); mail_->telling.pop_front()) {
+      check(MPI_Test(&mail_->telling.front().request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
       if (!sent) return false;
     }
     return true;
   }
   std::optional<Heard> hear() override {
-    if (hearing_ == MPI_REQUEST_NULL)
-      check(MPI_Irecv(&heard_, sizeof heard_, MPI_BYTE, MPI_ANY_SOURCE, 0, notes_, &hearing_), "MPI_Irecv");
+    if (mail_->hearing == MPI_REQUEST_NULL)
+      check(MPI_Irecv(&mail_->heard, sizeof mail_->heard, MPI_BYTE, MPI_ANY_SOURCE, 0, notes_, &mail_->hearing),
+            "MPI_Irecv");
     MPI_Status status;
     int heard = 0;
-    check(MPI_Test(&hearing_, &heard, &status), "MPI_Test");
+    check(MPI_Test(&mail_->hearing, &heard, &status), "MPI_Test");
     if (!heard) return std::nullopt;
-    return Heard{status.MPI_SOURCE, heard_};
+    return Heard{status.MPI_SOURCE, mail_->heard};
   }
 
   // MPI has nothing that could be slept on. Most calls end soon, but a rank that is waited for may pause.
@@ -129,9 +136,9 @@ class MpiLinks final : public gpu::Links {
     const auto until = std::chrono::steady_clock::now() + most;
     while (!told() && std::chrono::steady_clock::now() < until) {
     }
-    if (hearing_ == MPI_REQUEST_NULL) return;
-    MPI_Cancel(&hearing_);
-    MPI_Wait(&hearing_, MPI_STATUS_IGNORE);
+    if (mail_->hearing == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&mail_->hearing);
+    MPI_Wait(&mail_->hearing, MPI_STATUS_IGNORE);
   }
 
  private:
@@ -148,9 +155,13 @@ class MpiLinks final : public gpu::Links {
   const MPI_Comm data_, notes_;
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
-  std::deque<Told> telling_;  // the oldest first
-  Note heard_;
-  MPI_Request hearing_ = MPI_REQUEST_NULL;
+  /// Notes that MPI reads and writes in its own time: what is not done when this ends stays there.
+  struct Mail {
+    std::deque<Told> telling;  // the oldest first
+    Note heard;
+    MPI_Request hearing = MPI_REQUEST_NULL;
+  };
+  const std::shared_ptr<Mail> mail_ = std::make_shared<Mail>();
   uint32_t waited_ = 0;  // for what is under way
   std::mutex mutex_;
   std::condition_variable wake_;
