@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,8 +16,9 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t version = 1;
 constexpr size_t longest = 1 << 20;  // bytes: no version will write more, and what parses it recurses
+
+constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
 
@@ -45,28 +47,40 @@ struct Fields {
   std::string data, pipeline;
 };
 
-constexpr size_t weight_digits = 6, taken_digits = 10;
+constexpr size_t weight_digits = 6;
 
-std::string mixture_text(const Reweighted& reweighted) {
+// Hexadecimal digits of what each lane has taken of a source. Version 2 is written where version 1 has no room for it.
+constexpr size_t taken_digits(uint64_t version) { return version == 1 ? 10 : 16; }
+
+uint64_t version_for(const std::optional<Reweighted>& reweighted) {
+  const auto fits = [](uint64_t taken) { return taken >> (4 * taken_digits(1)) == 0; };
+  return !reweighted || std::ranges::all_of(reweighted->taken, fits) ? 1 : 2;
+}
+
+std::string mixture_text(const Reweighted& reweighted, uint64_t version) {
   std::string text = fmt::format(R"(,"since":{},"mixture":")", reweighted.since_epoch);
   for (size_t source = 0; source < reweighted.shares.size(); source++)
-    text += fmt::format("{:06x}{:010x}", reweighted.shares[source], reweighted.taken[source]);
+    text += fmt::format("{:0{}x}{:0{}x}", reweighted.shares[source], weight_digits, reweighted.taken[source],
+                        taken_digits(version));
   return text + '"';
 }
 
-Reweighted read_mixture(uint64_t since, std::string_view digits) {
+Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t version) {
   Reweighted reweighted{.since_epoch = since};
-  const auto hexadecimal = [](std::string_view text) {
+  const size_t each = weight_digits + taken_digits(version);
+  const auto refuse_digits = [&] {
+    refuse(fmt::format("'mixture' is not {} hexadecimal digits for each source", each));
+  };
+  const auto hexadecimal = [&](std::string_view text) {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-    if (error != std::errc() || end != text.data() + text.size())
-      refuse("'mixture' is not 16 hexadecimal digits for each source");
+    if (error != std::errc() || end != text.data() + text.size()) refuse_digits();
     return value;
   };
-  for (; !digits.empty(); digits.remove_prefix(weight_digits + taken_digits)) {
-    if (digits.size() < weight_digits + taken_digits) refuse("'mixture' is not 16 hexadecimal digits for each source");
+  for (; !digits.empty(); digits.remove_prefix(each)) {
+    if (digits.size() < each) refuse_digits();
     reweighted.shares.push_back(static_cast<uint32_t>(hexadecimal(digits.substr(0, weight_digits))));
-    reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, taken_digits)));
+    reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, each - weight_digits)));
     if (reweighted.shares.back() == 0) refuse("'mixture' has a weight of 0");
   }
   return reweighted;
@@ -89,11 +103,13 @@ Fields parse(std::string_view text) {
     return field->get<std::string>();
   };
   constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
-  if (const uint64_t of = number("feedline_state", any); of != version)
-    refuse(fmt::format("its format is version {}, this program reads version {}", of, version));
+  const uint64_t version = number("feedline_state", any);
+  if (version != 1 && version != 2)
+    refuse(fmt::format("its format is version {}, this program reads versions 1 and 2", version));
   Fields fields{
       {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}}, string("data"), string("pipeline")};
-  if (object.contains("mixture")) fields.state.reweighted = read_mixture(number("since", any), string("mixture"));
+  if (object.contains("mixture"))
+    fields.state.reweighted = read_mixture(number("since", any), string("mixture"), version);
   return fields;
 }
 
@@ -149,7 +165,8 @@ FeedIdentity identity_of(const Plan& plan) {
                     .pipeline = stages_of(plan),
                     .global_batch = plan.global_batch,
                     .steps_per_epoch = plan.steps_per_epoch,
-                    .epochs_go_on = plan.steps.epochs_go_on()};
+                    .epochs_go_on = plan.steps.epochs_go_on(),
+                    .lanes = plan.steps.lanes()};
   if (plan.mixture) {
     feed.mixed_sources = plan.spec.sources.size();
     feed.mixed_since = plan.mixture->since_epoch();
@@ -165,7 +182,7 @@ Error in_step(const Position& position, const Error& why) {
 
 void check_position(const FeedIdentity& feed, const Position& position) {
   // Without an end, as many as samples can be counted.
-  const int64_t countable = std::numeric_limits<int64_t>::max() / 2 / feed.global_batch - 1;
+  const int64_t countable = countable_samples / feed.global_batch - 1;
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
     refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
@@ -177,9 +194,10 @@ void check_position(const FeedIdentity& feed, const Position& position) {
 }
 
 std::string state_text(const FeedIdentity& feed, const Position& position) {
+  const uint64_t version = version_for(feed.reweighted);
   return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"{}}})", version,
                      position.epoch, position.step, feed.data, feed.pipeline,
-                     feed.reweighted ? mixture_text(*feed.reweighted) : "");
+                     feed.reweighted ? mixture_text(*feed.reweighted, version) : "");
 }
 
 FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes) {
@@ -197,6 +215,11 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   if (reweighted && reweighted->since_epoch > position.epoch)
     refuse(fmt::format("its weights hold from epoch {} on, and it stands in epoch {}", reweighted->since_epoch,
                        position.epoch));
+  if (reweighted)
+    for (const uint64_t taken : reweighted->taken)
+      if (taken > static_cast<uint64_t>(countable_samples) / feed.lanes)
+        refuse(
+            fmt::format("{} samples that each of {} lanes has taken of a source cannot be counted", taken, feed.lanes));
   return fields.state;
 }
 

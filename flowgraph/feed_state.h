@@ -6,7 +6,8 @@
 // step has. At most 256 bytes. Nothing in it depends on rank, world size, replicas, threads or what was prefetched.
 //
 // Where the weights of a mixture were changed there are "since", the epoch from which on they hold, and "mixture": for
-// each source 6 hexadecimal digits of its weight and 10 of what each lane had taken of it then.
+// each source 6 hexadecimal digits of its weight and 10 of what each lane had taken of it then. Where that is 2^40
+// samples or more "feedline_state" is 2, and there are 16 digits of it.
 #pragma once
 
 #include <array>
@@ -62,6 +63,7 @@ struct FeedIdentity {
   int64_t global_batch = 0;
   int64_t steps_per_epoch = 0;  // -1: without end
   bool epochs_go_on = false;    // from each other
+  uint64_t lanes = 1;           // that its samples are dealt to
   uint64_t mixed_sources = 0;   // 0: no mixture
   uint64_t mixed_since = 0;     // the epoch from which on its weights hold
   std::optional<Reweighted> reweighted = std::nullopt;

@@ -295,6 +295,31 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
     }
 }
 
+TEST_CASE("weights that change far into a training are kept in its state, too") {
+  const Mixed mixed({400, 100}, {1, 1});
+  for (const std::string& order : orders) {
+    INFO(order);
+    const Pipeline pipeline =
+        mixed.pipeline("mixture { stop: CYCLE_FOREVER } epoch { steps: 10 } " + order + batch_of(8, "DROP"));
+    Feeder straight(pipeline), another(pipeline);
+    straight.set_epoch(uint64_t{1} << 46);
+    straight.set_weights({9, 1});
+    for (int step = 0; step < 4; step++) REQUIRE(straight.next());
+    const std::string state = straight.get_state();
+    CHECK(state.find("{\"feedline_state\":2,") == 0);
+    CHECK(state.size() <= 256 + 22 * 2);
+    another.set_state(state);
+    CHECK(another.get_state() == state);
+    for (int epoch = 0; epoch < 2; epoch++) CHECK(epoch_of(another) == epoch_of(straight));
+
+    // What no feed can have taken, as it could not be counted.
+    std::string wrong = state;
+    wrong.replace(wrong.find("\"mixture\":\"") + 11 + 6, 16, "ffffffffffffffff");
+    CHECK_THROWS_AS(another.set_state(wrong), Error);
+    CHECK(epoch_of(another) == epoch_of(straight));
+  }
+}
+
 TEST_CASE("what set_weights refuses") {
   const Mixed mixed({60, 40}, {1, 1});
   const auto refusal = [](auto&& action) -> std::string {

@@ -325,14 +325,14 @@ TEST_CASE("what is no state is refused") {
                                   state(good, "\"step\":3", "\"step\":18446744073709551616"),
                                   state(good, "\"step\":3,", ""),
                                   state(good, "\"epoch\":0", "\"epoch\":-1"),
-                                  state(good, "_state\":1", "_state\":2"),
+                                  state(good, "_state\":1", "_state\":3"),
                                   state(good, "\"data\":\"", "\"data\":\"0"),
                                   state(good, "\"pipeline\":\"", "\"pipeline\":\"0"),
                                   state(good, "\"data\":", "\"data\":1,\"x\":")}) {
     INFO(text.substr(0, 300));
     CHECK_THAT(refusal(feeder, text), Catch::StartsWith("state: "));
   }
-  CHECK_THAT(refusal(feeder, state(good, "_state\":1", "_state\":2")), Catch::Contains("version 2"));
+  CHECK_THAT(refusal(feeder, state(good, "_state\":1", "_state\":3")), Catch::Contains("version 3"));
   CHECK(said(feeder, 0).rfind("0/0:", 0) == 0);
   CHECK(refusal(feeder, good) == "accepted");
   CHECK(said(feeder, 0).rfind("0/3:", 0) == 0);

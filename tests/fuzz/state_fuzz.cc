@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (position.step < 0 || position.step > other.steps_per_epoch) std::abort();
       const std::string again = state_text(other, position);
       const auto [same_position, same_weights] = read_state(again, other, false);
-      if (again.size() > 256 + 16 * 2 || same_position != position || same_weights != reweighted) std::abort();
+      if (again.size() > 256 + 22 * 2 || same_position != position || same_weights != reweighted) std::abort();
     } catch (const Error& error) {
       if (error.category() != Category::bad_pipeline || error.message().empty()) std::abort();
     }

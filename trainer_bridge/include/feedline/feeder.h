@@ -176,9 +176,9 @@ class FEEDLINE_PUBLIC Feeder {
   void set_epoch(uint64_t epoch);
 
   /// Of a mixture: other weights, one for each source, from the epoch on that comes next; kept to 2^-24 of their sum,
-  /// and part of the state from then on, with 16 bytes for each source. Between epochs, on all ranks alike: before the
-  /// first next(), or when every replica has had the end of an epoch; else Error bad_pipeline. The rest as set_state().
-  /// Steps of an epoch may be others then.
+  /// and part of the state from then on, with 16 bytes for each source, or 22 where 2^40 samples of one or more were
+  /// taken before. Between epochs, on all ranks alike: before the first next(), or when every replica has had the end
+  /// of an epoch; else Error bad_pipeline. The rest as set_state(). Steps of an epoch may be others then.
   void set_weights(const std::vector<double>& weights);
 
   int replicas() const noexcept;
