@@ -9,6 +9,7 @@
 
 #include "base/audit.h"
 #include "flowgraph/graph.h"
+#include "flowgraph/mul_div.h"
 #include "flowgraph/pass_audit.h"
 #include "flowgraph/plan.h"
 #include "io/crc32c.h"
@@ -97,7 +98,7 @@ Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& 
       put(answer.changes, sample);
       key = keys[i];
     }
-    if (run.on_progress) run.on_progress(data.bytes * sample / data.samples, data.bytes);
+    if (run.on_progress) run.on_progress(mul_div(data.bytes, sample, data.samples), data.bytes);
   }
   const GraphReport report = graph.report();
   answer.bad = report.errors;

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "data.h"
+#include "flowgraph/data_set.h"
+#include "flowgraph/filter.h"
 #include "flowgraph/plan.h"
 #include "flowgraph/walk.h"
 #include "support/catch.h"
@@ -348,4 +350,20 @@ TEST_CASE("choices that make no sense are refused with the reason") {
        {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})
     CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),
                       Contains("feedline split"));
+}
+
+TEST_CASE("how far a filter is, is told also of more bytes than a product of 64 bits holds") {
+  const Data data({5000});
+  const flow::PipelineSpec spec = flow::validate(
+      with(data.pipeline(partial), {{"filter", "id > 3"}, {"source.index.dir", data.dir().file("kept")}}));
+  flow::DataSet counted = flow::count_data(spec, 1, {});
+  counted.bytes = uint64_t{1} << 60;
+  std::vector<uint64_t> told;
+  flow::apply_filter(spec, counted, {.threads = 1, .io = {}, .on_progress = [&](uint64_t done, uint64_t total) {
+                                       CHECK(total == uint64_t{1} << 60);
+                                       told.push_back(done);
+                                     }});
+  REQUIRE(!told.empty());
+  CHECK(std::is_sorted(told.begin(), told.end()));
+  CHECK(told.back() == uint64_t{1} << 60);
 }
