@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data.h"
+#include "flowgraph/permutation.h"
 #include "flowgraph/ticket_queue.h"
 #include "support/catch.h"
 
@@ -357,6 +358,46 @@ TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
     }
   }
   CHECK(read_again > 0);  // a few samples outlive their blocks
+}
+
+TEST_CASE("GLOBAL gives each order of a few samples as often as any other") {
+  // The largest chi-square that one of 10,000 seeds would exceed.
+  for (const auto& [samples, largest] :
+       std::vector<std::pair<uint64_t, double>>{{2, 15.2}, {3, 25.8}, {4, 57}, {5, 186}}) {
+    std::vector<int> order(samples);
+    std::map<std::vector<int>, int> seen;
+    for (uint64_t i = 0; i < samples; i++) order[i] = static_cast<int>(i);
+    do seen[order] = 0;
+    while (std::ranges::next_permutation(order).found);
+    constexpr int each = 200;
+    const int drawn = each * static_cast<int>(seen.size());
+    for (uint64_t key = 0; key < static_cast<uint64_t>(drawn); key++) {
+      const flow::Permutation permutation(samples, flow::key_of({samples, key}));
+      for (uint64_t i = 0; i < samples; i++) order[i] = static_cast<int>(permutation(i));
+      REQUIRE(seen.count(order) == 1);
+      seen[order]++;
+    }
+    double squares = 0;
+    for (const auto& [_, times] : seen) squares += static_cast<double>((times - each) * (times - each)) / each;
+    INFO(samples << " samples");
+    CHECK(squares < largest);
+  }
+}
+
+TEST_CASE("GLOBAL brings each of a few samples to each place as often") {
+  for (uint64_t samples = 2; samples < 16; samples++) {
+    std::vector<int> seen(samples * samples);
+    constexpr int each = 500;
+    for (uint64_t key = 0; key < each * samples; key++) {
+      const flow::Permutation permutation(samples, flow::key_of({samples, key}));
+      for (uint64_t i = 0; i < samples; i++) seen[i * samples + permutation(i)]++;
+    }
+    double squares = 0;
+    for (const int times : seen) squares += static_cast<double>((times - each) * (times - each)) / each;
+    const auto freedom = static_cast<double>((samples - 1) * (samples - 1));
+    INFO(samples << " samples");
+    CHECK(squares < freedom + 5 * std::sqrt(2 * freedom) + 8);
+  }
 }
 
 TEST_CASE("samples mix as widely as asked") {
