@@ -1,12 +1,14 @@
 #include "feedline/feeder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <utility>
 
+#include "base/keep_for_ever.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/rank_group.h"
@@ -398,6 +400,7 @@ struct Feeder::Impl {
   flow::Delivery::Outcome next(int replica, std::optional<Clock::time_point> deadline, Batch& batch,
                                std::optional<Stream> stream = {}) {
     using Outcome = flow::Delivery::Outcome;
+    check_process();
     if (options.gpu_communicator && !stream)
       throw Error(Category::bad_pipeline,
                   "next(): with options.gpu_communicator rows come on a stream: call next(replica, stream)");
@@ -451,6 +454,19 @@ struct Feeder::Impl {
     return flow::state_text(facts.identity, position);
   }
 
+  bool forked() const noexcept { return getpid() != process; }
+  /// Threads do not follow a process into its fork, nor do those who would let go of a lock.
+  void check_process() const {
+    if (forked())
+      throw Error(Category::bad_pipeline,
+                  "this process is a fork of the one that made the feeder, and has none of its threads; make a feeder "
+                  "here, or start processes by exec or \"spawn\"");
+  }
+  std::unique_lock<std::mutex> locked() const {
+    check_process();
+    return std::unique_lock(mutex);
+  }
+
   // Before the transfer ends: ranks that wait in next() for this one cannot hear of that.
   ~Impl() {
     upload.reset();
@@ -458,6 +474,7 @@ struct Feeder::Impl {
   }
 
   const Clock::time_point start = Clock::now();
+  const pid_t process = getpid();
   Options options;
   flow::Distribution distribution;
   flow::PipelineSpec spec;
@@ -478,7 +495,9 @@ struct Feeder::Impl {
 Feeder::Feeder(const Pipeline& pipeline, Options options)
     : impl_(std::make_unique<Impl>(pipeline, std::move(options))) {}
 
-Feeder::~Feeder() = default;
+Feeder::~Feeder() {
+  if (impl_->forked()) keep_for_ever(std::shared_ptr<Impl>(std::move(impl_)));
+}
 
 Batch Feeder::next(int replica) {
   Batch batch;
@@ -521,6 +540,7 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
 }
 
 void Feeder::stop() noexcept {
+  if (impl_->forked()) return;
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
   // Who is being set to another place may be waiting for the other ranks.
@@ -534,7 +554,7 @@ void Feeder::stop() noexcept {
 }
 
 std::string Feeder::get_state() const {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->locked();
   flow::Position position = impl_->received();
   // Rows before an error may come as a step that is none.
   const int64_t steps = impl_->facts.identity.steps_per_epoch;
@@ -545,11 +565,12 @@ std::string Feeder::get_state() const {
 std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), step); }
 
 std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->locked();
   return impl_->state_at({epoch, step});
 }
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
+  impl_->check_process();
   const std::lock_guard one_at_a_time(impl_->setting);
   std::unique_lock lock(impl_->mutex);
   impl_->check_counted();
@@ -559,12 +580,14 @@ void Feeder::set_state(std::string_view text, bool accept_changes) {
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
+  impl_->check_process();
   const std::lock_guard one_at_a_time(impl_->setting);
   std::unique_lock lock(impl_->mutex);
   if (!impl_->stands_at(beginning)) impl_->begin_anew(lock, beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {
+  impl_->check_process();
   const std::lock_guard one_at_a_time(impl_->setting);
   std::unique_lock lock(impl_->mutex);
   const flow::FeedIdentity& feed = impl_->facts.identity;
@@ -588,24 +611,24 @@ void Feeder::set_weights(const std::vector<double>& weights) {
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
 
 uint64_t Feeder::epoch() const {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->locked();
   return impl_->received().epoch;
 }
 
 int64_t Feeder::steps_per_epoch() const noexcept {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->forked() ? std::unique_lock<std::mutex>() : std::unique_lock(impl_->mutex);
   return impl_->facts.identity.steps_per_epoch;
 }
 
 int64_t Feeder::samples_per_epoch() const noexcept {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->forked() ? std::unique_lock<std::mutex>() : std::unique_lock(impl_->mutex);
   return impl_->facts.samples_per_epoch;
 }
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
 std::string Feeder::plan_text() const {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->locked();
   if (!impl_->on_gpus()) return impl_->facts.text;
   return impl_->facts.text +
          flow::Upload::text(impl_->spec, impl_->facts, impl_->options.devices, impl_->parts_for_each_gpu());
@@ -614,7 +637,7 @@ std::string Feeder::plan_text() const {
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
 
 Report Feeder::report() const {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->locked();
   const flow::DeliveryReport delivered = impl_->going_to ? flow::DeliveryReport() : impl_->delivery().report();
   Report report;
   report.records = delivered.records;

@@ -80,6 +80,49 @@ TEST_CASE("stop wakes every next, from any thread") {
   }
 }
 
+TEST_CASE("in a fork a feeder says that it has no threads there, and ends at once") {
+  const Data data({1000});
+  auto feeder =
+      std::make_unique<Feeder>(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"));
+  const std::string state = feeder->get_state();
+  std::vector<Batch> held;
+  for (int i = 0; i < 3; i++) held.push_back(feeder->next());
+  CHECK(category_of([&] { feeder->next(); }) == Category::stalled);  // all is held: its threads rest
+  CHECK(in_child([&] {
+          alarm(60);
+          int wrong = 0;
+          Batch batch;
+          for (const std::function<void()>& call : std::vector<std::function<void()>>{
+                   [&] { feeder->next(); },
+                   [&] { feeder->try_next(0, batch); },
+                   [&] { feeder->next_into(0, {}, Stream::host); },
+                   [&] { feeder->get_state(); },
+                   [&] { feeder->get_state(3); },
+                   [&] { feeder->set_state(state); },
+                   [&] { feeder->set_epoch(1); },
+                   [&] { feeder->set_weights({1}); },
+                   [&] { feeder->epoch(); },
+                   [&] { feeder->plan_text(); },
+                   [&] { feeder->report(); },
+               }) {
+            wrong++;
+            try {
+              call();
+              return wrong;
+            } catch (const Error& error) {
+              if (error.message().find("make a feeder here") == std::string::npos) return wrong;
+            }
+          }
+          if (feeder->steps_per_epoch() != 100 || feeder->samples_per_epoch() != 1000 || feeder->replicas() != 1)
+            return 50;
+          feeder->stop();
+          feeder.reset();
+          return 0;
+        }) == 0);
+  held.clear();
+  CHECK(feeder->next().at("id").as<int64_t>()[0] == 30);  // which does not mind
+}
+
 TEST_CASE("batches outlive the feeder") {
   const Data data({1000});
   std::vector<Batch> held;

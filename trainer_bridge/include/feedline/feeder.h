@@ -111,6 +111,10 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 /// batches are ready, and one that is destroyed in peace ends nobody's feed. Where rows travel the batches that have
 /// arrived come first; one that stops or is destroyed ends the others' feeds, too; and all ranks set their feeders
 /// together: set_state(), set_epoch() and set_weights() return when all have called them alike.
+///
+/// Its threads do not follow a process into its fork(). There every call that needs them throws Error bad_pipeline, and
+/// the destructor frees nothing. Make the feeder after the fork, or start processes by exec, as Python's "spawn" does.
+/// Leave batches that were made before it alone there.
 class FEEDLINE_PUBLIC Feeder {
  public:
   /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.
