@@ -29,3 +29,10 @@ TEST_CASE("processes: a rank that is stopped or killed ends the others, inside t
   INFO(what << "\n" << outcome.text);
   CHECK(outcome.ok == (what == "stop" ? 4 : 3));
 }
+
+TEST_CASE("processes: what a rank says when it leaves is there until it is heard") {
+  const Launched outcome =
+      mpirun(2, "--mca btl_vader_eager_limit 256 --mca btl_tcp_eager_limit 256", MPI_RANKS " leave_unheard");
+  INFO(outcome.text);
+  CHECK(outcome.ok == 2);
+}
