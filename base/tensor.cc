@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "feedline/error.h"
+
 namespace feedline {
 namespace {
 
@@ -34,5 +36,13 @@ std::string_view name(DType dtype) noexcept { return properties[static_cast<size
 size_t size_of(DType dtype) noexcept { return properties[static_cast<size_t>(dtype)].size; }
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void refuse_element(DType dtype, size_t size) {
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("TensorView::as: the elements are {} of {} bytes, not the wanted type of {} bytes; take the type "
+                  "that fits, or give the output another dtype",
+                  name(dtype), size_of(dtype), size));
+}
 
 }  // namespace feedline

@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -56,6 +57,41 @@ TEST_CASE("shapes") {
   CHECK(Shape({8, 8, 24}).elements() == 1536);
   CHECK(Shape({8, 8}).with_rows(5) == Shape({5, 8, 8}));
   CHECK(to_string(Shape({5, 8})) == "[5, 8]");
+}
+
+TEST_CASE("a tensor is read as what its elements are, and as nothing else") {
+  alignas(8) std::array<std::byte, 64> memory{};
+  struct Half {
+    uint16_t bits;
+  };
+  const auto reads = [&]<typename T>(DType dtype, T) {
+    const TensorView view{memory.data(), dtype, {2, 3}};
+    try {
+      return view.as<T>().size() == 6 && view.as<const T>().data() == static_cast<void*>(memory.data());
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::bad_pipeline);
+      return false;
+    }
+  };
+  // By dtype: bool, uint8_t, std::byte, char, int8_t, uint16_t, int16_t, Half, uint32_t, int32_t, uint64_t, int64_t,
+  // float, double.
+  const std::pair<DType, std::string> readable[] = {
+      {DType::boolean, "11110000000000"},  {DType::uint8, "01110000000000"},   {DType::int8, "01111000000000"},
+      {DType::uint16, "00000100000000"},   {DType::int16, "00000010000000"},   {DType::uint32, "00000000100000"},
+      {DType::int32, "00000000010000"},    {DType::int64, "00000000000100"},   {DType::float16, "00000111000000"},
+      {DType::bfloat16, "00000111000000"}, {DType::float32, "00000000000010"}, {DType::float64, "00000000000001"},
+      {DType::bytes, "00000000000000"},    {DType::unset, "00000000000000"},
+  };
+  for (const auto& entry : readable) {
+    INFO(name(entry.first));
+    std::string found;
+    const auto add = [&](auto... types) { ((found += reads(entry.first, types) ? '1' : '0'), ...); };
+    add(bool{}, uint8_t{}, std::byte{}, char{}, int8_t{}, uint16_t{}, int16_t{}, Half{}, uint32_t{}, int32_t{},
+        uint64_t{}, int64_t{}, float{}, double{});
+    CHECK(found == entry.second);
+  }
+  CHECK_THROWS_WITH((TensorView{memory.data(), DType::float32, {2}}.as<double>()),
+                    Catch::Contains("FLOAT32 of 4 bytes") && Catch::Contains("of 8 bytes"));
 }
 
 TEST_CASE("a scoped SIMD level holds the machine's down") {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "feedline/export.h"
 
@@ -78,6 +79,51 @@ class Shape {
 /// As people write it: "[512, 8, 8, 24]".
 FEEDLINE_PUBLIC std::string to_string(const Shape& shape);
 
+/// Whether elements of this dtype can be read as values of type T: of the same size and kind, integers with the same
+/// sign. Any dtype of one byte can be read as uint8_t, char or std::byte, too; FLOAT16 and BFLOAT16 as any type of two
+/// bytes, such as uint16_t or a program's own half-precision class.
+template <typename T>
+constexpr bool is_element(DType dtype) noexcept {
+  using Value = std::remove_cv_t<T>;
+  constexpr size_t size = sizeof(Value);
+  constexpr bool is_bool = std::is_same_v<Value, bool>;
+  constexpr bool is_byte = size == 1 && !is_bool && !std::is_same_v<Value, signed char>;
+  constexpr bool is_signed = std::is_integral_v<Value> && std::is_signed_v<Value>;
+  constexpr bool is_unsigned = std::is_integral_v<Value> && std::is_unsigned_v<Value>;
+  switch (dtype) {
+    case DType::unset:
+    case DType::bytes:
+      return false;
+    case DType::boolean:
+      return is_bool || is_byte;
+    case DType::uint8:
+      return is_byte;
+    case DType::int8:
+      return size == 1 && !is_bool;
+    case DType::uint16:
+      return is_unsigned && size == 2;
+    case DType::int16:
+      return is_signed && size == 2;
+    case DType::uint32:
+      return is_unsigned && size == 4;
+    case DType::int32:
+      return is_signed && size == 4;
+    case DType::int64:
+      return is_signed && size == 8;
+    case DType::float16:
+    case DType::bfloat16:
+      return size == 2;
+    case DType::float32:
+      return std::is_floating_point_v<Value> && size == 4;
+    case DType::float64:
+      return std::is_floating_point_v<Value> && size == 8;
+  }
+  return false;
+}
+
+/// Throws the Error bad_pipeline of TensorView::as() for a T of `size` bytes.
+[[noreturn]] FEEDLINE_PUBLIC void refuse_element(DType dtype, size_t size);
+
 /// Somebody else's memory seen as a tensor: row-major, contiguous, valid as long as its owner. Aligned to 64 bytes;
 /// bytes that a batch of one row delivers as they were stored may lie where they were read, aligned to their element.
 struct TensorView {
@@ -86,8 +132,10 @@ struct TensorView {
   Shape shape;
 
   size_t size_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+  /// The elements, in row-major order. Throws Error bad_pipeline where they are no T: see is_element().
   template <typename T>
-  std::span<T> as() const noexcept {
+  std::span<T> as() const {
+    if (!is_element<T>(dtype)) refuse_element(dtype, sizeof(T));
     return {static_cast<T*>(data), static_cast<size_t>(shape.elements())};
   }
 };
