@@ -72,7 +72,7 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
           if (rank == 0)
             for (size_t v = 0; v < sizes.size(); v++) owners.push_back(training->owner(v));
           for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
-          training->step();
+          if (!training->step()) throw std::runtime_error("not finite");
         }) == std::vector<std::string>(2));
   CHECK(owners == std::vector<int>{1, 0, 1, 1, 1});  // 1000, and 300 + 37 + 5 + 1
   CHECK(applied[0] == std::vector<size_t>{1});
@@ -149,7 +149,7 @@ TEST_CASE("what is full is sent while backward goes on") {
               if (v != 1) training->ready(v);
             if (!counted->wait_for_more_than(before)) throw std::runtime_error("nothing was sent");
             training->ready(1);
-            training->step();
+            if (!training->step()) throw std::runtime_error("not finite");
           }
         }) == std::vector<std::string>(2));
 }
@@ -205,7 +205,7 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
     if (rank == 1) training->ready(3);
     for (size_t v = 0; v < sizes.size(); v++)
       if (v != 3) training->ready(v);
-    training->step();
+    if (!training->step()) throw std::runtime_error("not finite");
   });
   CHECK(thrown[1] == "variable 'v3' is ready twice in a step [bad_pipeline]");
   CHECK(thrown[0].find("step 0 of the training: rank 1, call ") == 0);

@@ -7,7 +7,7 @@
 //       write_gradient(v);
 //       training->ready(v);                                               // sent while backward goes on
 //     }
-//     training->step();                                                   // the variables are those of the next step
+//     if (!training->step()) skipped++;                                   // a gradient was not finite: nothing changed
 //   }
 #pragma once
 
@@ -56,7 +56,7 @@ class FEEDLINE_PUBLIC DataParallel {
   /// Waits for all gradients, divides them by loss_scale, applies their mean, and returns when all values here are the
   /// new ones; on a GPU those that the stream finds from now on. false: a gradient is infinite or NaN on some rank;
   /// then no rank has changed anything.
-  virtual bool step(float loss_scale = 1) = 0;
+  [[nodiscard]] virtual bool step(float loss_scale = 1) = 0;
 
   /// Returns when the values are whole, on a GPU, too: before they are saved. Else a rank that is lost while they come
   /// may be told of by the next step() alone.
