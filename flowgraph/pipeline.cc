@@ -29,9 +29,12 @@ struct ReadPipelineOp {
   static constexpr int error = EIO;
 };
 
+// Some editors begin a text in UTF-8 with it.
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 constexpr size_t longest_text = size_t{64} << 20;  // longer ones are some other file
 
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   if (text.size() > longest_text)
     throw Error(Category::bad_pipeline, fmt::format("{}: too long for a pipeline: {} bytes", text_name, text.size()));
   if (const auto error = flow::read_text(text, message, given))

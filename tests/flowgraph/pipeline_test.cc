@@ -130,6 +130,14 @@ TEST_CASE("a second text laid over the first") {
   }
 }
 
+TEST_CASE("a byte order mark before a text is skipped") {
+  const std::string mark = "\xEF\xBB\xBF";
+  CHECK(parse_pipeline(mark + "seed: 7").message().seed() == 7);
+  CHECK(parse_pipeline("seed: 7").overlaid(mark + "seed: 8").message().seed() == 8);
+  CHECK(error_of([&] { parse_pipeline(mark + "sed: 7", "", "p"); }).starts_with("p:1:1: Pipeline has no field 'sed'"));
+  CHECK(error_of([&] { parse_pipeline("seed: 7" + mark, "", "p"); }).starts_with("p:1:8: "));  // only there
+}
+
 TEST_CASE("one field by its path") {
   const Pipeline base = parse_pipeline(test::chess_pipeline);
   CHECK(base.with("batch.last_batch_policy", "PAD").message().batch().last_batch_policy() == config::Batch::PAD);

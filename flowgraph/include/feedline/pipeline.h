@@ -40,8 +40,9 @@ class FEEDLINE_PUBLIC Pipeline {
   std::string folder_;
 };
 
-/// `folder`: what relative file patterns are relative to; empty: the working directory. Throws Error bad_pipeline
-/// naming `text_name`, line and column, and for an unknown field the ones there are.
+/// A byte order mark before the text is skipped. `folder`: what relative file patterns are relative to; empty: the
+/// working directory. Throws Error bad_pipeline naming `text_name`, line and column, and for an unknown field the ones
+/// there are.
 FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
                                         std::string_view text_name = "pipeline");
 
