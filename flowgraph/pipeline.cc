@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "base/syscall_hooks.h"
@@ -111,6 +112,7 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {
   pb::Message* message = &root;
+  std::function<void()> undo;  // takes away the messages that are made on the way
   for (std::string_view rest = path;;) {
     const size_t dot = rest.find('.');
     const std::string part(rest.substr(0, dot));
@@ -119,9 +121,16 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
     if (dot != std::string_view::npos) {
       if (!field->message_type() || field->is_map()) bad_path(path, fmt::format("'{}' has no fields of its own", part));
       rest.remove_prefix(dot + 1);
+      if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
+        undo = [message, field] { message->GetReflection()->ClearField(message, field); };
       message = field->is_repeated() ? find_element(*message, field, path, rest)
                                      : message->GetReflection()->MutableMessage(message, field);
       continue;
+    }
+    if (value.find_first_not_of(" \t") == value.npos) {
+      message->GetReflection()->ClearField(message, field);
+      if (undo) undo();
+      return;
     }
     std::string text = part;
     if (field->message_type())

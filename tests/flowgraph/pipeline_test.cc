@@ -138,6 +138,26 @@ TEST_CASE("a byte order mark before a text is skipped") {
   CHECK(error_of([&] { parse_pipeline("seed: 7" + mark, "", "p"); }).starts_with("p:1:8: "));  // only there
 }
 
+TEST_CASE("an empty value clears a field, and so turns a stage off") {
+  const Pipeline base = parse_pipeline(R"(
+    source { files: "a" } feature { name: "x" dtype: INT64 } filter: "x > 0" interleave { cycle_length: 2 }
+    window { size: 3 } mixture { stop: ALL_DATASETS_EXHAUSTED } shuffle { mode: BUFFER buffer_size: 9 seed: 4 }
+    epoch { repeat: 2 } batch { global_batch_size: 8 valid_mask: "m" } seed: 5)");
+  Pipeline less = base;
+  for (const char* stage : {"filter", "interleave", "window", "mixture", "shuffle", "epoch"})
+    less = less.with(stage, "");
+  const std::string rest =
+      "source { files: 'a' } feature { name: 'x' dtype: INT64 } batch { global_batch_size: 8 valid_mask: 'm' } seed: 5";
+  CHECK(less.text() == parse_pipeline(rest).text());
+  CHECK(!base.with("shuffle.seed", " ").message().shuffle().has_seed());
+  CHECK(base.with("shuffle.seed", "").message().shuffle().buffer_size() == 9);
+  CHECK(base.with("batch.valid_mask", "").message().batch().valid_mask().empty());
+  CHECK(base.with("source.files", "").message().source(0).files().empty());
+  // It turns nothing on that was off, and knows its fields.
+  CHECK(less.with("shuffle.seed", "").text() == less.text());
+  CHECK(error_of([&] { less.with("shuffle.sede", ""); }).starts_with("shuffle.sede: Shuffle has no field 'sede'"));
+}
+
 TEST_CASE("one field by its path") {
   const Pipeline base = parse_pipeline(test::chess_pipeline);
   CHECK(base.with("batch.last_batch_policy", "PAD").message().batch().last_batch_policy() == config::Batch::PAD);

@@ -386,6 +386,8 @@ TEST_CASE("what makes no sense is refused by its name") {
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
               "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
+      besides("shuffle { mode: NONE buffer_size: 9 buffer_bytes: '9' block_size: '1KiB' lanes: 3 shuffle_files: true }",
+              "no error"),
       besides("epoch { steps: -1 }", "epoch.steps: -1; it must be 1 to 1099511627776, or left out"),
       besides("distribute { timeout: '5s' }",
               "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "

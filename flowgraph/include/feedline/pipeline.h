@@ -25,7 +25,8 @@ class FEEDLINE_PUBLIC Pipeline {
 
   /// This pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
   /// "FLOAT16"), with("source.files", "data/*.tfrecord"). Elements of `feature`, `output` and `source` go by their
-  /// names, which an only one does not need; strings need no quotes. Throws Error bad_pipeline naming the path.
+  /// names, which an only one does not need; strings need no quotes. An empty value clears the field: with("window",
+  /// "") is the pipeline without windows. Throws Error bad_pipeline naming the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
   /// As text that parse_pipeline reads.
