@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <unordered_set>
@@ -139,10 +140,16 @@ void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::cons
 
 }  // namespace
 
+std::string some_of(const std::string& first, size_t count) {
+  if (count == 1) return fmt::format("'{}' is", first);
+  return fmt::format("'{}' and {} other file{} are", first, count - 1, count > 2 ? "s" : "");
+}
+
 FileList list_files(const FilePatterns& patterns) {
   const fs::path folder = patterns.folder.empty() ? fs::current_path() : fs::absolute(patterns.folder);
   FileList list;
   std::unordered_set<std::string> seen;
+  std::set<std::string> again;
   for (const std::string& pattern : patterns.files) {
     if (pattern.empty() || pattern.find('\0') != std::string::npos)
       throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is no name of a file", patterns.field, pattern));
@@ -164,8 +171,12 @@ FileList list_files(const FilePatterns& patterns) {
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: no file matches '{}'{}", patterns.field, path.string(), what_is_there(path)));
     std::sort(files.begin(), files.end());
-    for (std::string& file : files)  // one pattern names each once
-      if (patterns.files.size() == 1 || seen.insert(file).second) list.files.push_back(std::move(file));
+    for (std::string& file : files) {  // one pattern names each once
+      if (patterns.files.size() == 1 || seen.insert(file).second)
+        list.files.push_back(std::move(file));
+      else
+        again.insert(std::move(file));
+    }
   }
   for (const std::string& pattern : patterns.exclude) {
     const bool whole = pattern.find('/') != std::string::npos;
@@ -174,11 +185,15 @@ FileList list_files(const FilePatterns& patterns) {
     const auto excluded = [&](const std::string& file) {
       return fnmatch(wanted.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME) == 0;
     };
+    std::erase_if(again, excluded);
     if (std::erase_if(list.files, excluded) == 0)
       list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, pattern));
   }
   if (list.files.empty())
     throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it leaves no file", patterns.field));
+  if (!again.empty())
+    list.warnings.push_back(fmt::format("{}.files: {} named more than once, and fed once", patterns.field,
+                                        some_of(*again.begin(), again.size())));
   return list;
 }
 

@@ -21,8 +21,12 @@ struct FileList {
 
 /// Wildcards are * ? and [...] within a component, as in fnmatch(3), and match no leading '.'; a path that exists is
 /// taken literally. Folders and index files (io/index_store.h) that a pattern matches are left out. Throws Error
-/// bad_pipeline for a pattern that matches no file, with the absolute pattern and what is there instead.
+/// bad_pipeline for a pattern that matches no file, with the absolute pattern and what is there instead. Warns of files
+/// that several patterns name.
 FileList list_files(const FilePatterns& patterns);
+
+/// "'FIRST' is" or "'FIRST' and 3 other files are": for messages.
+std::string some_of(const std::string& first, size_t count);
 
 /// Stands in for list_files where a test or a fuzzer wants no disk.
 using ListFiles = std::function<FileList(const FilePatterns&)>;

@@ -6,7 +6,10 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/byte_size.h"
 #include "base/machine.h"
@@ -94,6 +97,24 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
   spec.shard_id = static_cast<uint32_t>(source.shard_id());
 }
 
+// Sources may share their files and each take a part of them; a file that one of them takes whole is fed twice.
+void warn_of_shared_files(const config::Pipeline& config, const std::vector<SourceSpec>& sources,
+                          std::vector<std::string>& warnings) {
+  const auto takes_part = [&](int s) { return !config.source(s).range().empty() || config.source(s).num_shards() > 1; };
+  const auto name_of = [&](int s) { return element_path("source", s, config.source_size(), config.source(s).name()); };
+  std::unordered_map<std::string_view, int> first_in;
+  for (int s = 0; s < config.source_size(); s++) {
+    std::map<int, std::vector<std::string>> shared;  // by the other source
+    for (const std::string& file : sources[static_cast<size_t>(s)].files) {
+      const int other = first_in.try_emplace(file, s).first->second;
+      if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
+    }
+    for (const auto& [other, files] : shared)
+      warnings.push_back(fmt::format("{}: files: {} in {}, too, and fed by both", name_of(s),
+                                     some_of(files.front(), files.size()), name_of(other)));
+  }
+}
+
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
                                         std::vector<std::string>& warnings) {
   const config::Pipeline& config = pipeline.message();
@@ -123,6 +144,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     warnings.insert(warnings.end(), files.warnings.begin(), files.warnings.end());
     sources.push_back(std::move(spec));
   }
+  if (sources.size() > 1) warn_of_shared_files(config, sources, warnings);
   return sources;
 }
 

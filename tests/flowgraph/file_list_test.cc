@@ -60,6 +60,17 @@ TEST_CASE_METHOD(Files, "patterns in their order, each sorted by byte, every fil
   CHECK(names({folder.file("data/a.rec")}) == Names{"data/a.rec"});
 }
 
+TEST_CASE_METHOD(Files, "a file that several patterns name is warned of") {
+  CHECK(list({"data/*"}).warnings.empty());
+  CHECK(list({"data/a.rec", "data/b*"}).warnings.empty());
+  CHECK(list({"data/b-1.rec", "data/a.rec", "data/[ab]*"}).warnings ==
+        Names{"source.files: '" + folder.file("data/a.rec") +
+              "' and 1 other file are named more than once, and fed once"});
+  CHECK(list({"data/a.rec", "./data/a.rec", "*/a.rec"}).warnings ==
+        Names{"source.files: '" + folder.file("data/a.rec") + "' is named more than once, and fed once"});
+  CHECK(list({"data/a.rec", "data/*"}, {"a.rec"}).warnings.empty());
+}
+
 TEST_CASE_METHOD(Files, "names with glob's letters in them") {
   CHECK(names({"[odd] */x[1].rec"}) == Names{"[odd] */x[1].rec"});
   CHECK(list_files({"source", folder.file("[odd] *"), {"x*"}, {}}).files == Names{folder.file("[odd] */x[1].rec")});

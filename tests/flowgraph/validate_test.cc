@@ -322,6 +322,19 @@ TEST_CASE("warnings") {
   CHECK(with_output(text).warnings.at(0) == warning);
 }
 
+TEST_CASE("a file in two sources is warned of, unless each takes a part of it") {
+  const auto warnings = [](const std::string& sources) { return resolve(sources + batch + features).warnings; };
+  CHECK(warnings("source { files: 'f' } source { files: 'g' }").empty());
+  CHECK(warnings("source { files: 'f' } source { name: 'b' files: ['g', 'f'] }") ==
+        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, and fed by both"});
+  CHECK(
+      warnings("source { files: ['f', 'g'] } source { files: 'h' range: '0:10' } source { files: ['f', 'g', 'h'] }") ==
+      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, and fed by both",
+                               "source[2]: files: 'h' is in source[1], too, and fed by both"});
+  CHECK(warnings("source { files: 'f' range: '0%:50%' } source { files: 'f' range: '50%:100%' }").empty());
+  CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
+}
+
 TEST_CASE("what makes no sense is refused by its name") {
   struct Case {
     std::string text;
