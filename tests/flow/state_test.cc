@@ -278,7 +278,8 @@ TEST_CASE("what changed is named, or accepted") {
   // What changes no order.
   CHECK(of("shuffle { block_size: '16KiB' buffer_size: 300 seed: 4 } epoch { repeat: 1 } batch { "
            "batch_size_per_replica: 48 }") == "accepted");
-  CHECK(of(text + "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' dtype: INT32 } "
+  CHECK(of(text + "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' } output { name: "
+                  "'less' feature: 'id' dtype: INT32 } "
                   "output { name: 'twice' expression { formula: 'id * 2' } } parallelism { threads: 1 host_prefetch: 4 "
                   "} memory { limit: '200MiB' } errors { on_error: SKIP_RECORD }")
             .find("is") == std::string::npos);
