@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "base/utf8.h"
 #include "feedline/error.h"
 
 namespace feedline::flow {
@@ -40,29 +41,6 @@ const Missing* find(const std::string& full_name) {
 [[noreturn]] void refuse(const std::string& path, const std::string& what, const Missing& entry) {
   throw Error(Category::bad_pipeline,
               fmt::format("{}{}: not in this version yet; remove it ({})", path, what, entry.instead));
-}
-
-bool is_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const size_t length = byte < 0x80                   ? 1
-                          : byte >= 0xC2 && byte < 0xE0 ? 2
-                          : byte >= 0xE0 && byte < 0xF0 ? 3
-                          : byte >= 0xF0 && byte < 0xF5 ? 4
-                                                        : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    uint32_t code = length == 1 ? byte : byte & (0x7Fu >> length);
-    for (size_t k = 1; k < length; k++) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xC0) != 0x80) return false;
-      code = code << 6 | (next & 0x3F);
-    }
-    if ((length == 3 && (code < 0x800 || (code >= 0xD800 && code < 0xE000))) ||
-        (length == 4 && (code < 0x10000 || code > 0x10FFFF)))
-      return false;
-    i += length;
-  }
-  return true;
 }
 
 void check(const pb::Message& message, const std::string& path);

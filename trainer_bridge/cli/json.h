@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
 #include "feedline/error.h"
 
 namespace feedline::cli {
@@ -19,7 +20,6 @@ Json to_json(const Error& error);
 /// A feed's errors, then the one that ended it, unless it is among them.
 Json to_json(const std::vector<Error>& errors, const std::optional<Error>& last);
 
-bool is_utf8(std::string_view bytes);
 /// UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
 
