@@ -7,9 +7,12 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/audit.h"
+#include "base/utf8.h"
+#include "flowgraph/nearest.h"
 #include "flowgraph/packed_varints.h"
 #include "flowgraph/record_layout.h"
 #include "flowgraph/record_shape.h"
@@ -97,7 +100,66 @@ struct Sink {
   }
 };
 
+/// As much of a key as a message can hold.
+std::string shown(const std::string& key) {
+  constexpr size_t longest = 80;
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (key.size() <= longest && is_utf8(key) && std::none_of(key.begin(), key.end(), is_control)) return key;
+  std::string text;
+  for (const char c : std::string_view(key).substr(0, longest))
+    text += c >= 0x20 && c < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return text + (key.size() > longest ? "..." : "");
+}
+
 }  // namespace
+
+std::vector<std::string> feature_names(const io::RecordView& record) {
+  std::vector<std::string> names;
+  std::unordered_set<std::string> known;
+  const auto each_field = [](const uint8_t* p, const uint8_t* end, uint32_t wanted, const auto& found) {
+    while (p && p != end) {
+      uint32_t tag, size;
+      p = wire::read_tag(p, end, tag);
+      if (!p) return;
+      if (tag != wanted) {
+        p = wire::skip_field(tag, p, end, wire::max_depth);
+        continue;
+      }
+      p = wire::read_size(p, end, size);
+      if (!p) return;
+      found(p, p + size);
+      p += size;
+    }
+  };
+  const auto* begin = reinterpret_cast<const uint8_t*>(record.data);
+  each_field(begin, begin + record.size, run_tag, [&](const uint8_t* features, const uint8_t* features_end) {
+    each_field(features, features_end, run_tag, [&](const uint8_t* entry, const uint8_t* entry_end) {
+      std::string name;
+      each_field(entry, entry_end, run_tag,
+                 [&](const uint8_t* key, const uint8_t* key_end) { name.assign(key, key_end); });
+      if (known.insert(name).second) names.push_back(std::move(name));
+    });
+  });
+  return names;
+}
+
+std::string names_instead(std::string_view wanted, std::vector<std::string> names) {
+  if (names.empty()) return "; there is none at all";
+  constexpr size_t most = 10;
+  for (std::string& name : names) name = shown(name);
+  std::string text = did_you_mean(wanted, names);
+  const size_t more = names.size() - std::min(names.size(), most);
+  if (more > 0) {
+    std::vector<std::pair<size_t, std::string>> by_distance;
+    for (std::string& name : names) by_distance.emplace_back(edit_distance(shown(std::string(wanted)), name), name);
+    std::sort(by_distance.begin(), by_distance.end());
+    for (size_t i = 0; i < most; i++) names[i] = std::move(by_distance[i].second);
+    names.resize(most);
+  }
+  text += text.empty() ? "; there is:" : " There is:";
+  for (const std::string& name : names) text += ' ' + name;
+  return more > 0 ? fmt::format("{} and {} more", text, more) : text;
+}
 
 struct ExampleParser::Impl {
   std::vector<FeatureSpec> features;
@@ -187,10 +249,15 @@ struct ExampleParser::Session::State {
     ListKind found = ListKind::unset;
     uint64_t count = 0;
     uint64_t length = any;
+    bool names_told = false;  // an error has said which features a record has that lacks this one
   };
 
   State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
-      : impl(parser), arena(memory), good(parser.targets.size() / 64 + 1), flaws(parser.targets.size()) {
+      : impl(parser),
+        arena(memory),
+        good(parser.targets.size() / 64 + 1),
+        seen(good.size()),
+        flaws(parser.targets.size()) {
     for (const Target& target : parser.targets) {
       const uint64_t words = (uint64_t{rows} * target.row_size + 7) / 8;
       columns.push_back({memory.take<uint64_t>(words)});
@@ -222,9 +289,9 @@ struct ExampleParser::Session::State {
   bool parse_bytes(const uint8_t* p, const uint8_t* end, Sink& sink);
   bool parse_floats(const uint8_t* p, const uint8_t* end, Sink& sink);
   bool parse_ints(const uint8_t* p, const uint8_t* end, Sink& sink);
-  bool complete(std::vector<RowError>& errors);
-  bool fill_in(std::vector<RowError>& errors);
-  RowError describe(size_t feature) const;
+  bool complete(const io::RecordView& record, std::vector<RowError>& errors);
+  bool fill_in(const io::RecordView& record, std::vector<RowError>& errors);
+  RowError describe(size_t feature, const io::RecordView& record);
 
   template <typename T>
   T* row_of(size_t feature) const {
@@ -251,6 +318,8 @@ struct ExampleParser::Session::State {
   RecordShapes shapes;
   bool shaped = false;         // whether records can have any: no feature takes thought
   std::vector<uint64_t> good;  // bits: features that this record has, as they should be
+  std::vector<uint64_t> seen;  // bits: features that some record had which lacked another one, or was flawed
+  uint32_t lacking_rows = 0;   // rows of such records, and of those that are no Example; all others had every feature
   std::vector<Flaw> flaws;
   uint32_t row = 0;
   bool foreseen = true;
@@ -273,17 +342,25 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
     if (shape && shape->store(begin, row_)) [[likely]] {
       hits_++;
     } else if (state.parse_example(record)) {
-      if (state.complete(errors)) {
+      if (state.complete(record, errors)) {
         hits_ += state.foreseen;
         if (state.foreseen && state.shaped) state.shapes.learn(*state.layout, begin, record.size, state.all_features());
       }
     } else {
+      state.lacking_rows++;
       errors.push_back({row_, Category::malformed_proto, state.broken_feature,
                         fmt::format("not a tf.train.Example: its bytes make no sense at byte {} of {}",
                                     state.broken_at - begin, record.size)});
     }
     row_++;
   }
+}
+
+std::vector<bool> ExampleParser::Session::seen() const {
+  std::vector<bool> all(columns_.size(), row_ > state_->lacking_rows);
+  for (size_t feature = 0; feature < all.size(); feature++)
+    if ((state_->seen[feature / 64] >> feature % 64 & 1) != 0) all[feature] = true;
+  return all;
 }
 
 bool ExampleParser::Session::State::parse_example(const io::RecordView& record) {
@@ -636,20 +713,24 @@ void ExampleParser::Session::State::settle(size_t feature, const Sink& sink) {
     return;
   }
   clear_good(feature);
-  flaws[feature] = {sink.found == ListKind::unset ? ~uint32_t{0} : row, sink.found, sink.count,
-                    right_length ? any : sink.other_length};
+  Flaw& flaw = flaws[feature];
+  flaw = {sink.found == ListKind::unset ? ~uint32_t{0} : row, sink.found, sink.count,
+          right_length ? any : sink.other_length, flaw.names_told};
+  if (sink.found != ListKind::unset) seen[feature / 64] |= uint64_t{1} << feature % 64;
 }
 
-inline bool ExampleParser::Session::State::complete(std::vector<RowError>& errors) {
+inline bool ExampleParser::Session::State::complete(const io::RecordView& record, std::vector<RowError>& errors) {
   if (few_features() && good[0] == all_features()) [[likely]]
     return true;
-  return fill_in(errors);
+  return fill_in(record, errors);
 }
 
 /// Defaults for the features that the record does not have. False, with an error, if one must not be missing or is not
 /// as it should be.
-bool ExampleParser::Session::State::fill_in(std::vector<RowError>& errors) {
+bool ExampleParser::Session::State::fill_in(const io::RecordView& record, std::vector<RowError>& errors) {
   const size_t features = impl.targets.size();
+  lacking_rows++;
+  for (size_t word = 0; word < good.size(); word++) seen[word] |= good[word];
   for (size_t word = 0; word * 64 < features; word++) {
     const size_t here = std::min<size_t>(64, features - word * 64);
     uint64_t lacking = ~good[word] & (~uint64_t{0} >> (64 - here));
@@ -658,7 +739,7 @@ bool ExampleParser::Session::State::fill_in(std::vector<RowError>& errors) {
       const Target& target = impl.targets[feature];
       const FeatureSpec& spec = impl.features[feature];
       if (flaws[feature].row == row || (target.fixed && !spec.has_default)) {
-        errors.push_back(describe(feature));
+        errors.push_back(describe(feature, record));
         return false;
       }
       if (!target.fixed) {
@@ -678,13 +759,17 @@ bool ExampleParser::Session::State::fill_in(std::vector<RowError>& errors) {
   return true;
 }
 
-RowError ExampleParser::Session::State::describe(size_t feature) const {
+RowError ExampleParser::Session::State::describe(size_t feature, const io::RecordView& record) {
   const Target& target = impl.targets[feature];
   const FeatureSpec& spec = impl.features[feature];
-  const Flaw& flaw = flaws[feature];
+  Flaw& flaw = flaws[feature];
   RowError error{row, Category::missing_feature, static_cast<int>(feature), {}};
   if (flaw.row != row) {
-    error.message = "the record does not have it and there is no default_value; give it one, or kind: VARIABLE";
+    // Once for all records of a session: names are slow to compare, and many records may lack the same one.
+    const bool tell = !std::exchange(flaw.names_told, true);
+    error.message =
+        fmt::format("the record does not have it{}. If it may be missing, give it a default_value, or kind: VARIABLE",
+                    tell ? names_instead(spec.key, feature_names(record)) : "");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
     error.message = fmt::format("the record holds {} values, {} are wanted", name(flaw.found), name(target.kind));

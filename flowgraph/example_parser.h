@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "feedline/error.h"
@@ -28,6 +29,13 @@ struct RowError {
   int feature = -1;  // number of the feature, or -1: the record as a whole
   std::string message;
 };
+
+/// The names of the features that an Example has, each once, in the order of the record. Not for the hot path.
+std::vector<std::string> feature_names(const io::RecordView& record);
+
+/// "; did you mean 'score'? There is: board score": for a message that says that `wanted` is not among these names. Of
+/// many names it tells the nearest ones.
+std::string names_instead(std::string_view wanted, std::vector<std::string> names);
 
 /// Immutable; any number of threads may use one parser.
 class ExampleParser {
@@ -59,6 +67,8 @@ class ExampleParser {
     std::span<const Column> columns() const noexcept { return columns_; }
     /// Records whose byte layout was that of records before them (record_layout.h): they took the short way.
     uint64_t layout_hits() const noexcept { return hits_; }
+    /// By number of feature: whether a record so far had it, sound or not.
+    std::vector<bool> seen() const;
 
    private:
     struct State;

@@ -514,6 +514,73 @@ TEST_CASE("a refused record says what was found and what was wanted") {
   CHECK(error.feature == 0);
 }
 
+TEST_CASE("a record that lacks a feature says which it has, the first of a session with the nearest names") {
+  const auto refusals = [](const std::string& key, const std::vector<std::string>& records) {
+    std::vector<std::string> messages;
+    for (const RowError& error : Parsed({feature(key, DType::int64)}, records).errors) {
+      CHECK(error.category == Category::missing_feature);
+      messages.push_back(
+          error.message.substr(0, error.message.find(". If it may be missing, give it a default_value")));
+    }
+    return messages;
+  };
+  using Messages = std::vector<std::string>;
+  const auto with = [](const std::vector<std::string>& names) {
+    std::string entries;
+    for (const std::string& name : names) entries += wire::entry(name, wire::int64_feature({1}));
+    return wire::example(entries);
+  };
+  const std::string lacks = "the record does not have it";
+  CHECK(refusals("scor", {with({"board", "score", "board"})}) ==
+        Messages{lacks + "; did you mean 'score'? There is: board score"});
+  CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; there is: board score"});
+  CHECK(refusals("x", {with({})}) == Messages{lacks + "; there is none at all"});
+  CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; there is: y", lacks});
+  CHECK(refusals("x", {with({"\xff\n", "Größe", std::string(90, 'k')})}) ==
+        Messages{lacks + "; there is: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
+  std::vector<std::string> many;
+  for (int i = 0; i < 30; i++) many.push_back("feature " + std::to_string(i));
+  many.push_back("names");
+  CHECK(refusals("name", {with(many)}) ==
+        Messages{lacks + "; did you mean 'names'? There is: names feature 0 feature 1 feature 2 feature 3 feature 4 "
+                         "feature 5 feature 6 feature 7 feature 8 and 21 more"});
+  // A value at fault is no missing name.
+  CHECK(Parsed({feature("y", DType::float32)}, {with({"y"})}).errors[0].category == Category::wrong_dtype);
+}
+
+TEST_CASE("a session tells which features some record had") {
+  const auto seen = [](const std::vector<FeatureSpec>& features, const std::vector<std::string>& records) {
+    std::string text;
+    for (const bool one : Parsed(features, records).session->seen()) text += one ? '1' : '0';
+    return text;
+  };
+  const auto with = [](const std::vector<int>& numbers, const std::string& value = wire::int64_feature({1})) {
+    std::string entries;
+    for (const int number : numbers) entries += wire::entry("f" + std::to_string(number), value);
+    return wire::example(entries);
+  };
+  const auto features = [](size_t count, FeatureKind kind = FeatureKind::fixed) {
+    std::vector<FeatureSpec> all;
+    for (size_t i = 0; i < count; i++) {
+      all.push_back(feature("f" + std::to_string(i), DType::int64, kind));
+      if (kind == FeatureKind::fixed) all.back() = with_default(all.back());
+    }
+    return all;
+  };
+  for (const FeatureKind kind : {FeatureKind::fixed, FeatureKind::variable}) {
+    CHECK(seen(features(4, kind), {}) == "0000");
+    CHECK(seen(features(4, kind), {with({0}), with({0, 2}), with({})}) == "1010");
+    CHECK(seen(features(4, kind), {with({0}), with({3, 2, 1, 0})}) == "1111");
+    CHECK(seen(features(4, kind), std::vector<std::string>(20, with({0, 1, 2, 3}))) == "1111");
+    CHECK(seen(features(4, kind), std::vector<std::string>(20, with({1, 3}))) == "0101");
+    CHECK(seen(features(4, kind), {with({1}, ""), with({2}, wire::float_feature({1}))}) == "0010");  // none; flawed
+    CHECK(seen(features(4, kind), {"\x7f", with({1})}) == "0100");
+    std::string wanted(70, '0');
+    wanted[3] = wanted[66] = '1';
+    CHECK(seen(features(70, kind), {with({3}), with({66}), with({3})}) == wanted);
+  }
+}
+
 TEST_CASE("errors name their rows, and rows around them are good") {
   Random random(10);
   std::vector<std::string> records;
