@@ -1,13 +1,18 @@
 #include "flowgraph/assemble.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "base/log.h"
 
 namespace feedline::flow {
 
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
     : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
   end_.first_step = start.step;
+  if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features);
   if (plan.data.lazy)
     arriving_.emplace(plan.steps, start.epoch);
   else
@@ -19,12 +24,13 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
   chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
   held_++;
   cut_short_ = cut_short_ || chunk->first_error.has_value();
+  if (absent_) absent_->add(chunk->seen(), chunk->records().first(chunk->rows()));
   if (arriving_) arriving_->add(*chunk);
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
     if (!step_.ends_epoch)
       emit(chunk, out);
     else if (plan_.data.raised.empty())
-      emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
+      end_epoch(chunk, out);
     else
       fail(chunk, plan_.data.raised.front(), out);
     if (failed_) return;
@@ -111,6 +117,22 @@ void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& s
                                                .brought_by = {},
                                                .error = {},
                                                .end = {}});
+}
+
+void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
+  if (const auto error = absent_feature()) return fail(chunk, *error, out);
+  emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
+}
+
+// Warns of the features that no record of the epoch had; returns what ends the feed where that is wanted.
+std::optional<Error> Assembler::absent_feature() {
+  if (!absent_ || end_.first_step > 0) return std::nullopt;
+  const std::vector<Error> errors = absent_->errors(
+      fmt::format("of epoch {}{}", step_.epoch, plan_.ranks.world_size > 1 ? " that this rank reads" : ""));
+  absent_.reset();
+  const bool raise = plan_.spec.absent_feature == AbsentFeature::error && !errors.empty();
+  for (size_t i = raise ? 1 : 0; i < errors.size(); i++) logger()->warn(errors[i].what());
+  return raise ? std::optional(errors.front()) : std::nullopt;
 }
 
 void Assembler::note_dropped() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/absent_features.h"
 #include "flowgraph/arriving_rows.h"
 #include "flowgraph/chunk.h"
 #include "flowgraph/epoch_sums.h"
@@ -69,6 +70,8 @@ class Assembler {
   std::shared_ptr<const StepRows> share_rows();
   std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
+  void end_epoch(const ChunkRef& chunk, Out& out);
+  std::optional<Error> absent_feature();
   void note_dropped();
   void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
@@ -90,7 +93,8 @@ class Assembler {
   uint64_t held_ = 0;       // of chunks_: those that are still needed
   bool cut_short_ = false;  // a chunk ends with an error: it may have fewer rows than are wanted of it
   bool failed_ = false;
-  EpochEnd end_;  // of the epoch that is going on
+  EpochEnd end_;                          // of the epoch that is going on
+  std::optional<AbsentFeatures> absent_;  // until the first epoch that was fed from its beginning has ended
 };
 
 }  // namespace feedline::flow

@@ -86,6 +86,7 @@ void Chunk::parse(const Plan& plan) {
   errors.clear();
   bad_terms.clear();
   layout_hits_ = 0;
+  seen_.assign(plan.spec.features.size(), false);
   if (failed) {
     first_error = std::move(failed);
     failed.reset();
@@ -226,6 +227,7 @@ void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, 
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
   features_.assign(scan.session.columns().begin(), scan.session.columns().end());
   layout_hits_ = scan.session.layout_hits();
+  seen_ = scan.session.seen();
 }
 
 Place Chunk::place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature) const {

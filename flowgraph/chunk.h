@@ -82,6 +82,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<Error> errors;       // as filler
   std::vector<BadTerm> bad_terms;  // as filler
   uint64_t layout_hits() const noexcept { return layout_hits_; }
+  /// By number of feature: whether a record had it.
+  const std::vector<bool>& seen() const noexcept { return seen_; }
 
  private:
   struct BadRow {
@@ -103,6 +105,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::span<uint64_t> audit_terms_;
   std::vector<Column> features_, expressions_;
   uint64_t layout_hits_ = 0;
+  std::vector<bool> seen_;
 };
 
 using ChunkRef = std::shared_ptr<Chunk>;

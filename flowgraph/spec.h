@@ -163,6 +163,8 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights);
 
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
+/// What is done about a feature that no record of the first epoch has.
+enum class AbsentFeature : uint8_t { warn, error, ignore };
 
 struct PipelineSpec {
   /// Of the samples, those are left for which this feed's output `filter` (float64) is not 0; its outputs `@file` and
@@ -187,6 +189,7 @@ struct PipelineSpec {
   OnError on_error = OnError::raise;
   int64_t max_failures = -1;  // -1: any number
   double max_failure_rate = 1.0;
+  AbsentFeature absent_feature = AbsentFeature::warn;
   uint64_t memory_limit = 0;  // bytes
   uint64_t device_limit = 0;  // bytes of each GPU; 0: what it has
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine

@@ -298,6 +298,7 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
 
 void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
   spec.on_error = static_cast<OnError>(errors.on_error());
+  spec.absent_feature = static_cast<AbsentFeature>(errors.absent_feature());
   if (errors.max_failures() < 0)
     refuse("errors.max_failures: {} is negative; leave it out for any number", errors.max_failures());
   if (errors.max_failures() > 0) spec.max_failures = errors.max_failures();
@@ -397,6 +398,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   filter->batch_size_per_replica = 0;
   filter->last_batch_policy = LastBatchPolicy::partial;
   filter->valid_mask.clear();
+  filter->absent_feature = AbsentFeature::ignore;  // the feed itself tells
   config::Pipeline output;
   output.add_output()->set_name("filter");
   output.mutable_output(0)->set_dtype(config::FLOAT64);
