@@ -1,6 +1,7 @@
 #include "flowgraph/arriving_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace feedline::flow {
 
@@ -42,12 +43,15 @@ bool ArrivingRows::next(Step& step) {
     end_ = End::none;
     epoch_++;
     step_ = 0;
+    last_ = std::exchange(count_, {});
     return true;
   }
   if (waiting_ < full && end_ == End::of_pass) {
     steps_.end_with(step_, waiting_);
     step.kind = steps_.kind(step_);
   }
+  count_.steps += step.kind == Steps::Kind::dropped ? 0 : 1;
+  count_.samples += std::min(waiting_, full);
   take(std::min(waiting_, full), step);
   step_++;
   return true;

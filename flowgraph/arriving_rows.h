@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "flowgraph/chunk.h"
 #include "flowgraph/steps.h"
@@ -23,6 +24,11 @@ class ArrivingRows {
   /// a row that the chunk does not have.
   bool next(Step& step);
 
+  /// At an end of epoch that next() gave: how many samples the epoch had, if they made no step for anybody.
+  std::optional<int64_t> too_few() const noexcept {
+    return last_.steps == 0 ? std::optional(last_.samples) : std::nullopt;
+  }
+
   /// Shares of the last step that next() gave.
   const Steps& steps() const noexcept { return steps_; }
 
@@ -32,6 +38,11 @@ class ArrivingRows {
   Steps steps_;
   uint64_t epoch_;
   int64_t step_ = 0;
+  struct Count {
+    int64_t steps = 0;  // without one that DROP leaves out
+    int64_t samples = 0;
+  };
+  Count count_, last_;  // of this epoch so far, and of the one that ended last
   uint64_t tickets_ = 0;
   std::deque<TicketRows> rows_;  // not yet in a step; `at` is of no use
   int64_t waiting_ = 0;          // rows of these

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "flowgraph/empty_epoch.h"
 
 namespace feedline::flow {
 
@@ -121,6 +122,8 @@ void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& s
 
 void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
   if (const auto error = absent_feature()) return fail(chunk, *error, out);
+  if (arriving_ && !plan_.spec.allow_empty)
+    if (const auto samples = arriving_->too_few()) return fail(chunk, empty_epoch(plan_, *samples), out);
   emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
 }
 

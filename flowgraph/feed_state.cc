@@ -149,6 +149,7 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   shuffle.clear_seed();
   config::Epoch epoch = pipeline.epoch();
   if (epoch.repeat() == 0) epoch.set_repeat(1);
+  epoch.clear_allow_empty();
   const uint64_t seed = pipeline.shuffle().has_seed() ? pipeline.shuffle().seed() : pipeline.seed();
   return {static_cast<uint32_t>(sources),
           digest(pipeline.interleave()),

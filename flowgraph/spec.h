@@ -182,6 +182,7 @@ struct PipelineSpec {
   ShuffleSpec shuffle;
   int64_t repeat = 1;             // passes over the data in an epoch; -1 without end, as where there are epoch_steps
   int64_t epoch_steps = 0;        // not 0: an epoch is so many steps, wherever passes end
+  bool allow_empty = false;       // an epoch may have no step
   int64_t global_batch_size = 0;  // this, or
   int64_t batch_size_per_replica = 0;
   LastBatchPolicy last_batch_policy = LastBatchPolicy::drop;

@@ -171,6 +171,7 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
   if (spec.repeat < -1) refuse("epoch.repeat: {}; it is a number of passes, or -1 without end", spec.repeat);
   spec.epoch_steps = config.epoch().steps();
+  spec.allow_empty = config.epoch().allow_empty();
   constexpr int64_t most_steps = int64_t{1} << 40;
   if (spec.epoch_steps < 0 || spec.epoch_steps > most_steps)
     refuse("epoch.steps: {}; it must be 1 to {}, or left out", spec.epoch_steps, most_steps);

@@ -17,6 +17,7 @@
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/compare_ranks.h"
 #include "flowgraph/distribution.h"
+#include "flowgraph/empty_epoch.h"
 #include "flowgraph/error_log.h"
 #include "flowgraph/feed_facts.h"
 #include "flowgraph/feed_state.h"
@@ -173,6 +174,7 @@ struct Feeder::Impl {
     const int threads = thread_count(options, spec);
     flow::PipelineSpec planned = carried(distribution.transfers() || on_gpus());
     flow::DataSet data = flow::count_data(planned, threads, options.on_progress, readers);
+    const uint64_t chosen = data.samples;
     flow::apply_filter(planned, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
     flow::compare_content(readers, data);
     for (const std::string& warning : data.warnings) logger()->warn(warning);
@@ -181,6 +183,7 @@ struct Feeder::Impl {
                   "source: index.mode: LAZY does not go with REPLICATE or SCATTER: ranks have to know their steps "
                   "before; use BUILD");
     plan = make_plan(std::move(planned), std::make_shared<flow::DataSet>(std::move(data)), threads);
+    flow::refuse_empty_epoch(*plan, chosen);
     facts = flow::facts_of(*plan);
   }
 
@@ -303,7 +306,9 @@ struct Feeder::Impl {
     if (!plan || !plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
     flow::PipelineSpec other = plan->spec;
     other.mixture->reweighted = weights;
-    return make_plan(std::move(other), plan->shared_data, plan->threads);
+    auto reweighted = make_plan(std::move(other), plan->shared_data, plan->threads);
+    flow::refuse_empty_epoch(*reweighted, reweighted->data.samples);
+    return reweighted;
   }
 
   void run_transfer() {

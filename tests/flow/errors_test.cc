@@ -265,7 +265,7 @@ TEST_CASE("a batch that the replicas cannot share is refused, with the nearest s
   const Data data({10});
   CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(4)), Catch::Contains("8 and 12"));
   CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 3 }"), replicas(4)), Catch::Contains(" 4"));
-  CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 3 }"), replicas(4)));
+  CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 2 }"), replicas(4)));
 }
 
 TEST_CASE("behind the last failure that is allowed the feed ends, and the batches before it come first") {

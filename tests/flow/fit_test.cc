@@ -1,11 +1,13 @@
-// Pipelines that do not fit their data: features that no record has.
+// Pipelines that do not fit their data: features that no record has, epochs without a step.
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <sstream>
 
 #include "base/log.h"
+#include "damage.h"
 #include "data.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -56,6 +58,7 @@ std::vector<std::string> with_rare(int64_t count, int64_t rare) {
 
 const std::string optional = "feature { name: 'rare' dtype: INT64 default_value { int64_value: 0 } } ";
 const std::string judged = "errors { absent_feature: ERROR } ";
+const std::string empty_hint = "; if an epoch may have no step, write epoch { allow_empty: true } [bad_pipeline]";
 
 }  // namespace
 
@@ -126,4 +129,109 @@ TEST_CASE("where it is to be an error, it comes after the batches of the first w
   CHECK_FALSE(late.next());
   for (int step = 0; step < 4; step++) CHECK(late.next().rows() == 20);
   CHECK_THAT(error_of([&] { late.next(); }), Catch::StartsWith("feature 'rare': no record of epoch 1 has it"));
+}
+
+TEST_CASE("an epoch without a step is refused, and says which stage leaves too little") {
+  const Data data({5, 0, 7}), nothing({0, 0});
+  const auto refusal = [](const Data& of, const std::string& more) {
+    return error_of([&] { Feeder feeder(of.pipeline(more)); });
+  };
+  const std::string drop = batch_of(64, "DROP"), small = batch_of(2, "DROP");
+  CHECK(refusal(data, drop) ==
+        "the data has 12 samples, and a global batch of 64 with last_batch_policy DROP needs as many as it has rows; "
+        "take "
+        "a smaller batch, or last_batch_policy PARTIAL or PAD" +
+            empty_hint);
+  CHECK_THAT(refusal(data, drop + "epoch { repeat: 3 }"), Catch::StartsWith("an epoch has 36 samples, and"));
+  CHECK(refusal(data, drop + "epoch { repeat: 6 }") == "no error");
+  CHECK(refusal(data, batch_of(64, "PARTIAL")) == "no error");
+  CHECK(refusal(data, batch_of(12, "DROP")) == "no error");
+  CHECK(refusal(nothing, batch_of(2, "PAD")) == "the data has no record: 2 files" + empty_hint);
+  CHECK(refusal(data, small + "filter: 'id > 11'") == "filter: it keeps none of 12 records: id > 11" + empty_hint);
+  CHECK(error_of([&] { Feeder(data.pipeline(small).with("source.range", "12:20")); }) ==
+        "source: range and shard choose none of 12 records" + empty_hint);
+  CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
+        "filter: it keeps none of 3 records: id > 5" + empty_hint);
+  CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
+        "window: one takes 10 records in a row, and no file has more than 7 samples" + empty_hint);
+  CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
+        "window: one takes 13 records in a row, and the data has 12 samples" + empty_hint);
+  CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
+        "window: one takes 3 records in a row, and no value of 'id' holds for as many" + empty_hint);
+  CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
+             Catch::StartsWith("the data has 2 windows, and"));
+  // Passes without end over nothing cannot be allowed.
+  CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
+        "window: one takes 8 records in a row, and no file has more than 7 samples [bad_pipeline]");
+  CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"), Catch::StartsWith("window: one takes 8"));
+  for (const std::string& more : {drop, small + "filter: 'id > 11' ", small + "window { size: 8 } "})
+    CHECK(refusal(data, more + "epoch { allow_empty: true }") == "no error");
+}
+
+TEST_CASE("a mixture without a step is refused, and so are weights that make it one") {
+  const TempDir dir;
+  write_records(dir.file("a"), {sample(0), sample(1), sample(2), sample(3)});
+  write_records(dir.file("b"), {});
+  const std::string rest = " feature { name: 'id' dtype: INT64 } mixture {} ";
+  const auto refusal = [&](const std::string& text) {
+    return error_of([&] { Feeder(parse_pipeline(text, dir.path())); });
+  };
+  CHECK(refusal("source { files: 'a' } source { files: 'b' }" + rest + batch_of(2, "PARTIAL")) ==
+        "mixture: it ends with the first source that is exhausted, and source[1] has no sample" + empty_hint);
+  const std::string both = "source { files: 'a' range: '0:2' weight: 1 } source { files: 'a' range: '2:4' weight: 1 }";
+  CHECK_THAT(refusal(both + rest + batch_of(5, "DROP")),
+             Catch::StartsWith("an epoch of the mixture has 4 samples, and"));
+  Feeder feeder(parse_pipeline(both + rest + batch_of(4, "DROP"), dir.path()));
+  CHECK_THAT(error_of([&] { feeder.set_weights({2, 1}); }), Catch::StartsWith("an epoch of the mixture has 3 samples"));
+  CHECK(feeder.next().rows() == 4);  // nothing has changed
+}
+
+TEST_CASE("what the data ends with goes before its being too little") {
+  const Data data({12});
+  flip(data.path(0), offset_of(data.path(0), 3) + 20);
+  Feeder feeder(data.pipeline(batch_of(64, "DROP")));
+  CHECK_THAT(error_of([&] { feeder.next(); }), Catch::EndsWith("[bad_data_crc]"));
+  CHECK_THAT(error_of([&] { Feeder(data.pipeline(batch_of(64, "DROP") + "errors { on_error: SKIP_RECORD }")); }),
+             Catch::StartsWith("the data has 11 samples"));
+  const Data bad({1});
+  flip(bad.path(0), 20);
+  CHECK(error_of([&] { Feeder(bad.pipeline(batch_of(1, "DROP") + "errors { on_error: SKIP_RECORD }")); }) ==
+        "the data has no good record: 1 file, 1 failure" + empty_hint);
+}
+
+TEST_CASE("all ranks are refused alike where an epoch has no step") {
+  const Data data({20});
+  const auto thrown = on_ranks(3, [&](int rank, Exchange exchange) {
+    Options options{.rank = rank, .world_size = 3};
+    options.exchange = std::move(exchange);
+    Feeder(data.pipeline(batch_of(24, "DROP")), options);
+  });
+  for (const std::string& said : thrown) {
+    CHECK(said == thrown[0]);
+    CHECK_THAT(said, Catch::StartsWith("the data has 20 samples, and a global batch of 24"));
+  }
+}
+
+TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step") {
+  const auto lazily = [](const Data& data, const std::string& more) {
+    return parse_pipeline(
+        "source { files: 'part-*.tfrecord' index { mode: LAZY dir: 'kept' } } "
+        "feature { name: 'id' dtype: INT64 } " +
+            more,
+        data.dir().path());
+  };
+  const auto first_call = [&](const Data& data, const std::string& more) {
+    Feeder feeder(lazily(data, more), replicas(2));
+    std::vector<std::string> said;
+    for (int replica = 0; replica < 2; replica++) said.push_back(error_of([&] { feeder.next(replica); }));
+    CHECK(said[0] == said[1]);
+    return said[0];
+  };
+  const Data nothing({0, 0});
+  CHECK(first_call(nothing, batch_of(2, "PAD")) == "the data has no record: 2 files" + empty_hint);
+  CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, and a global"));
+  CHECK(first_call(Data({5, 3}), batch_of(10, "DROP") + "epoch { allow_empty: true }") == "no error");
+  const Data enough({5, 3});
+  Feeder whole(lazily(enough, batch_of(4, "DROP")));
+  for (int epoch = 0; epoch < 3; epoch++) CHECK(read_epoch(whole).front().ids.size() == 2);
 }

@@ -88,8 +88,9 @@ TEST_CASE("a lazy feed says what a counted one says, and keeps the same indexes"
     for (int64_t& size : sizes) size = random() % 4 == 0 ? 0 : static_cast<int64_t>(random() % 2500);
     const Uncounted data(sizes, round % 3 == 0 ? Compression::gzip : Compression::none, random());
     const int count = 1 + static_cast<int>(random() % 3);
-    const std::string batch = fmt::format("batch {{ batch_size_per_replica: {} last_batch_policy: {} }}",
-                                          1 + random() % 40, std::array{"DROP", "PARTIAL", "PAD"}[random() % 3]);
+    const std::string batch =
+        fmt::format("epoch {{ allow_empty: true }} batch {{ batch_size_per_replica: {} last_batch_policy: {} }}",
+                    1 + random() % 40, std::array{"DROP", "PARTIAL", "PAD"}[random() % 3]);
     INFO(round << ": " << sizes.size() << " files, " << count << " replicas, " << batch);
     Feeder counted(data.pipeline("BUILD", batch), replicas(count)), lazy(data.pipeline("LAZY", batch), replicas(count));
     CHECK(lazy.steps_per_epoch() == -1);

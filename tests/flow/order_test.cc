@@ -58,7 +58,7 @@ TEST_CASE("last batch: shared evenly, padded, or dropped") {
     for (const int ranks : {1, 2, 4}) {
       const auto size = std::string("batch { global_batch_size: 20 ");
       {
-        Feeder feeder(data.pipeline(size + "last_batch_policy: DROP }"), replicas(ranks));
+        Feeder feeder(data.pipeline(size + "last_batch_policy: DROP } epoch { allow_empty: true }"), replicas(ranks));
         for (const Epoch& got : read_epoch(feeder)) CHECK(static_cast<int64_t>(got.ids.size()) == count / 20);
         CHECK(feeder.report().records == static_cast<uint64_t>(count / 20 * 20));
         CHECK(feeder.report().dropped == static_cast<uint64_t>(count % 20));
@@ -128,7 +128,7 @@ TEST_CASE("a batch larger than the data, filled by passes of an endless epoch") 
 TEST_CASE("epochs without a step end at once, every time") {
   for (const int64_t count : {0, 5}) {
     const Data data({count});
-    Feeder feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(2));
+    Feeder feeder(data.pipeline("batch { global_batch_size: 10 } epoch { allow_empty: true }"), replicas(2));
     CHECK(feeder.steps_per_epoch() == 0);
     for (int epoch = 0; epoch < 40; epoch++)
       for (int r = 0; r < 2; r++) CHECK_FALSE(feeder.next(r));

@@ -276,7 +276,7 @@ TEST_CASE("what changed is named, or accepted") {
     CHECK_THAT(refusal(changed, kept), Catch::Contains("changed: source;"));
   }
   // What changes no order.
-  CHECK(of("shuffle { block_size: '16KiB' buffer_size: 300 seed: 4 } epoch { repeat: 1 } batch { "
+  CHECK(of("shuffle { block_size: '16KiB' buffer_size: 300 seed: 4 } epoch { repeat: 1 allow_empty: true } batch { "
            "batch_size_per_replica: 48 }") == "accepted");
   CHECK(of(text + "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' } output { name: "
                   "'less' feature: 'id' dtype: INT32 } "

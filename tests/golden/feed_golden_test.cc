@@ -63,7 +63,7 @@ struct Fed {
 Fed feed(const GoldenCase& golden, const std::string& more) {
   Options options;
   options.deliver_before_error = true;
-  Feeder feeder(parse_pipeline(source_text(golden) + more +
+  Feeder feeder(parse_pipeline(source_text(golden) + more + "epoch { allow_empty: true } " +
                                fmt::format("batch {{ global_batch_size: {} last_batch_policy: PARTIAL }}",
                                            golden.parse == "records" ? 4096 : std::max<uint64_t>(1, golden.records))),
                 options);

@@ -69,7 +69,7 @@ std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
     }
     text += " }\n";
   }
-  return text + "batch { " + batch + " }\n";
+  return text + "batch { " + batch + " }\nepoch { allow_empty: true }\n";
 }
 
 struct Dump {
@@ -347,6 +347,42 @@ TEST_CASE("check prints the plan, or what is wrong with it") {
   // A second text is laid over the first.
   const std::string overlay = dir.write("more.textproto", "batch { global_batch_size: 300 }");
   CHECK(run_tool({"check", pipeline, overlay, "--replicas", "3"}).code == 0);
+}
+
+TEST_CASE("a feed of no step is an error of every command, unless it is allowed") {
+  const TempDir dir;
+  const std::string empty =
+      dir.write("empty.textproto", run_tool({"inspect", "--pipeline", golden("framing/empty_file.tfrecord")}).out);
+  const std::string large = dir.write("large.textproto", chess_pipeline("global_batch_size: 4096"));
+  const std::pair<std::string, std::string> pipelines[] = {
+      {empty, "the data has no record: 1 file"},
+      {large, "the data has 3000 samples, and a global batch of 4096 with last_batch_policy DROP"}};
+  for (const auto& [pipeline, message] : pipelines)
+    for (std::vector<std::string> arguments : {std::vector<std::string>{"check", pipeline},
+                                               {"run", pipeline},
+                                               {"dump", pipeline, "--out", dir.file("out")}}) {
+      INFO(arguments[0]);
+      const ToolResult refused = run_tool(arguments);
+      CHECK(refused.code == 1);
+      CHECK(refused.err.find(message) != std::string::npos);
+      arguments.insert(arguments.end(), {"--set", "epoch.allow_empty=true"});
+      CHECK(run_tool(arguments).code == 0);
+    }
+}
+
+TEST_CASE("stages are turned off by --set") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", "shuffle { mode: BUFFER buffer_size: 50 shuffle_files: true }\nfilter: \"s > 0\"\n" +
+                                   chess_pipeline("global_batch_size: 8"));
+  CHECK(run_tool({"check", pipeline}).out.find("shuffle ") != std::string::npos);
+  for (const std::string off : {"shuffle=", "shuffle.mode=NONE"}) {
+    const ToolResult plain = run_tool({"check", pipeline, "--set", off, "--set", "filter="});
+    INFO(plain.err);
+    CHECK(plain.code == 0);
+    CHECK(plain.out.find("shuffle ") == std::string::npos);
+    CHECK(plain.out.find("3000 samples") != std::string::npos);
+  }
 }
 
 TEST_CASE("devices: the host's, or GPUs where there are some") {
@@ -769,7 +805,7 @@ TEST_CASE("every inferred pipeline passes check and feeds all records") {
        {"chess/main-00000-of-00003.tfrecord", "images/photos_jpeg.tfrecord", "images/digits_png.tfrecord",
         "images/cifar_like.tfrecord", "proto/mixed_batch.tfrecord", "proto/keys_not_utf8.tfrecord",
         "proto/keys.tfrecord", "sequence/basic.tfrecord", "framing/good.tfrecord", "compression/gzip_examples.tfrecord",
-        "tabular/penguins.tfrecord", "framing/empty_file.tfrecord"}) {
+        "tabular/penguins.tfrecord"}) {
     files.push_back(golden(name));
   }
   if (fs::exists(FEEDLINE_SHARED_REAL)) {

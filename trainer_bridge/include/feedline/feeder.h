@@ -117,7 +117,8 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 /// Leave batches that were made before it alone there.
 class FEEDLINE_PUBLIC Feeder {
  public:
-  /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error.
+  /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error;
+  /// also where an epoch would have no step, unless the pipeline says epoch { allow_empty: true }.
   ///
   /// With an exchange all ranks make their feeders together. Each counts a share of the data; and all are made or
   /// none: a rank that fails makes the others throw its Error, with its number. Where ranks, number of replicas,
