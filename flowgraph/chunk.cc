@@ -45,7 +45,8 @@ void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
   }
 }
 
-// RAW records: the one feature is the record as it lies.
+}  // namespace
+
 void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
               const Column& column, std::vector<RowError>& errors) {
   for (size_t i = 0; i < records.size(); i++) {
@@ -56,8 +57,6 @@ void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> record
                         fmt::format("the record has {} bytes, feature.length is {}", records[i].size, feature.length)});
   }
 }
-
-}  // namespace
 
 bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
   const auto within = [&](std::span<const std::byte> all) {

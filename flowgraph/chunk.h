@@ -108,6 +108,10 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<bool> seen_;
 };
 
+/// Records of record_type RAW: the one feature is the record as it lies. `errors` as of ExampleParser.
+void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
+              const Column& column, std::vector<RowError>& errors);
+
 using ChunkRef = std::shared_ptr<Chunk>;
 
 }  // namespace feedline::flow

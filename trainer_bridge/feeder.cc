@@ -27,6 +27,7 @@
 #include "flowgraph/plan.h"
 #include "flowgraph/rank_audits.h"
 #include "flowgraph/transfer.h"
+#include "flowgraph/try_records.h"
 #include "flowgraph/upload.h"
 #include "gpu/device_ring.h"
 
@@ -640,6 +641,11 @@ std::string Feeder::plan_text() const {
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
+
+TriedRecords Feeder::try_records(uint64_t of_each_file) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->plan ? flow::try_records(impl_->plan->spec, impl_->plan->data, of_each_file) : TriedRecords{};
+}
 
 Report Feeder::report() const {
   const auto lock = impl_->locked();

@@ -1,4 +1,5 @@
-// Pipelines that do not fit their data: features that no record has, epochs without a step.
+// Pipelines that do not fit their data: features that no record has, epochs without a step, records that are not what
+// the features say.
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <sstream>
@@ -234,4 +235,101 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
   const Data enough({5, 3});
   Feeder whole(lazily(enough, batch_of(4, "DROP")));
   for (int epoch = 0; epoch < 3; epoch++) CHECK(read_epoch(whole).front().ids.size() == 2);
+}
+
+TEST_CASE("a few records tell what is not as the features say") {
+  const auto tried = [](const Data& data, const std::string& more, uint64_t of_each) {
+    return Feeder(data.pipeline(more + batch_of(1, "DROP"))).try_records(of_each);
+  };
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    const Data data({40, 3, 0, 900}, compression);
+    const std::string at = data.path(0) + ": offset 0: record 0: ";
+
+    const TriedRecords good = tried(data, "feature { name: 'x' dtype: FLOAT32 shape: 3 } ", 16);
+    CHECK(good.files == 3);
+    CHECK(good.records == 16 + 3 + 16);
+    CHECK(good.failed == 0);
+    CHECK(good.errors.empty());
+    CHECK(good.absent.empty());
+
+    const TriedRecords bad = tried(data, "feature { name: 'x' dtype: FLOAT32 shape: 2 } ", 2);
+    CHECK(bad.records == 6);
+    CHECK(bad.failed == 6);
+    CHECK(bad.raised);
+    REQUIRE(bad.errors.size() == 1);
+    CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, shape [2] wants 2 [wrong_count]");
+
+    // "v" has `id % 4` values: not one before record 1, and two in record 2.
+    const TriedRecords some = tried(data,
+                                    "feature { name: 'v' dtype: INT64 kind: VARIABLE max_values: 1 } "
+                                    "feature { name: 'rwa' dtype: FLOAT32 kind: VARIABLE } "
+                                    "errors { on_error: SKIP_RECORD } ",
+                                    4);
+    CHECK(some.records == 4 + 3 + 4);
+    CHECK(some.failed == 5);  // 2 and 3; of 40 to 42 one; of 43 to 46 two
+    CHECK_FALSE(some.raised);
+    REQUIRE(some.errors.size() == 1);
+    CHECK_THAT(some.errors[0].what(), Catch::Contains("record 2: feature 'v': the record holds 2 values"));
+    REQUIRE(some.absent.size() == 1);
+    CHECK(some.absent[0].what() ==
+          std::string("feature 'rwa': no record that was tried has it, so every row has no values; did you mean 'raw'? "
+                      "There is: id x b v t p raw [missing_feature]"));
+
+    CHECK(tried(data, "", 0).records == 0);
+  }
+}
+
+TEST_CASE("records that are no samples are not tried") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 3000; id++)
+    records.push_back(id < 1000 || id == 2000 ? "\x7fno Example" : wire::example(entry_of("id", id)));
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    write_records(dir.file("data"), records, compression);
+    const auto tried = [&](const std::string& range, const std::string& more, uint64_t of_each) {
+      return Feeder(parse_pipeline("source { files: 'data' range: '" + range +
+                                       "' } feature { name: 'id' dtype: INT64 } " + more + batch_of(1, "DROP"),
+                                   dir.path()))
+          .try_records(of_each);
+    };
+    const TriedRecords good = tried("1000:", "", 900);
+    CHECK(good.records == 900);
+    CHECK(good.errors.empty());
+    const TriedRecords bad = tried("1990:", "", 16);
+    CHECK(bad.failed == 1);
+    REQUIRE(bad.errors.size() == 1);
+    CHECK(bad.errors[0].place().record == 2000);
+    CHECK(bad.errors[0].place().offset == static_cast<int64_t>([&] {
+            uint64_t offset = 0;
+            for (size_t i = 0; i < 2000; i++) offset += records[i].size() + 16;
+            return offset;
+          }()));
+    // A filter keeps few, far from one another.
+    const TriedRecords kept = tried("1000:", "errors { on_error: SKIP_RECORD } filter: 'mod(id, 500) == 7' ", 16);
+    CHECK(kept.records == 4);
+    CHECK(kept.errors.empty());
+  }
+}
+
+TEST_CASE("of records of type RAW the length is tried, and of lazy data the first records") {
+  const TempDir dir;
+  write_records(dir.file("a"), {"12345678", "1234"});
+  const auto tried = [&](const std::string& text) {
+    return Feeder(parse_pipeline(text + batch_of(1, "DROP"), dir.path())).try_records(16);
+  };
+  const std::string length = "feature { name: 'record' dtype: BYTES length: 8 } ";
+  const TriedRecords raw = tried("source { files: 'a' record_type: RAW } " + length);
+  CHECK(raw.records == 2);
+  REQUIRE(raw.errors.size() == 1);
+  CHECK_THAT(raw.errors[0].what(), Catch::Contains("record 1: feature 'record': the record has 4 bytes"));
+  const TriedRecords lazy = tried("source { files: 'a' record_type: RAW index { mode: LAZY } } " + length);
+  CHECK(lazy.failed == 1);
+  flip(dir.file("a"), 14);
+  const TriedRecords damaged = tried("source { files: 'a' record_type: RAW index { mode: LAZY } } " + length);
+  REQUIRE(damaged.errors.size() == 1);
+  CHECK(damaged.errors[0].category() == Category::bad_data_crc);
+  const TriedRecords counted = tried("source { files: 'a' record_type: RAW } " + length);
+  REQUIRE(counted.errors.size() == 1);  // what the data ends with
+  CHECK(counted.errors[0].category() == Category::bad_data_crc);
+  CHECK(counted.records == 0);
 }

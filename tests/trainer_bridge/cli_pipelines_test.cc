@@ -349,6 +349,73 @@ TEST_CASE("check prints the plan, or what is wrong with it") {
   CHECK(run_tool({"check", pipeline, overlay, "--replicas", "3"}).code == 0);
 }
 
+TEST_CASE("check tries records, and fails where they are not what the features say") {
+  const TempDir dir;
+  const auto check = [&](const std::string& features, const std::vector<std::string>& more = {}) {
+    const std::string files = "source { files: \"" + golden("chess/main-*.tfrecord") + "\" }\n";
+    std::vector<std::string> arguments = {
+        "check", dir.write("p.textproto", files + features + "batch { global_batch_size: 8 }\n")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool(arguments);
+  };
+  const std::string d = "feature { name: \"d\" dtype: BYTES length: 194 }\n",
+                    s = "feature { name: \"s\" dtype: INT64 }\n";
+  const ToolResult good = check(d + s);
+  INFO(good.err);
+  CHECK(good.code == 0);
+  CHECK(good.err.empty());
+  CHECK(good.out.find("tried    48 records of 3 files: they are what the features say") != std::string::npos);
+  CHECK(check(d + s, {"--records", "1000000"}).out.find("tried    3,000 records of 3 files") != std::string::npos);
+
+  const std::string at = golden("chess/main-00000-of-00003.tfrecord") + ": offset 0: record 0: feature ";
+  const std::pair<std::string, std::string> wrong[] = {
+      {"feature { name: \"s\" dtype: FLOAT32 }",
+       "'s': the record holds int64 values, float32 are wanted [wrong_dtype]"},
+      {"feature { name: \"d\" dtype: BYTES length: 193 }",
+       "'d': the record holds a value of 194 bytes, length wants 193 [wrong_length]"},
+      {"feature { name: \"s\" dtype: INT64 shape: 2 }",
+       "'s': the record holds 1 values, shape [2] wants 2 [wrong_count]"},
+      {"feature { name: \"score\" dtype: INT64 }",
+       "'score': the record does not have it; there is: d s. If it may be missing, give it a default_value, or kind: "
+       "VARIABLE [missing_feature]"}};
+  for (const auto& [feature, message] : wrong) {
+    const ToolResult bad = check(feature);
+    INFO(bad.err);
+    CHECK(bad.code == 1);
+    CHECK(bad.err == "feedline: " + at + message + "\n");
+    CHECK(bad.out.find("tried    48 records of 3 files: 48 not what") != std::string::npos);
+    CHECK(check(feature, {"--records", "0"}).code == 0);
+    // All of them bad: there is nothing to be fed.
+    CHECK(check(feature, {"--set", "errors.on_error=SKIP_RECORD"}).code == 1);
+  }
+  for (const std::string optional : {"default_value { int64_value: 0 }", "kind: VARIABLE"}) {
+    const ToolResult absent = check(d + "feature { name: \"dd\" key: \"ss\" dtype: INT64 " + optional + " }\n");
+    CHECK(absent.code == 0);
+    CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has it") == 0);
+  }
+
+  // A single bad record among good ones.
+  const std::string some = dir.write("q.textproto", "source { files: \"" + golden("chess/short_record.tfrecord") +
+                                                        "\" }\n" + d + "batch { global_batch_size: 1 }\n");
+  const ToolResult raised = run_tool({"check", some});
+  CHECK(raised.code == 1);
+  CHECK(raised.err.find("[wrong_length]") != std::string::npos);
+  const ToolResult skipped = run_tool({"check", some, "--set", "errors.on_error=SKIP_RECORD"});
+  CHECK(skipped.code == 0);
+  CHECK(skipped.err.find("feedline: warning: ") == 0);
+
+  // Compressed files, and damage that the feed will end with.
+  const std::string packed = dir.write(
+      "z.textproto", "source { files: \"" + golden("compression/gzip_examples.tfrecord") +
+                         "\" }\nfeature { name: \"no such\" dtype: INT64 }\nbatch { global_batch_size: 1 }\n");
+  CHECK(run_tool({"check", packed}).err.find("[missing_feature]") != std::string::npos);
+  const std::string damaged =
+      dir.write("r.textproto", "source { files: \"" + golden("framing/flip_data_first_record2.tfrecord") +
+                                   "\" record_type: RAW }\nbatch { global_batch_size: 1 }\n");
+  CHECK(run_tool({"check", damaged}).code == 1);
+  CHECK(run_tool({"check", damaged, "--set", "errors.on_error=SKIP_RECORD"}).code == 0);
+}
+
 TEST_CASE("a feed of no step is an error of every command, unless it is allowed") {
   const TempDir dir;
   const std::string empty =

@@ -4,28 +4,55 @@
 #include <memory>
 
 #include "trainer_bridge/cli/commands.h"
+#include "trainer_bridge/cli/flags.h"
 #include "trainer_bridge/cli/interrupt.h"
 #include "trainer_bridge/cli/pipeline_args.h"
+#include "trainer_bridge/cli/terminal.h"
 
 namespace feedline::cli {
 namespace {
 
-int check(const PipelineArgs& args) {
+struct Args {
+  PipelineArgs pipeline;
+  uint64_t records = 16;
+};
+
+/// Returns whether the pipeline can be fed with records like those that are tried: with all of them, or with some
+/// where bad ones are skipped.
+bool try_records(const Feeder& feeder, uint64_t of_each_file) {
+  const TriedRecords tried = feeder.try_records(of_each_file);
+  if (tried.records > 0)
+    fmt::print("tried    {} record{} of {} file{}: {}\n", format_count(tried.records), tried.records == 1 ? "" : "s",
+               format_count(tried.files), tried.files == 1 ? "" : "s",
+               tried.failed == 0 ? "they are what the features say"
+                                 : fmt::format("{} not what the features say", format_count(tried.failed)));
+  for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());
+  const bool good = tried.errors.empty() || (!tried.raised && tried.failed < tried.records);
+  for (const Error& error : tried.errors) fmt::print(stderr, "feedline: {}{}\n", good ? "warning: " : "", error.what());
+  return good;
+}
+
+int check(const Args& args) {
   const Interrupt interrupt;
-  const Feeder feeder(load(args), feeder_options(args));
+  const Feeder feeder(load(args.pipeline), feeder_options(args.pipeline));
   for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
   fmt::print("{}", feeder.plan_text());
-  return 0;
+  return try_records(feeder, args.records) ? 0 : 1;
 }
 
 }  // namespace
 
 void add_check(CLI::App& app, Run& run) {
-  auto args = std::make_shared<PipelineArgs>();
+  auto args = std::make_shared<Args>();
   CLI::App* command =
       app.add_subcommand("check", "validate a pipeline against its data; print the stages, counts and the memory plan");
-  add_pipeline_args(*command, *args);
-  add_device_args(*command, *args);
+  add_pipeline_args(*command, args->pipeline);
+  add_device_args(*command, args->pipeline);
+  command
+      ->add_option("--records", args->records,
+                   "parse the first N records of each file, of many files some; 0: none (default: 16)")
+      ->check(whole_number(0))
+      ->option_text("N");
   command->callback([args, &run] { run = [args] { return check(*args); }; });
 }
 

@@ -28,6 +28,7 @@
 #include "feedline/io_options.h"
 #include "feedline/pipeline.h"
 #include "feedline/stage_report.h"
+#include "feedline/tried_records.h"
 
 namespace feedline {
 
@@ -199,6 +200,11 @@ class FEEDLINE_PUBLIC Feeder {
   /// What `feedline check` prints: stages, counts, and every byte of the memory plan.
   std::string plan_text() const;
   const std::vector<std::string>& warnings() const noexcept;
+
+  /// Parses the first samples of each file, to tell whether the pipeline's features are what the records have: quick,
+  /// whatever the size of the data, as of many or large files only some are read. Beside the feed, which it does not
+  /// change. On a rank that is sent its rows it looks at nothing. Throws Error io_error.
+  TriedRecords try_records(uint64_t of_each_file) const;
 
   Report report() const;
 
