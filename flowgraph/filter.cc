@@ -4,8 +4,8 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <span>
 
 #include "base/audit.h"
 #include "flowgraph/graph.h"
@@ -13,6 +13,7 @@
 #include "flowgraph/pass_audit.h"
 #include "flowgraph/plan.h"
 #include "io/crc32c.h"
+#include "io/file.h"
 #include "io/index_store.h"
 #include "io/output_file.h"
 
@@ -63,9 +64,15 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 }
 
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  if (bytes.size() != bytes_of(answer, digest).size()) return std::nullopt;
+  std::string bytes = bytes_of(answer, digest);
+  try {
+    // Of another size, or no regular file, it is none of ours and is not read.
+    const auto file = io::InputFile::find(path);
+    if (!file || file->size() != bytes.size()) return std::nullopt;
+    file->read_at(0, std::as_writable_bytes(std::span(bytes)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
   size_t at = 16;
   for (auto* words : {&answer.kept, &answer.changes, &answer.audits}) {
     const size_t size = words->size() * sizeof(uint64_t);
