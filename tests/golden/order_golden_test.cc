@@ -47,7 +47,8 @@ std::string pipeline_text(const nlohmann::json& sets, const nlohmann::json& gold
     text += fmt::format("feature {{ name: '{}' dtype: INT64 }}\n", golden["window"]["key"].get<std::string>());
   return text + message_text(golden, "interleave") + message_text(golden, "window") +
          fmt::format(
-             "output {{ name: 'id' feature: 'id' }}\nbatch {{ global_batch_size: {} last_batch_policy: PARTIAL }}\n",
+             "output {{ name: 'id' feature: 'id' }}\nbatch {{ global_batch_size: {} last_batch_policy: PARTIAL }}\n"
+             "epoch {{ allow_empty: true }}\n",
              batch);
 }
 

@@ -41,7 +41,7 @@ constexpr Set sets[] = {
 source  { files: "chess-*.tfrecord" }
 feature { name: "d" dtype: BYTES length: 194 }            # exactly 194 bytes in every record
 feature { name: "s" dtype: INT64 }
-batch   { global_batch_size: 1024 last_batch_policy: DROP }
+batch   { global_batch_size: 1024 last_batch_policy: PARTIAL }
 output  { name: "board" dtype: FLOAT32 feature: "d"
           unpack_bits { shape: [8, 8, 24] channel_order: [0,4,8,12,16,20,1,5,9,13,17,21,2,6,10,14,18,22,3,7,11,15,19,23]
                         scale: [1,1,1,1,1,1,-1,-1,-1,-1,-1,-1,1,1,1,1,1,1,-1,-1,-1,-1,-1,-1] } }
@@ -58,7 +58,7 @@ output  { name: "score" dtype: FLOAT64 expression {
 source  { files: "photos-*.tfrecord" }
 feature { name: "image" dtype: BYTES length: 12288 }
 feature { name: "label" dtype: INT64 }
-batch   { global_batch_size: 128 last_batch_policy: DROP }
+batch   { global_batch_size: 128 last_batch_policy: PARTIAL }
 output  { name: "image" dtype: FLOAT32 feature: "image" decode_raw { stored: UINT8 shape: [64, 64, 3] layout: HWC }
           normalize { scale: 0.00392156862745098 mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] } layout: CHW }
 output  { name: "label" feature: "label" }
@@ -70,7 +70,7 @@ output  { name: "label" feature: "label" }
 source  { files: "planar-*.tfrecord" }
 feature { name: "image" dtype: BYTES length: 3072 }
 feature { name: "label" dtype: INT64 }
-batch   { global_batch_size: 512 last_batch_policy: DROP }
+batch   { global_batch_size: 512 last_batch_policy: PARTIAL }
 output  { name: "image" dtype: FLOAT16 feature: "image" decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW }
           normalize { scale: 0.00392156862745098 mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] } }
 output  { name: "label" feature: "label" }
@@ -82,7 +82,7 @@ output  { name: "label" feature: "label" }
 source  { files: "digits-*.tfrecord" }
 feature { name: "image" dtype: BYTES length: 64 }
 feature { name: "label" dtype: INT64 }
-batch   { global_batch_size: 1024 last_batch_policy: DROP }
+batch   { global_batch_size: 1024 last_batch_policy: PARTIAL }
 output  { name: "image" dtype: FLOAT32 feature: "image" decode_raw { stored: UINT8 shape: [8, 8, 1] layout: HWC }
           normalize { scale: 0.00392156862745098 mean: [0.5] std: [0.25] } }
 output  { name: "label" feature: "label" }
@@ -99,7 +99,7 @@ feature { name: "flipper_length_mm" dtype: FLOAT32 default_value { float32_value
 feature { name: "body_mass_g" dtype: FLOAT32 default_value { float32_value: nan } }
 feature { name: "sex" dtype: BYTES kind: VARIABLE max_values: 1 }
 feature { name: "year" dtype: INT64 }
-batch   { global_batch_size: 1024 last_batch_policy: DROP }
+batch   { global_batch_size: 1024 last_batch_policy: PARTIAL }
 output  { name: "measured" dtype: FLOAT32
           stack { features: ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"] } }
 output  { name: "complete" dtype: BOOL expression { formula: "body_mass_g == body_mass_g" } }  # nan is not equal to itself
