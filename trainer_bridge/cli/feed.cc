@@ -79,7 +79,7 @@ class Feed {
  private:
   // The other ranks end the last epoch in their own time; what all come to is told with this rank's report.
   Report settled_report() const {
-    constexpr auto most = 10s, look_every = 20ms;
+    constexpr std::chrono::milliseconds most = 10s, look_every = 20ms;
     Report report = feeder_.report();
     for (const auto start = Clock::now(); Clock::now() - start < most && !Interrupt::happened() && report.last_epoch &&
                                           report.last_epoch->verdict == EpochAudit::Verdict::pending;
