@@ -70,6 +70,8 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 // Passes of an epoch that can be counted.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) return 1;
+  if (spec.repeat < 0 && data.samples == 0)
+    throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
   if (spec.repeat >
       (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples)))
     throw Error(Category::bad_pipeline,
@@ -116,13 +118,6 @@ Steps Plan::plan_orders() {
   };
   if (!spec.mixture) {
     const uint64_t samples = count_samples(data, data.all_files(), spec.window);
-    if (samples == 0 && passes < 0 && !ends)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{}: the epoch goes on through the data again and again, and {}",
-                              epoch_steps > 0 ? "epoch.steps" : "epoch.repeat",
-                              data.samples == 0 ? "there is no good record in it"
-                                                : fmt::format("its {} samples make no window of {} frames",
-                                                              data.samples, spec.window->size)));
     const uint32_t count = choose_lanes(spec.shuffle, global_batch, samples);
     add_order(data.all_files(), spec.shuffle, {count, static_cast<uint64_t>(global_batch) / count, 0});
     const bool picks_rows = ranks.world_size > 1 && orders[0]->picks_rows(global_batch);

@@ -29,14 +29,22 @@ struct SetFlagsOp {
   static constexpr int error = EINVAL;
 };
 
+bool is_regular(const char* path) noexcept {
+  struct stat about {};
+  return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 int open_path(const char* path, int flags) noexcept {
   if (int error = injected<OpenOp>()) return -error;
   if (flags & O_DIRECT)
     if (int error = injected<DirectOpenOp>()) return -error;
   int fd;
-  // A FIFO without a writer would be waited for, for ever.
-  do fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-  while (fd < 0 && errno == EINTR);
+  do {
+    // A FIFO without a writer would be waited for, for ever.
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+    // Another program has a lease on the file, and is asked to give it up: that is waited for.
+    if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  } while (fd < 0 && errno == EINTR);
   return fd < 0 ? -errno : fd;
 }
 
