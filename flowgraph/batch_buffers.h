@@ -18,6 +18,7 @@ namespace feedline::flow {
 /// Memory for every tensor of a batch, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
+  PassAudit passes;                     // of `content.audit`; ExpectedAudit::passes
   std::shared_ptr<const Chunk> lender;  // whose slot some of the tensors lie in; Plan::lends
   BatchContent content;                 // tensors: of the graph's batches as Plan::tensors, in their order
 };

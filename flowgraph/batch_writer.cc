@@ -149,7 +149,8 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
                                             ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
                                             : plan_.tensors[t].shape.with_rows(batch.rows);
 
-  std::atomic<uint64_t> audit{0};
+  const std::vector<Rows> later = rows_of_later_pass(batch, buffer.passes);
+  std::atomic<uint64_t> audit{0}, audit_of_later{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
     std::array<BatchRow, block_rows> rows;
@@ -157,12 +158,20 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
       const int64_t last = std::min(end, first + block_rows);
       const std::span of_block = std::span(rows).first(rows_of_batch(batch, first, last, rows.data()).size());
       const bool changed = act_out_faults(of_block);
-      const Tally part = write_block({of_block, !changed && in_sequence(batch, first, last)}, first, buffer);
+      const RowBlock block{of_block, !changed && in_sequence(batch, first, last)};
+      const Tally part = write_block(block, first, buffer);
+      for (const Rows& rows_of_later : later) {
+        const int64_t from = std::max(first, rows_of_later.first), until = std::min(last, rows_of_later.last);
+        if (from >= until) continue;
+        const auto skipped = static_cast<size_t>(from - first), count = static_cast<size_t>(until - from);
+        audit_of_later += tally({of_block.subspan(skipped, count), block.in_sequence}).audit;
+      }
       audit += part.audit;
       valid += part.valid;
     }
   });
   content.audit = audit;
+  buffer.passes.later = audit_of_later;
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
   for (size_t t = 0; t < plan_.tensors.size(); t++) {
@@ -172,6 +181,22 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
     const auto& unpackers = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
     write_varying(plan_, t, unpackers.empty() ? nullptr : &unpackers.front(), batch, buffer);
   }
+}
+
+// Which rows of the batch belong to the pass after the oldest one of its step; says which pass is the oldest.
+std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const {
+  std::vector<Rows> later;
+  passes = {};
+  if (!plan_.expected_audit.passes) return later;
+  const auto& [borders, sum, steps_per_epoch] = *plan_.expected_audit.passes;
+  const uint64_t step = batch.epoch * steps_per_epoch + batch.step;
+  passes.pass = borders.ended_before(step);
+  borders.for_each_later(step, [&](int64_t begin, int64_t end) {
+    const Rows rows{std::max(begin * plan_.frames, batch.wanted.first) - batch.wanted.first,
+                    std::min(end * plan_.frames, batch.wanted.last) - batch.wanted.first};
+    if (rows.first < rows.last) later.push_back(rows);
+  });
+  return later;
 }
 
 // Windows with a frame that is no filler.

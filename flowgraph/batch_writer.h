@@ -32,6 +32,7 @@ class BatchWriter {
   Tally write_block(const RowBlock& block, int64_t first, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, const RowBlock& block, std::byte* out) const;
+  std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
   static Tally tally(const RowBlock& block) noexcept;
 

@@ -142,7 +142,7 @@ void Delivery::begin_clock(Clock::time_point first_batch) {
     if (replica.waiting) replica.waiting->since = first_batch;
 }
 
-void Delivery::count_batch(size_t number, const BatchContent& batch) {
+void Delivery::count_batch(size_t number, const BatchContent& batch, const PassAudit& passes) {
   Replica& replica = replicas_[number];
   replica.received++;
   replica.steps++;
@@ -150,7 +150,7 @@ void Delivery::count_batch(size_t number, const BatchContent& batch) {
   report_.records += static_cast<uint64_t>(batch.valid_count);
   report_.filler += static_cast<uint64_t>(batch.rows - batch.valid_count);
   report_.audit += batch.audit;
-  ledger_.delivered(number, batch.audit);
+  ledger_.delivered(number, batch.audit, passes);
 }
 
 void Delivery::count_end(size_t number, const EpochEnd& end) {
@@ -212,7 +212,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
     if (arrive) wait_for(arrive, batch, replica, lock);  // where it throws, this is still the next batch
-    count_batch(static_cast<size_t>(number), *content);
+    count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
   }
   Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock
   replica.ready.pop_front();

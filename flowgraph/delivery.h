@@ -38,6 +38,7 @@ struct Ready {
   std::shared_ptr<const Error> error;
   std::shared_ptr<const void> keeps;  // of an end of epoch: the slot that it holds until it is taken
   EpochEnd end = {};
+  PassAudit passes = {};  // of a batch
 };
 
 /// Since the start.
@@ -117,7 +118,7 @@ class Delivery {
   void wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock);
   void add_wait(Replica& replica);
   void begin_clock(Clock::time_point first_batch);
-  void count_batch(size_t number, const BatchContent& batch);
+  void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes);
   void count_end(size_t number, const EpochEnd& end);
   std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,10 +16,15 @@ namespace feedline::flow {
 /// Not thread-safe.
 class EpochLedger {
  public:
-  /// alone: there is no other rank. others: who adds up the sums of all ranks; null: nobody does.
-  EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, std::shared_ptr<RankAudits> others = nullptr);
+  /// alone: there is no other rank. others: who adds up the sums of all ranks; null: nobody does. begins_within: the
+  /// feed does not begin with the first step of the first epoch.
+  EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, std::shared_ptr<RankAudits> others = nullptr,
+              bool begins_within = false);
 
-  void delivered(size_t replica, uint64_t audit) { delivered_[replica] += audit; }
+  void delivered(size_t replica, uint64_t audit, const PassAudit& of = {}) {
+    delivered_[replica] += audit;
+    if (expected_.passes) add_to_passes(audit, of);
+  }
   void ended(size_t replica, const EpochEnd& end);
 
   /// Of the last epoch that all replicas have finished; none: there is none yet.
@@ -30,7 +36,14 @@ class EpochLedger {
   struct Entry : EpochSums {
     size_t replicas = 0;  // that have finished it
   };
-  EpochAudit audit(const EpochSums& sums) const;
+  /// An epoch that all replicas have finished, or the passes that ended in it.
+  struct Finished {
+    EpochSums sums;
+    ExpectedAudit expected;
+  };
+  EpochAudit audit(const Finished& finished) const;
+  void add_to_passes(uint64_t audit, const PassAudit& of);
+  Finished passes_ended_in(const EpochEnd& end);
 
   const ExpectedAudit expected_;
   const bool alone_;
@@ -39,7 +52,10 @@ class EpochLedger {
   std::vector<uint64_t> epochs_;     // by replica: that it has finished
   std::deque<Entry> open_;           // some replica has finished it; the first is number finished_
   uint64_t finished_ = 0;
-  std::optional<EpochSums> last_;
+  std::optional<Finished> last_;
+  std::map<uint64_t, uint64_t> passes_;  // what has been delivered of each that has not ended
+  std::optional<uint64_t> first_whole_;  // pass: of those before it some was not fed, or was bad; none: not known yet
+  bool begins_within_;
   uint64_t differing_ = 0;
 };
 

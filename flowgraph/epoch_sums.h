@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "feedline/epoch_audit.h"
+#include "flowgraph/pass_borders.h"
 
 namespace feedline::flow {
 
@@ -36,6 +37,13 @@ struct EpochSums {
 struct ExpectedAudit {
   std::optional<uint64_t> sum;
   std::string why_none = "the indexes do not say what an epoch holds";
+  /// `epoch.steps`: epochs end within passes, so whole passes are compared, at the end of the epoch that they end in.
+  struct Passes {
+    PassBorders borders;
+    uint64_t sum = 0;  // of each
+    uint64_t steps_per_epoch = 0;
+  };
+  std::optional<Passes> passes = {};
 };
 
 /// Holds the sums of all ranks against what is expected.

@@ -260,7 +260,8 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   }
   delivery = std::make_unique<Delivery>(
       rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
-      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1, options.audits),
+      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1, options.audits,
+                  options.start.epoch > 0 || options.start.step > 0),
       [this](int replica) { return busy_stage(replica); });
   if (!lazy) make_backend(options.io);
   make_nodes();
@@ -639,7 +640,10 @@ void Graph::Impl::deliver_done(int replica) {
     Begun& next = begun[r].front();
     done.push_back(
         {.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
-    if (next.buffer) done.back().batch = rings[r]->share(next.buffer);
+    if (next.buffer) {
+      done.back().passes = next.buffer->passes;
+      done.back().batch = rings[r]->share(next.buffer);
+    }
     unpack_counters[r].waiting--;
   }
   if (!done.empty()) delivery->put_all(replica, done);

@@ -159,16 +159,22 @@ void Plan::plan_epoch() {
   dropped_per_epoch = spec.last_batch_policy == LastBatchPolicy::drop ? steps.remainder() : 0;
   std::string& none = expected_audit.why_none;
   none = data.no_pass_audit;
-  if (steps.epochs_go_on()) none = "epochs of so many steps end within a pass over the data";
+  const bool goes_on = steps.epochs_go_on();
+  if (goes_on && (mixture || !PassBorders::apply_to(*orders[0], global_batch)))
+    none = mixture ? "epochs of a mixture of so many steps end within passes over its sources"
+                   : "a step takes more than half of the data";
   uint64_t sum = 0;
   for (const DataFile& file : data.files) {
     const std::optional<uint64_t> passes = passes_over(file.source);
-    if (file.samples.samples() > 0 && !passes)
+    if (file.samples.samples() > 0 && !passes && !goes_on)
       none = fmt::format("the epoch ends within a pass over source[{}] of the mixture", file.source);
     if (!none.empty()) return;
-    sum += passes.value_or(0) * *file.pass_audit;
+    sum += (goes_on ? 1 : passes.value_or(0)) * *file.pass_audit;
   }
-  expected_audit.sum = sum;
+  if (goes_on)
+    expected_audit.passes = {PassBorders(*orders[0], global_batch), sum, static_cast<uint64_t>(steps.full())};
+  else
+    expected_audit.sum = sum;
 }
 
 // Of an epoch, over the samples of a source; none: the last one ends somewhere within.

@@ -263,6 +263,9 @@ struct Feeder::Impl {
 
   void begin_upload(const flow::Position& position) {
     const bool arrives = transfer != nullptr;
+    flow::ExpectedAudit expected = arrives ? flow::ExpectedAudit{} : plan->expected_audit;
+    if (expected.passes)
+      expected = {.sum = {}, .why_none = "on GPUs whole epochs are compared, and this one ends within a pass"};
     auto made = std::make_unique<flow::Upload>(
         spec, flow::Upload::Start{.from = arrives ? transfer->delivery() : graph->delivery(),
                                   .facts = facts,
@@ -272,8 +275,7 @@ struct Feeder::Impl {
                                   .distribution = distribution,
                                   .parts = parts_for_each_gpu(),
                                   .position = position,
-                                  .ledger = flow::EpochLedger(options.devices.size(),
-                                                              arrives ? flow::ExpectedAudit{} : plan->expected_audit,
+                                  .ledger = flow::EpochLedger(options.devices.size(), expected,
                                                               !arrives && distribution.ranks() == 1, audits)});
     install(upload, std::move(made));
   }

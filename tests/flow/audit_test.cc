@@ -165,7 +165,50 @@ TEST_CASE("windows that the indexes cannot judge say why") {
   };
   CHECK_THAT(why(data, "window { size: 10 shift: 3 } "), Catch::Contains("windows of 10 frames"));
   CHECK_THAT(why(packed, "window { size: 10 shift: 1 } "), Catch::Contains("of the compressed file"));
-  CHECK_THAT(why(data, "epoch { steps: 10 } "), Catch::Contains("within a pass over the data"));
+  CHECK_THAT(why(data, "epoch { steps: 10 } "), Catch::Contains("no pass over the data that was fed whole"));
+  CHECK_THAT(why(Data({100}), "epoch { steps: 10 } "), Catch::Contains("more than half of the data"));
+}
+
+TEST_CASE("epochs of so many steps are judged by the passes that end in them") {
+  const Data data({700, 0, 1, 1300});
+  std::vector<std::string> all_orders = orders;
+  all_orders.push_back("shuffle { mode: BUFFER buffer_size: 90 } ");
+  all_orders.push_back("window { size: 4 shift: 2 } shuffle { block_size: '16KiB' buffer_size: 90 } ");
+  for (const std::string& order : all_orders)
+    for (const int64_t steps : {3, 7, 60})
+      for (const int count : {1, 3}) {
+        INFO(order << steps << " " << count);
+        const Pipeline pipeline =
+            data.pipeline(order + "epoch { steps: " + std::to_string(steps) + " } " + batch_of(96, "DROP"));
+        const auto judged = [](Feeder& feeder, int epochs) {
+          int held = 0;
+          for (int e = 0; e < epochs; e++) {
+            const EpochAudit audit = audit_of_epoch(feeder);
+            held += audit.verdict == Verdict::holds;
+            CHECK((audit.verdict == Verdict::open) == !audit.why.empty());
+          }
+          CHECK(feeder.report().differing_epochs == 0);
+          return held;
+        };
+        Feeder feeder(pipeline, replicas(count));
+        const int epochs = static_cast<int>(100 / steps) + 2;
+        CHECK(judged(feeder, epochs) > 0);
+        const std::string state = feeder.get_state();
+        for (const char* fault : {"record left out of a batch", "record doubled in a batch"}) {
+          hook(fault).fail_nth_call(1);
+          feeder.set_state(state);
+          for (int e = 0; e < 3 * epochs; e++) read_epoch(feeder);
+          REQUIRE_FALSE(hook(fault).pending());
+          // The first pass is not fed whole, and a fault in it is not found.
+          hook(fault).fail_nth_call(1);
+          for (int e = 0; e < 3 * epochs; e++) read_epoch(feeder);
+          REQUIRE_FALSE(hook(fault).pending());
+          CHECK(feeder.report().differing_epochs == 1);
+        }
+        Feeder resumed(pipeline, replicas(count));
+        resumed.set_state(state);
+        CHECK(judged(resumed, 3 * epochs) > 0);
+      }
 }
 
 TEST_CASE("ranks with a communicator judge the epoch together") {
