@@ -421,6 +421,9 @@ TEST_CASE("compressed sources of a mixture are each inflated once") {
   CHECK(ids == wanted);
   const Report report = feeder.report();
   CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
-  // Some of the next epoch has been read by now.
-  CHECK(report.bytes_read <= 2 * (std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0))));
+  // What is read ahead are a few epochs, whatever the machine does. Inflated from the front for each of their blocks,
+  // the files would be read three times as often.
+  for (int epoch = 0; epoch < 19; epoch++) read_epoch(feeder);
+  const uint64_t files = std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0));
+  CHECK(feeder.report().bytes_read <= 40 * files);
 }
