@@ -263,6 +263,11 @@ DeliveryReport Delivery::report() const {
   return report;
 }
 
+std::optional<FinishedEpoch> Delivery::last_sums() const {
+  const std::lock_guard lock(mutex_);
+  return ledger_.last_sums();
+}
+
 size_t Delivery::waiting_batches(int replica) const {
   const std::lock_guard lock(mutex_);
   return replicas_[static_cast<size_t>(replica)].ready.size();

@@ -85,6 +85,8 @@ class Delivery {
   Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
   DeliveryReport report() const;
+  /// Of the last epoch that all replicas have finished.
+  std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
   /// Of the replicas that are furthest behind, and ahead: what they have received.
   struct Positions {

@@ -6,11 +6,9 @@ namespace feedline::flow {
 
 using Verdict = EpochAudit::Verdict;
 
-EpochLedger::EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, std::shared_ptr<RankAudits> others,
-                         bool begins_within)
+EpochLedger::EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, bool begins_within)
     : expected_(std::move(expected)),
       alone_(alone),
-      others_(std::move(others)),
       delivered_(replicas),
       epochs_(replicas),
       begins_within_(begins_within) {}
@@ -21,11 +19,10 @@ void EpochLedger::ended(size_t replica, const EpochEnd& end) {
   Entry& entry = open_[number];
   entry.delivered += std::exchange(delivered_[replica], 0);
   if (++entry.replicas < epochs_.size()) return;
-  last_ = expected_.passes ? passes_ended_in(entry.end) : Finished{std::move(entry), expected_};
+  last_ = expected_.passes ? passes_ended_in(entry.end) : FinishedEpoch{std::move(entry), expected_};
   open_.pop_front();
   finished_++;
   if (audit(*last_).verdict == Verdict::differs) differing_++;
-  if (others_) others_->add(last_->sums, last_->expected);
 }
 
 void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
@@ -35,10 +32,10 @@ void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
   passes_[of.pass + 1] += of.later;
 }
 
-EpochLedger::Finished EpochLedger::passes_ended_in(const EpochEnd& end) {
+FinishedEpoch EpochLedger::passes_ended_in(const EpochEnd& end) {
   const ExpectedAudit::Passes& passes = *expected_.passes;
   const uint64_t ended = passes.borders.ended_before((end.epoch + 1) * passes.steps_per_epoch);
-  Finished finished{.sums = {.end = {.epoch = end.epoch}}, .expected = {.sum = {}, .why_none = {}}};
+  FinishedEpoch finished{.sums = {.end = {.epoch = end.epoch}}, .expected = {.sum = {}, .why_none = {}}};
   uint64_t whole = 0;
   for (auto pass = passes_.begin(); pass != passes_.end() && pass->first < ended; pass = passes_.erase(pass)) {
     if (pass->first < first_whole_.value_or(0)) continue;
@@ -56,22 +53,13 @@ EpochLedger::Finished EpochLedger::passes_ended_in(const EpochEnd& end) {
   return finished;
 }
 
-std::optional<EpochAudit> EpochLedger::last() const {
-  if (!last_) return std::nullopt;
-  if (others_)
-    if (const auto of_all = others_->of_epoch(last_->sums.end.epoch)) return of_all;
-  return audit(*last_);
-}
+std::optional<EpochAudit> EpochLedger::last() const { return last_ ? std::optional(audit(*last_)) : std::nullopt; }
 
-uint64_t EpochLedger::differing() const { return differing_ + (others_ ? others_->differing() : 0); }
-
-EpochAudit EpochLedger::audit(const Finished& finished) const {
+EpochAudit EpochLedger::audit(const FinishedEpoch& finished) const {
   EpochAudit audit = judge(finished.sums, finished.expected);
-  if ((alone_ && !others_) || audit.verdict == Verdict::open) return audit;
-  audit.verdict = others_ && !others_->lost() ? Verdict::pending : Verdict::open;
-  audit.why = !others_          ? "this is one of several ranks: add their parts"
-              : others_->lost() ? "a rank was lost, or has left, before it ended this epoch"
-                                : "not all ranks have ended this epoch yet";
+  if (alone_ || audit.verdict == Verdict::open) return audit;
+  audit.verdict = Verdict::open;
+  audit.why = "this is one of several ranks: add their parts";
   return audit;
 }
 

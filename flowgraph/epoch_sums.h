@@ -46,6 +46,15 @@ struct ExpectedAudit {
   std::optional<Passes> passes = {};
 };
 
+/// An epoch, or the passes that ended in it.
+struct FinishedEpoch {
+  EpochSums sums;
+  ExpectedAudit expected;
+};
+
+/// What a rank tells that has finished none.
+FinishedEpoch no_epoch();
+
 /// Holds the sums of all ranks against what is expected.
 EpochAudit judge(const EpochSums& sums, const ExpectedAudit& expected);
 

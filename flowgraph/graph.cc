@@ -260,7 +260,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   }
   delivery = std::make_unique<Delivery>(
       rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
-      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1, options.audits,
+      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1,
                   options.start.epoch > 0 || options.start.step > 0),
       [this](int replica) { return busy_stage(replica); });
   if (!lazy) make_backend(options.io);

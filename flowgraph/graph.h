@@ -33,7 +33,6 @@ struct GraphOptions {
   IoOptions io;
   Walk::Start start;
   bool deliver_before_error = false;
-  std::shared_ptr<RankAudits> audits = nullptr;  // of all ranks; null: each is by itself
 };
 
 /// Counters since the start. Exact when nothing is running.

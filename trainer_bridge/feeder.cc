@@ -241,7 +241,6 @@ struct Feeder::Impl {
       facts = flow::facts_in(all[static_cast<size_t>(distribution.reader_of(distribution.rank))]);
     }
     flow::check_position(facts.identity, position);
-    begin_audits();
     if (reads()) begin_graph(position);
     if (distribution.transfers()) {
       auto made = std::make_unique<flow::Transfer>(
@@ -276,14 +275,8 @@ struct Feeder::Impl {
                                   .parts = parts_for_each_gpu(),
                                   .position = position,
                                   .ledger = flow::EpochLedger(options.devices.size(), expected,
-                                                              !arrives && distribution.ranks() == 1, audits)});
+                                                              !arrives && distribution.ranks() == 1)});
     install(upload, std::move(made));
-  }
-
-  // Where nothing travels each rank reads for itself, and only together do they know whether an epoch was its data.
-  void begin_audits() {
-    if (audits || !options.communicator || distribution.transfers() || distribution.ranks() == 1) return;
-    audits = std::make_shared<flow::RankAudits>(options.communicator, distribution.data_parallel_ranks);
   }
 
   void begin_graph(const flow::Position& position) {
@@ -293,8 +286,7 @@ struct Feeder::Impl {
         *plan, flow::GraphOptions{.copied_to = std::move(copied_to),
                                   .io = options.io,
                                   .start = {.epoch = position.epoch, .step = position.step},
-                                  .deliver_before_error = options.deliver_before_error,
-                                  .audits = on_gpus() ? nullptr : audits});
+                                  .deliver_before_error = options.deliver_before_error});
     install(graph, std::move(made));
   }
 
@@ -487,12 +479,11 @@ struct Feeder::Impl {
   flow::Distribution distribution;
   flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
-  std::mutex setting;                // one at a time; before the other
-  mutable std::mutex mutex;          // of set_state() against what may be called from any thread; guards from here
-  flow::FeedFacts facts;             // of the data as it is known by now
-  std::unique_ptr<flow::Plan> plan;  // of the graph; null: another rank reads
-  std::shared_ptr<flow::RankAudits> audits;  // null: this rank is alone, or rows travel
-  std::unique_ptr<flow::Plan> counted;       // LAZY: what it will be when the graph begins anew
+  std::mutex setting;                   // one at a time; before the other
+  mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
+  flow::FeedFacts facts;                // of the data as it is known by now
+  std::unique_ptr<flow::Plan> plan;     // of the graph; null: another rank reads
+  std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
   std::unique_ptr<flow::Graph> graph;
   std::unique_ptr<flow::Transfer> transfer;
   std::unique_ptr<flow::Upload> upload;
@@ -647,6 +638,23 @@ const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_
 TriedRecords Feeder::try_records(uint64_t of_each_file) const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->plan ? flow::try_records(impl_->plan->spec, impl_->plan->data, of_each_file) : TriedRecords{};
+}
+
+std::optional<EpochAudit> Feeder::audit_ranks() {
+  impl_->check_process();
+  std::optional<flow::FinishedEpoch> mine;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const flow::DeliveryReport delivered = impl_->delivery().report();
+    const bool together =
+        impl_->options.communicator && !impl_->distribution.transfers() && impl_->distribution.ranks() > 1;
+    if (!together) return delivered.last_epoch;
+    mine = impl_->delivery().last_sums();
+  }
+  // Without the lock: other ranks are waited for.
+  const EpochAudit audit = flow::judge_together(*impl_->options.communicator, impl_->distribution.data_parallel_ranks,
+                                                mine.value_or(flow::no_epoch()));
+  return mine ? std::optional(audit) : std::nullopt;
 }
 
 Report Feeder::report() const {

@@ -31,7 +31,6 @@ std::string audit_text(const Report& report) {
     case Verdict::differs:
       return fmt::format("{}: epoch {} was NOT its data, once", sum, audit.epoch);
     case Verdict::open:
-    case Verdict::pending:
       break;
   }
   return fmt::format("{}, epoch {} not compared: {}", sum, audit.epoch, audit.why);

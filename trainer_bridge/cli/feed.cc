@@ -67,7 +67,7 @@ class Feed {
     sample_memory();
     keep_state();
     result_.interrupted = Interrupt::happened();
-    result_.report = settled_report();
+    result_.report = report_with_ranks();
     result_.records = records_;
     if (started_) {
       result_.wall_s = std::max(std::chrono::duration<double>(ended_ - *started_).count(), 1e-9);
@@ -77,14 +77,17 @@ class Feed {
   }
 
  private:
-  // The other ranks end the last epoch in their own time; what all come to is told with this rank's report.
-  Report settled_report() const {
-    constexpr std::chrono::milliseconds most = 10s, look_every = 20ms;
+  // The report, with the audit of all ranks where they can be asked: those whose feed ended well come to this, too.
+  Report report_with_ranks() {
     Report report = feeder_.report();
-    for (const auto start = Clock::now(); Clock::now() - start < most && !Interrupt::happened() && report.last_epoch &&
-                                          report.last_epoch->verdict == EpochAudit::Verdict::pending;
-         report = feeder_.report())
-      std::this_thread::sleep_for(look_every);
+    if (result_.error || result_.interrupted) return report;
+    try {
+      report.last_epoch = feeder_.audit_ranks();
+      if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
+        report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
+    } catch (const Error& error) {  // a rank has failed or left; this rank's own feed is whole
+      if (report.last_epoch) report.last_epoch->why = error.what();
+    }
     return report;
   }
 

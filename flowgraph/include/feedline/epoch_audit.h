@@ -6,19 +6,18 @@
 
 namespace feedline {
 
-/// Of an epoch that all replicas of a rank have finished; with a communicator, of all ranks together. Added over the
-/// ranks (mod 2^64), delivered + dropped + bad is `expected`. A record that is a frame of several windows counts as often
+/// Of an epoch that all replicas of a rank have finished; from Feeder::audit_ranks(), of all ranks together. Added over
+/// the ranks (mod 2^64), delivered + dropped + bad is `expected`. A record that is a frame of several windows counts as often
 /// as it is delivered.
 struct EpochAudit {
-  enum class Verdict : uint8_t { holds, differs, open, pending };
+  enum class Verdict : uint8_t { holds, differs, open };
 
   uint64_t epoch = 0;
   uint64_t delivered = 0;  // to the replicas
   uint64_t dropped = 0;    // what DROP left out
   uint64_t bad = 0;        // records found bad after the data was counted, which were to be its rows
   uint64_t expected = 0;   // by the indexes: of all ranks together
-  /// open: this rank alone cannot tell. It is one of several that have no communicator, or `why` says what is not known.
-  /// pending: there is a communicator, and not all ranks have ended the epoch yet.
+  /// open: this rank alone cannot tell. It is one of several, or `why` says what is not known.
   Verdict verdict = Verdict::open;
   std::string why;
 };

@@ -208,6 +208,11 @@ class FEEDLINE_PUBLIC Feeder {
 
   Report report() const;
 
+  /// What the last epoch that this rank has finished adds up to over all ranks; none: it has finished none. With a
+  /// communicator and SPLIT all ranks call it after the same epoch, and it waits for them; it is for the end of an
+  /// epoch or of the run. Otherwise it is report().last_epoch. Throws the Error of a rank that has failed, or has left.
+  std::optional<EpochAudit> audit_ranks();
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
