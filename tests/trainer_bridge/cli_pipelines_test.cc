@@ -617,6 +617,7 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     REQUIRE(result.code == 0);
     CHECK(result.json().at("records") == 32);
     CHECK(result.json().at("bytes_received") == 0);
+    CHECK(result.json().at("epoch_audit").at("holds") == true);  // of all ranks together
   }
   for (const ToolResult& result : ranks({"--set", "seed=7"})) {
     CHECK(result.code == 1);
