@@ -26,9 +26,9 @@ enum class Category : uint8_t {
   missing_feature,
   bad_image,
   io_error,
-  bad_pipeline,  // the pipeline, an option or a flag makes no sense, or does not fit the data
-  stalled,       // a wait that only the caller could end
-  device_error,  // a GPU that is not there, has no such memory, or has failed
+  bad_pipeline,    // the pipeline, an option or a flag makes no sense, or does not fit the data
+  stalled,         // a wait that only the caller could end
+  device_error,    // a GPU that is not there, has no such memory, or has failed
   internal_error,  // feedline has a bug: something that it guarantees to itself does not hold
 };
 
