@@ -8,6 +8,14 @@
 #include "flowgraph/buffer_stream.h"
 #include "flowgraph/order.h"
 #include "support/catch.h"
+#include "support/skip.h"
+
+#ifdef __SANITIZE_ADDRESS__
+// It has its own operators new and delete, and counts nothing.
+TEST_CASE("BUFFER takes no more memory than the plan has for it") {
+  feedline::test::skip("AddressSanitizer has allocations of its own");
+}
+#else
 
 namespace {
 
@@ -72,7 +80,7 @@ uint64_t most_of_two(const Order& order, uint64_t sample) {
 
 }  // namespace
 
-TEST_CASE("BUFFER takes no more memory than the plan has for it, wherever a pass begins") {
+TEST_CASE("BUFFER takes no more memory than the plan has for it") {
   const DataSet data = data_of(3, 400'000);
   ShuffleSpec shuffle;
   shuffle.mode = ShuffleMode::buffer;
@@ -85,3 +93,5 @@ TEST_CASE("BUFFER takes no more memory than the plan has for it, wherever a pass
     CHECK(taken * 2 >= order.memory_bytes());  // and the plan is not much too large
   }
 }
+
+#endif
