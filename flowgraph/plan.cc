@@ -346,7 +346,8 @@ void Plan::fit_memory(const MemoryLine& more) {
   read_ahead_of_disk = read_ahead;
   if (!data.lazy && slot_data_bytes > 0)
     read_ahead_of_disk = std::max(read_ahead, std::min(most_in_flight, bytes_in_flight / slot_data_bytes));
-  const uint64_t of_page_cache = chunks + read_ahead + lent, wanted_slots = chunks + read_ahead_of_disk + lent;
+  const uint64_t of_page_cache = std::max(fewest_slots, chunks + read_ahead + lent);
+  const uint64_t wanted_slots = std::max(fewest_slots, chunks + read_ahead_of_disk + lent);
 
   uint64_t index_bytes = 0;
   for (const DataFile& file : data.files)

@@ -97,3 +97,17 @@ TEST_CASE("a lane inflates forwards only") {
   CHECK_FALSE(lane.continues_with(chunk(999, 10)->ticket));
   CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)), Contains("inflating file 0 up to 1000") && Contains("from 999 on"));
 }
+
+TEST_CASE("one replica may be many ends of epochs behind another") {
+  const Data data({10});
+  const std::string more = "batch { global_batch_size: 10 } parallelism { threads: 1 host_prefetch: 100 } ";
+  for (const std::string limit : {"", "memory { limit: '2MiB' }"}) {
+    Feeder feeder(data.pipeline(more + limit), replicas(2));
+    for (int round = 0; round < 3; round++)
+      for (int replica = 0; replica < 2; replica++)
+        for (int epoch = 0; epoch < 50; epoch++) {
+          CHECK(feeder.next(replica));
+          CHECK_FALSE(feeder.next(replica));
+        }
+  }
+}
