@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "gpu/stream_order.h"
 
 namespace feedline::flow {
 namespace {
@@ -113,7 +114,8 @@ Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent>
                 }});
 }
 
-void Delivery::wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock) {
+void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
+                        std::unique_lock<std::mutex>& lock) {
   replica.waiting = {Stage::transfer, Clock::now()};
   lock.unlock();
   std::exception_ptr failure;
@@ -122,6 +124,7 @@ void Delivery::wait_for(const Arrive& arrive, Batch& batch, Replica& replica, st
   } catch (...) {
     failure = std::current_exception();
     batch = Batch();
+    if (content.order) content.order->let_go();  // it stays here, and the caller's stream may end
   }
   lock.lock();
   add_wait(replica);
@@ -211,7 +214,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   }
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
-    if (arrive) wait_for(arrive, batch, replica, lock);  // where it throws, this is still the next batch
+    if (arrive) wait_for(arrive, *content, batch, replica, lock);  // where it throws, this is still the next batch
     count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
   }
   Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock

@@ -117,7 +117,8 @@ class Delivery {
   void throw_if_all_is_held(int number) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
   static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
-  void wait_for(const Arrive& arrive, Batch& batch, Replica& replica, std::unique_lock<std::mutex>& lock);
+  void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
+                std::unique_lock<std::mutex>& lock);
   void add_wait(Replica& replica);
   void begin_clock(Clock::time_point first_batch);
   void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes);

@@ -11,6 +11,7 @@
 #include "data.h"
 #include "flowgraph/data_set.h"
 #include "flowgraph/plan.h"
+#include "gpu/stream_order.h"
 #include "support/catch.h"
 #include "support/skip.h"
 
@@ -202,6 +203,35 @@ TEST_CASE("a batch that could not arrive comes again") {
   CHECK(rig.delivery->report().steps == 1);
   CHECK(next({}) == Outcome::batch);
   CHECK(next({}) == Outcome::not_ready);
+}
+
+/// The order of a buffer on a device, which counts how often the buffer is let go.
+class CountingOrder final : public gpu::StreamOrder {
+ public:
+  void ready_on(Stream) override {}
+  void copy_on(Stream, void*, const void*, size_t) override {}
+  void release_on(Stream) noexcept override {}
+  void let_go() noexcept override { times++; }
+
+  int times = 0;
+};
+
+TEST_CASE("a batch that could not arrive is on nobody's stream while it waits to come again") {
+  CountingOrder order;
+  Rig rig;
+  const auto buffer = rig.rings[0]->pool().take();
+  REQUIRE(buffer);
+  (*buffer)->content.order = &order;
+  rig.delivery->put(0, {.batch = rig.rings[0]->share(*buffer), .error = {}, .keeps = {}});
+  Batch batch;
+  CHECK_THROWS_AS(rig.delivery->next(0, std::chrono::steady_clock::now(), batch, nullptr,
+                                     [](Batch&) { throw Error(Category::io_error, "another rank has left"); }),
+                  Error);
+  CHECK(order.times == 1);
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+  CHECK(order.times == 1);
+  batch = Batch();
+  CHECK(order.times == 2);
 }
 
 TEST_CASE("other ranks are asked about at each step, though batches are ready") {

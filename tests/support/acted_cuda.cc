@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -117,9 +120,17 @@ struct CUstream_st {
 
 namespace {
 
+std::set<cudaStream_t>& streams = *new std::set<cudaStream_t>;  // those that were created and not destroyed
+
+// Under the lock. A stream that has been destroyed is what no GPU would survive either.
 CUstream_st* real(cudaStream_t stream) {
   static auto* const legacy = new CUstream_st;  // as long as the program
-  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread ? legacy : stream;
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return legacy;
+  if (!streams.contains(stream)) {
+    std::fputs("A stream is used that has been destroyed.\n", stderr);
+    std::abort();
+  }
+  return stream;
 }
 
 void give(cudaStream_t stream, std::function<void()> work) {
@@ -174,6 +185,7 @@ std::byte* acted_pages(const void* address) { return pages_of(address); }
 ActedState acted_state() {
   const std::lock_guard lock(mutex);
   ActedState now = state;
+  now.streams = streams.size();
   now.allocations = allocations.size();
   now.pinned = pinned.size();
   return now;
@@ -371,7 +383,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
   const std::lock_guard lock(mutex);
   (*stream)->device = touched_device();
-  state.streams++;
+  streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -385,8 +397,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!stream) return cudaSuccess;
   {
     const std::lock_guard lock(mutex);
-    stream->ending = true;
-    state.streams--;
+    real(stream)->ending = true;
+    streams.erase(stream);
     changed.notify_all();
   }
   stream->thread.join();
