@@ -18,8 +18,6 @@ bool explained(uint64_t missing, std::span<const uint64_t> doubts) {
 
 }  // namespace
 
-FinishedEpoch no_epoch() { return {.sums = {.end = {.epoch = UINT64_MAX}}, .expected = {}}; }
-
 EpochAudit judge(const EpochSums& sums, const ExpectedAudit& of_epoch) {
   const EpochEnd& end = sums.end;
   const std::optional<uint64_t> expected = end.counted ? end.counted : of_epoch.sum;

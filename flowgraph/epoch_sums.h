@@ -52,9 +52,6 @@ struct FinishedEpoch {
   ExpectedAudit expected;
 };
 
-/// What a rank tells that has finished none.
-FinishedEpoch no_epoch();
-
 /// Holds the sums of all ranks against what is expected.
 EpochAudit judge(const EpochSums& sums, const ExpectedAudit& expected);
 

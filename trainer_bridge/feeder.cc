@@ -645,16 +645,13 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
   std::optional<flow::FinishedEpoch> mine;
   {
     const std::lock_guard lock(impl_->mutex);
-    const flow::DeliveryReport delivered = impl_->delivery().report();
     const bool together =
         impl_->options.communicator && !impl_->distribution.transfers() && impl_->distribution.ranks() > 1;
-    if (!together) return delivered.last_epoch;
+    if (!together) return impl_->delivery().report().last_epoch;
     mine = impl_->delivery().last_sums();
   }
   // Without the lock: other ranks are waited for.
-  const EpochAudit audit = flow::judge_together(*impl_->options.communicator, impl_->distribution.data_parallel_ranks,
-                                                mine.value_or(flow::no_epoch()));
-  return mine ? std::optional(audit) : std::nullopt;
+  return flow::judge_together(impl_->options.exchange, impl_->distribution.data_parallel_ranks, mine);
 }
 
 Report Feeder::report() const {
