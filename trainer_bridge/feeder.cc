@@ -466,6 +466,10 @@ struct Feeder::Impl {
     check_process();
     return std::unique_lock(mutex);
   }
+  /// For what throws nothing: in a fork nobody else changes anything.
+  std::unique_lock<std::mutex> locked_unless_forked() const {
+    return forked() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
+  }
 
   // Before the transfer ends: ranks that wait in next() for this one cannot hear of that.
   ~Impl() {
@@ -615,12 +619,12 @@ uint64_t Feeder::epoch() const {
 }
 
 int64_t Feeder::steps_per_epoch() const noexcept {
-  const auto lock = impl_->forked() ? std::unique_lock<std::mutex>() : std::unique_lock(impl_->mutex);
+  const auto lock = impl_->locked_unless_forked();
   return impl_->facts.identity.steps_per_epoch;
 }
 
 int64_t Feeder::samples_per_epoch() const noexcept {
-  const auto lock = impl_->forked() ? std::unique_lock<std::mutex>() : std::unique_lock(impl_->mutex);
+  const auto lock = impl_->locked_unless_forked();
   return impl_->facts.samples_per_epoch;
 }
 
@@ -636,8 +640,16 @@ std::string Feeder::plan_text() const {
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->warnings; }
 
 TriedRecords Feeder::try_records(uint64_t of_each_file) const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->plan ? flow::try_records(impl_->plan->spec, impl_->plan->data, of_each_file) : TriedRecords{};
+  flow::PipelineSpec spec;
+  std::shared_ptr<const flow::DataSet> data;
+  {
+    const auto lock = impl_->locked();
+    if (!impl_->plan) return {};
+    spec = impl_->plan->spec;
+    data = impl_->plan->shared_data;
+  }
+  // Without the lock: files are read.
+  return flow::try_records(spec, *data, of_each_file);
 }
 
 std::optional<EpochAudit> Feeder::audit_ranks() {
@@ -651,7 +663,8 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
     mine = impl_->delivery().last_sums();
   }
   // Without the lock: other ranks are waited for.
-  return flow::judge_together(impl_->options.exchange, impl_->distribution.data_parallel_ranks, mine);
+  return flow::judge_together(exchange_over(impl_->options.communicator), impl_->distribution.data_parallel_ranks,
+                              mine);
 }
 
 Report Feeder::report() const {
