@@ -22,8 +22,7 @@ struct Args {
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
-    fmt::print("tried    {} record{} of {} file{}: {}\n", format_count(tried.records), tried.records == 1 ? "" : "s",
-               format_count(tried.files), tried.files == 1 ? "" : "s",
+    fmt::print("tried    {} of {}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
                tried.failed == 0 ? "they are what the features say"
                                  : fmt::format("{} not what the features say", format_count(tried.failed)));
   for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());

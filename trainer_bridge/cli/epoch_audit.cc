@@ -11,13 +11,12 @@ using Verdict = EpochAudit::Verdict;
 Json audit_json(const Report& report) {
   if (!report.last_epoch) return {};
   const EpochAudit& audit = *report.last_epoch;
-  const bool judged = audit.verdict == Verdict::holds || audit.verdict == Verdict::differs;
   return {{"epoch", audit.epoch},
           {"delivered", audit.delivered},
           {"dropped", audit.dropped},
           {"bad", audit.bad},
           {"expected", audit.expected},
-          {"holds", judged ? Json(audit.verdict == Verdict::holds) : Json()},
+          {"holds", audit.verdict == Verdict::open ? Json() : Json(audit.verdict == Verdict::holds)},
           {"why", audit.why.empty() ? Json() : Json(audit.why)}};
 }
 
