@@ -11,6 +11,12 @@ namespace feedline::flow {
 
 namespace {
 
+Error makes_no_sense(const BatchTensor& tensor) {
+  return Error(Category::bad_pipeline,
+               fmt::format("what another rank tells of tensor '{}' makes no sense: do all ranks run the same feedline?",
+                           tensor.name));
+}
+
 // Rows are received into memory that is laid out by what another rank says, so nothing of it may lie outside.
 void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   uint64_t row = size_of(tensor.dtype);
@@ -20,11 +26,7 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
     fits = fits && axis >= 0 && !__builtin_mul_overflow(row, static_cast<uint64_t>(axis), &row);
   const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
   fits = fits && (!dense || row == 0 || static_cast<uint64_t>(facts.rows) <= tensor.capacity / row);
-  if (!fits)
-    throw Error(
-        Category::bad_pipeline,
-        fmt::format("what another rank tells of tensor '{}' makes no sense: do all ranks run the same feedline?",
-                    tensor.name));
+  if (!fits) throw makes_no_sense(tensor);
 }
 
 }  // namespace
@@ -108,7 +110,8 @@ FeedFacts facts_in(std::string_view message) {
     tensor.output = in.get<int>();
     tensor.dtype = in.get<DType>();
     const auto axes = in.get_rows<int64_t>();
-    tensor.shape = Shape(std::span(axes).first(std::min(axes.size(), Shape::max_rank)));
+    if (axes.size() > Shape::max_rank) throw makes_no_sense(tensor);
+    tensor.shape = Shape(axes);
     tensor.offset = in.get<uint64_t>();
     tensor.capacity = in.get<uint64_t>();
     check_tensor(tensor, facts);
