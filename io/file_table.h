@@ -38,9 +38,10 @@ class FileTable {
   void return_spare() noexcept { spare_lent_--; }
   Toggle direct() const noexcept { return direct_; }
 
-  /// Opens `file`, or finds it open; in exchange the file unused for longest is closed. Never waits for another
-  /// program. Returns 0 or an errno; EOPNOTSUPP: O_DIRECT is on and refused; ESTALE: it is no longer a regular file.
-  /// Precondition: the lease is one of the backend's, or lent.
+  /// Opens `file`, or finds it open; in exchange the file unused for longest is closed. Waits for
+  /// another program only where that holds a lease on the file, which the kernel makes it give up. Returns 0 or an
+  /// errno; EOPNOTSUPP: O_DIRECT is on and refused; ESTALE: it is no longer a regular file. Precondition: the lease is
+  /// one of the backend's, or lent.
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
