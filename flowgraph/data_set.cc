@@ -100,6 +100,15 @@ FileRange DataSet::files_of(uint32_t source) const noexcept {
   return range;
 }
 
+std::vector<uint64_t> audit_keys(std::span<const DataFile> files) {
+  std::vector<uint64_t> keys, files_of_source;
+  for (const DataFile& file : files) {
+    if (files_of_source.size() <= file.source) files_of_source.resize(file.source + 1);
+    keys.push_back(audit_key(file.source, files_of_source[file.source]++));
+  }
+  return keys;
+}
+
 Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first) {
   return Error(first.category(), fmt::format("{} failures while counting, errors.max_failures allows {}; the first: {}",
                                              failures, allowed, first.what()));

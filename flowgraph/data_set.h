@@ -29,6 +29,7 @@ struct DataFile {
   // Found by apply_filter() (flowgraph/filter.h):
   std::optional<uint64_t> kept_audit = {};  // of the samples: sum of the audit terms, with their key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the one before them
+  bool compressed() const noexcept { return index.compression != Compression::none; }
   /// What a pass over the samples adds to the audit, with the file's key (flowgraph/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
@@ -76,7 +77,10 @@ struct DataSet {
   std::vector<std::string> warnings;
 };
 
-/// That max_failures is exceeded, by so many failures at least.
+/// The key of each file's audit terms (base/audit.h), which says which file of which source it is.
+std::vector<uint64_t> audit_keys(std::span<const DataFile> files);
+
+/// The error that errors.max_failures is exceeded. failures: how many have been found so far; there may be more.
 Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first);
 
 /// What range, num_shards and shard_id choose of each source: numbers the records and sets the samples of the files and

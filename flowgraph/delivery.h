@@ -85,7 +85,7 @@ class Delivery {
   Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
   DeliveryReport report() const;
-  /// Of the last epoch that all replicas have finished.
+  /// What is known of the last epoch that all replicas have finished; nullopt if there is none.
   std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
   /// Of the replicas that are furthest behind, and ahead: what they have received.

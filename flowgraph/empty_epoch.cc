@@ -20,11 +20,10 @@ Error error_of(const std::string& why) {
 
 std::string no_window(const Plan& plan) {
   const WindowSpec& window = *plan.spec.window;
-  const int64_t span = (window.size - 1) * window.stride + 1;
   uint64_t most = 0;
   for (const DataFile& file : plan.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: one takes {} in a row, and {}", counted(static_cast<uint64_t>(span), "record"),
+  return fmt::format("window: one takes {} in a row, and {}", counted(plan.orders.front()->windows()->span(), "record"),
                      !window.key.empty()   ? fmt::format("no value of '{}' holds for as many", window.key)
                      : window.across_files ? fmt::format("the data has {}", counted(most, "sample"))
                                            : fmt::format("no file has more than {}", counted(most, "sample")));

@@ -100,7 +100,7 @@ struct Sink {
   }
 };
 
-/// As much of a key as a message can hold.
+/// The key as a message shows it: at most 80 bytes of it, and no control characters.
 std::string shown(const std::string& key) {
   constexpr size_t longest = 80;
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };

@@ -66,7 +66,7 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::string bytes = bytes_of(answer, digest);
   try {
-    // Of another size, or no regular file, it is none of ours and is not read.
+    // A file of another size, or one that is not regular, is not one of ours, so it is not read.
     const auto file = io::InputFile::find(path);
     if (!file || file->size() != bytes.size()) return std::nullopt;
     file->read_at(0, std::as_writable_bytes(std::span(bytes)));

@@ -406,7 +406,7 @@ InflateLane*& Graph::Impl::lane_of(const Ticket& ticket) {
 bool Graph::Impl::lane_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
-  if (plan.data.files[file].index.compression == Compression::none) return true;
+  if (!plan.data.files[file].compressed()) return true;
   InflateLane*& lane = lane_of(ticket);
   if (lane && lane->continues_with(ticket)) return true;
   if (InflateLane* const before = std::exchange(lane, nullptr); before && before->finish()) run_lane(before);
@@ -441,7 +441,7 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
     nodes->parse.try_put(chunk);
     return;
   }
-  const bool compressed = plan.data.files[ticket.extents.front().file].index.compression != Compression::none;
+  const bool compressed = plan.data.files[ticket.extents.front().file].compressed();
   const uint64_t bytes = slot_bytes(ticket, compressed);
   check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
                   bytes, ticket.extents.size(), plan.data.files[ticket.extents.front().file].id.uri,

@@ -20,7 +20,8 @@ class WorkerArena;
 /// How the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);
 
-/// That so many bad regions take more than half of memory.limit; the last one found.
+/// The error that the lists of bad regions take more than half of memory.limit. regions: how many were found; last: the
+/// last one of them.
 Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last);
 
 /// Fills in every file's index; as count_data() says. All ranks list the same files. Those of which no rank has a valid

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "flowgraph/bad_bytes.h"
 #include "flowgraph/draws.h"
 #include "flowgraph/mul_div.h"
 #include "io/read_backend.h"
@@ -29,7 +30,7 @@ constexpr uint64_t picked_bytes = 512 << 10;
 // No part of a compressed file can be read by itself.
 void refuse_compressed(std::span<const DataFile> files, const char* what) {
   for (const DataFile& file : files)
-    if (file.index.compression != Compression::none)
+    if (file.compressed())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
                   {file.id.uri, -1, -1, {}});
@@ -82,9 +83,9 @@ class Cuts {
   void next_entry() {
     const io::FileIndex& index = files_[file_].index;
     const io::IndexEntry &from = index.entries[entry_], &to = index.entries[++entry_];
-    sums_.bytes += to.offset - from.offset;
-    for (; bad_ < index.bad.size() && index.bad[bad_].offset < to.offset; bad_++, sums_.pieces++)
-      sums_.bytes -= index.bad[bad_].length;
+    const BadBytes::Sum bad = bad_.until(to.offset);
+    sums_.bytes += to.offset - from.offset - bad.bytes;
+    sums_.pieces += bad.regions;
     sums_.frames += files_[file_].samples.before(to.record) - files_[file_].samples.before(from.record);
   }
   /// Goes to the first entry of the next file that has samples.
@@ -96,15 +97,15 @@ class Cuts {
  private:
   void begin_file() {
     while (!ended() && files_[file_].samples.samples() == 0) file_++;
-    entry_ = bad_ = 0;
+    entry_ = 0;
     if (ended()) return;
     sums_.pieces++;
-    const io::FileIndex& index = files_[file_].index;
-    while (bad_ < index.bad.size() && index.bad[bad_].offset < index.entries.front().offset) bad_++;
+    bad_ = BadBytes(files_[file_].index);
   }
 
   std::span<const DataFile> files_;
-  size_t file_ = 0, entry_ = 0, bad_ = 0;
+  size_t file_ = 0, entry_ = 0;
+  BadBytes bad_;
   Sums sums_;
 };
 
@@ -119,10 +120,10 @@ uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool acro
       begin.next_file();
       continue;
     }
-    const Cuts from = begin;
+    const Cuts::Sums from = begin.before();
     begin.next_entry();
-    if (begin.before().frames == from.before().frames) continue;
-    if (end.file() < from.file() || end.before().frames < begin.before().frames) end = begin;
+    if (begin.before().frames == from.frames) continue;
+    if (end.file() < begin.file() || end.before().frames < begin.before().frames) end = begin;
     // The run that reaches the furthest begins with the last frame before the next entry.
     const uint64_t until = begin.before().frames - 1 + frames;
     while (end.before().frames < until) {
@@ -132,11 +133,11 @@ uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool acro
       }
       Cuts next = end;
       next.next_file();
-      if (next.ended() || !across_files || files[next.file()].source != files[from.file()].source) break;
+      if (next.ended() || !across_files || files[next.file()].source != files[begin.file()].source) break;
       end = next;
     }
-    const uint64_t pieces = end.before().pieces - from.before().pieces + 1;
-    largest = std::max(largest, end.before().bytes - from.before().bytes + pieces * 2 * io::block_bytes);
+    const uint64_t pieces = end.before().pieces - from.pieces + 1;
+    largest = std::max(largest, end.before().bytes - from.bytes + pieces * bytes_around_extent);
   }
   return largest;
 }
@@ -330,7 +331,7 @@ bool Order::picks_rows(int64_t global_batch) const noexcept {
   if (shuffle_.mode != ShuffleMode::none || interleave_.on() || windows_) return false;
   uint64_t bytes = 0;
   for (const Block& block : blocks_) {
-    if (data_->files[block.file].index.compression != Compression::none) return false;
+    if (data_->files[block.file].compressed()) return false;
     bytes += block.bytes;
   }
   return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
@@ -348,13 +349,9 @@ uint64_t Order::most_picked_bytes(const Block& block, int64_t global_batch) cons
   uint64_t gap = 0;
   for (uint32_t entry = block.begin; entry < block.end; entry++)
     gap = std::max(gap, index.entries[entry + 1].offset - index.entries[entry].offset);
-  const auto regions_before = [&](uint32_t entry) {
-    const auto begins_before = [](const io::BadRegion& region, uint64_t at) { return region.offset < at; };
-    return std::lower_bound(index.bad.begin(), index.bad.end(), index.entries[entry].offset, begins_before) -
-           index.bad.begin();
-  };
-  const auto regions = static_cast<uint64_t>(regions_before(block.end) - regions_before(block.begin));
-  return std::min(runs * block.bytes, block.bytes + 2 * runs * gap) + (runs + regions) * 2 * io::block_bytes;
+  const auto first_bad = [&](uint32_t entry) { return first_bad_from(index, index.entries[entry].offset); };
+  const auto regions = static_cast<uint64_t>(first_bad(block.end) - first_bad(block.begin));
+  return std::min(runs * block.bytes, block.bytes + 2 * runs * gap) + (runs + regions) * bytes_around_extent;
 }
 
 uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {

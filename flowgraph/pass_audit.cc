@@ -25,10 +25,7 @@ struct Unknown {
 
 class PassSums {
  public:
-  PassSums(const PipelineSpec& spec, DataSet& data) : spec_(spec), data_(data) {
-    std::vector<uint64_t> files_of_source(spec.sources.size());
-    for (const DataFile& file : data.files) keys_.push_back(audit_key(file.source, files_of_source[file.source]++));
-  }
+  PassSums(const PipelineSpec& spec, DataSet& data) : spec_(spec), data_(data), keys_(audit_keys(data.files)) {}
 
   void run() {
     for (uint32_t f = 0; f < data_.files.size(); f++) data_.files[f].pass_audit = of_samples(f);
@@ -81,15 +78,11 @@ class PassSums {
           fmt::format("{} of {} frames are near the ends of files or of the window's keys", at_edges, frames)};
     for (DataFile& file : data_.files) *file.pass_audit *= common;
     windows.for_each_edge([&](uint64_t begin, uint64_t end) {
-      const auto& starts = windows.file_starts();
-      for (auto f = static_cast<uint32_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1);
-           begin < end; f++) {
-        const uint64_t until = std::min(end, starts[f + 1]);
-        if (until <= begin) continue;
-        *data_.files[f].pass_audit += read(f, begin - starts[f], until - begin,
-                                           [&](uint64_t sample) { return windows.uses(starts[f] + sample) - common; });
-        begin = until;
-      }
+      windows.for_each_file(begin, end, [&](uint32_t f, uint64_t first, uint64_t count) {
+        const uint64_t before = windows.file_starts()[f];
+        *data_.files[f].pass_audit +=
+            read(f, first, count, [&](uint64_t sample) { return windows.uses(before + sample) - common; });
+      });
     });
   }
 
@@ -98,7 +91,7 @@ class PassSums {
   uint64_t read(uint32_t f, uint64_t first, uint64_t count, const Weight& weight) const {
     if (count == 0) return 0;
     const DataFile& file = data_.files[f];
-    if (file.index.compression != Compression::none)
+    if (file.compressed())
       throw Unknown{fmt::format("of the compressed file {} a part is fed, or more than once", file.id.uri)};
     Ticket ticket;
     ticket.add(data_, f, first, count);
@@ -125,7 +118,7 @@ class PassSums {
 
   const PipelineSpec& spec_;
   DataSet& data_;
-  std::vector<uint64_t> keys_;
+  const std::vector<uint64_t> keys_;
 };
 
 }  // namespace

@@ -99,8 +99,7 @@ Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const 
       frames(spec.window ? spec.window->size : 1) {
   for (const FeatureSpec& feature : spec.features)
     zeros.resize(std::max(zeros.size(), static_cast<size_t>(std::max<int64_t>(0, feature.length))));
-  std::vector<uint64_t> files_of_source(spec.sources.size());
-  for (const DataFile& file : data.files) audit_keys.push_back(audit_key(file.source, files_of_source[file.source]++));
+  audit_keys = flow::audit_keys(data.files);
   replica_batch = global_batch / ranks.all_replicas();
   plan_epoch();
   plan_slots();
@@ -190,8 +189,8 @@ void Plan::plan_slots() {
     slot_data_bytes = LazyReader::slot_bytes(largest_record(data.files));
     slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
   }
-  const Order* counted_source = nullptr;  // the last one that has a compressed file: it keeps a lane of its own
   for (const auto& order : orders) {
+    bool inflates = false;
     if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
       const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
       slot_data_bytes = std::max(slot_data_bytes, order->picks() * order->pick_bytes());
@@ -199,22 +198,20 @@ void Plan::plan_slots() {
           slot_arena_bytes, arena_bytes(static_cast<uint32_t>(rows), rows * largest_record(data.in(order->files()))));
     }
     for (const Block& block : order->blocks()) {
-      const io::FileIndex& index = data.files[block.file].index;
       Ticket ticket;
       if (order->windows() && order->mode() == ShuffleMode::none)
         ticket.add(data, block.file, block.first, block.rows);
       else
         order->add_samples(ticket, block.file, block.first, block.rows);
-      const bool compressed = index.compression != Compression::none;
+      const bool compressed = data.files[block.file].compressed();
       slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket, compressed));
       if (steps.picks_rows() && Order::picks_rows(block, global_batch))
         slot_data_bytes = std::max(slot_data_bytes, order->most_picked_bytes(block, global_batch));
       slot_arena_bytes =
           std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
-      if (!compressed || counted_source == order.get()) continue;
-      counted_source = order.get();
-      lanes++;
+      inflates |= compressed;
     }
+    if (inflates) lanes++;  // a source with a compressed file keeps one of its own
   }
   if (lanes > 0) lanes += static_cast<uint32_t>(threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);

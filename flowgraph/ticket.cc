@@ -2,37 +2,11 @@
 
 #include <algorithm>
 
+#include "flowgraph/bad_bytes.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
 namespace {
-
-// What an extent more takes in a slot: each is read in whole blocks.
-constexpr uint64_t bytes_of_gap = 2 * io::block_bytes;
-
-auto first_bad_behind(const io::FileIndex& index, uint64_t offset) {
-  return std::lower_bound(index.bad.begin(), index.bad.end(), offset,
-                          [](const io::BadRegion& region, uint64_t at) { return region.offset < at; });
-}
-
-// Bytes of bad regions, and how many there are, from one entry to the next.
-class BadBytes {
- public:
-  explicit BadBytes(const io::FileIndex& index)
-      : at_(first_bad_behind(index, index.entries.front().offset)), end_(index.bad.end()) {}
-  struct Sum {
-    uint64_t bytes = 0, regions = 0;
-  };
-  /// Up to `offset`, from where the last call ended.
-  Sum until(uint64_t offset) {
-    Sum sum;
-    for (; at_ != end_ && at_->offset < offset; ++at_, sum.regions++) sum.bytes += at_->length;
-    return sum;
-  }
-
- private:
-  std::vector<io::BadRegion>::const_iterator at_, end_;
-};
 
 uint32_t samples_between(const DataFile& file, uint32_t begin, uint32_t end) {
   const auto& entries = file.index.entries;
@@ -80,7 +54,7 @@ void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint
                        .kept = samples.kept()});
     rows += static_cast<uint32_t>(count);
   };
-  for (auto bad = first_bad_behind(index, at.offset); bad != index.bad.end() && bad->offset < end->offset; ++bad) {
+  for (auto bad = first_bad_from(index, at.offset); bad != index.bad.end() && bad->offset < end->offset; ++bad) {
     take(bad->offset, bad->record);
     at = {bad->offset + bad->length, bad->record};
   }
@@ -109,8 +83,9 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
     for (uint32_t end = 1; end < index.entries.size(); end++) {
       const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
       const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
-      if (end - 1 > block.begin && (block.bytes + good_bytes + (gaps + bad_regions) * bytes_of_gap > limits.bytes ||
-                                    samples_before(end) - block.first > limits.rows))
+      if (end - 1 > block.begin &&
+          (block.bytes + good_bytes + (gaps + bad_regions) * bytes_around_extent > limits.bytes ||
+           samples_before(end) - block.first > limits.rows))
         close(end - 1);
       block.bytes += good_bytes;
       gaps += bad_regions;

@@ -38,6 +38,8 @@ struct Ticket {
 /// What a ticket's bytes take of a slot: those of a compressed file lie one after another; any other extent is read in
 /// whole blocks (io::Read::capacity_for).
 uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
+/// The most that an extent takes of a slot beside its own bytes.
+inline constexpr uint64_t bytes_around_extent = 2 * io::block_bytes;
 
 /// Records that are read together, cut where the index knows a place.
 struct Block {

@@ -49,7 +49,7 @@ void Trial::file(const DataFile& file, uint64_t count) {
     const uint64_t number = data_.lazy ? sample : file.samples.record(sample);
     while (number >= stream.number() + stream.records().size()) {
       const uint64_t before = stream.position();
-      if (!data_.lazy && file.index.compression == Compression::none) {
+      if (!data_.lazy && !file.compressed()) {
         const auto& entries = file.index.entries;
         const auto behind = std::upper_bound(entries.begin(), entries.end(), number,
                                              [](uint64_t n, const io::IndexEntry& entry) { return n < entry.record; });

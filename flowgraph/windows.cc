@@ -68,15 +68,10 @@ uint64_t Windows::uses(uint64_t frame) const noexcept {
 }
 
 void Windows::add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const {
-  uint64_t frame = at(window).first, end = 0;
+  uint64_t end = 0;
   for (uint64_t w = window; w < window + count; w++) end = std::max(end, at(w).last(spec_.stride) + 1);  // short ones
-  auto file = static_cast<uint32_t>(std::upper_bound(file_starts_.begin(), file_starts_.end(), frame) -
-                                    file_starts_.begin() - 1);
-  for (; frame < end; file++) {
-    const uint64_t until = std::min(end, file_starts_[file + 1]);
-    if (until > frame) ticket.add(data, file, frame - file_starts_[file], until - frame);
-    frame = until;
-  }
+  for_each_file(at(window).first, end,
+                [&](uint32_t file, uint64_t first, uint64_t frames) { ticket.add(data, file, first, frames); });
 }
 
 void Windows::count_windows(Blocks& blocks) const {

@@ -57,6 +57,19 @@ class Windows {
     call(at, file_starts_.back());
   }
 
+  /// Calls part(file, first, count) for each file that has some of the frames [begin, end): these are its samples
+  /// [first, first + count). Ascending.
+  template <typename Part>
+  void for_each_file(uint64_t begin, uint64_t end, const Part& part) const {
+    auto file = static_cast<uint32_t>(std::upper_bound(file_starts_.begin(), file_starts_.end(), begin) -
+                                      file_starts_.begin() - 1);
+    for (; begin < end; file++) {
+      const uint64_t until = std::min(end, file_starts_[file + 1]);
+      if (until > begin) part(file, begin - file_starts_[file], until - begin);
+      begin = until;
+    }
+  }
+
   const WindowSpec& spec() const noexcept { return spec_; }
   /// Frames from the first to the last of a window.
   uint64_t span() const noexcept { return static_cast<uint64_t>((spec_.size - 1) * spec_.stride + 1); }

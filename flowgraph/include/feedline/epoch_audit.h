@@ -6,9 +6,10 @@
 
 namespace feedline {
 
-/// Of an epoch that all replicas of a rank have finished; from Feeder::audit_ranks(), of all ranks together. Added over
-/// the ranks (mod 2^64), delivered + dropped + bad is `expected`. A record that is a frame of several windows counts as
-/// often as it is delivered.
+/// Whether an epoch was all of its data, each record once. It is about an epoch that all replicas of a rank have
+/// finished; where it comes from Feeder::audit_ranks(), it is about all ranks together. Added over the ranks (mod
+/// 2^64), delivered + dropped + bad is `expected`. A record that is a frame of several windows counts as often as it is
+/// delivered.
 struct EpochAudit {
   enum class Verdict : uint8_t { holds, differs, open };
 
