@@ -68,6 +68,7 @@ DataSet chess_set() {
       "chess.tfrecord",
       peers("chess"),
       800'000,
+      512,
       chess,
       {
           memory_copy,
@@ -93,14 +94,14 @@ DataSet chess_set() {
 std::vector<DataSet> data_sets() {
   return {
       chess_set(),
-      {"3 KB images", "image-raw.tfrecord", peers("image-raw"), 64'000,
+      {"3 KB images", "image-raw.tfrecord", peers("image-raw"), 64'000, 512,
        [](Random& random) { return picture(random, 3072); },
        beside_reading({
            ceiling("walk", 0, walk_all),
            ceiling("unpack", 0, [](Worker& worker) { return unpack_bytes(worker, 512, 3072); }),
            {"float32", peers("image-raw-full").text(), {"read", "CRC", "walk", "unpack"}, 0.75},
        })},
-      {"197 KB images", "image-large.tfrecord", peers("image-large"), 1000,
+      {"197 KB images", "image-large.tfrecord", peers("image-large"), 1000, 64,
        [](Random& random) { return picture(random, 196608); },
        beside_reading({
            ceiling("walk", 0, walk_all),
@@ -112,14 +113,14 @@ std::vector<DataSet> data_sets() {
             {"read", "CRC", "copy"},
             0.75},
        })},
-      {"2.83 MB records", "big.tfrecord", peers("big"), 70, big,
+      {"2.83 MB records", "big.tfrecord", peers("big"), 70, 1, big,
        beside_reading({
            {"uint8",
             "output { name: 'x' feature: 'x' decode_raw { stored: UINT8 shape: [2830000] } }",
             {"read", "CRC"},
             0.85},
        })},
-      {"click log", "floats.tfrecord", peers("floats"), 480'000, click,
+      {"click log", "floats.tfrecord", peers("floats"), 480'000, 512, click,
        beside_reading({
            ceiling("walk", 0, walk_all),
            ceiling("gather", 0, [](Worker& worker) { return gather<256, 26>(worker, 512); }),

@@ -25,6 +25,7 @@ struct DataSet {
   std::string title, file;
   Pipeline pipeline;
   uint64_t records;
+  int batch;  // rows of a batch, as the peers have it
   std::function<std::string(Random&)> record;
   std::vector<Row> rows;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -18,9 +19,10 @@ namespace feedline::flow {
 /// Memory for every tensor of a batch, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
-  PassAudit passes;                     // of `content.audit`; ExpectedAudit::passes
-  std::shared_ptr<const Chunk> lender;  // whose slot some of the tensors lie in; Plan::lends
-  BatchContent content;                 // tensors: of the graph's batches as Plan::tensors, in their order
+  std::chrono::steady_clock::time_point written;  // last; the beginning of time: never
+  PassAudit passes;                               // of `content.audit`; ExpectedAudit::passes
+  std::shared_ptr<const Chunk> lender;            // whose slot some of the tensors lie in; Plan::lends
+  BatchContent content;                           // tensors: of the graph's batches as Plan::tensors, in their order
 };
 
 /// Lives as long as the graph or a batch does.

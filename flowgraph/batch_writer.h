@@ -29,16 +29,21 @@ class BatchWriter {
     int64_t valid = 0;
   };
   /// `first`: the number in the batch of the block's first row.
-  Tally write_block(const RowBlock& block, int64_t first, BatchBuffer& buffer) const;
+  using Unpackers =
+      std::vector<std::vector<gpu::Unpacker>>;  // by output: of a row or a value, or of each part of a stack
+
+  static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
+  Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
-  void write_dense(int output, const RowBlock& block, std::byte* out) const;
+  void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;
   std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
   static Tally tally(const RowBlock& block) noexcept;
 
   const Plan& plan_;
   int64_t rows_per_task_;
-  std::vector<std::vector<gpu::Unpacker>> unpackers_;  // by output: of a row or a value, or of each part of a stack
+  Unpackers unpackers_;       // into a buffer that was written a moment ago,
+  Unpackers cold_unpackers_;  // and into one that has left the caches since
 };
 
 }  // namespace feedline::flow

@@ -25,6 +25,7 @@ Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefe
     : apart_(static_cast<uint64_t>(host_prefetch)),
       busy_stage_(std::move(busy_stage)),
       together_(together),
+      short_replicas_(rings.size()),
       ledger_(std::move(ledger)) {
   for (auto& ring : rings) {
     Replica& replica = replicas_.emplace_back();
@@ -37,6 +38,7 @@ void Delivery::put_all(int number, std::span<Ready> ready) {
   Replica& replica = replicas_[static_cast<size_t>(number)];
   {
     const std::lock_guard lock(mutex_);
+    if (replica.ready.empty() && !ready.empty()) short_replicas_--;
     std::move(ready.begin(), ready.end(), std::back_inserter(replica.ready));
     replica.out_of_buffers = false;
   }
@@ -219,6 +221,8 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   }
   Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock
   replica.ready.pop_front();
+  const bool falls_short = replica.ready.empty();
+  if (falls_short) short_replicas_++;
   const Outcome outcome = ready.batch ? Outcome::batch : Outcome::end_of_epoch;
   if (outcome == Outcome::end_of_epoch) {
     count_end(static_cast<size_t>(number), ready.end);
@@ -235,6 +239,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
   }
   lock.unlock();
+  if (falls_short && tell_shortage_) tell_shortage_();
   if (others_wait)
     for (Replica& other : replicas_) other.arrived.notify_one();
   return outcome;

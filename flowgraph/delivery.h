@@ -74,6 +74,11 @@ class Delivery {
   /// batch. It has to be cheap. Before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
+  /// Whether a replica has nothing ready, so that its next() waits or soon will. From any thread.
+  bool shortage() const noexcept { return short_replicas_ > 0; }
+  /// tell: called when a replica's last batch has been taken, on the thread that calls next(). Before the first next().
+  void on_shortage(std::function<void()> tell) { tell_shortage_ = std::move(tell); }
+
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
   /// end: set at the end of an epoch. arrive: what a batch needs before it counts as received; it may wait, and where
@@ -129,6 +134,8 @@ class Delivery {
   const std::function<Stage(int)> busy_stage_;
   const bool together_;
   std::function<std::optional<Error>()> others_;
+  std::function<void()> tell_shortage_;
+  std::atomic<size_t> short_replicas_;  // those whose `ready` is empty
   mutable std::mutex mutex_;
   std::deque<Replica> replicas_;
   std::exception_ptr failure_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
 #include <new>
@@ -11,7 +12,6 @@
 #include "base/float_environment.h"
 #include "base/invariant.h"
 #include "base/syscall_hooks.h"
-#include "base/thread.h"
 #include "flowgraph/assemble.h"
 #include "flowgraph/batch_writer.h"
 #include "flowgraph/error_log.h"
@@ -20,7 +20,7 @@
 #include "flowgraph/slots.h"
 #include "flowgraph/stage_counters.h"
 #include "flowgraph/ticket_queue.h"
-#include "flowgraph/worker_arena.h"
+#include "flowgraph/workers.h"
 #include "io/read_backend.h"
 
 namespace feedline::flow {
@@ -41,7 +41,6 @@ constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
 constexpr uint64_t registered_behind = 64;
 
 struct Kick {};
-using Gateway = tf::async_node<Kick, ChunkRef>::gateway_type;
 /// The batches that one chunk completed for one replica, in order; none: an output buffer came back, or a batch is
 /// written.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
@@ -88,6 +87,7 @@ struct Graph::Impl {
   void make_lanes();
   void make_backend(const IoOptions& io);
   void make_nodes();
+  void wake() noexcept;
 
   // Bodies.
   void read();
@@ -183,11 +183,12 @@ struct Graph::Impl {
   ErrorLog errors;
 
   // The graph, last: first to go.
-  WorkerArena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
-    tf::graph graph;
+    // Several threads wait for the graph at once.
+    tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
+    tf::graph graph{context};
     tf::async_node<Kick, ChunkRef> read;
     tf::function_node<InflateLane*> inflate;
     tf::multifunction_node<ChunkRef, std::tuple<ChunkRef>> parse;
@@ -197,8 +198,8 @@ struct Graph::Impl {
     tf::function_node<Begun*> write;
   };
   std::unique_ptr<Nodes> nodes;
-  std::unique_ptr<io::ReadBackend> backend;
-  std::thread owner;  // runs wait_for_all: oneTBB has no workers on one CPU, or where the program allows none
+  std::optional<Workers> workers;
+  std::unique_ptr<io::ReadBackend> backend;  // what it completes wakes workers
 };
 
 Graph::Impl::Nodes::Nodes(Impl& impl)
@@ -250,8 +251,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
-      begun(static_cast<size_t>(plan.replicas)),
-      arena(plan.threads, plan.spec.cpu_set) {
+      begun(static_cast<size_t>(plan.replicas)) {
   if (plan.data.lazy) lazy.emplace(plan);
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
@@ -307,34 +307,43 @@ void Graph::Impl::make_backend(const IoOptions& io) {
 }
 
 void Graph::Impl::make_nodes() {
+  // All places of the arena are for threads that come by themselves, so oneTBB sends none of its own.
+  tbb::task_arena arena(plan.threads, static_cast<unsigned>(plan.threads));
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
-  slots->pool().on_return([this] { nodes->read.try_put({}); });
-  idle_lanes->on_return([this] { nodes->read.try_put({}); });
+  const auto kick_read = [this] {
+    nodes->read.try_put({});
+    wake();
+  };
+  slots->pool().on_return(kick_read);
+  idle_lanes->on_return(kick_read);
   for (int replica = 0; replica < plan.replicas; replica++)
-    rings[static_cast<size_t>(replica)]->pool().on_return(
-        [this, replica] { nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr); });
-
-  nodes->graph.reserve_wait();  // for life: completions and releases come when nothing else runs
+    rings[static_cast<size_t>(replica)]->pool().on_return([this, replica] {
+      nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
+      wake();
+    });
   try {
-    owner = start_thread("feedline", [this] {
+    workers.emplace(plan.threads, [this] {
       try {
-        arena.execute([&] { nodes->graph.wait_for_all(); });
+        nodes->graph.wait_for_all();
       } catch (...) {
         delivery->fail(std::current_exception());
       }
     });
   } catch (const std::system_error& error) {
-    nodes->graph.release_wait();
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
+  delivery->on_shortage([this] { workers->wake_all(); });
   nodes->read.try_put({});
+  workers->wake_all();
 }
+
+// One thread is enough while every replica has batches in hand.
+void Graph::Impl::wake() noexcept { delivery->shortage() ? workers->wake_all() : workers->wake(); }
 
 Graph::Impl::~Impl() {
   stop();
   if (backend) backend->stop();
-  nodes->graph.release_wait();
-  if (owner.joinable()) owner.join();
+  workers->end();
   nodes->graph.reset();  // lets go of queued messages
   waiting.clear();
   begun.clear();
@@ -506,17 +515,10 @@ bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
   return false;
 }
 
-// The graph waits for each of so many chunks or inputs to come out of completed().
+// So many chunks or inputs will come out of completed().
 void Graph::Impl::submit(std::span<const io::Read> reads, size_t flying) {
-  Gateway& gateway = nodes->read.gateway();
-  for (size_t i = 0; i < flying; i++) gateway.reserve_wait();
   read_counters.waiting += static_cast<int64_t>(flying);
-  try {
-    backend->submit(reads);
-  } catch (...) {
-    for (size_t i = 0; i < flying; i++) gateway.release_wait();
-    throw;
-  }
+  backend->submit(reads);
 }
 
 // On the I/O thread.
@@ -524,7 +526,6 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   int none = 0;
   if (error != 0) flight.error.compare_exchange_strong(none, error);
   if (flight.left.fetch_sub(1) != 1) return;
-  Gateway& gateway = nodes->read.gateway();
   try {
     if (flight.input) {
       bytes_read += flight.input->length;
@@ -533,13 +534,13 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
       const ChunkRef chunk = std::move(flight.chunk);
       note_read(*chunk, flight.error);
       parse_counters.waiting++;
-      gateway.try_put(chunk);
+      nodes->read.gateway().try_put(chunk);
     }
   } catch (...) {
     delivery->fail(std::current_exception());
   }
   read_counters.waiting--;
-  gateway.release_wait();  // the last touch: the graph may be gone behind it
+  wake();
 }
 
 void Graph::Impl::note_read(Chunk& chunk, int error) {

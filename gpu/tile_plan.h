@@ -24,6 +24,8 @@ class TilePlan {
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
   bool copies_rows() const noexcept { return copies_rows_; }
+  /// Whether it writes past the caches.
+  bool streams() const noexcept { return streams_; }
 
   /// How the elements of a tile are gathered, and what is done with them.
   std::string name() const;

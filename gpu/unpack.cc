@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -24,15 +27,23 @@ const Kernels& kernels_for([[maybe_unused]] SimdLevel level) {
 
 }  // namespace
 
+// Of a cache; and half of the first-level cache, or less.
+constexpr size_t line = 64;
+constexpr size_t tile_bytes = 16 << 10;
+
 struct Unpacker::Impl {
   UnpackSpec spec;
+  const Kernels& kernels;
   size_t row_size;  // of the output, in bytes
+  // Streaming, unless the plan does so by itself: so many rows fill whole cache lines. 0: they are too long.
+  size_t rows_in_tile = 0;
   std::string kernel;
   std::optional<BitPlan> bits;
   std::optional<TilePlan> tiles;
 
-  Impl(UnpackSpec valid, const Kernels& kernels, Stores stores)
+  Impl(UnpackSpec valid, const Kernels& of_level, Stores stores)
       : spec(std::move(valid)),
+        kernels(of_level),
         row_size(static_cast<size_t>(spec.shape.elements()) * size_of(spec.out)),
         kernel("empty") {
     if (row_size == 0) return;
@@ -44,6 +55,29 @@ struct Unpacker::Impl {
     else
       tiles.emplace(spec, layout, kernels, stores);
     kernel = fmt::format("{}/{}", single_bits ? "bits" : tiles->name(), kernels.level);
+    if (stores != Stores::streaming || (tiles && tiles->streams())) return;
+    const size_t fewest = line / std::gcd(line, row_size);
+    rows_in_tile = tile_bytes / row_size / fewest * fewest;
+  }
+
+  void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
+    if (bits) bits->run(rows, out, out_stride);
+    if (tiles) tiles->run(rows, out, out_stride);
+  }
+
+  // Contiguous rows, from the beginning of a cache line on. What the last ones leave of a line is written as usual.
+  void stream(std::span<const std::byte* const> rows, std::byte* out) const noexcept {
+    alignas(line) std::byte tile[tile_bytes];
+    while (!rows.empty()) {
+      const size_t count = std::min(rows.size(), rows_in_tile), bytes = count * row_size;
+      run(rows.first(count), tile, row_size);
+      const size_t lines = bytes - bytes % line;
+      kernels.stream(tile, out, lines);
+      std::memcpy(out + lines, tile + lines, bytes - lines);
+      rows = rows.subspan(count);
+      out += bytes;
+    }
+    kernels.fence();
   }
 };
 
@@ -61,8 +95,9 @@ const char* Unpacker::kernel() const noexcept { return impl_->kernel.c_str(); }
 
 void Unpacker::operator()(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
   if (out_stride == 0) out_stride = impl_->row_size;
-  if (impl_->bits) impl_->bits->run(rows, out, out_stride);
-  if (impl_->tiles) impl_->tiles->run(rows, out, out_stride);
+  const bool streams =
+      impl_->rows_in_tile > 0 && out_stride == impl_->row_size && reinterpret_cast<uintptr_t>(out) % line == 0;
+  streams ? impl_->stream(rows, out) : impl_->run(rows, out, out_stride);
 }
 
 }  // namespace feedline::gpu

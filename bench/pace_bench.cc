@@ -1,0 +1,199 @@
+// What a feed takes of the machine beside a trainer that is slower:
+// pace_bench [--step-ms MS,...] [--replicas N,...] [--threads N,...] [--only SET] [--json FILE] [--data DIR]
+//
+// CPU time per record, of all threads together, with a warm page cache: at full speed, and beside a trainer that takes
+// a batch for each replica, holds them for a step and gives them back. Beside it the same of the bare loops
+// (ceilings.h), on one thread: after a pause the caches hold other things, and that is no feed's doing. bench/README.md
+// defines each metric.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "feed_paths.h"
+#include "feedline/feeder.h"
+#include "gpu/memory.h"
+#include "measure.h"
+
+namespace feedline::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double measured_s = 0.5;  // at least
+constexpr int fewest_steps = 20;    // measured
+constexpr int warm_steps = 10;      // before them
+constexpr double held_s = 2;
+
+/// CPU seconds, and what they were for.
+struct Work {
+  double cpu_s = 0;
+  uint64_t records = 0;
+  double ns() const { return cpu_s / static_cast<double>(records) * 1e9; }
+};
+
+/// Calls step(), which returns how many records it was for, at the pace of a trainer that takes `pause` for each; none:
+/// without one. What is measured follows some steps that are not.
+Work paced(std::optional<Clock::duration> pause, auto&& step) {
+  auto next = Clock::now();
+  const auto once = [&] {
+    const uint64_t records = step();
+    if (pause) std::this_thread::sleep_until(next = std::max(next + *pause, Clock::now()));
+    return records;
+  };
+  for (int i = 0; i < warm_steps; i++) once();
+  Work work;
+  work.cpu_s = cpu_seconds([&] {
+    double took_s = 0;
+    for (int i = 0; took_s < measured_s || i < fewest_steps; i++) took_s += seconds([&] { work.records += once(); });
+  });
+  return work;
+}
+
+/// A trainer of several replicas on one thread. It holds its batches until the next step.
+class Trainer {
+ public:
+  Trainer(Feeder& feeder, int replicas) : feeder_(feeder), held_(static_cast<size_t>(replicas)) {}
+  uint64_t step() {
+    for (Batch& batch : held_) batch = Batch();
+    uint64_t records = 0;
+    for (size_t r = 0; r < held_.size(); r++) {
+      held_[r] = feeder_.next(static_cast<int>(r));
+      records += static_cast<uint64_t>(held_[r].valid_count());
+    }
+    return records;
+  }
+
+ private:
+  Feeder& feeder_;
+  std::vector<Batch> held_;
+};
+
+/// The path of a data set that makes what a trainer is given.
+const Row& full_path(const DataSet& set) {
+  const auto is_full = [](const Row& row) {
+    return row.name == "board, flags and score" || row.name == "float32" || row.name == "dense arrays" ||
+           row.name == "uint8";
+  };
+  return *std::find_if(set.rows.begin(), set.rows.end(), is_full);
+}
+
+class Bench {
+ public:
+  explicit Bench(std::string folder) : folder_(std::move(folder)), ring_(ring_bytes) {
+    std::fill(ring_.bytes().begin(), ring_.bytes().end(), std::byte{1});
+    fs::create_directories(folder_);
+  }
+
+  void measure(const DataSet& set, const std::vector<int>& replicas, const std::vector<int>& threads,
+               const std::vector<double>& steps_ms) {
+    make_file(file(set), set.records, set.record);
+    bare(set, steps_ms);
+    for (const int r : replicas)
+      for (const int t : threads) feed(set, r, t, steps_ms);
+  }
+  const nlohmann::json& json() const { return json_; }
+
+ private:
+  static constexpr size_t ring_bytes = 256 << 20;
+
+  std::string file(const DataSet& set) const { return fs::absolute(folder_) / set.file; }
+
+  /// The loops that the path is held against, but reading: on one thread, over the records of one read each step.
+  void bare(const DataSet& set, const std::vector<double>& steps_ms) {
+    Worker worker(file(set), set.records, 0, 1, ring_.bytes());
+    std::vector<Loop> loops;
+    for (const Row& row : set.rows)
+      for (const std::string& name : full_path(set).against)
+        if (row.name == name && name != "read") loops.push_back(std::get<Loop>(row.work));
+    const auto step = [&] {
+      uint64_t records = 0;
+      for (const Loop& loop : loops) records = loop(worker);
+      return records;
+    };
+    print(fmt::format("{}: bare loops, without reading", set.title), paced({}, step), steps_ms,
+          [&](Clock::duration pause) { return paced(pause, step); });
+  }
+
+  void feed(const DataSet& set, int replicas, int threads, const std::vector<double>& steps_ms) {
+    Options options;
+    options.devices.assign(static_cast<size_t>(replicas), host());
+    options.threads = threads;
+    const Pipeline path = set.pipeline.overlaid(std::get<std::string>(full_path(set).work)).with("epoch.repeat", "-1");
+    const Pipeline pipeline =
+        path.with("source.files", file(set)).with("batch.global_batch_size", std::to_string(set.batch * replicas));
+    const std::string name =
+        fmt::format("{}: {} replica{}, {} threads", set.title, replicas, replicas == 1 ? "" : "s", threads);
+    Work full;
+    {
+      Feeder feeder(pipeline, options);
+      Trainer trainer(feeder, replicas);
+      full = paced({}, [&] { return trainer.step(); });
+    }
+    Feeder feeder(pipeline, options);
+    Trainer trainer(feeder, replicas);
+    print(name, full, steps_ms, [&](Clock::duration pause) { return paced(pause, [&] { return trainer.step(); }); });
+    const Report report = feeder.report();
+    const double held =
+        cpu_seconds([] { std::this_thread::sleep_for(std::chrono::duration<double>(held_s)); }) / held_s;
+    fmt::print(
+        "  a batch was ready in {:.2f} % of calls, next() p99 {:.1f} us; while batches are held {:.2f} % of a CPU\n",
+        report.data_readiness * 100, report.next_us.p99, held * 100);
+    json_.back().update(
+        {{"readiness", report.data_readiness}, {"next_p99_us", report.next_us.p99}, {"held_cpu", held}});
+  }
+
+  void print(const std::string& name, const Work& full, const std::vector<double>& steps_ms, auto&& at) {
+    fmt::print("{:<52} {:>9.4g}", name, full.ns());
+    nlohmann::json line{{"name", name}, {"full_ns", full.ns()}};
+    for (const double ms : steps_ms) {
+      const Work work = at(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms)));
+      fmt::print(" {:>9.4g} {:>5.2f}", work.ns(), work.ns() / full.ns());
+      line["paced"].push_back({{"step_ms", ms}, {"ns", work.ns()}, {"ratio", work.ns() / full.ns()}});
+      std::fflush(stdout);
+    }
+    fmt::print("\n");
+    json_.push_back(line);
+  }
+
+  const std::string folder_;
+  gpu::Memory ring_;
+  nlohmann::json json_ = nlohmann::json::array();
+};
+
+int run(int argc, char** argv) {
+  CLI::App app("CPU time per record beside a slower trainer");
+  std::vector<double> steps_ms = {1, 5, 20, 100};
+  std::vector<int> replicas = {1, 2, 8}, threads = {1, 0};
+  std::string only, json, folder = "/tmp/feedline-bench";
+  app.add_option("--step-ms", steps_ms, "how long steps take")->delimiter(',');
+  app.add_option("--replicas", replicas, "how many of them")->delimiter(',');
+  app.add_option("--threads", threads, "of the feed; 0: as many as there are CPUs")->delimiter(',');
+  app.add_option("--only", only, "the data set of this title alone");
+  app.add_option("--json", json, "also write the figures to this file");
+  app.add_option("--data", folder, "where the data is made, about 1 GB")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  Bench bench(folder);
+  fmt::print("{:<52} {:>9}", "CPU ns per record", "at full");
+  for (const double ms : steps_ms) fmt::print(" {:>9} ratio", fmt::format("{:g} ms", ms));
+  fmt::print("\n");
+  for (const DataSet& set : data_sets())
+    if (only.empty() || set.title == only) bench.measure(set, replicas, threads, steps_ms);
+  if (!json.empty()) std::ofstream(json) << bench.json().dump(1) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace feedline::bench
+
+int main(int argc, char** argv) {
+  return feedline::bench::guarded("pace_bench", [&] { return feedline::bench::run(argc, argv); });
+}
