@@ -239,7 +239,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     }
   }
   lock.unlock();
-  if (falls_short && tell_shortage_) tell_shortage_();
+  if (falls_short && tell_shortage_) tell_shortage_(number);
   if (others_wait)
     for (Replica& other : replicas_) other.arrived.notify_one();
   return outcome;

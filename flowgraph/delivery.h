@@ -76,8 +76,9 @@ class Delivery {
 
   /// Whether a replica has nothing ready, so that its next() waits or soon will. From any thread.
   bool shortage() const noexcept { return short_replicas_ > 0; }
-  /// tell: called when a replica's last batch has been taken, on the thread that calls next(). Before the first next().
-  void on_shortage(std::function<void()> tell) { tell_shortage_ = std::move(tell); }
+  /// tell: called when the last batch of a replica has been taken, on the thread that calls next(). Before the first
+  /// next().
+  void on_shortage(std::function<void(int replica)> tell) { tell_shortage_ = std::move(tell); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
@@ -134,7 +135,7 @@ class Delivery {
   const std::function<Stage(int)> busy_stage_;
   const bool together_;
   std::function<std::optional<Error>()> others_;
-  std::function<void()> tell_shortage_;
+  std::function<void(int)> tell_shortage_;
   std::atomic<size_t> short_replicas_;  // those whose `ready` is empty
   mutable std::mutex mutex_;
   std::deque<Replica> replicas_;

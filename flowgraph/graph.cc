@@ -182,7 +182,9 @@ struct Graph::Impl {
   std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
   ErrorLog errors;
 
-  // The graph, last: first to go.
+  // The graph, last: first to go. All places of its arena are for threads that come by themselves, so oneTBB sends none
+  // of its own.
+  tbb::task_arena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
@@ -251,7 +253,8 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
-      begun(static_cast<size_t>(plan.replicas)) {
+      begun(static_cast<size_t>(plan.replicas)),
+      arena(plan.threads, static_cast<unsigned>(plan.threads)) {
   if (plan.data.lazy) lazy.emplace(plan);
   make_lanes();
   for (int replica = 0; replica < plan.replicas; replica++) {
@@ -307,8 +310,6 @@ void Graph::Impl::make_backend(const IoOptions& io) {
 }
 
 void Graph::Impl::make_nodes() {
-  // All places of the arena are for threads that come by themselves, so oneTBB sends none of its own.
-  tbb::task_arena arena(plan.threads, static_cast<unsigned>(plan.threads));
   arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
   const auto kick_read = [this] {
     nodes->read.try_put({});
@@ -332,7 +333,10 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  delivery->on_shortage([this] { workers->wake_all(); });
+  delivery->on_shortage([this](int replica) {
+    rings[static_cast<size_t>(replica)]->pool().set_enough(1);
+    workers->wake_all();
+  });
   nodes->read.try_put({});
   workers->wake_all();
 }
@@ -647,7 +651,11 @@ void Graph::Impl::deliver_done(int replica) {
     }
     unpack_counters[r].waiting--;
   }
-  if (!done.empty()) delivery->put_all(replica, done);
+  if (done.empty()) return;
+  // While batches are ready, buffers are waited for until many can be filled in one go. Before they are put: then a
+  // shortage comes behind, and has the last word.
+  rings[r]->pool().set_enough(std::max<size_t>(1, (plan.buffers_per_replica - 1) / 2));
+  delivery->put_all(replica, done);
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {

@@ -21,6 +21,9 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
+// Where nobody says how many batches are prefetched: small ones are made many at a time, so that a thread is woken
+// rarely beside a slow trainer.
+constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 // What keeps a disk busy while all threads are.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
@@ -326,7 +329,7 @@ void Plan::plan_outputs() {
 
 void Plan::fit_memory(const MemoryLine& more) {
   const uint64_t chunks = step_chunks = chunks_of_step();
-  const auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
+  auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks();
   // A step needs all its chunks at once; one more is on its way, and one is being emptied. An end of an epoch holds a
   // slot until every replica has taken it, and one replica may be `host_prefetch` batches and ends behind another.
@@ -359,6 +362,14 @@ void Plan::fit_memory(const MemoryLine& more) {
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
   slots = static_cast<uint32_t>(slot_bytes == 0 ? fewest_slots : std::clamp(affordable, fewest_slots, wanted_slots));
   slots_of_page_cache = static_cast<uint32_t>(std::min<uint64_t>(slots, of_page_cache));
+  if (spec.more_small_batches && !lends) {
+    const uint64_t used = others + slots * slot_bytes, bytes = product(static_cast<uint64_t>(replicas), buffer_bytes);
+    const uint64_t most =
+        std::clamp<uint64_t>(small_batches_bytes / buffer_bytes, buffers_per_replica, most_small_batches);
+    const uint64_t more_of_each = used >= spec.memory_limit ? 0 : (spec.memory_limit - used) / bytes;
+    buffers_per_replica = static_cast<uint32_t>(std::min(most, buffers_per_replica + more_of_each));
+    buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
+  }
   memory = {{"read slots: bytes as read", slots, slot_data_bytes},
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},

@@ -1,8 +1,8 @@
 // A bounded set of things that are taken, and come back from any thread.
 //
-// A take that finds nothing marks the pool hungry, under the lock of the look; the return that finds it hungry clears
-// the mark and kicks the owner once, under the same lock. The owner then takes until the pool is dry. Anything looser
-// loses wake-ups: a mark set after the look stalled in every run on two CPUs.
+// A take that finds nothing marks the pool hungry, under the lock of the look; the return after which a hungry pool has
+// enough clears the mark and kicks the owner once, under the same lock. The owner then takes until the pool is dry.
+// Anything looser loses wake-ups: a mark set after the look stalled in every run on two CPUs.
 #pragma once
 
 #include <atomic>
@@ -49,10 +49,15 @@ class Pool {
   void give_back(T item) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(item));
-    if (!hungry_) return;
-    hungry_ = false;
-    hungry_time_ += Clock::now() - hungry_since_;
-    if (kick_) kick_();
+    feed();
+  }
+
+  /// How many things are worth a kick: many, where the owner can wait and is to be woken rarely. Kicks at once if there
+  /// are that many.
+  void set_enough(size_t count) {
+    const std::lock_guard lock(mutex_);
+    enough_ = count;
+    feed();
   }
 
   /// From now on nothing is kicked; things still come back.
@@ -77,11 +82,20 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Under the lock.
+  void feed() {
+    if (!hungry_ || free_.size() < enough_) return;
+    hungry_ = false;
+    hungry_time_ += Clock::now() - hungry_since_;
+    if (kick_) kick_();
+  }
+
   mutable std::mutex mutex_;
   std::vector<T> free_;  // the oldest first; never more than at the beginning, so giving back allocates nothing
   const size_t size_;
   const Next next_;
   std::function<void()> kick_;
+  size_t enough_ = 1;
   bool hungry_ = false;
   Clock::time_point hungry_since_;
   Clock::duration hungry_time_{0};

@@ -196,6 +196,7 @@ struct PipelineSpec {
   int threads = 0;            // 0: the CPUs this process may use, shared with the ranks of this machine
   std::vector<int> cpu_set;   // empty: any
   int host_prefetch = 2;
+  bool more_small_batches = true;  // the pipeline does not say how many are prefetched
   int device_prefetch = 2;
   WrittenStages written_stages = {};
 

@@ -358,7 +358,10 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   };
   spec.threads = in_range("threads", parallelism.threads(), 4096);
   spec.cpu_set = resolve_cpu_set(parallelism.cpu_set());
-  if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) spec.host_prefetch = prefetch;
+  if (const int prefetch = in_range("host_prefetch", parallelism.host_prefetch(), 1024)) {
+    spec.host_prefetch = prefetch;
+    spec.more_small_batches = false;
+  }
   if (const int prefetch = in_range("device_prefetch", parallelism.device_prefetch(), 1024))
     spec.device_prefetch = prefetch;
 }
