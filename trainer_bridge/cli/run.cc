@@ -27,6 +27,9 @@ struct Args {
 
 Json known(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
+/// Precondition: there were some.
+double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
+
 Json to_json(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   Json json = {{"records", result.records},
@@ -41,6 +44,7 @@ Json to_json(const Args& args, const FeedResult& result) {
                {"bytes_sent", report.bytes_sent},
                {"bytes_received", report.bytes_received},
                {"cpu_s", result.cpu_s},
+               {"cpu_ns_per_record", result.records > 0 ? Json(cpu_ns_per_record(result)) : Json()},
                {"rss_peak_bytes", result.rss_peak_bytes},
                {"count_s", report.count_s},
                {"first_batch_s", report.first_batch_s},
@@ -130,8 +134,10 @@ void print_for_people(const Args& args, const FeedResult& result) {
                  ? fmt::format("{} records/s, {}B/s of files", format_rate(*records_per_s), format_rate(*bytes_per_s))
                  : "too short to tell the rate");
   print_waits(args, result);
-  fmt::print("process  {} of CPU, {} of memory at most, first batch after {}, counting {}\n",
-             format_seconds(result.cpu_s), format_byte_size(result.rss_peak_bytes),
+  const std::string of_record =
+      result.records > 0 ? fmt::format(" ({:.3g} ns a record)", cpu_ns_per_record(result)) : std::string();
+  fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
+             format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
   fmt::print("data     {} dropped, {} filler, {}, {}\n", format_count(report.dropped), format_count(report.filler),
              format_count(report.errors_total, "bad record"), audit_text(report));
