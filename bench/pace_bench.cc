@@ -29,31 +29,46 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double measured_s = 0.5;  // at least
 constexpr int fewest_steps = 20;    // measured
-constexpr int warm_steps = 10;      // before them
+constexpr double warm_s = 0.3;      // before that
 constexpr double held_s = 2;
 
 /// CPU seconds, and what they were for.
 struct Work {
   double cpu_s = 0;
   uint64_t records = 0;
+  int steps = 0;
   double ns() const { return cpu_s / static_cast<double>(records) * 1e9; }
 };
 
 /// Calls step(), which returns how many records it was for, at the pace of a trainer that takes `pause` for each; none:
 /// without one. What is measured follows some steps that are not.
-Work paced(std::optional<Clock::duration> pause, auto&& step) {
+Work measured(std::optional<Clock::duration> pause, auto&& step) {
   auto next = Clock::now();
   const auto once = [&] {
     const uint64_t records = step();
     if (pause) std::this_thread::sleep_until(next = std::max(next + *pause, Clock::now()));
     return records;
   };
-  for (int i = 0; i < warm_steps; i++) once();
-  Work work;
-  work.cpu_s = cpu_seconds([&] {
+  const auto go_on_for = [&](double at_least_s, int steps) {
+    uint64_t records = 0;
     double took_s = 0;
-    for (int i = 0; took_s < measured_s || i < fewest_steps; i++) took_s += seconds([&] { work.records += once(); });
-  });
+    int done = 0;
+    for (; took_s < at_least_s || done < steps; done++) took_s += seconds([&] { records += once(); });
+    return Work{0, records, done};
+  };
+  go_on_for(warm_s, 1);
+  Work work;
+  const double cpu_s = cpu_seconds([&] { work = go_on_for(measured_s, fewest_steps); });
+  work.cpu_s = cpu_s;
+  return work;
+}
+
+/// The same, less what sleeping takes by itself.
+Work paced(std::optional<Clock::duration> pause, auto&& step) {
+  Work work = measured(pause, step);
+  if (!pause) return work;
+  const Work sleep = measured(pause, [] { return 1; });
+  work.cpu_s -= sleep.cpu_s / static_cast<double>(sleep.records) * work.steps;
   return work;
 }
 

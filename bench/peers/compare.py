@@ -6,7 +6,6 @@
 Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. What is measured: bench/README.md.
 """
 import argparse
-import contextlib
 import datetime
 import json
 import os
@@ -74,20 +73,20 @@ class Worker:
         self.process.wait()
 
 
+def measure_alone(args, peer, name, work, variant, cores):
+    """By a worker that lives for this alone: loaders that wait for their turn still hold memory, and some prefetch."""
+    worker = Worker(args, peer, name, work, variant, cores)
+    worker.ask(f"measure {min(1, args.seconds)}")  # page cache, allocator
+    answer = worker.ask(f"measure {args.seconds}")
+    worker.close()
+    return answer
+
+
 def best_of(args, peer, name, work, variants, cores):
-    """A worker of the variant that is fastest in one measurement, warmed up."""
-    best = best_rate = None
-    for variant in variants:
-        worker = Worker(args, peer, name, work, variant, cores)
-        worker.ask(f"measure {min(1, args.seconds)}")  # page cache, allocator
-        rate = worker.ask(f"measure {args.seconds}")["rec_s"]
-        if best and best_rate >= rate:
-            worker.close()
-            continue
-        if best:
-            best.close()
-        best, best_rate = worker, rate
-    return best
+    """The variant that is fastest in one measurement."""
+    if len(variants) == 1:
+        return variants[0]
+    return max(variants, key=lambda variant: measure_alone(args, peer, name, work, variant, cores)["rec_s"])
 
 
 def compare_tensors(args, name, cores):
@@ -111,18 +110,14 @@ def measure(args, workload, cores):
     """One line for each loader: the figures of its rounds, and feedline's ratio to it in each."""
     name, work, ours, peers = WORKLOADS[workload]
     lines = {}
-    with contextlib.ExitStack() as stack:
-        workers = [best_of(args, "feedline", name, work, [ours], cores)]
-        workers += [best_of(args, peer, name, work, variants, cores) for peer, variants in peers.items()]
-        for worker in workers:
-            stack.callback(worker.close)
-        for _ in range(args.rounds):
-            answers = [worker.ask(f"measure {args.seconds}") for worker in workers]
-            for worker, answer in zip(workers, answers):
-                line = lines.setdefault(worker.peer, {"workload": workload, "peer": NAMES[worker.peer], "cores": len(cores),
-                                                      "variant": worker.variant, "rounds": [], "ratios": []})
-                line["rounds"].append(answer)
-                line["ratios"].append(answers[0]["rec_s"] / answer["rec_s"])
+    loaders = [("feedline", ours)] + [(peer, best_of(args, peer, name, work, variants, cores)) for peer, variants in peers.items()]
+    for _ in range(args.rounds):
+        answers = [measure_alone(args, peer, name, work, variant, cores) for peer, variant in loaders]
+        for (peer, variant), answer in zip(loaders, answers):
+            line = lines.setdefault(peer, {"workload": workload, "peer": NAMES[peer], "cores": len(cores), "variant": variant,
+                                           "rounds": [], "ratios": []})
+            line["rounds"].append(answer)
+            line["ratios"].append(answers[0]["rec_s"] / answer["rec_s"])
     for line in lines.values():
         line["rec_s"] = statistics.median(answer["rec_s"] for answer in line["rounds"])
         line["cpu_s_per_mrec"] = statistics.median(answer["cpu_s_per_mrec"] for answer in line["rounds"])
@@ -134,18 +129,19 @@ def measure(args, workload, cores):
 
 
 def pace(args, cores):
-    """How long next() takes beside a step of 5 ms: the chess tensors, in each peer's way of one file."""
+    """What next() and a record take beside a step of 5 ms: the chess tensors, in each peer's way of one file."""
     lines = []
     for peer, variant in [("feedline", "one"), ("tfdata", "one"), ("dali", "one"), ("grain", "threads")]:
         worker = Worker(args, peer, "chess", "full", variant, cores)
         answer = worker.ask(f"pace {args.steps}")
         worker.close()
         times = np.array(answer["next_us"])
-        line = {"peer": NAMES[peer], "variant": variant, "steps": len(times), "readiness": answer.get("readiness")}
+        line = {"peer": NAMES[peer], "variant": variant, "steps": len(times), "readiness": answer.get("readiness"),
+                "cpu_s_per_mrec": answer["cpu_s_per_mrec"]}
         line["quantiles"] = [[q, float(np.quantile(times, q))] for q in QUANTILES]
         lines.append(line)
         print(f"next() beside 5 ms steps  {line['peer']:10} p50 {np.quantile(times, 0.5):8.1f} us  p99 {np.quantile(times, 0.99):8.1f} us"
-              f"  max {times[-1]:8.1f} us", flush=True)
+              f"  max {times[-1]:8.1f} us  CPU {answer['cpu_s_per_mrec'] * 1000:7.0f} ns a record", flush=True)
     return lines
 
 

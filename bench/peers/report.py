@@ -35,11 +35,11 @@ def markdown(result):
                          f"{max(line['ratios']):.1f})" if line else "")
         text.append(f"| {workload} | " + " | ".join(cells) + " |")
     if result["next"]:
-        text += ["", "| `next()` beside a step of 5 ms, microseconds | p50 | p99 | p99.9 | max |", "|---|---|---|---|---|"]
+        text += ["", "| `next()` beside a step of 5 ms, microseconds | p50 | p99 | p99.9 | max | CPU per record at that pace |", "|---|---|---|---|---|---|"]
     for line in result["next"]:
         at = dict(map(tuple, line["quantiles"]))
         ready = f", ready in {100 * line['readiness']:.2f} % of {line['steps']} calls" if line["readiness"] is not None else ""
-        text.append(f"| {line['peer']} `{line['variant']}`{ready} | {at[0.5]:.1f} | {at[0.99]:.1f} | {at[0.999]:.1f} | {at[1]:.0f} |")
+        text.append(f"| {line['peer']} `{line['variant']}`{ready} | {at[0.5]:.1f} | {at[0.99]:.1f} | {at[0.999]:.1f} | {at[1]:.0f} | {line['cpu_s_per_mrec'] * 1000:.0f} ns |")
     return "\n".join(text) + "\n"
 
 

@@ -27,7 +27,8 @@ def collate(examples):
 
 def open_pass(files):
     if args.work == "read":
-        for batch in in_batches(map(bytes, reader.tfrecord_iterator(files[0])), BATCH[name]):
+        # Views of one buffer, which the next record overwrites: who reads only need not copy them.
+        for batch in in_batches(reader.tfrecord_iterator(files[0]), BATCH[name]):
             yield len(batch), (batch,)
     else:
         for batch in in_batches(reader.tfrecord_loader(files[0], None, description), BATCH[name]):

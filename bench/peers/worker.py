@@ -3,7 +3,8 @@
 A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full --variant V` and reads commands:
 
   measure SECONDS   one pass over the data, ended early after so long -> {"rec_s", "cpu_s_per_mrec", ...}
-  pace STEPS        batches for a trainer that sleeps 5 ms after each: the times that next() took -> {"next_us": [...]}
+  pace STEPS        batches for a trainer that sleeps 5 ms after each: the times that next() took, and the CPU time
+                    -> {"next_us": [...], "cpu_s_per_mrec"}
   check FILE        delivers the checked records and saves their tensors as .npz -> {}
 
 One line of JSON answers each. The clock starts when the first batch is there and does not count it.
@@ -87,17 +88,21 @@ def measure(args, open_pass, files, whole_passes, seconds):
 
 def pace(open_pass, files, steps):
     """The first batch of a pass is left out: it waits for a pipeline to be built."""
-    times = []
+    times, cpu, records = [], 0, 0
     while len(times) < steps:
         batches = iter(open_pass(files))
         next(batches)
+        cpu -= cpu_seconds()
         for _ in range(steps - len(times)):
             time.sleep(STEP_S)
             start = time.perf_counter()
-            if next(batches, None) is None:
+            batch = next(batches, None)
+            if batch is None:
                 break
             times.append((time.perf_counter() - start) * 1e6)
-    return {"next_us": sorted(times)}
+            records += batch[0]
+        cpu += cpu_seconds()
+    return {"next_us": sorted(times), "cpu_s_per_mrec": cpu / records * 1e6}
 
 
 def save_checked(args, open_pass, to):
