@@ -181,6 +181,29 @@ TEST_CASE("waiting for the first batch is the start's, and no lost time") {
   CHECK(waited() > before);
 }
 
+TEST_CASE("a replica is short while nothing is ready for it, and says when it falls short") {
+  Rig rig(2);
+  std::vector<int> told;
+  rig.delivery->on_shortage([&](int replica) { told.push_back(replica); });
+  CHECK(rig.delivery->shortage());
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.unpack(0));
+  CHECK(rig.delivery->shortage());  // of the other one
+  REQUIRE(rig.unpack(1));
+  CHECK_FALSE(rig.delivery->shortage());
+  Batch batch;
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  CHECK_FALSE(rig.delivery->shortage());
+  CHECK(told.empty());
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  CHECK(rig.delivery->shortage());
+  CHECK(told == std::vector<int>{0});
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);
+  CHECK(told.size() == 1);
+  REQUIRE(rig.unpack(0));
+  CHECK_FALSE(rig.delivery->shortage());
+}
+
 TEST_CASE("a batch that could not arrive comes again") {
   Rig rig;
   for (int i = 0; i < 2; i++) REQUIRE(rig.unpack(0));

@@ -1,6 +1,7 @@
 // Starting, stopping, holding and waiting: nothing hangs, leaks or grows.
 #include <atomic>
 #include <cfenv>
+#include <deque>
 #include <random>
 #include <thread>
 
@@ -145,6 +146,50 @@ TEST_CASE("a caller that holds every batch is told at once, and may go on") {
   CHECK(category_of([&] { feeder.next(); }) == Category::stalled);
   held.erase(held.begin());
   CHECK(feeder.next().at("id").as<int64_t>()[0] == 30);
+}
+
+TEST_CASE("a caller may hold any number of small batches but all of them, and is fed on") {
+  const Data data({1000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 2 } epoch { repeat: -1 }"));
+  std::deque<Batch> held;
+  REQUIRE(category_of([&] {
+            for (;;) held.push_back(feeder.next());
+          }) == Category::stalled);
+  CHECK(held.size() == 32);
+  while (!held.empty()) {
+    held.pop_front();
+    // What comes back is less than what a ring waits for while batches are ready.
+    for (int i = 0; i < 70; i++) {
+      held.push_back(feeder.next());
+      REQUIRE(held.back());
+      held.pop_front();
+    }
+  }
+}
+
+TEST_CASE("small batches are as many as the memory limit allows, or as many as the pipeline says") {
+  const Data data({1000});
+  const auto most_held = [&](const std::string& more) {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 2 } epoch { repeat: -1 } " + more));
+    std::vector<Batch> held;
+    CHECK(category_of([&] {
+            for (;;) held.push_back(feeder.next());
+          }) == Category::stalled);
+    return held.size();
+  };
+  CHECK(most_held("") == 32);
+  CHECK(most_held("parallelism { host_prefetch: 2 }") == 3);
+  std::string least;
+  try {
+    most_held("memory { limit: '1' }");
+  } catch (const Error& error) {
+    least = error.message();
+  }
+  const std::string from = "at least \"";
+  const size_t begin = least.find(from) + from.size();
+  const size_t held = most_held("memory { limit: '" + least.substr(begin, least.find('"', begin) - begin) + "' }");
+  CHECK(held >= 3);
+  CHECK(held <= 32);
 }
 
 TEST_CASE("a thread that serves two replicas out of turn is told at once") {
