@@ -6,10 +6,16 @@
 #include "base/thread.h"
 
 namespace feedline::flow {
+namespace {
+
+constexpr int looks = 100;  // about 50 us: what it takes to sleep and to be woken
+
+}  // namespace
 
 // A sleeper says that it sleeps before it looks for rings, a ringer rings before it looks for sleepers. So one of them
 // sees the other.
-void Workers::Bell::ring() noexcept {
+void Workers::Bell::ring(bool in_haste) noexcept {
+  if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;
   if (asleep_ == 0) return;
   { const std::lock_guard lock(mutex_); }
@@ -25,6 +31,8 @@ void Workers::Bell::end() noexcept {
 }
 
 bool Workers::Bell::wait(uint64_t& heard) {
+  if (haste_.exchange(false))
+    for (int i = 0; i < looks && rings_ == heard; i++) std::this_thread::yield();
   std::unique_lock lock(mutex_);
   asleep_++;
   changed_.wait(lock, [&] { return ended_ || rings_ != heard; });

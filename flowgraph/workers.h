@@ -29,17 +29,18 @@ class Workers {
   /// Runs what there still is, and ends the threads. Afterwards nothing is run any more.
   void end() noexcept;
 
-  void wake() noexcept { first_.ring(); }
+  void wake() noexcept { first_.ring(false); }
   void wake_all() noexcept {
-    first_.ring();
-    others_.ring();
+    first_.ring(true);
+    others_.ring(true);
   }
 
  private:
   /// What threads sleep on. Whoever hears it anew hears of all rings since.
   class Bell {
    public:
-    void ring() noexcept;
+    /// in_haste: whoever hears it looks for the next ring for a moment before it sleeps again.
+    void ring(bool in_haste) noexcept;
     /// Rings for ever.
     void end() noexcept;
     /// Waits for a ring that came after the `heard`-th, and counts on to it. False: it has ended.
@@ -47,6 +48,7 @@ class Workers {
 
    private:
     std::atomic<uint64_t> rings_{0};
+    std::atomic<bool> haste_{false};
     std::atomic<int> asleep_{0};
     std::mutex mutex_;
     std::condition_variable changed_;
