@@ -110,6 +110,8 @@ class Bench {
   void measure(const DataSet& set, const std::vector<int>& replicas, const std::vector<int>& threads,
                const std::vector<double>& steps_ms) {
     make_file(file(set), set.records, set.record);
+    Worker reader(file(set), set.records, 0, 1, ring_.bytes());
+    read(reader);  // into the page cache
     bare(set, steps_ms);
     for (const int r : replicas)
       for (const int t : threads) feed(set, r, t, steps_ms);
