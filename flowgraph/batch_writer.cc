@@ -122,8 +122,10 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  // Batches that exceed the cache have left it before they are read, or written the next time.
-  const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) * plan.buffers_per_replica * plan.buffer_bytes;
+  // Batches that exceed the cache have left it before they are read, or written the next time. (Of a larger ring of
+  // small ones few are in use while the trainer is fast.)
+  const uint64_t all_batches =
+      static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.buffer_bytes;
   const uint64_t cache = last_level_cache();
   const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
                       : all_batches > cache   ? gpu::Stores::streaming_copies

@@ -28,11 +28,11 @@ class BatchWriter {
     uint64_t audit = 0;
     int64_t valid = 0;
   };
-  /// `first`: the number in the batch of the block's first row.
   using Unpackers =
       std::vector<std::vector<gpu::Unpacker>>;  // by output: of a row or a value, or of each part of a stack
 
   static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
+  /// `first`: the number in the batch of the block's first row.
   Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;

@@ -102,9 +102,9 @@ void Delivery::throw_if_all_is_held(int number) const {
   if (held == replica.ring->pool().size() && replica.out_of_buffers)
     throw Error(
         Category::stalled,
-        fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or raise "
-                    "parallelism.{}",
-                    held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch"));
+        fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or set "
+                    "parallelism.{} to at least {}",
+                    held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch", held));
 }
 
 Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent> given) {

@@ -111,6 +111,7 @@ struct Graph::Impl {
   void unpack(int replica, const Batches& message);
   void begin_batches(int replica);
   void deliver_done(int replica);
+  void wait_for_many_buffers(int replica);
   void write(Begun& batch);
   std::optional<std::string> exceeded_limit() const;
   std::optional<Error> note(const Error& error);
@@ -188,7 +189,8 @@ struct Graph::Impl {
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
-    // Several threads wait for the graph at once.
+    // Several threads wait for the graph at once. Cancelling is sound then; an exception that leaves a task would not
+    // be (oneTBB 2021.8), so none does: see guarded().
     tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
     tf::graph graph{context};
     tf::async_node<Kick, ChunkRef> read;
@@ -215,8 +217,10 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
             [&impl](const ChunkRef& arrived, auto& to) {
               const ChunkRef chunk = arrived ? arrived : impl.oldest_not_looked_up();
               if (impl.has_arrived(chunk)) {
-                impl.guarded(impl.parse_counters, [&] { impl.parse(*chunk); });
-                std::get<0>(to).try_put(chunk);  // also a failed one: its number must arrive
+                impl.guarded(impl.parse_counters, [&] {
+                  impl.parse(*chunk);
+                  std::get<0>(to).try_put(chunk);  // also one that could not be read: its number must arrive
+                });
               }
               impl.parse_counters.waiting--;
             }),
@@ -333,8 +337,9 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  delivery->on_shortage([this](int replica) {
-    rings[static_cast<size_t>(replica)]->pool().set_enough(1);
+  // Of all rings: what one replica lacks may wait for slots that batches of another hold which has no buffer for them.
+  delivery->on_shortage([this](int) {
+    for (const auto& ring : rings) ring->pool().set_enough(1);
     workers->wake_all();
   });
   nodes->read.try_put({});
@@ -652,10 +657,17 @@ void Graph::Impl::deliver_done(int replica) {
     unpack_counters[r].waiting--;
   }
   if (done.empty()) return;
-  // While batches are ready, buffers are waited for until many can be filled in one go. Before they are put: then a
-  // shortage comes behind, and has the last word.
-  rings[r]->pool().set_enough(std::max<size_t>(1, (plan.buffers_per_replica - 1) / 2));
   delivery->put_all(replica, done);
+  wait_for_many_buffers(replica);
+}
+
+// While every replica has batches ready, buffers are waited for until many can be filled in one go. A shortage has the
+// last word, whether it comes before this or behind.
+void Graph::Impl::wait_for_many_buffers(int replica) {
+  BatchRing& ring = *rings[static_cast<size_t>(replica)];
+  const size_t others = ring.pool().size() - std::min<size_t>(ring.held + 1, ring.pool().size());
+  ring.pool().set_enough(std::max<size_t>(1, others / 2));
+  if (delivery->shortage()) ring.pool().set_enough(1);
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {
@@ -665,7 +677,7 @@ Stage Graph::Impl::busy_stage(int replica) const {
   if (read_counters.waiting > 0) return Stage::read;
   // Nothing is on its way: batches that others do not take may hold every slot.
   for (size_t other = 0; other < rings.size(); other++)
-    if (unpack_counters[other].waiting > 0 && rings[other]->pool().hungry()) return Stage::replica;
+    if (unpack_counters[other].waiting > 0 && rings[other]->pool().dry()) return Stage::replica;
   return Stage::read;
 }
 
@@ -697,14 +709,14 @@ GraphReport Graph::report() const {
     report.stages.push_back(
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
   };
-  add("read", impl.read_counters, impl.slots->pool().hungry_s(), impl.read_counters.waiting);
+  add("read", impl.read_counters, impl.slots->pool().dry_s(), impl.read_counters.waiting);
   if (impl.plan.lanes > 0)
-    add("inflate", impl.inflate_counters, impl.idle_lanes->hungry_s(), impl.inflate_counters.waiting);
+    add("inflate", impl.inflate_counters, impl.idle_lanes->dry_s(), impl.inflate_counters.waiting);
   add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
   add("assemble", impl.assemble_counters, 0, 0);
   for (int r = 0; r < impl.plan.replicas; r++)
     add(fmt::format("unpack {}", r), impl.unpack_counters[static_cast<size_t>(r)],
-        impl.rings[static_cast<size_t>(r)]->pool().hungry_s(), static_cast<int64_t>(impl.delivery->waiting_batches(r)));
+        impl.rings[static_cast<size_t>(r)]->pool().dry_s(), static_cast<int64_t>(impl.delivery->waiting_batches(r)));
   return report;
 }
 

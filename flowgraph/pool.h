@@ -36,8 +36,8 @@ class Pool {
   std::optional<T> take(size_t keep = 0) {
     const std::lock_guard lock(mutex_);
     if (free_.size() <= keep) {
-      if (!hungry_) hungry_since_ = Clock::now();
       hungry_ = true;
+      if (!dry_since_) dry_since_ = Clock::now();
       return std::nullopt;
     }
     const auto chosen = next_ == Next::newest ? free_.end() - 1 : free_.begin();
@@ -49,6 +49,7 @@ class Pool {
   void give_back(T item) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(item));
+    if (dry_since_) dry_time_ += Clock::now() - *std::exchange(dry_since_, std::nullopt);
     feed();
   }
 
@@ -68,15 +69,15 @@ class Pool {
 
   size_t size() const noexcept { return size_; }
   /// Whether a take has found nothing and nothing has come back since.
-  bool hungry() const {
+  bool dry() const {
     const std::lock_guard lock(mutex_);
-    return hungry_;
+    return dry_since_.has_value();
   }
-  /// How long takers have waited for a return, in seconds.
-  double hungry_s() const {
+  /// For how long it was so, in seconds.
+  double dry_s() const {
     const std::lock_guard lock(mutex_);
-    const auto now = hungry_ ? Clock::now() - hungry_since_ : Clock::duration(0);
-    return std::chrono::duration<double>(hungry_time_ + now).count();
+    const auto now = dry_since_ ? Clock::now() - *dry_since_ : Clock::duration(0);
+    return std::chrono::duration<double>(dry_time_ + now).count();
   }
 
  private:
@@ -86,7 +87,6 @@ class Pool {
   void feed() {
     if (!hungry_ || free_.size() < enough_) return;
     hungry_ = false;
-    hungry_time_ += Clock::now() - hungry_since_;
     if (kick_) kick_();
   }
 
@@ -96,9 +96,9 @@ class Pool {
   const Next next_;
   std::function<void()> kick_;
   size_t enough_ = 1;
-  bool hungry_ = false;
-  Clock::time_point hungry_since_;
-  Clock::duration hungry_time_{0};
+  bool hungry_ = false;  // a take has found nothing, and nobody was kicked since
+  std::optional<Clock::time_point> dry_since_;
+  Clock::duration dry_time_{0};
 };
 
 }  // namespace feedline::flow

@@ -1,6 +1,6 @@
 #include "flowgraph/workers.h"
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "base/thread.h"
@@ -42,11 +42,12 @@ bool Workers::Bell::wait(uint64_t& heard) {
 }
 
 Workers::Workers(int threads, std::function<void()> run) : run_(std::move(run)) {
+  threads_.reserve(static_cast<size_t>(threads));
   threads_.push_back(start_thread("feedline", [this] { loop(first_); }));
   try {
     while (threads_.size() < static_cast<size_t>(threads))
       threads_.push_back(start_thread("feedline", [this] { loop(others_); }));
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // Those that were started do the work.
   }
 }

@@ -39,7 +39,7 @@ class Workers {
   /// What threads sleep on. Whoever hears it anew hears of all rings since.
   class Bell {
    public:
-    /// in_haste: whoever hears it looks for the next ring for a moment before it sleeps again.
+    /// in_haste: one of those who hear it looks for the next ring for a moment before it sleeps again.
     void ring(bool in_haste) noexcept;
     /// Rings for ever.
     void end() noexcept;

@@ -30,6 +30,7 @@ const Kernels& kernels_for([[maybe_unused]] SimdLevel level) {
 // Of a cache; and half of the first-level cache, or less.
 constexpr size_t line = 64;
 constexpr size_t tile_bytes = 16 << 10;
+constexpr size_t fewest_streamed = 1 << 10;  // bytes: less is not worth a fence
 
 struct Unpacker::Impl {
   UnpackSpec spec;
@@ -55,7 +56,7 @@ struct Unpacker::Impl {
     else
       tiles.emplace(spec, layout, kernels, stores);
     kernel = fmt::format("{}/{}", single_bits ? "bits" : tiles->name(), kernels.level);
-    if (stores != Stores::streaming || (tiles && tiles->streams())) return;
+    if (stores != Stores::streaming || (tiles && tiles->streams() && row_size % line == 0)) return;
     const size_t fewest = line / std::gcd(line, row_size);
     rows_in_tile = tile_bytes / row_size / fewest * fewest;
   }
@@ -95,8 +96,8 @@ const char* Unpacker::kernel() const noexcept { return impl_->kernel.c_str(); }
 
 void Unpacker::operator()(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept {
   if (out_stride == 0) out_stride = impl_->row_size;
-  const bool streams =
-      impl_->rows_in_tile > 0 && out_stride == impl_->row_size && reinterpret_cast<uintptr_t>(out) % line == 0;
+  const bool streams = impl_->rows_in_tile > 0 && out_stride == impl_->row_size &&
+                       rows.size() * out_stride >= fewest_streamed && reinterpret_cast<uintptr_t>(out) % line == 0;
   streams ? impl_->stream(rows, out) : impl_->run(rows, out, out_stride);
 }
 

@@ -274,8 +274,8 @@ TEST_CASE("a thousand feeders come and go, and leave memory and files as they we
   come_and_go(20);  // what libraries keep once
   const size_t memory = free_memory(), files = open_descriptors();
   come_and_go(1000);
-  // (Nobody else is to use this GPU meanwhile.) A thread of oneTBB's may drop the last message, and what it holds, a
-  // moment after the feeder has gone.
+  // (Nobody else is to use this GPU meanwhile.) A worker of oneTBB's may drop what it holds a moment after the feeder
+  // has gone.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const auto as_it_was = [&] { return free_memory() >= memory && open_descriptors() <= files; };
   while (!as_it_was() && std::chrono::steady_clock::now() < end) std::this_thread::yield();

@@ -98,7 +98,7 @@ TEST_CASE("a pool kicks when enough has come back, and at once when less is enou
   pool.give_back(1);
   pool.give_back(2);
   CHECK(kicks == 0);
-  CHECK(pool.hungry());
+  CHECK_FALSE(pool.dry());
   pool.give_back(3);
   CHECK(kicks == 1);
   for (int i = 0; i < 3; i++) REQUIRE(pool.take());

@@ -220,9 +220,11 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
                            : between.begin() + (row_bytes + 3) * (place - 2) + draw(random, 0, 3);
   }
 
-  // Rows that begin with a cache line may be written past the cache; others end at a forbidden page.
-  const bool of_lines = chance(random, 0.5);
+  // Rows that begin with a cache line, each or only the first, may be written past the cache; others end at a forbidden
+  // page.
+  const bool of_lines = chance(random, 0.5), first_of_lines = !of_lines && chance(random, 0.5);
   const size_t gap = of_lines              ? -row_out % 64
+                     : first_of_lines      ? 0
                      : chance(random, 0.5) ? 0
                                            : size_of(spec.out) * static_cast<size_t>(draw(random, 1, 9));
   const size_t stride = row_out + gap, all = row_count * stride - (row_count ? gap : 0);
@@ -234,7 +236,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   unpack_reference(spec, rows, reference.data());
   for (size_t i = 0; i < row_count; i++) std::copy_n(reference.data() + i * row_out, row_out, want + i * stride);
 
-  std::byte* const got = of_lines ? out.begin() : out.end() - all;
+  std::byte* const got = of_lines || first_of_lines ? out.begin() : out.end() - all;
   const auto check = [&](const std::string& kernel, auto&& run) {
     std::memset(out.begin(), canary, static_cast<size_t>(out.end() - out.begin()));
     run();

@@ -9,7 +9,7 @@
 
 namespace feedline::test {
 
-// A thread of oneTBB's may drop the last message, and what it holds, a moment after the feeder has gone.
+// A stream or a worker of oneTBB's may drop what it holds a moment after the feeder has gone.
 inline bool all_is_given_back(const ActedState& since, bool keeps_pinned = false) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (;;) {
