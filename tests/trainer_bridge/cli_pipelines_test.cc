@@ -390,8 +390,10 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   }
   for (const std::string optional : {"default_value { int64_value: 0 }", "kind: VARIABLE"}) {
     const ToolResult absent = check(d + "feature { name: \"dd\" key: \"ss\" dtype: INT64 " + optional + " }\n");
+    INFO(absent.err);
     CHECK(absent.code == 0);
-    CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has it") == 0);
+    // The feed that has begun behind it may have come to the end of the epoch, and says the same of that.
+    CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has it") != std::string::npos);
   }
 
   // A single bad record among good ones.
