@@ -19,6 +19,7 @@
 #include "feed_paths.h"
 #include "feedline/feeder.h"
 #include "gpu/memory.h"
+#include "gpu/unpack.h"
 #include "measure.h"
 
 namespace feedline::bench {
@@ -116,6 +117,29 @@ class Bench {
     for (const int r : replicas)
       for (const int t : threads) feed(set, r, t, steps_ms);
   }
+  /// Boards, unpacked into three batches in turn on one thread: what it costs to write memory that has left the caches.
+  void stores(const std::vector<double>& steps_ms) {
+    constexpr size_t rows = 512, stored = 192;
+    gpu::UnpackSpec board;
+    board.shape = {8, 8, 24};
+    board.stride_bits = {8 * 24, 24, 1};
+    board.out = DType::float32;
+    const std::vector<std::byte> boards(rows * stored);
+    std::vector<const std::byte*> at;
+    for (size_t row = 0; row < rows; row++) at.push_back(boards.data() + row * stored);
+    const size_t batch_bytes = rows * static_cast<size_t>(board.shape.elements()) * size_of(board.out);
+    for (const auto& [name, how] :
+         {std::pair("as usual", gpu::Stores::cached), std::pair("past the caches", gpu::Stores::streaming)}) {
+      const gpu::Unpacker unpack(board, simd_level(), how);
+      size_t batch = 0;
+      const auto step = [&] {
+        unpack(at, ring_.bytes().data() + batch++ % 3 * batch_bytes);
+        return rows;
+      };
+      print(fmt::format("chess: boards written {}", name), paced({}, step), steps_ms,
+            [&](Clock::duration pause) { return paced(pause, step); });
+    }
+  }
   const nlohmann::json& json() const { return json_; }
 
  private:
@@ -202,6 +226,7 @@ int run(int argc, char** argv) {
   fmt::print("{:<52} {:>9}", "CPU ns per record", "at full");
   for (const double ms : steps_ms) fmt::print(" {:>9} ratio", fmt::format("{:g} ms", ms));
   fmt::print("\n");
+  if (only.empty()) bench.stores(steps_ms);
   for (const DataSet& set : data_sets())
     if (only.empty() || set.title == only) bench.measure(set, replicas, threads, steps_ms);
   if (!json.empty()) std::ofstream(json) << bench.json().dump(1) << '\n';
