@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 namespace feedline {
 
@@ -14,5 +15,9 @@ std::shared_ptr<spdlog::logger> logger() {
   }();
   return instance;
 }
+
+void log_info(std::string_view message) { logger()->info(message); }
+void log_warning(std::string_view message) { logger()->warn(message); }
+void log_error(std::string_view message) { logger()->error(message); }
 
 }  // namespace feedline

@@ -134,7 +134,7 @@ std::optional<Error> Assembler::absent_feature() {
       fmt::format("of epoch {}{}", step_.epoch, plan_.ranks.world_size > 1 ? " that this rank reads" : ""));
   absent_.reset();
   const bool raise = plan_.spec.absent_feature == AbsentFeature::error && !errors.empty();
-  for (size_t i = raise ? 1 : 0; i < errors.size(); i++) logger()->warn(errors[i].what());
+  for (size_t i = raise ? 1 : 0; i < errors.size(); i++) log_warning(errors[i].what());
   return raise ? std::optional(errors.front()) : std::nullopt;
 }
 

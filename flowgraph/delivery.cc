@@ -205,7 +205,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
       told = true;
       const std::string message = long_wait_message(number, behind, stage);
       lock.unlock();
-      logger()->warn(message);
+      log_warning(message);
       lock.lock();
     }
   }

@@ -1,5 +1,7 @@
 #include "flowgraph/lazy_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -57,7 +59,7 @@ void LazyReader::end_file() {
     try {
       io::keep_index(index, plan_.data.files[file_].id, count_options(source), source.index.dir);
     } catch (const Error& error) {
-      logger()->warn("an index cannot be kept: {}", error.what());
+      log_warning(fmt::format("an index cannot be kept: {}", error.what()));
     }
     indexes_.push_back(std::move(index));
   }

@@ -123,7 +123,7 @@ void Transfer::end_together() {
   const auto is_over = [&] { return ended_ || wish_ == Wish::leave; };
   if (!changed_.wait_for(lock, long_wait, is_over)) {
     lock.unlock();
-    logger()->warn("this rank is to be set to another place, and waits for the others to be set there, too");
+    log_warning("this rank is to be set to another place, and waits for the others to be set there, too");
     lock.lock();
     changed_.wait(lock, is_over);
   }

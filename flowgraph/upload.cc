@@ -333,7 +333,7 @@ void Upload::tell_of_long_arrival(std::unique_lock<std::mutex>& lock) {
   if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return;
   arriving_since_.reset();
   lock.unlock();
-  logger()->warn("next() has waited {} s for other ranks to call it for the same step", long_wait.count());
+  log_warning(fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
   lock.lock();
 }
 

@@ -16,7 +16,7 @@ bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept {
     });
     return true;
   } catch (const std::exception& error) {
-    logger()->warn("memory cannot be pinned, copies to GPUs are slower: {}", error.what());
+    log_warning(fmt::format("memory cannot be pinned, copies to GPUs are slower: {}", error.what()));
     return false;
   }
 }

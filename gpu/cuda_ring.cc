@@ -141,8 +141,8 @@ void reach(DeviceId gpu, DeviceId other) {
       return cudaSuccess;
     });
   if (!can)
-    logger()->warn("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
-                   other.ordinal);
+    log_warning(fmt::format("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
+                            other.ordinal));
 }
 
 class CudaRing final : public DeviceRing {
@@ -154,7 +154,7 @@ class CudaRing final : public DeviceRing {
     try {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
-      logger()->warn("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what());
+      log_warning(fmt::format("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what()));
       keep_for_ever(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }

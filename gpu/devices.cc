@@ -73,7 +73,7 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   if (listed) return listed_gpus(rest, text, gpus);
   if (gpus.count > 0) return all_gpus(gpus);
   if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", gpus.why));
-  logger()->warn("no GPU, batches stay on the host: {}", gpus.why);
+  log_warning(fmt::format("no GPU, batches stay on the host: {}", gpus.why));
   return {host()};
 }
 

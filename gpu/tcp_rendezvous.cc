@@ -135,7 +135,7 @@ class LongWait {
     const auto waited = Clock::now() - begin_;
     if (waited < next_) return;
     while (next_ <= waited) next_ *= 2;
-    logger()->warn(message(std::chrono::round<std::chrono::seconds>(waited).count()));
+    log_warning(message(std::chrono::round<std::chrono::seconds>(waited).count()));
   }
 
  private:

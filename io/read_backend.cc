@@ -80,7 +80,7 @@ std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const 
         if (options.backend == BackendKind::uring)
           throw Error(Category::io_error, fmt::format("io_uring is asked for and cannot be had: {}; {}", reason,
                                                       advice(refused.code().value())));
-        logger()->info("reading with pread instead of io_uring: {}", reason);
+        log_info(fmt::format("reading with pread instead of io_uring: {}", reason));
       }
     }
     return make_pread_backend(table, options, std::move(done), reason);

@@ -1,4 +1,6 @@
 // One ring, one thread that owns it, and a queue in front that any thread may fill.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -211,7 +213,7 @@ class UringBackend final : public ReadBackend {
   // for reads that it holds: their memory is in use until their results come.
   void lose(UringRing& ring, int error) {
     lost_ = true;
-    logger()->error("io_uring_enter: {}; all further reads fail", std::generic_category().message(error));
+    log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
     {
       const std::lock_guard lock(mutex_);
       if (!refusal_) refusal_ = error;

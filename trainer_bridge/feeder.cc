@@ -178,7 +178,7 @@ struct Feeder::Impl {
     const uint64_t chosen = data.samples;
     flow::apply_filter(planned, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
     flow::compare_content(readers, data);
-    for (const std::string& warning : data.warnings) logger()->warn(warning);
+    for (const std::string& warning : data.warnings) log_warning(warning);
     if (data.lazy && distribution.transfers())
       throw Error(Category::bad_pipeline,
                   "source: index.mode: LAZY does not go with REPLICATE or SCATTER: ranks have to know their steps "
@@ -437,7 +437,7 @@ struct Feeder::Impl {
     counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
                                            plan->ranks, plan->threads);
     facts = flow::facts_of(*counted);
-    for (const std::string& warning : counted->data.warnings) logger()->warn(warning);
+    for (const std::string& warning : counted->data.warnings) log_warning(warning);
   }
 
   // Under the lock.

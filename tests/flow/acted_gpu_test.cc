@@ -1,5 +1,6 @@
 // What only acted GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
 #include <cuda_runtime_api.h>
+#include <spdlog/spdlog.h>
 
 #include <map>
 #include <optional>

@@ -1,5 +1,6 @@
 // What only acted GPUs show of rows that go between them: what each failure does, and that nothing is left behind.
 #include <cuda_runtime_api.h>
+#include <spdlog/spdlog.h>
 
 #include "base/log.h"
 #include "base/syscall_hooks.h"

@@ -1,5 +1,7 @@
 // Fails the n-th call of every kind that can fail, for n = 1, 2, ... until none is left: system calls, starts of
 // threads, and the bodies of the graph's stages.
+#include <spdlog/spdlog.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <map>

@@ -1,6 +1,7 @@
 // Pipelines that do not fit their data: features that no record has, epochs without a step, records that are not what
 // the features say.
 #include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <sstream>
 

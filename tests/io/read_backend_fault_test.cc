@@ -1,5 +1,7 @@
 // Every system call of a backend fails once, at every place: each read still completes exactly once, with its data or
 // an error, and nothing is left behind.
+#include <spdlog/spdlog.h>
+
 #include <cstdio>
 #include <map>
 

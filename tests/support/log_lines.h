@@ -2,6 +2,7 @@
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <condition_variable>
 #include <memory>
