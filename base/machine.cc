@@ -1,5 +1,6 @@
 #include "base/machine.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -46,11 +47,11 @@ std::vector<std::string> cgroup_folders(const std::string& controller) {
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     std::string root;
     if (controllers == ",,")
       root = "/sys/fs/cgroup";
-    else if (controllers.find("," + controller + ",") != std::string::npos)
+    else if (controllers.find(fmt::format(",{},", controller)) != std::string::npos)
       root = "/sys/fs/cgroup/" + controller;
     else
       continue;

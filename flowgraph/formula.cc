@@ -309,7 +309,8 @@ class Parser {
     if (name == "out" && token_ == ".") {
       next();
       if (!is_name(token_)) fail("the name of an output is wanted behind 'out.'");
-      name += "." + std::string(token_);
+      name += '.';
+      name += token_;
       next();
     }
     if (const auto it = constants_.find(name); it != constants_.end())

@@ -116,8 +116,9 @@ class OutputResolver {
 
   static std::string describe(const FeatureSpec& feature) {
     constexpr const char* kinds[] = {"FIXED", "VARIABLE", "FIXED_SEQUENCE", "RAGGED"};
-    return fmt::format("{} {}{}", kinds[static_cast<int>(feature.kind)], name(feature.dtype),
-                       feature.shape.rank() > 0 ? " " + to_string(feature.shape) : "");
+    std::string text = fmt::format("{} {}", kinds[static_cast<int>(feature.kind)], name(feature.dtype));
+    if (feature.shape.rank() > 0) text += fmt::format(" {}", to_string(feature.shape));
+    return text;
   }
 
   // Numbers for a channel each: none, one for all, or one for each channel. The channels are the axis `channel_axis`;

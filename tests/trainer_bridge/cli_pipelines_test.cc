@@ -479,8 +479,9 @@ TEST_CASE("run reports what the design fixes") {
   INFO(result.err);
   REQUIRE(result.code == 0);
   const json report = result.json();
-  for (const char* field : {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s", "cpu_ns_per_record",
-                            "rss_peak_bytes", "first_batch_s", "data_readiness", "next_wait_s", "next_wait_share"}) {
+  for (const char* field :
+       {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s", "cpu_ns_per_record",
+        "rss_peak_bytes", "first_batch_s", "data_readiness", "next_wait_s", "next_wait_share"}) {
     INFO(field);
     CHECK(report.at(field).is_number());
   }

@@ -1,0 +1,5 @@
+// The large headers of the tool's commands, compiled once. A file still includes what it uses itself.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
