@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -28,9 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double measured_s = 0.5;  // at least
-constexpr int fewest_steps = 20;    // measured
-constexpr double warm_s = 0.3;      // before that
+constexpr double measured_s = 0.5;   // at least
+constexpr int some_steps = 20;       // at least, measured and before that: a feed has no more buffers of large batches
+constexpr int several_bursts = 160;  // a feed makes up to 32 small batches at a time
+constexpr double warm_s = 0.3;       // before that
 constexpr double held_s = 2;
 
 /// CPU seconds, and what they were for.
@@ -43,7 +45,7 @@ struct Work {
 
 /// Calls step(), which returns how many records it was for, at the pace of a trainer that takes `pause` for each; none:
 /// without one. What is measured follows some steps that are not.
-Work measured(std::optional<Clock::duration> pause, auto&& step) {
+Work measured(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
   auto next = Clock::now();
   const auto once = [&] {
     const uint64_t records = step();
@@ -57,7 +59,7 @@ Work measured(std::optional<Clock::duration> pause, auto&& step) {
     for (; took_s < at_least_s || done < steps; done++) took_s += seconds([&] { records += once(); });
     return Work{0, records, done};
   };
-  go_on_for(warm_s, 1);
+  go_on_for(warm_s, some_steps);
   Work work;
   const double cpu_s = cpu_seconds([&] { work = go_on_for(measured_s, fewest_steps); });
   work.cpu_s = cpu_s;
@@ -65,10 +67,10 @@ Work measured(std::optional<Clock::duration> pause, auto&& step) {
 }
 
 /// The same, less what sleeping takes by itself.
-Work paced(std::optional<Clock::duration> pause, auto&& step) {
-  Work work = measured(pause, step);
+Work paced(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
+  Work work = measured(pause, fewest_steps, step);
   if (!pause) return work;
-  const Work sleep = measured(pause, [] { return 1; });
+  const Work sleep = measured(pause, some_steps, [] { return 1; });
   work.cpu_s -= sleep.cpu_s / static_cast<double>(sleep.records) * work.steps;
   return work;
 }
@@ -90,6 +92,34 @@ class Trainer {
  private:
   Feeder& feeder_;
   std::vector<Batch> held_;
+};
+
+/// The calls of next() between two reports of a feed.
+struct Calls {
+  uint64_t count = 0;
+  double ready = 0, p99_us = 0;
+
+  Calls(const Report& before, const Report& after) {
+    std::map<double, uint64_t> took(after.next_us.histogram.begin(), after.next_us.histogram.end());
+    const uint64_t earlier = counted(before);
+    for (const auto& [us, calls] : before.next_us.histogram) took[us] -= calls;
+    count = counted(after) - earlier;
+    ready = (after.data_readiness * static_cast<double>(counted(after)) -
+             before.data_readiness * static_cast<double>(earlier)) /
+            static_cast<double>(count);
+    uint64_t seen = 0;
+    for (auto it = took.begin(); it != took.end() && seen * 100 < count * 99; ++it) {
+      seen += it->second;
+      p99_us = it->first;
+    }
+  }
+
+ private:
+  static uint64_t counted(const Report& report) {
+    uint64_t calls = 0;
+    for (const auto& [us, of_them] : report.next_us.histogram) calls += of_them;
+    return calls;
+  }
 };
 
 /// The path of a data set that makes what a trainer is given.
@@ -136,8 +166,8 @@ class Bench {
         unpack(at, ring_.bytes().data() + batch++ % 3 * batch_bytes);
         return rows;
       };
-      print(fmt::format("chess: boards written {}", name), paced({}, step), steps_ms,
-            [&](Clock::duration pause) { return paced(pause, step); });
+      print(fmt::format("chess: boards written {}", name), paced({}, some_steps, step), steps_ms,
+            [&](Clock::duration pause) { return paced(pause, some_steps, step); });
     }
   }
   const nlohmann::json& json() const { return json_; }
@@ -159,8 +189,8 @@ class Bench {
       for (const Loop& loop : loops) records = loop(worker);
       return records;
     };
-    print(fmt::format("{}: bare loops, without reading", set.title), paced({}, step), steps_ms,
-          [&](Clock::duration pause) { return paced(pause, step); });
+    print(fmt::format("{}: bare loops, without reading", set.title), paced({}, some_steps, step), steps_ms,
+          [&](Clock::duration pause) { return paced(pause, some_steps, step); });
   }
 
   void feed(const DataSet& set, int replicas, int threads, const std::vector<double>& steps_ms) {
@@ -172,23 +202,27 @@ class Bench {
         path.with("source.files", file(set)).with("batch.global_batch_size", std::to_string(set.batch * replicas));
     const std::string name =
         fmt::format("{}: {} replica{}, {} threads", set.title, replicas, replicas == 1 ? "" : "s", threads);
-    Work full;
-    {
-      Feeder feeder(pipeline, options);
-      Trainer trainer(feeder, replicas);
-      full = paced({}, [&] { return trainer.step(); });
-    }
     Feeder feeder(pipeline, options);
     Trainer trainer(feeder, replicas);
-    print(name, full, steps_ms, [&](Clock::duration pause) { return paced(pause, [&] { return trainer.step(); }); });
-    const Report report = feeder.report();
+    const Work full = paced({}, some_steps, [&] { return trainer.step(); });
+    std::vector<Calls> calls;
+    print(name, full, steps_ms, [&](Clock::duration pause) {
+      const Report before = feeder.report();
+      const Work work = paced(pause, several_bursts, [&] { return trainer.step(); });
+      calls.emplace_back(before, feeder.report());
+      return work;
+    });
     const double held =
         cpu_seconds([] { std::this_thread::sleep_for(std::chrono::duration<double>(held_s)); }) / held_s;
-    fmt::print(
-        "  a batch was ready in {:.2f} % of calls, next() p99 {:.1f} us; while batches are held {:.2f} % of a CPU\n",
-        report.data_readiness * 100, report.next_us.p99, held * 100);
-    json_.back().update(
-        {{"readiness", report.data_readiness}, {"next_p99_us", report.next_us.p99}, {"held_cpu", held}});
+    fmt::print("{:<62}", "  a batch was ready, % of calls");
+    for (const Calls& of : calls) fmt::print(" {:>9.2f}      ", of.ready * 100);
+    fmt::print("\n{:<62}", "  next(): p99, us");
+    for (const Calls& of : calls) fmt::print(" {:>9.1f}      ", of.p99_us);
+    fmt::print("\n  while batches are held {:.2f} % of a CPU\n", held * 100);
+    nlohmann::json& line = json_.back();
+    for (size_t i = 0; i < calls.size(); i++)
+      line["paced"][i].update({{"ready", calls[i].ready}, {"next_p99_us", calls[i].p99_us}});
+    line["held_cpu"] = held;
   }
 
   void print(const std::string& name, const Work& full, const std::vector<double>& steps_ms, auto&& at) {

@@ -25,7 +25,7 @@ struct RowBlock {
 namespace {
 
 // A buffer that was not written for so long has left the last-level cache where that is shared with others; to write it
-// past the caches then takes 0.4 of the time, and else 1.2 (bench/README.md).
+// past the caches then takes 0.5 of the time, and else 1.3 (bench/README.md).
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // No system calls: what the audit is there to find.
