@@ -21,7 +21,7 @@
 namespace feedline::bench {
 namespace {
 
-constexpr size_t read_bytes = 512 << 10;  // of a read: flowgraph/plan.cc
+constexpr size_t read_bytes = 512 << 10;  // of a read: flowgraph/plan/plan.cc
 
 volatile uint64_t sink;
 const uint64_t cache = last_level_cache();  // once: it reads files

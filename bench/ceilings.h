@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/record_scanner.h"
+#include "io/records/record_scanner.h"
 
 namespace feedline::bench {
 

@@ -18,7 +18,7 @@
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
-#include "gpu/memory.h"
+#include "gpu/device/memory.h"
 #include "measure.h"
 #include "on_cpus.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "feedline/records.h"
-#include "flowgraph/example_parser.h"
+#include "flowgraph/parse/example_parser.h"
 
 namespace feedline::bench {
 namespace {

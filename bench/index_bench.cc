@@ -21,11 +21,11 @@
 
 #include "base/machine.h"
 #include "feedline/records.h"
-#include "flowgraph/data_set.h"
-#include "io/count_records.h"
-#include "io/crc32c.h"
-#include "io/index_store.h"
-#include "io/record_stream.h"
+#include "flowgraph/data/data_set.h"
+#include "io/index/count_records.h"
+#include "io/records/crc32c.h"
+#include "io/index/index_store.h"
+#include "io/records/record_stream.h"
 #include "measure.h"
 
 namespace feedline::bench {

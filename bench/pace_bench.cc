@@ -19,8 +19,8 @@
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
-#include "gpu/memory.h"
-#include "gpu/unpack.h"
+#include "gpu/device/memory.h"
+#include "gpu/unpack/unpack.h"
 #include "measure.h"
 
 namespace feedline::bench {

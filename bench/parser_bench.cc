@@ -12,7 +12,7 @@
 
 #include "ceilings.h"
 #include "feed_data.h"
-#include "flowgraph/example_parser.h"
+#include "flowgraph/parse/example_parser.h"
 #include "measure.h"
 #include "tests/flowgraph/example_writer.h"
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "flowgraph/buffer_stream.h"
-#include "flowgraph/order.h"
+#include "flowgraph/order/buffer_stream.h"
+#include "flowgraph/order/order.h"
 #include "support/catch.h"
 #include "support/skip.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "feedline/error.h"
-#include "trainer_bridge/cli/cifar10.h"
-#include "trainer_bridge/cli/csv_reader.h"
-#include "trainer_bridge/cli/npy_reader.h"
+#include "tool/convert/cifar10.h"
+#include "tool/convert/csv_reader.h"
+#include "tool/convert/npy_reader.h"
 
 namespace {
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/crc32c.h"
-#include "io/index_builder.h"
-#include "io/index_file.h"
-#include "io/record_scanner.h"
+#include "io/records/crc32c.h"
+#include "io/index/index_builder.h"
+#include "io/index/index_file.h"
+#include "io/records/record_scanner.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "io/inflate.h"
+#include "io/records/inflate.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/example_reference.h"
+#include "flowgraph/parse/example_reference.h"
 
 namespace {
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "io/crc32c.h"
-#include "io/record_scanner.h"
-#include "io/resync.h"
+#include "io/records/crc32c.h"
+#include "io/records/record_scanner.h"
+#include "io/records/resync.h"
 
 namespace {
 

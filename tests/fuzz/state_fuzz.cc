@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "feedline/error.h"
-#include "flowgraph/feed_state.h"
-#include "flowgraph/plan.h"
-#include "flowgraph/spec.h"
+#include "flowgraph/pipeline/feed_state.h"
+#include "flowgraph/plan/plan.h"
+#include "flowgraph/pipeline/spec.h"
 
 using namespace feedline;
 using namespace feedline::flow;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "flowgraph/expression.h"
+#include "flowgraph/formula/expression.h"
 #include "manifest.h"
 #include "support/catch.h"
 

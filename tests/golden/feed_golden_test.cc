@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "feedline/feeder.h"
-#include "io/crc32c.h"
+#include "io/records/crc32c.h"
 #include "manifest.h"
 #include "support/catch.h"
 

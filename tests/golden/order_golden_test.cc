@@ -10,7 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "flow/data.h"
+#include "feeder/data.h"
 #include "support/catch.h"
 
 namespace feedline::test {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "feedline/records.h"
-#include "flowgraph/example_parser.h"
-#include "flowgraph/example_reference.h"
-#include "io/crc32c.h"
+#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/example_reference.h"
+#include "io/records/crc32c.h"
 #include "manifest.h"
 #include "support/catch.h"
 

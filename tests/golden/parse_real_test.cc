@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "feedline/records.h"
-#include "flowgraph/example_reference.h"
+#include "flowgraph/parse/example_reference.h"
 #include "manifest.h"
 #include "support/catch.h"
 #include "support/skip.h"

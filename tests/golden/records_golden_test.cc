@@ -7,8 +7,8 @@
 #include <set>
 
 #include "feedline/records.h"
-#include "io/count_records.h"
-#include "io/crc32c.h"
+#include "io/index/count_records.h"
+#include "io/records/crc32c.h"
 #include "manifest.h"
 #include "support/catch.h"
 #include "support/skip.h"

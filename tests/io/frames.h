@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/crc32c.h"
+#include "io/records/crc32c.h"
 
 namespace feedline::test {
 

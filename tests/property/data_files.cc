@@ -8,7 +8,7 @@
 
 #include "base/audit.h"
 #include "feedline/records.h"
-#include "flow/damage.h"
+#include "feeder/damage.h"
 #include "flowgraph/example_writer.h"
 
 namespace feedline::test {

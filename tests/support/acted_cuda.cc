@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/cuda_launch.h"
+#include "gpu/cuda/cuda_launch.h"
 #include "run_threads.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/read_backend.h"
+#include "io/read/read_backend.h"
 
 namespace feedline::test {
 

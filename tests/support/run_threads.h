@@ -1,7 +1,7 @@
 // A GPU's threads, one after another on the host: the code of the kernels without the GPU.
 #pragma once
 
-#include "gpu/unpack_kernel.h"
+#include "gpu/unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/index.h"
+#include "io/index/index.h"
 #include "support/catch.h"
 
 namespace feedline::test {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "feedline/data_parallel.h"
-#include "gpu/dispatch.h"
-#include "gpu/reduction.h"
+#include "gpu/unpack/dispatch.h"
+#include "gpu/reduce/reduction.h"
 
 namespace feedline::test {
 

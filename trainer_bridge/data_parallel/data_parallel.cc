@@ -14,7 +14,7 @@
 #include "base/thread.h"
 #include "data_parallel/buckets.h"
 #include "feedline/error.h"
-#include "gpu/trace.h"
+#include "gpu/device/trace.h"
 
 namespace feedline {
 namespace {

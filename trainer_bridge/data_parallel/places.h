@@ -8,7 +8,7 @@
 
 #include "feedline/communicator.h"
 #include "feedline/data_parallel.h"
-#include "gpu/queue.h"
+#include "gpu/device/queue.h"
 
 namespace feedline {
 

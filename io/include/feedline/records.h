@@ -45,7 +45,7 @@ class FEEDLINE_PUBLIC RecordReader {
   /// record: `record` is filled in and its payload stays valid until the next call.
   /// end:    the file is over; so say all further calls.
   /// error:  error() says what and where, skipped() which bytes are lost. The next call goes on behind them, with a
-  ///         record that is proven to belong to the file (io/resync.h), or at the end.
+  ///         record that is proven to belong to the file (io/records/resync.h), or at the end.
   ReadResult next(Record& record);
 
   /// Of the last `error` result.

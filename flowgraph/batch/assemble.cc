@@ -1,0 +1,187 @@
+#include "flowgraph/batch/assemble.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "flowgraph/batch/empty_epoch.h"
+
+namespace feedline::flow {
+
+Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
+    : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
+  end_.first_step = start.step;
+  if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features);
+  if (plan.data.lazy)
+    arriving_.emplace(plan.steps, start.epoch);
+  else
+    walk_.next(step_, nullptr);
+}
+
+void Assembler::add(const ChunkRef& chunk, Out& out) {
+  if (failed_) return;
+  chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
+  held_++;
+  cut_short_ = cut_short_ || chunk->first_error.has_value();
+  if (absent_) absent_->add(chunk->seen(), chunk->records().first(chunk->rows()));
+  if (arriving_) arriving_->add(*chunk);
+  while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
+    if (!step_.ends_epoch)
+      emit(chunk, out);
+    else if (plan_.data.raised.empty())
+      end_epoch(chunk, out);
+    else
+      fail(chunk, plan_.data.raised.front(), out);
+    if (failed_) return;
+    if (!arriving_) walk_.next(step_, nullptr);
+  }
+}
+
+// Takes the chunks of which the step is the last.
+std::vector<ChunkRef> Assembler::finish() {
+  std::vector<ChunkRef> finished = std::exchange(dropped_, {});
+  for (const uint64_t ticket : step_.finished) finished.push_back(std::move(chunks_[ticket - first_ticket_].chunk));
+  held_ -= step_.finished.size();
+  step_.finished.clear();
+  const auto first =
+      std::find_if(chunks_.begin(), chunks_.end(), [](const Held& held) { return held.chunk != nullptr; });
+  first_ticket_ += static_cast<uint64_t>(first - chunks_.begin());
+  chunks_.erase(chunks_.begin(), first);
+  return finished;
+}
+
+std::shared_ptr<const StepRows> Assembler::share_rows() {
+  auto step = std::make_shared<StepRows>();
+  const size_t rows = step_.rows.size();
+  step->rows = std::exchange(step_.rows, {});
+  step_.rows.reserve(rows);  // the next step's, most likely
+  step->first_ticket = first_ticket_;
+  step->chunks.reserve(step_.tickets - first_ticket_);
+  for (uint64_t ticket = first_ticket_; ticket < step_.tickets; ticket++) {
+    const Held& held = chunks_[ticket - first_ticket_];
+    step->chunks.push_back(held.chunk.get());
+    step->has_filler = step->has_filler || held.has_filler;
+  }
+  if (step->has_filler)
+    for (const TicketRows& run : step->rows) note_bad(*step->chunk_of(run), run.first, run.count);
+  step->finished = finish();
+  return step;
+}
+
+void Assembler::emit(const ChunkRef& newest, Out& out) {
+  const auto bad =
+      std::find_if(cut_short_ ? step_.rows.begin() : step_.rows.end(), step_.rows.end(),
+                   [&](const TicketRows& rows) { return rows.first + rows.count > chunk_of(rows)->rows(); });
+  if (bad != step_.rows.end()) {
+    const Chunk& chunk = *chunk_of(*bad);
+    bad->count = chunk.rows() - std::min(chunk.rows(), bad->first);
+    step_.rows.erase(bad + (bad->count > 0 ? 1 : 0), step_.rows.end());
+    if (deliver_before_error_) emit_unfinished(out);
+    return fail(newest, *chunk.first_error, out);
+  }
+  if (step_.kind != Steps::Kind::dropped) {
+    const auto step = share_rows();
+    for (int replica = 0; replica < plan_.replicas; replica++)
+      emit_batch(replica, step, steps().of_replica(step_.kind, replica), out);
+  } else if (deliver_before_error_ && !plan_.data.raised.empty()) {
+    emit_unfinished(out);
+  } else {
+    if (plan_.data.raised.empty()) note_dropped();
+    dropped_ = finish();
+  }
+}
+
+// The rows of a step that cannot be made whole, shared evenly.
+void Assembler::emit_unfinished(Out& out) {
+  int64_t rows_so_far = 0;
+  const int64_t first = step_.rows.empty() ? 0 : step_.rows.front().at;
+  for (TicketRows& rows : step_.rows) {
+    rows.at = plan_.frames > 1 ? rows.at - first : rows_so_far;
+    rows_so_far = rows.at + rows.count;
+  }
+  const int64_t samples = rows_so_far / plan_.frames;
+  const auto step = share_rows();
+  for (int replica = 0; replica < (samples > 0 ? plan_.replicas : 0); replica++)
+    emit_batch(replica, step, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
+}
+
+void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples, Out& out) {
+  const Rows wanted{samples.first * plan_.frames, samples.last * plan_.frames};
+  out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
+                                               .epoch = step_.epoch,
+                                               .step = static_cast<uint64_t>(step_.step),
+                                               .of_step = step,
+                                               .wanted = wanted,
+                                               .rows = std::max(plan_.frames, wanted.count()),
+                                               .brought_by = {},
+                                               .error = {},
+                                               .end = {}});
+}
+
+void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
+  if (const auto error = absent_feature()) return fail(chunk, *error, out);
+  if (arriving_ && !plan_.spec.allow_empty)
+    if (const auto samples = arriving_->too_few()) return fail(chunk, empty_epoch(plan_, *samples), out);
+  emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
+}
+
+// Warns of the features that no record of the epoch had; returns what ends the feed where that is wanted.
+std::optional<Error> Assembler::absent_feature() {
+  if (!absent_ || end_.first_step > 0) return std::nullopt;
+  const std::vector<Error> errors = absent_->errors(
+      fmt::format("of epoch {}{}", step_.epoch, plan_.ranks.world_size > 1 ? " that this rank reads" : ""));
+  absent_.reset();
+  const bool raise = plan_.spec.absent_feature == AbsentFeature::error && !errors.empty();
+  for (size_t i = raise ? 1 : 0; i < errors.size(); i++) log_warning(errors[i].what());
+  return raise ? std::optional(errors.front()) : std::nullopt;
+}
+
+void Assembler::note_dropped() {
+  for (const TicketRows& rows : step_.rows) {
+    const Chunk& chunk = *chunk_of(rows);
+    for (uint32_t row = rows.first; row < rows.first + rows.count; row++)
+      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += chunk.audit_terms()[row];
+    note_bad(chunk, rows.first, rows.count);
+  }
+}
+
+// Those of the rows that became filler.
+void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
+  const auto begin = chunk.filler.begin(), end = chunk.filler.end();
+  for (auto row = std::lower_bound(begin, end, first); row != end && *row - first < count; ++row) {
+    const BadTerm& bad = chunk.bad_terms[static_cast<size_t>(row - begin)];
+    end_.bad += bad.as_stored;
+    end_.lost += bad.lost;
+    if (bad.as_computed != bad.as_stored && end_.doubts.size() <= doubts_tried)
+      end_.doubts.push_back(bad.as_computed - bad.as_stored);
+  }
+}
+
+void Assembler::fail(const ChunkRef& chunk, const Error& error, Out& out) {
+  failed_ = true;
+  emit_marker(BatchRows::Kind::failure, chunk, std::make_shared<const Error>(error), out);
+}
+
+void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out) {
+  end_.epoch = step_.epoch;
+  if (arriving_) end_.counted = chunk->ticket.audit;
+  auto step = std::make_shared<StepRows>();
+  step->finished = finish();
+  if (failed_)
+    for (Held& held : std::exchange(chunks_, {})) step->finished.push_back(std::move(held.chunk));
+  for (auto& of_replica : out)
+    of_replica.push_back({.kind = kind,
+                          .epoch = step_.epoch,
+                          .step = static_cast<uint64_t>(step_.step),
+                          .of_step = step,
+                          .wanted = {},
+                          .rows = 0,
+                          .brought_by = chunk,
+                          .error = error,
+                          .end = end_});
+  end_ = {};
+}
+
+}  // namespace feedline::flow

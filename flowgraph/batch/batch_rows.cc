@@ -1,0 +1,60 @@
+#include "flowgraph/batch/batch_rows.h"
+
+#include <algorithm>
+
+namespace feedline::flow {
+
+namespace {
+
+bool stands_in(const Chunk& chunk, uint32_t row) {
+  return std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
+}
+
+// The run of a row, or the first one behind it.
+std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row) noexcept {
+  return std::upper_bound(step.rows.begin(), step.rows.end(), row,
+                          [](int64_t at, const TicketRows& run) { return at < run.at + run.count; });
+}
+
+}  // namespace
+
+// Places without a sample repeat the row before them, or else the one behind.
+std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
+  const StepRows& step = *batch.of_step;
+  const auto first = step.rows.begin(), last = step.rows.end();
+  int64_t at = batch.wanted.first + begin;
+  const int64_t stop = batch.wanted.first + end;
+  auto run = run_of(step, at);
+  const int64_t stop_of_rows = std::min(stop, batch.wanted.last);
+  BatchRow* next = out;
+  while (at < stop) {
+    // Under a shuffle a run is a row.
+    for (; run != last && run->count == 1 && run->at == at && at < stop_of_rows && !step.has_filler; ++run, at++)
+      *next++ = {step.chunk_of(*run), run->first, false};
+    if (at == stop) break;
+    const int64_t rows_begin = run == last || at >= stop_of_rows ? stop : std::min(stop, run->at);
+    if (at < rows_begin) {
+      const TicketRows& nearest = run == first ? *run : run[-1];
+      const uint32_t row = run == first ? nearest.first : nearest.first + nearest.count - 1;
+      next = std::fill_n(next, rows_begin - at, BatchRow{step.chunk_of(nearest), row, true});
+      at = rows_begin;
+      continue;
+    }
+    const Chunk* const chunk = step.chunk_of(*run);
+    uint32_t row = run->first + static_cast<uint32_t>(at - run->at);
+    for (const int64_t rows_end = std::min(stop, run->at + run->count); at < rows_end; at++, row++)
+      *next++ = {chunk, row, step.has_filler && stands_in(*chunk, row)};
+    ++run;
+  }
+  return {out, next};
+}
+
+bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept {
+  const StepRows& step = *batch.of_step;
+  const int64_t first = batch.wanted.first + begin, last = batch.wanted.first + end;
+  const auto run = run_of(step, first);
+  return !step.has_filler && run != step.rows.end() && run->at <= first &&
+         last <= std::min(run->at + run->count, batch.wanted.last);
+}
+
+}  // namespace feedline::flow

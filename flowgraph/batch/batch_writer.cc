@@ -1,0 +1,331 @@
+#include "flowgraph/batch/batch_writer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "base/audit.h"
+#include "base/invariant.h"
+#include "base/machine.h"
+#include "base/syscall_hooks.h"
+#include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/parse/compute.h"
+#include "flowgraph/batch/varying.h"
+
+namespace feedline::flow {
+
+// Rows that are written at a time, at least one.
+struct RowBlock {
+  std::span<const BatchRow> rows;
+  bool in_sequence;  // in_sequence() says so. Rows of a shuffle are not: none says where the next one lies.
+};
+
+namespace {
+
+// A buffer that was not written for so long has left the last-level cache where that is shared with others; to write it
+// past the caches then takes 0.5 of the time, and else 1.3 (bench/README.md).
+constexpr std::chrono::milliseconds leaves_caches_after{5};
+
+// No system calls: what the audit is there to find.
+struct LeaveOutRecordOp {
+  static constexpr const char* name = "record left out of a batch";
+  static constexpr int error = EPROTO;
+};
+struct DoubleRecordOp {
+  static constexpr const char* name = "record doubled in a batch";
+  static constexpr int error = EPROTO;
+};
+
+// Asked once for a block of rows: here is the last place where records can be told apart. Whether it changed any.
+bool act_out_faults(std::span<BatchRow> rows) {
+  const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
+  if (leaves_out)
+    for (BatchRow& row : rows) row.filler = row.filler || injected<LeaveOutRecordOp>() != 0;
+  if (doubles)
+    for (size_t i = 1; i < rows.size(); i++)
+      if (injected<DoubleRecordOp>()) rows[i] = rows[i - 1];
+  return leaves_out || doubles;
+}
+
+int64_t value_of(const FeatureSpec& feature, const Column& column, uint32_t row) {
+  if (feature.dtype == DType::int64) return column.as<int64_t>()[row];
+  const BytesRef& bytes = column.as<BytesRef>()[row];
+  return static_cast<int64_t>(hash64({reinterpret_cast<const char*>(bytes.data), bytes.size}));
+}
+
+int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& chunk, uint32_t row) {
+  switch (from.what) {
+    case Reserved::record:
+      return static_cast<int64_t>(plan.data.files[chunk.extent_of(row).file].first_record + chunk.record_of(row));
+    case Reserved::file:
+      return chunk.extent_of(row).file;
+    case Reserved::offset:
+      return static_cast<int64_t>(chunk.offset_of(row));
+    case Reserved::audit:
+      return static_cast<int64_t>(chunk.audit_terms()[row]);
+    case Reserved::source:
+      return plan.data.files[chunk.extent_of(row).file].source;
+    case Reserved::value: {
+      const auto feature = static_cast<size_t>(from.feature);
+      return value_of(plan.spec.features[feature], chunk.features()[feature], row);
+    }
+  }
+  return -1;
+}
+
+// at[i]: where element `element` of `elements` of rows[i] lies. column_of(chunk): its column.
+template <typename ColumnOf>
+void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, size_t elements, size_t element,
+            const std::byte** at) {
+  const std::span rows = block.rows;
+  if (block.in_sequence) {
+    const Column column = column_of(*rows.front().chunk);
+    uint64_t row = rows.front().row * elements + element;
+    for (size_t i = 0; i < rows.size(); i++, row += elements) at[i] = access(column, row);
+  } else {
+    for (size_t i = 0; i < rows.size(); i++)
+      at[i] = access(column_of(*rows[i].chunk), rows[i].row * elements + element);
+  }
+}
+
+// Brings the first bytes of each row into the second-level cache, which has room for more at a time than the first; the
+// rest of them follows by itself.
+void foresee(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
+  constexpr uintptr_t line = 64, most = 4 * line;
+  for (const std::byte* row : rows) {
+    const auto at = reinterpret_cast<uintptr_t>(row), end = at + std::min(row_bytes, most);
+    for (uintptr_t l = at & -line; l < end; l += line) __builtin_prefetch(reinterpret_cast<const void*>(l), 0, 2);
+  }
+}
+
+// Unpacks some rows while the next ones come in.
+void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* const> rows, size_t row_bytes,
+                      std::byte* out, size_t stride) noexcept {
+  constexpr size_t some = 16;
+  const auto from = [&](size_t first) { return rows.subspan(first, std::min(some, rows.size() - first)); };
+  foresee(from(0), row_bytes);
+  for (size_t first = 0; first < rows.size(); first += some) {
+    if (first + some < rows.size()) foresee(from(first + some), row_bytes);
+    unpack(from(first), out + first * stride, stride);
+  }
+}
+
+}  // namespace
+
+BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
+  int64_t row_bytes = 1;
+  for (const BatchTensor& tensor : plan.tensors) {
+    if (tensor.part == BatchTensor::Part::dense)
+      row_bytes += tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
+  }
+  rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
+  if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
+  // Batches that exceed the cache have left it before they are read, or written the next time. (Of a larger ring of
+  // small ones few are in use while the trainer is fast.)
+  const uint64_t all_batches =
+      static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.buffer_bytes;
+  const uint64_t cache = last_level_cache();
+  const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
+                      : all_batches > cache   ? gpu::Stores::streaming_copies
+                                              : gpu::Stores::cached;
+  unpackers_ = make_unpackers(plan, stores);
+  cold_unpackers_ = make_unpackers(plan, gpu::Stores::streaming);
+}
+
+BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, gpu::Stores stores) {
+  Unpackers all;
+  for (const OutputSpec& output : plan.spec.outputs) {
+    std::vector<gpu::Unpacker>& unpackers = all.emplace_back();
+    const auto add = [&](const gpu::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
+    if (output.unpack)
+      add(*output.unpack);
+    else if (output.unpack_value)
+      add(*output.unpack_value);
+    else if (const auto* stack = std::get_if<FromStack>(&output.from))
+      for (const gpu::UnpackSpec& spec : stack->unpack) add(spec);
+  }
+  return all;
+}
+
+void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
+  check_invariant(batch.rows <= plan_.replica_batch * plan_.frames, "a batch of {} rows in a buffer for {}", batch.rows,
+                  plan_.replica_batch * plan_.frames);
+  BatchContent& content = buffer.content;
+  content.epoch = batch.epoch;
+  content.step = batch.step;
+  content.rows = batch.rows / plan_.frames;
+  for (size_t t = 0; t < plan_.tensors.size(); t++)
+    if (plan_.tensors[t].part == BatchTensor::Part::dense || plan_.tensors[t].part == BatchTensor::Part::valid)
+      content.tensors[t].tensor.shape = plan_.spec.window
+                                            ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
+                                            : plan_.tensors[t].shape.with_rows(batch.rows);
+
+  using Clock = std::chrono::steady_clock;
+  const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
+  const Unpackers& unpackers = is_cold ? cold_unpackers_ : unpackers_;
+  const std::vector<Rows> later = rows_of_later_pass(batch, buffer.passes);
+  std::atomic<uint64_t> audit{0}, audit_of_later{0};
+  std::atomic<int64_t> valid{0};
+  side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
+    std::array<BatchRow, block_rows> rows;
+    for (int64_t first = begin; first < end; first += block_rows) {
+      const int64_t last = std::min(end, first + block_rows);
+      const std::span of_block = std::span(rows).first(rows_of_batch(batch, first, last, rows.data()).size());
+      const bool changed = act_out_faults(of_block);
+      const RowBlock block{of_block, !changed && in_sequence(batch, first, last)};
+      const Tally part = write_block(block, first, unpackers, buffer);
+      for (const Rows& rows_of_later : later) {
+        const int64_t from = std::max(first, rows_of_later.first), until = std::min(last, rows_of_later.last);
+        if (from >= until) continue;
+        const auto skipped = static_cast<size_t>(from - first), count = static_cast<size_t>(until - from);
+        audit_of_later += tally({of_block.subspan(skipped, count), block.in_sequence}).audit;
+      }
+      audit += part.audit;
+      valid += part.valid;
+    }
+  });
+  content.audit = audit;
+  buffer.passes.later = audit_of_later;
+  content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
+
+  buffer.written = Clock::now();
+  for (size_t t = 0; t < plan_.tensors.size(); t++) {
+    const BatchTensor::Part part = plan_.tensors[t].part;
+    if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
+      continue;
+    const auto& of_output = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
+    write_varying(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, buffer);
+  }
+}
+
+// Which rows of the batch belong to the pass after the oldest one of its step; says which pass is the oldest.
+std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const {
+  std::vector<Rows> later;
+  passes = {};
+  if (!plan_.expected_audit.passes) return later;
+  const auto& [borders, sum, steps_per_epoch] = *plan_.expected_audit.passes;
+  const uint64_t step = batch.epoch * steps_per_epoch + batch.step;
+  passes.pass = borders.ended_before(step);
+  borders.for_each_later(step, [&](int64_t begin, int64_t end) {
+    const Rows rows{std::max(begin * plan_.frames, batch.wanted.first) - batch.wanted.first,
+                    std::min(end * plan_.frames, batch.wanted.last) - batch.wanted.first};
+    if (rows.first < rows.last) later.push_back(rows);
+  });
+  return later;
+}
+
+// Windows with a frame that is no filler.
+int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
+  const std::byte* valid = buffer.memory + plan_.tensors.front().offset;
+  int64_t count = 0;
+  for (int64_t window = 0; window < buffer.content.rows; window++, valid += plan_.frames)
+    count += std::any_of(valid, valid + plan_.frames, [](std::byte frame) { return frame != std::byte{0}; });
+  return count;
+}
+
+// What is delivered as it lies in the slot need not be copied.
+bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
+  const BatchTensor& tensor = plan_.tensors[t];
+  TensorView& view = buffer.content.tensors[t].tensor;
+  view.data = buffer.memory + tensor.offset;
+  const auto* from = std::get_if<FromFeature>(&plan_.spec.outputs[static_cast<size_t>(tensor.output)].from);
+  if (!from) return false;
+  const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(from->feature)];
+  const gpu::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
+  if (feature.dtype != DType::bytes || feature.shape.elements() != 1 || !unpack.is_copy()) return false;
+  const std::byte* stored = rows_of(feature)(row.chunk->features()[static_cast<size_t>(from->feature)], row.row) +
+                            unpack.spec().bit_offset / 8;
+  if (reinterpret_cast<uintptr_t>(stored) % size_of(tensor.dtype) != 0 ||
+      !row.chunk->holds({stored, view.size_bytes()}))
+    return false;
+  view.data = const_cast<std::byte*>(stored);
+  return true;
+}
+
+BatchWriter::Tally BatchWriter::write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers,
+                                            BatchBuffer& buffer) const {
+  const std::span rows = block.rows;
+  if (plan_.lends) buffer.lender = rows.front().chunk->shared_from_this();
+  for (size_t t = 0; t < plan_.tensors.size(); t++) {
+    const BatchTensor& tensor = plan_.tensors[t];
+    std::byte* out = buffer.memory + tensor.offset;
+    if (tensor.part == BatchTensor::Part::valid && block.in_sequence) {
+      std::memset(out + first, 1, rows.size());
+    } else if (tensor.part == BatchTensor::Part::valid) {
+      for (size_t i = 0; i < rows.size(); i++) out[first + static_cast<int64_t>(i)] = std::byte{!rows[i].filler};
+    } else if (tensor.part == BatchTensor::Part::dense) {
+      if (plan_.lends && lend_dense(t, rows.front(), buffer)) continue;
+      const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
+      write_dense(tensor.output, block, unpackers, out + first * row_bytes);
+    }
+  }
+  return tally(block);
+}
+
+BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
+  Tally tally;
+  if (block.in_sequence) {
+    const BatchRow& first = block.rows.front();
+    const std::span terms = first.chunk->audit_terms().subspan(first.row, block.rows.size());
+    return {std::accumulate(terms.begin(), terms.end(), uint64_t{0}), static_cast<int64_t>(terms.size())};
+  }
+  for (const BatchRow& row : block.rows) {
+    if (row.filler) continue;
+    tally.audit += row.chunk->audit_terms()[row.row];
+    tally.valid++;
+  }
+  return tally;
+}
+
+void BatchWriter::write_dense(int o, const RowBlock& block, const Unpackers& all, std::byte* out) const {
+  const std::span rows = block.rows;
+  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(o)];
+  const std::vector<gpu::Unpacker>& unpackers = all[static_cast<size_t>(o)];
+  const gpu::Unpacker& unpack = unpackers[0];
+  std::array<const std::byte*, block_rows> at;
+  const std::span pointers(at.data(), rows.size());
+
+  // element: of a bytes feature with several values in a record.
+  const auto unpack_feature = [&](int f, size_t elements, size_t element, const gpu::Unpacker& unpacker, std::byte* to,
+                                  size_t stride) {
+    const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
+    const RowAccess access = rows_of(feature);
+    locate(
+        block, access, [f](const Chunk& chunk) { return chunk.features()[static_cast<size_t>(f)]; }, elements, element,
+        at.data());
+    if (access.indirect && !block.in_sequence)
+      unpack_scattered(unpacker, pointers, static_cast<size_t>(feature.length), to, stride);
+    else
+      unpacker(pointers, to, stride);
+  };
+
+  if (const auto* from = std::get_if<FromFeature>(&output.from)) {
+    const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(from->feature)];
+    const size_t elements = feature.dtype == DType::bytes ? static_cast<size_t>(feature.shape.elements()) : 1;
+    const size_t row_bytes = static_cast<size_t>(output.shape.elements()) * size_of(output.dtype);
+    for (size_t e = 0; e < elements; e++)
+      unpack_feature(from->feature, elements, e, unpack, out + e * (row_bytes / elements), row_bytes);
+  } else if (const auto* stack = std::get_if<FromStack>(&output.from)) {
+    const size_t size = size_of(output.dtype), stride = stack->features.size() * size;
+    for (size_t i = 0; i < stack->features.size(); i++)
+      unpack_feature(stack->features[i], 1, 0, unpackers[i], out + i * size, stride);
+  } else if (const auto* expression = std::get_if<FromExpression>(&output.from)) {
+    const auto column = [e = static_cast<size_t>(expression->expression)](const Chunk& chunk) {
+      return chunk.expressions()[e];
+    };
+    locate(block, rows_of_expression, column, 1, 0, at.data());
+    unpack(pointers, out);
+  } else {
+    const FromReserved& reserved = std::get<FromReserved>(output.from);
+    std::array<int64_t, block_rows> values;
+    for (size_t i = 0; i < rows.size(); i++) {
+      values[i] = reserved_value(plan_, reserved, *rows[i].chunk, rows[i].row);
+      at[i] = reinterpret_cast<const std::byte*>(&values[i]);
+    }
+    unpack(pointers, out);
+  }
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,49 @@
+// Rows, where they lie -> the tensors of a batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flowgraph/batch/batch_buffers.h"
+#include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/plan/plan.h"
+#include "gpu/unpack/unpack.h"
+
+namespace feedline::flow {
+
+struct RowBlock;
+
+/// Immutable; each replica's [unpack] uses the one of its plan. Keeps a reference to the plan.
+class BatchWriter {
+ public:
+  explicit BatchWriter(const Plan& plan);
+
+  /// Fills `buffer`, or where the plan lends rows points its tensors at them. Dense tensors in blocks of rows, side by
+  /// side in the calling thread's arena; each row is read once and each element written once.
+  void write(const BatchRows& batch, BatchBuffer& buffer) const;
+
+ private:
+  struct Tally {
+    uint64_t audit = 0;
+    int64_t valid = 0;
+  };
+  using Unpackers =
+      std::vector<std::vector<gpu::Unpacker>>;  // by output: of a row or a value, or of each part of a stack
+
+  static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
+  /// `first`: the number in the batch of the block's first row.
+  Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
+  bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
+  void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;
+  std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
+  int64_t valid_windows(const BatchBuffer& buffer) const;
+  static Tally tally(const RowBlock& block) noexcept;
+
+  const Plan& plan_;
+  int64_t rows_per_task_;
+  Unpackers unpackers_;       // into a buffer that was written a moment ago,
+  Unpackers cold_unpackers_;  // and into one that has left the caches since
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,66 @@
+#include "flowgraph/batch/epoch_ledger.h"
+
+#include <utility>
+
+namespace feedline::flow {
+
+using Verdict = EpochAudit::Verdict;
+
+EpochLedger::EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, bool begins_within)
+    : expected_(std::move(expected)),
+      alone_(alone),
+      delivered_(replicas),
+      epochs_(replicas),
+      begins_within_(begins_within) {}
+
+void EpochLedger::ended(size_t replica, const EpochEnd& end) {
+  const uint64_t number = epochs_[replica]++ - finished_;
+  if (number == open_.size()) open_.push_back({{end}});
+  Entry& entry = open_[number];
+  entry.delivered += std::exchange(delivered_[replica], 0);
+  if (++entry.replicas < epochs_.size()) return;
+  last_ = expected_.passes ? passes_ended_in(entry.end) : FinishedEpoch{std::move(entry), expected_};
+  open_.pop_front();
+  finished_++;
+  if (audit(*last_).verdict == Verdict::differs) differing_++;
+}
+
+void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
+  // Some lanes may have been in the next pass already where the feed began.
+  if (!first_whole_) first_whole_ = begins_within_ ? of.pass + 2 : 0;
+  passes_[of.pass] += audit - of.later;
+  passes_[of.pass + 1] += of.later;
+}
+
+FinishedEpoch EpochLedger::passes_ended_in(const EpochEnd& end) {
+  const ExpectedAudit::Passes& passes = *expected_.passes;
+  const uint64_t ended = passes.borders.ended_before((end.epoch + 1) * passes.steps_per_epoch);
+  FinishedEpoch finished{.sums = {.end = {.epoch = end.epoch}}, .expected = {.sum = {}, .why_none = {}}};
+  uint64_t whole = 0;
+  for (auto pass = passes_.begin(); pass != passes_.end() && pass->first < ended; pass = passes_.erase(pass)) {
+    if (pass->first < first_whole_.value_or(0)) continue;
+    finished.sums.delivered += pass->second;
+    whole++;
+  }
+  if (end.bad != 0 || end.lost != 0 || !end.doubts.empty()) {
+    first_whole_ = ended + 2;
+    finished.expected.why_none = "there were bad records in the passes that ended in it";
+  } else if (whole == 0) {
+    finished.expected.why_none = "no pass over the data that was fed whole ended in it";
+  } else {
+    finished.expected.sum = whole * passes.sum;
+  }
+  return finished;
+}
+
+std::optional<EpochAudit> EpochLedger::last() const { return last_ ? std::optional(audit(*last_)) : std::nullopt; }
+
+EpochAudit EpochLedger::audit(const FinishedEpoch& finished) const {
+  EpochAudit audit = judge(finished.sums, finished.expected);
+  if (alone_ || audit.verdict == Verdict::open) return audit;
+  audit.verdict = Verdict::open;
+  audit.why = "this is one of several ranks: add their parts";
+  return audit;
+}
+
+}  // namespace feedline::flow

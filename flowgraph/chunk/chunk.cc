@@ -1,0 +1,297 @@
+#include "flowgraph/chunk/chunk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/audit.h"
+#include "flowgraph/parse/audit_terms.h"
+#include "flowgraph/plan/plan.h"
+#include "io/records/crc32c.h"
+
+namespace feedline::flow {
+namespace {
+
+// Records at a time: their bytes are still in the first-level cache when they are parsed.
+constexpr uint32_t block = 32;
+
+uint64_t stated_length(const std::byte* header) {
+  uint64_t length;
+  std::memcpy(&length, header, sizeof length);
+  return length;
+}
+
+// Of a record whose length holds and whose payload or stored CRC does not.
+BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
+  const std::span payload(header + io::header_bytes, stated_length(header));
+  uint32_t stored;
+  std::memcpy(&stored, payload.data() + payload.size(), sizeof stored);
+  return {.as_stored = key * audit_term(offset, stored),
+          .as_computed = key * audit_term(offset, io::mask_crc(io::crc32c(payload)))};
+}
+
+void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
+  const FeatureSpec& feature = plan.spec.features[f];
+  const auto elements = static_cast<size_t>(feature.shape.elements());
+  if (feature.kind != FeatureKind::fixed) {
+    column.as<ValuesRef>()[row] = {};
+  } else if (feature.dtype == DType::bytes) {
+    const auto size = static_cast<uint64_t>(std::max<int64_t>(feature.length, 0));
+    for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {plan.zeros.data(), size};
+  } else {
+    const size_t size = elements * size_of(feature.dtype);
+    std::memset(column.as<std::byte>() + row * size, 0, size);
+  }
+}
+
+}  // namespace
+
+void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
+              const Column& column, std::vector<RowError>& errors) {
+  for (size_t i = 0; i < records.size(); i++) {
+    const auto row = first_row + static_cast<uint32_t>(i);
+    column.as<BytesRef>()[row] = {records[i].data, records[i].size};
+    if (feature.length >= 0 && static_cast<uint64_t>(feature.length) != records[i].size)
+      errors.push_back({row, Category::wrong_length, 0,
+                        fmt::format("the record has {} bytes, feature.length is {}", records[i].size, feature.length)});
+  }
+}
+
+bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
+  const auto within = [&](std::span<const std::byte> all) {
+    return std::less_equal()(all.data(), bytes.data()) &&
+           std::less_equal()(bytes.data() + bytes.size(), all.data() + all.size());
+  };
+  return within(data_) || within(scratch_);
+}
+
+const Extent& Chunk::extent_of(uint32_t row) const noexcept {
+  const auto behind = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
+                                       [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
+  return behind[-1];
+}
+
+uint64_t Chunk::offset_of(uint32_t row) const noexcept {
+  const Extent& extent = extent_of(row);
+  const std::byte* begin = extents[static_cast<size_t>(&extent - ticket.extents.data())];
+  return extent.offset + static_cast<uint64_t>(records_[row].data - io::header_bytes - begin);
+}
+
+void Chunk::parse(const Plan& plan) {
+  rows_ = 0;
+  first_error.reset();
+  filler.clear();
+  errors.clear();
+  bad_terms.clear();
+  layout_hits_ = 0;
+  seen_.assign(plan.spec.features.size(), false);
+  if (failed) {
+    first_error = std::move(failed);
+    failed.reset();
+    return;
+  }
+  Arena arena(scratch_);
+  const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
+  records_ = records;
+  audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);
+  std::vector<BadRow> bad;
+  try {
+    scan_and_parse(plan, records, arena, bad);
+    evaluate(plan, arena, bad);
+  } catch (const std::length_error&) {
+    if (ticket.extents.empty()) throw;
+    // The arena is planned for whatever can lie in extents of so many bytes and rows.
+    const Extent& first = ticket.extents.front();
+    end_before(0, Error(Category::bad_pipeline,
+                        "the index of this file is wrong: fewer records lie here than it says; delete it, and it is "
+                        "made anew",
+                        {plan.data.files[first.file].id.uri,
+                         static_cast<int64_t>(first.offset),
+                         static_cast<int64_t>(first.first_record),
+                         {}}));
+    return;
+  }
+  settle(plan, bad);
+}
+
+// Takes the records of a chunk from its extents into rows.
+struct Chunk::Scan {
+  const Plan& plan;
+  Chunk& chunk;
+  const std::span<io::RecordView> records;
+  ExampleParser::Session session;
+  std::vector<BadRow>& bad;
+  std::vector<RowError> refused = {};
+
+  bool raise() const { return plan.spec.on_error == OnError::raise; }
+  void parse(uint32_t first, size_t count);
+  void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
+            const BadTerm& term);
+  /// False: an error ends the chunk.
+  bool extent(size_t number);
+};
+
+void Chunk::Scan::parse(uint32_t first, size_t count) {
+  refused.clear();
+  if (count == 0) return;
+  const auto rows = records.subspan(first, count);
+  if (plan.spec.sources[plan.data.files[chunk.extent_of(first).file].source].record_type == RecordType::raw)
+    take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
+  else
+    session.parse(rows, refused);
+}
+
+// A row without a record: the parser keeps step by an empty one.
+void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
+                       const BadTerm& term) {
+  bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset)), term});
+  records[row] = {extent + io::header_bytes, 0, 0};
+  parse(row, 1);
+}
+
+bool Chunk::Scan::extent(size_t number) {
+  const Extent& extent = chunk.ticket.extents[number];
+  const std::byte* const bytes = chunk.extents[number];
+  // Memory is planned for records of this size.
+  io::RecordScanner scanner({bytes, extent.length}, plan.data.files[extent.file].index.largest_record);
+  std::array<io::RecordView, block> passed_over;
+  uint32_t skip = extent.skip, row = extent.first_row;
+  const uint32_t end = row + extent.rows;
+  uint64_t record = extent.first_record;  // of the next one behind those
+  const auto is_row = [&](uint64_t r) { return !extent.kept || extent.kept->has(r); };
+  while (row < end) {
+    size_t count = 0;
+    io::RecordScanner::Stop stop;
+    if (skip > 0) {
+      stop = scanner.next(std::span(passed_over).first(std::min(block, skip)), count);
+      skip -= static_cast<uint32_t>(count);
+    } else {
+      if (extent.kept) {
+        stop = scanner.next(passed_over, count);
+        uint32_t rows = 0;
+        for (size_t i = 0; i < count && row + rows < end; i++)
+          if (is_row(record + i)) records[row + rows++] = passed_over[i];
+        record += count;
+        count = rows;
+      } else {
+        stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
+      }
+      parse(row, count);
+      compute_audit_terms(records.subspan(row, count), bytes, extent.offset, plan.audit_keys[extent.file],
+                          &chunk.audit_terms_[row]);
+      for (RowError& error : refused) {
+        const std::string feature =
+            error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string();
+        bad.push_back({error.row, Error(error.category, std::move(error.message),
+                                        chunk.place_of(plan, error.row, chunk.offset_of(error.row), feature))});
+        if (raise()) return false;
+      }
+      row += static_cast<uint32_t>(count);
+    }
+    if (stop == io::RecordScanner::Stop::full || row == end) continue;
+
+    // Every record of the extent was good when it was counted.
+    const uint64_t offset = extent.offset + scanner.position();
+    const bool damaged = stop == io::RecordScanner::Stop::error;
+    const Category category = damaged ? scanner.damage() : Category::truncated_data;
+    constexpr BadTerm lost{.lost = true};
+    if (skip > 0) {
+      skip--;
+    } else if (is_row(record++)) {
+      lose(row++, bytes, category, offset,
+           "this record was good when the data was counted; the file has changed since, or its disk fails",
+           category == Category::bad_data_crc
+               ? damaged_term(plan.audit_keys[extent.file], offset, bytes + scanner.position())
+               : lost);
+      if (raise()) return false;
+    }
+    if (category == Category::bad_data_crc) {
+      scanner.seek(scanner.position() + io::frame_bytes + stated_length(bytes + scanner.position()));
+      continue;
+    }
+    while (row < end) {  // where the next record begins is lost
+      lose(row++, bytes, category, offset, "lies behind a record whose length is lost", lost);
+      if (raise()) return false;
+    }
+  }
+  return true;
+}
+
+void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena,
+                           std::vector<BadRow>& bad) {
+  Scan scan{plan, *this, records, ExampleParser::Session(plan.parser, ticket.rows, arena), bad};
+  size_t extent = 0;
+  while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
+  rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
+  features_.assign(scan.session.columns().begin(), scan.session.columns().end());
+  layout_hits_ = scan.session.layout_hits();
+  seen_ = scan.session.seen();
+}
+
+Place Chunk::place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature) const {
+  return {plan.data.files[extent_of(row).file].id.uri, static_cast<int64_t>(offset),
+          static_cast<int64_t>(record_of(row)), std::move(feature)};
+}
+
+void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
+  // Formulas are to see sound values only.
+  for (const BadRow& row : bad)
+    if (row.row < rows_)
+      for (size_t f = 0; f < features_.size(); f++) fill_zero(plan, f, features_[f], row.row);
+  const size_t found_before = bad.size();
+  plan.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
+    bad.push_back(
+        {row, Error(Category::bad_pipeline,
+                    "an integer of the formula overflows, or mod by 0; write the constants with a decimal point to "
+                    "compute in float64",
+                    place_of(plan, row, offset_of(row), plan.spec.expressions[expression].output))});
+  });
+  if (bad.size() == found_before) return;
+  std::stable_sort(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row < b.row; });
+  bad.erase(std::unique(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row == b.row; }),
+            bad.end());
+}
+
+void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
+  if (bad.empty()) return;
+  if (plan.spec.on_error == OnError::raise) {
+    rows_ = bad.front().row;
+    first_error = std::move(bad.front().error);
+    return;
+  }
+  for (BadRow& row : bad) {
+    filler.push_back(row.row);
+    errors.push_back(std::move(row.error));
+    if (!row.term) row.term = {.as_stored = audit_terms_[row.row], .as_computed = audit_terms_[row.row]};
+    bad_terms.push_back(*row.term);
+  }
+  std::vector<uint32_t> good;
+  for (uint32_t row = 0, next = 0; row < rows_; row++)
+    if (next < filler.size() && filler[next] == row)
+      next++;
+    else
+      good.push_back(row);
+  if (good.empty()) return;  // evaluate() has filled in zeros
+  for (uint32_t row : filler) {
+    const auto above = std::lower_bound(good.begin(), good.end(), row);
+    const bool take_above = above != good.end() && (above == good.begin() || *above - row < row - *std::prev(above));
+    copy_row(plan, row, take_above ? *above : *std::prev(above));
+  }
+}
+
+void Chunk::copy_row(const Plan& plan, uint32_t to, uint32_t from) {
+  const auto copy = [&](const Column& column, size_t size) {
+    std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
+  };
+  for (size_t f = 0; f < features_.size(); f++) {
+    const FeatureSpec& feature = plan.spec.features[f];
+    const size_t value = feature.dtype == DType::bytes ? sizeof(BytesRef) : size_of(feature.dtype);
+    copy(features_[f], feature.kind == FeatureKind::fixed ? value * static_cast<size_t>(feature.shape.elements())
+                                                          : sizeof(ValuesRef));
+  }
+  for (const Column& expression : expressions_) copy(expression, sizeof(double));
+  records_[to] = records_[from];
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,163 @@
+#include "flowgraph/chunk/inflate_lane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/invariant.h"
+#include "flowgraph/plan/plan.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+
+InflateLane::InflateLane(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
+    : plan_(plan), callbacks_(std::move(callbacks)), skipped_(memory.subspan(2 * input_bytes, skip_bytes)) {
+  for (size_t i = 0; i < inputs_.size(); i++)
+    inputs_[i] = {.lane = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * input_bytes};
+}
+
+void InflateLane::open(uint32_t file) {
+  file_ = file;
+  size_ = plan_.data.files[file].id.size;
+  next_offset_ = 0;
+  inflater_.emplace(plan_.data.files[file].index.compression);
+  current_ = 0;
+  in_use_ = false;
+  in_ = {};
+  position_ = filled_ = extent_ = added_until_ = 0;
+  last_added_ = false;
+  read_error_ = 0;
+  for (Input& input : inputs_) request(input);
+}
+
+void InflateLane::request(Input& input) {
+  {
+    const std::lock_guard lock(mutex_);
+    input.offset = next_offset_;
+    input.length = std::min(input_bytes, size_ - next_offset_);
+    input.state = input.length > 0 ? Input::State::reading : Input::State::unused;
+  }
+  next_offset_ += input.length;
+  if (input.length > 0) callbacks_.read(file_, input);
+}
+
+bool InflateLane::add(ChunkRef chunk) {
+  for (const Extent& extent : chunk->ticket.extents) {
+    check_invariant(extent.file == file_ && extent.offset >= added_until_,
+                    "inflating file {} up to {}, a ticket wants file {} from {} on", file_, added_until_, extent.file,
+                    extent.offset);
+    added_until_ = extent.offset + extent.length;
+  }
+  const std::lock_guard lock(mutex_);
+  chunks_.push_back(std::move(chunk));
+  return !std::exchange(running_, true);
+}
+
+bool InflateLane::finish() {
+  const std::lock_guard lock(mutex_);
+  last_added_ = true;
+  return !std::exchange(running_, true);
+}
+
+bool InflateLane::arrived(Input& input, int error) {
+  const std::lock_guard lock(mutex_);
+  input.state = Input::State::full;
+  if (error != 0 && read_error_ == 0) read_error_ = error;
+  return !std::exchange(running_, true);
+}
+
+void InflateLane::run() {
+  for (;;) {
+    ChunkRef chunk;
+    {
+      const std::lock_guard lock(mutex_);
+      const bool reading = std::any_of(inputs_.begin(), inputs_.end(),
+                                       [](const Input& input) { return input.state == Input::State::reading; });
+      const bool finished = chunks_.empty() && last_added_ && !reading;
+      const bool starved = in_.empty() && inputs_[current_].state == Input::State::reading;
+      if (chunks_.empty() || starved) {
+        running_ = finished;  // a finished lane is claimed until it is opened again
+        if (!finished) return;
+      } else {
+        chunk = chunks_.front();
+      }
+    }
+    if (!chunk) {
+      {
+        const std::lock_guard lock(mutex_);
+        running_ = last_added_ = false;
+      }
+      return callbacks_.idle(this);
+    }
+    if (!fill(*chunk)) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      chunks_.pop_front();
+    }
+    callbacks_.done(std::move(chunk));
+  }
+}
+
+bool InflateLane::input_ready() {
+  if (!in_.empty()) return true;
+  const std::lock_guard lock(mutex_);
+  const Input& input = inputs_[current_];
+  if (input.state == Input::State::reading) return false;
+  if (input.state == Input::State::full) {
+    in_ = {input.buffer, input.length};
+    in_use_ = true;
+  }
+  return true;  // or the file is used up
+}
+
+bool InflateLane::fill(Chunk& chunk) {
+  while (extent_ < chunk.ticket.extents.size()) {
+    const Extent& extent = chunk.ticket.extents[extent_];
+    const uint64_t end = extent.offset + extent.length;
+    if (position_ == end) {
+      extent_++;
+      continue;
+    }
+    if (!input_ready()) return false;
+    if ((chunk.failed = damage(chunk))) break;
+    const bool skips = position_ < extent.offset;
+    std::span<std::byte> out = skips ? skipped_.first(std::min<uint64_t>(skip_bytes, extent.offset - position_))
+                                     : chunk.data().subspan(filled_, end - position_);
+    const size_t room = out.size();
+    const Input& input = inputs_[current_];
+    const bool last = !in_use_ || input.offset + input.length == size_;
+    const auto status = inflater_->run(in_, out, last);
+    const size_t produced = room - out.size();
+    position_ += produced;
+    if (!skips) filled_ += produced;
+    if (in_.empty() && in_use_) {
+      in_use_ = false;
+      request(inputs_[current_]);
+      current_ ^= 1;
+    }
+    if (status != io::Inflater::Status::more && position_ < end) {
+      chunk.failed =
+          Error(Category::bad_compression,
+                fmt::format("the stream was good here when the data was counted; the file has changed since ({})",
+                            status == io::Inflater::Status::end ? "it ends" : inflater_->message()),
+                {plan_.data.files[file_].id.uri, static_cast<int64_t>(position_), -1, {}});
+      break;
+    }
+  }
+  extent_ = 0;
+  filled_ = 0;
+  return true;
+}
+
+std::optional<Error> InflateLane::damage(const Chunk& chunk) {
+  const std::lock_guard lock(mutex_);
+  if (read_error_ == 0) return std::nullopt;
+  return Error(Category::io_error, io::read_error_message(read_error_),
+               {plan_.data.files[file_].id.uri,
+                static_cast<int64_t>(position_),
+                static_cast<int64_t>(chunk.ticket.extents.front().first_record),
+                {}});
+}
+
+}  // namespace feedline::flow

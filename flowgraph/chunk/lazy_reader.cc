@@ -1,0 +1,167 @@
+#include "flowgraph/chunk/lazy_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "flowgraph/data/index_files.h"
+#include "flowgraph/plan/plan.h"
+#include "io/index/index_store.h"
+
+namespace feedline::flow {
+namespace {
+
+const SourceSpec& source_of(const Plan& plan, uint32_t file) { return plan.spec.sources[plan.data.files[file].source]; }
+
+}  // namespace
+
+uint64_t LazyReader::slot_bytes(uint64_t record_limit) noexcept {
+  return std::max(most_bytes, record_limit + io::frame_bytes);
+}
+
+uint64_t LazyReader::memory_bytes(const PipelineSpec& spec, const DataSet& data) noexcept {
+  // Tables double as they grow.
+  uint64_t longest = 0, indexes = 0;
+  for (const DataFile& file : data.files) {
+    longest = std::max(longest, file.index.largest_record);
+    indexes += 2 * sizeof(io::IndexEntry) * (file.id.size / spec.sources[file.source].index.stride + 2);
+  }
+  return 2 * longest + (uint64_t{1} << 20) + indexes;
+}
+
+// A chunk is closed by a record that does not fit, so two neighbours have more than its bytes or all its rows.
+uint64_t LazyReader::chunks_of(uint64_t rows, uint64_t record_limit) noexcept {
+  const uint64_t bytes = rows * (record_limit + io::frame_bytes);
+  return std::min(rows + 1, 2 * (bytes / most_bytes + rows / most_rows) + 3);
+}
+
+void LazyReader::begin_file() {
+  const SourceSpec& source = source_of(plan_, file_);
+  const io::FileId& id = plan_.data.files[file_].id;
+  if (!counted_) {
+    io::let_mtime_settle(id);
+    builder_.emplace(source.index.stride);
+  }
+  stream_.emplace(id.uri, source.compression, source.record_limit);
+  told_ = 0;
+}
+
+void LazyReader::end_file() {
+  if (builder_) {
+    const SourceSpec& source = source_of(plan_, file_);
+    io::FileIndex index = builder_->finish(stream_->stream_size());
+    index.compression = stream_->compression();
+    index.bad = std::exchange(bad_, {});
+    builder_.reset();
+    try {
+      io::keep_index(index, plan_.data.files[file_].id, count_options(source), source.index.dir);
+    } catch (const Error& error) {
+      log_warning(fmt::format("an index cannot be kept: {}", error.what()));
+    }
+    indexes_.push_back(std::move(index));
+  }
+  stream_.reset();
+  file_++;
+}
+
+// Notes a bad region, where memory and max_failures allow one more.
+void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
+  const PipelineSpec& spec = plan_.spec;
+  const std::string& path = plan_.data.files[file_].id.uri;
+  if (builder_) {
+    io::check_bad_regions(bad_.size(), region, path);
+    bad_.push_back(region);
+    if (bad_.size() > io::kept_messages) bad_.back().message = {};
+    bad_regions_++;
+  }
+  if (bad_regions_ * sizeof(io::BadRegion) + chunk.passed_over.size() * 2 * sizeof(Chunk::PassedOver) >
+      spec.memory_limit / 2)
+    throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
+  if (spec.on_error == OnError::raise) throw region.error(path);
+  chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
+  // With this one the feed ends, when the chunk is noted.
+  passed_over_++;
+  if (spec.max_failures >= 0 && passed_over_ > static_cast<uint64_t>(spec.max_failures)) throw region.error(path);
+}
+
+// Goes on to records that are not yet taken. False: the pass is over, or error_ says why there are none.
+bool LazyReader::next_records(Chunk& chunk) {
+  while (records_.empty() && !error_ && file_ < plan_.data.files.size()) {
+    try {
+      if (!stream_) begin_file();
+      const auto found = stream_->next();
+      bytes_read_ += stream_->position() - std::exchange(told_, stream_->position());
+      if (found == io::RecordStream::Found::end) {
+        end_file();
+      } else if (found == io::RecordStream::Found::damage) {
+        pass_over(stream_->damage(), chunk);
+      } else {
+        records_ = stream_->records();
+        if (builder_) builder_->add(stream_->offset(), records_);
+      }
+    } catch (const Error& error) {
+      error_ = error;
+    }
+  }
+  return !records_.empty();
+}
+
+// Those of the records that fit; they lie one after another, here as in the file. False: none does.
+bool LazyReader::take(Chunk& chunk, uint64_t& used) {
+  Ticket& ticket = chunk.ticket;
+  uint64_t bytes = 0;
+  uint32_t rows = 0;
+  for (; rows < records_.size() && ticket.rows + rows < most_rows; rows++) {
+    const uint64_t size = records_[rows].size + io::frame_bytes;
+    if (used + bytes + size > most_bytes && ticket.rows + rows > 0) break;
+    bytes += size;
+  }
+  if (rows == 0) return false;
+  const auto all = stream_->records();
+  const uint64_t offset = stream_->offset() + static_cast<uint64_t>(records_.front().data - all.front().data);
+  std::byte* const to = chunk.data().data() + used;
+  std::memcpy(to, records_.front().data - io::header_bytes, bytes);
+  if (Extent* last = ticket.extents.empty() ? nullptr : &ticket.extents.back();
+      last && last->file == file_ && last->offset + last->length == offset) {
+    last->length += bytes;
+    last->rows += rows;
+  } else {
+    ticket.extents.push_back({.file = file_,
+                              .offset = offset,
+                              .length = bytes,
+                              .rows = rows,
+                              .first_row = ticket.rows,
+                              .first_record = stream_->number() + (all.size() - records_.size())});
+    chunk.extents.push_back(to);
+  }
+  ticket.rows += rows;
+  used += bytes;
+  records_ = records_.subspan(rows);
+  return true;
+}
+
+void LazyReader::fill(Chunk& chunk) {
+  chunk.ticket = {};
+  chunk.extents.clear();
+  chunk.passed_over.clear();
+  uint64_t used = 0;
+  while (next_records(chunk) && take(chunk, used)) {
+  }
+  if (chunk.ticket.rows > 0) return;
+  if (error_) {
+    ended_ = true;
+    chunk.failed = error_;
+    return;
+  }
+  file_ = 0;
+  passed_over_ = 0;
+  if (!counted_) counted_ = std::move(indexes_);
+  uint64_t audit = 0;
+  for (size_t f = 0; f < counted_->size(); f++) audit += plan_.audit_keys[f] * (*counted_)[f].audit;
+  chunk.ticket.audit = audit;
+}
+
+}  // namespace feedline::flow

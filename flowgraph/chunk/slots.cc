@@ -1,0 +1,45 @@
+#include "flowgraph/chunk/slots.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace feedline::flow {
+namespace {
+
+std::deque<Chunk> make_chunks(const Plan& plan, std::span<std::byte> memory) {
+  std::deque<Chunk> chunks;
+  const std::span scratch = memory.subspan(plan.slots * plan.slot_data_bytes);
+  for (uint32_t s = 0; s < plan.slots; s++)
+    chunks.emplace_back(s, memory.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
+                        scratch.subspan(s * plan.slot_arena_bytes, plan.slot_arena_bytes));
+  return chunks;
+}
+
+std::vector<Chunk*> pointers(std::deque<Chunk>& chunks) {
+  std::vector<Chunk*> out;
+  for (Chunk& chunk : chunks) out.push_back(&chunk);
+  return out;
+}
+
+}  // namespace
+
+Slots::Slots(const Plan& plan, DeviceId copied_to)
+    : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes))),
+      read_memory_(memory_.bytes().first(plan.slots * plan.slot_data_bytes)),
+      chunks_(make_chunks(plan, memory_.bytes())),
+      pool_(pointers(chunks_)) {
+  memory_.pin_for(copied_to);
+}
+
+ChunkRef Slots::take(size_t keep) {
+  const auto chunk = pool_.take(keep);
+  if (!chunk) return nullptr;
+  // Moved out: the deleter lives as long as the chunk's weak reference to itself, and would keep us for ever.
+  return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {
+            const auto ours = std::move(slots);
+            ours->pool_.give_back(done);
+          }};
+}
+
+}  // namespace feedline::flow

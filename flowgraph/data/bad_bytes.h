@@ -1,0 +1,39 @@
+// How much of a file is bad, from one place to the next.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "io/index/index.h"
+
+namespace feedline::flow {
+
+/// The first bad region that begins at `offset` or behind it.
+inline std::vector<io::BadRegion>::const_iterator first_bad_from(const io::FileIndex& index, uint64_t offset) {
+  return std::lower_bound(index.bad.begin(), index.bad.end(), offset,
+                          [](const io::BadRegion& region, uint64_t at) { return region.offset < at; });
+}
+
+/// Goes through the bad regions of a file from its first entry on. The index has to live longer.
+class BadBytes {
+ public:
+  BadBytes() = default;
+  explicit BadBytes(const io::FileIndex& index)
+      : at_(first_bad_from(index, index.entries.front().offset)), end_(index.bad.end()) {}
+
+  struct Sum {
+    uint64_t bytes = 0, regions = 0;
+  };
+  /// What begins before `offset`, and was not in the sum of a call before.
+  Sum until(uint64_t offset) {
+    Sum sum;
+    for (; at_ != end_ && at_->offset < offset; ++at_, sum.regions++) sum.bytes += at_->length;
+    return sum;
+  }
+
+ private:
+  std::vector<io::BadRegion>::const_iterator at_, end_;
+};
+
+}  // namespace feedline::flow

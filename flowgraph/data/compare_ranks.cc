@@ -1,0 +1,216 @@
+#include "flowgraph/data/compare_ranks.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/audit.h"
+#include "ranks/rank_group.h"
+#include "base/rank_message.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/data/data_set.h"
+#include "flowgraph/pipeline/feed_state.h"
+
+namespace feedline::flow {
+namespace {
+
+namespace pb = google::protobuf;
+
+// in_what[r]: of rank r; empty: in nothing.
+void refuse_differences(const RankGroup& group, const std::vector<std::string>& in_what) {
+  std::map<std::string_view, std::vector<size_t>> alike;
+  for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(group.number_in_all(rank));
+  const size_t first = group.number_in_all(0);
+  std::vector<std::string> sentences;
+  for (size_t rank = 0; rank < in_what.size(); rank++) {
+    const std::vector<size_t>& ranks = alike[in_what[rank]];
+    if (in_what[rank].empty() || group.number_in_all(rank) != ranks.front()) continue;
+    sentences.push_back(
+        ranks.size() == 1
+            ? fmt::format("rank {} differs from rank {}: {}", ranks[0], first, in_what[rank])
+            : fmt::format("ranks {} differ from rank {}: {}", fmt::join(ranks, ", "), first, in_what[rank]));
+  }
+  if (!sentences.empty()) throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
+}
+
+/// "shuffle.seed: 7, not 5" for each field.
+class Differences : public pb::util::MessageDifferencer::Reporter {
+ public:
+  std::vector<std::string> found;
+
+ private:
+  using Path = std::vector<pb::util::MessageDifferencer::SpecificField>;
+
+  static std::string name(const Path& path) {
+    std::string name;
+    for (const auto& step : path) {
+      name += fmt::format("{}{}", name.empty() ? "" : ".", step.field->name());
+      if (step.index >= 0 || step.new_index >= 0) name += fmt::format("[{}]", std::max(step.index, step.new_index));
+    }
+    return name;
+  }
+  static std::string value(const pb::Message& message, const Path& path, int index) {
+    pb::TextFormat::Printer printer;
+    printer.SetSingleLineMode(true);
+    std::string text;
+    printer.PrintFieldValueToString(message, path.back().field, index, &text);
+    if (text.size() > 200) text = text.substr(0, 200) + "... ";
+    return path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "{ " + text + "}" : text;
+  }
+  void ReportAdded(const pb::Message&, const pb::Message& theirs, const Path& path) override {
+    found.push_back(fmt::format("{}: {}, there left out", name(path), value(theirs, path, path.back().new_index)));
+  }
+  void ReportDeleted(const pb::Message& first, const pb::Message&, const Path& path) override {
+    found.push_back(fmt::format("{}: left out, there {}", name(path), value(first, path, path.back().index)));
+  }
+  void ReportModified(const pb::Message& first, const pb::Message& theirs, const Path& path) override {
+    if (path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are told
+    found.push_back(fmt::format("{}: {}, not {}", name(path), value(theirs, path, path.back().new_index),
+                                value(first, path, path.back().index)));
+  }
+};
+
+void add_differences(const config::Pipeline& first, const config::Pipeline& theirs, std::vector<std::string>& found) {
+  Differences differences;
+  pb::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesTo(&differences);
+  differencer.Compare(first, theirs);
+  found.insert(found.end(), differences.found.begin(), differences.found.end());
+}
+
+config::Pipeline comparable(config::Pipeline pipeline) {
+  pipeline.clear_memory();
+  pipeline.clear_parallelism();
+  pipeline.clear_cache();
+  for (config::Source& source : *pipeline.mutable_source()) {
+    source.clear_files();  // the list is compared
+    source.clear_exclude();
+    const std::string stride = source.index().stride();
+    source.clear_index();
+    if (!stride.empty()) source.mutable_index()->set_stride(stride);
+  }
+  return pipeline;
+}
+
+// Throws unless the files of all ranks have the same texts, in the same order.
+void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<std::string(const DataFile&)>& text) {
+  if (ranks.size() == 1) return;
+  std::vector<uint64_t> hashes;
+  uint64_t digest = 0;
+  for (const DataFile& file : data.files) {
+    hashes.push_back(hash64(text(file)));
+    digest = mix64(digest ^ hashes.back());
+  }
+  MessageWriter mine;
+  mine.put(digest);
+  mine.put<uint64_t>(hashes.size());
+  const std::vector<std::string> digests = ranks.all_gather(mine.take());
+  if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) { return other == digests[0]; })) return;
+
+  mine.put_rows(std::span<const uint64_t>(hashes));
+  std::vector<std::vector<uint64_t>> lists;
+  for (const std::string& list : ranks.all_gather(mine.take()))
+    lists.push_back(MessageReader(list).get_rows<uint64_t>());
+  // Of the first file in which each rank differs from rank 0: rank 0 tells its texts, the others their own.
+  for (size_t rank = 0; rank < lists.size(); rank++) {
+    if (ranks.rank() != 0 && ranks.rank() != rank) continue;
+    const std::vector<uint64_t>&there = lists[0], &here = lists[rank];
+    const auto first = std::mismatch(there.begin(), there.end(), here.begin(), here.end()).first - there.begin();
+    mine.put_text(first < std::ssize(hashes) ? text(data.files[static_cast<size_t>(first)]) : "none");
+  }
+  const std::vector<std::string> texts = ranks.all_gather(mine.take());
+  MessageReader there(texts[0]);
+  std::vector<std::string> in_what;
+  for (size_t rank = 0; rank < lists.size(); rank++) {
+    const std::string_view other = there.get_text();
+    in_what.emplace_back();
+    if (lists[rank] == lists[0]) continue;
+    if (lists[rank].size() != lists[0].size())
+      in_what[rank] = fmt::format("{} files, not {}; ", lists[rank].size(), lists[0].size());
+    in_what[rank] += fmt::format("the first that differs: {}, not {}", MessageReader(texts[rank]).get_text(), other);
+  }
+  refuse_differences(ranks, in_what);
+}
+
+std::string_view name_of(const DataFile& file) {
+  return std::string_view(file.id.uri).substr(file.id.uri.rfind('/') + 1);
+}
+
+}  // namespace
+
+void compare_positions(RankGroup& ranks, const Position& position) {
+  std::vector<std::string> all = ranks.all_gather(fmt::format("step {} of epoch {}", position.step, position.epoch));
+  for (std::string& text : std::span(all).subspan(1))
+    text = text == all[0] ? "" : fmt::format("it goes on at {}, not at {}", text, all[0]);
+  all[0].clear();
+  refuse_differences(ranks, all);
+}
+
+void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch) {
+  MessageWriter mine;
+  mine.put<int64_t>(replicas);
+  mine.put<int64_t>(parts);
+  mine.put(epoch);
+  mine.put_text(comparable(pipeline).SerializeAsString());
+  struct Feed {
+    int64_t replicas, parts;
+    uint64_t epoch;
+    std::string bytes;
+    config::Pipeline pipeline;
+  };
+  std::vector<Feed> feeds;
+  for (const std::string& message : ranks.all_gather(mine.take())) {
+    MessageReader in(message);
+    Feed& feed = feeds.emplace_back(
+        Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
+    if (!feed.pipeline.ParseFromString(feed.bytes))
+      throw Error(Category::bad_pipeline, "exchange: a rank's pipeline did not arrive as it was");
+  }
+  std::vector<std::string> in_what;
+  for (const Feed& feed : feeds) {
+    std::vector<std::string> found;
+    if (feed.replicas != feeds[0].replicas)
+      found.push_back(fmt::format("{} replicas, not {}", feed.replicas, feeds[0].replicas));
+    if (feed.parts != feeds[0].parts)
+      found.push_back(fmt::format("data_parallel_size {}, not {}", feed.parts, feeds[0].parts));
+    if (feed.epoch != feeds[0].epoch) found.push_back(fmt::format("epoch {}, not {}", feed.epoch, feeds[0].epoch));
+    // Equal bytes may hold a NaN, which equals nothing.
+    if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);
+    constexpr size_t most = 5;
+    if (found.size() > most) {
+      const std::string more = fmt::format("{} fields more", found.size() - most);
+      found.resize(most);
+      found.push_back(more);
+    }
+    in_what.push_back(fmt::format("{}", fmt::join(found, "; ")));
+  }
+  refuse_differences(ranks, in_what);
+}
+
+void compare_files(RankGroup& ranks, const DataSet& data) {
+  compare_texts(ranks, data, [](const DataFile& file) {
+    return fmt::format("{}{} of {} bytes", file.source > 0 ? fmt::format("source[{}]: ", file.source) : "",
+                       name_of(file), file.id.size);
+  });
+}
+
+void compare_content(RankGroup& ranks, const DataSet& data) {
+  compare_texts(ranks, data, [](const DataFile& file) {
+    std::string text =
+        fmt::format("{} with {} good records (audit {:016x})", name_of(file), file.index.records, file.index.audit);
+    if (file.kept_audit)
+      text += fmt::format(", of which the filter keeps {} (audit {:016x})", file.samples.samples(), *file.kept_audit);
+    return text;
+  });
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,116 @@
+#include "flowgraph/data/dataset_info.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "feedline/error.h"
+#include "io/file.h"
+
+namespace feedline::flow {
+namespace {
+
+using nlohmann::json;
+
+using Splits = std::map<std::string, std::vector<uint64_t>, std::less<>>;  // name -> records of each shard
+
+std::optional<uint64_t> number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// int64 as protobuf's JSON writes it, a string, or as people do.
+std::optional<uint64_t> number(const json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  return value.is_string() ? number(std::string_view(value.get_ref<const std::string&>())) : std::nullopt;
+}
+
+std::optional<Splits> parse(const std::string& text) {
+  const json info = json::parse(text, nullptr, false);
+  if (!info.is_object()) return std::nullopt;
+  Splits splits;
+  const auto all = info.find("splits");
+  if (all == info.end() || !all->is_array()) return splits;
+  for (const json& split : *all) {
+    if (!split.is_object() || !split.contains("name") || !split["name"].is_string()) return std::nullopt;
+    if (!split.contains("shardLengths")) continue;
+    std::vector<uint64_t>& lengths = splits[split["name"].get<std::string>()];
+    for (const json& length : split["shardLengths"]) {
+      const auto records = number(length);
+      if (!records) return std::nullopt;
+      lengths.push_back(*records);
+    }
+  }
+  return splits;
+}
+
+// A folder's splits; nothing where it has none.
+Splits read(const std::filesystem::path& folder, std::vector<std::string>& warnings) {
+  constexpr uint64_t longest = uint64_t{64} << 20;
+  const std::filesystem::path path = folder / "dataset_info.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  try {
+    const io::InputFile file(path.string());
+    std::string text(std::min(file.size(), longest), '\0');
+    file.read_at(0, std::as_writable_bytes(std::span(text)));
+    if (auto splits = parse(text)) return std::move(*splits);
+    warnings.push_back(fmt::format("{}: not as TensorFlow Datasets writes it; shards are not compared", path.string()));
+  } catch (const Error& unreadable) {
+    warnings.push_back(unreadable.what());
+  }
+  return {};
+}
+
+// "mnist-train.tfrecord-00002-of-00010": where the records of that shard are said.
+const uint64_t* expected(const Splits& splits, std::string_view name) {
+  const size_t of = name.rfind("-of-");
+  const size_t dash = of == std::string_view::npos ? of : name.rfind('-', of - 1);
+  const size_t dot = dash == std::string_view::npos ? dash : name.rfind(".tfrecord", dash);
+  if (dot == std::string_view::npos || dot + 9 != dash) return nullptr;
+  const auto shard = number(name.substr(dash + 1, of - dash - 1)), shards = number(name.substr(of + 4));
+  if (!shard || !shards) return nullptr;
+  const std::string_view stem = name.substr(0, dot);
+  for (const auto& [split, lengths] : splits) {
+    const bool named =
+        stem.ends_with(split) && stem.size() > split.size() && stem[stem.size() - split.size() - 1] == '-';
+    if (named && lengths.size() == *shards && *shard < *shards) return &lengths[*shard];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files) {
+  constexpr size_t most = 10;
+  std::vector<std::string> warnings, wrong;
+  std::map<std::string, Splits, std::less<>> folders;
+  for (const DataFile& file : files) {
+    const std::string_view path = file.id.uri;
+    const size_t name = path.rfind('/') + 1;
+    auto folder = folders.find(path.substr(0, name));
+    if (folder == folders.end())
+      folder = folders.emplace(path.substr(0, name), read(path.substr(0, name), warnings)).first;
+    const uint64_t* records = expected(folder->second, path.substr(name));
+    if (records && *records != file.index.records)
+      wrong.push_back(fmt::format("{}: {} good records, but dataset_info.json beside it says {}", path,
+                                  file.index.records, *records));
+  }
+  const size_t more = wrong.size() > most ? wrong.size() - most : 0;
+  wrong.resize(wrong.size() - more);
+  if (more) wrong.back() += fmt::format(" (and {} more shards)", more);
+  warnings.insert(warnings.end(), wrong.begin(), wrong.end());
+  return warnings;
+}
+
+}  // namespace feedline::flow

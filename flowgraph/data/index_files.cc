@@ -1,0 +1,337 @@
+#include "flowgraph/data/index_files.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/parallel_for_each.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/byte_size.h"
+#include "ranks/rank_group.h"
+#include "base/rank_message.h"
+#include "flowgraph/data/data_set.h"
+#include "base/mul_div.h"
+#include "base/worker_arena.h"
+#include "io/index/count_records.h"
+#include "io/index/index_store.h"
+#include "io/records/record_stream.h"
+
+namespace feedline::flow {
+namespace {
+
+// "WHAT (and 3 more)", if there is any.
+void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
+  const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
+  if (!all.empty()) warnings.push_back(all.front() + more);
+}
+
+[[noreturn]] void refuse_without_index(const SourceSpec& source, const DataFile& file, const std::string& why) {
+  std::string command = fmt::format("feedline index {}", file.id.uri);
+  if (!source.index.dir.empty()) command += fmt::format(" --dir {}", source.index.dir);
+  if (source.index.stride != io::default_stride) command += fmt::format(" --stride {}", source.index.stride);
+  if (source.record_limit != io::default_record_limit)
+    command += fmt::format(" --record-limit {}", source.record_limit);
+  throw Error(Category::bad_pipeline,
+              fmt::format("there is no valid index, and index.mode is REQUIRE: {}; make it: {}", why, command),
+              {file.id.uri, -1, -1, ""});
+}
+
+[[noreturn]] void refuse(size_t rank, const std::string& why) {
+  throw Error(Category::bad_pipeline, fmt::format("what rank {} tells of its files makes no sense: {}", rank, why));
+}
+
+/// Bytes [begin, end) of a file, for one rank to count.
+struct Part {
+  size_t file;
+  uint64_t begin, end;
+};
+
+// Cut between ranks only at multiples of this, so that small files are not cut.
+constexpr uint64_t cut_bytes = 1 << 20;
+
+class IndexFiles {
+ public:
+  IndexFiles(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
+             const std::function<void(uint64_t, uint64_t)>& on_progress)
+      : spec_(spec), data_(data), arena_(arena), ranks_(ranks), on_progress_(on_progress) {}
+
+  void run() {
+    find();
+    if (data_.lazy) return;
+    deal();
+    count();
+    if (ranks_.size() > 1) {
+      share();
+      join();
+    }
+    warn_of(not_kept_, data_.warnings);
+  }
+
+ private:
+  using Chains = std::vector<io::IndexBuilder>;
+
+  const SourceSpec& source_of(const DataFile& file) const { return spec_.sources[file.source]; }
+  io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
+  bool compressed(const DataFile& file) const {
+    const SourceSpec& source = source_of(file);
+    return io::RecordStream(file.id.uri, source.compression, source.record_limit).compression() != Compression::none;
+  }
+  const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
+  bool keeps(const DataFile& file) const {
+    constexpr uint64_t worth_keeping = 1 << 20;
+    return file.id.size >= worth_keeping || source_of(file).index.given;
+  }
+
+  void find();
+  void deal();
+  void count();
+  void share();
+  void join();
+  void keep(const DataFile& file);
+  void tell(MessageWriter& message) const;
+  void take(size_t rank, MessageReader message);
+  io::FileIndex received(size_t rank, const DataFile& file, std::string_view bytes) const;
+  io::CountDamage damage_of(size_t file);
+  void note_damage(size_t file, bool first_of_file, const io::BadRegion& region);
+
+  const PipelineSpec& spec_;
+  DataSet& data_;
+  WorkerArena& arena_;
+  RankGroup& ranks_;
+  const std::function<void(uint64_t, uint64_t)>& on_progress_;
+
+  // By file:
+  std::vector<bool> found_;     // this rank has an index that is kept
+  std::vector<size_t> giver_;   // the first rank that has one; ranks_.size(): none has
+  std::vector<bool> wanted_;    // some rank has none
+  std::vector<bool> in_parts_;  // counted in parts
+  std::vector<Chains> chains_;  // of these, first the ones that this rank found, then all
+
+  std::vector<std::vector<Part>> parts_;  // by rank: what it counts
+
+  std::mutex mutex_;  // guards from here
+  uint64_t done_ = 0;
+  std::vector<std::string> not_kept_;
+  uint64_t bad_regions_ = 0, failures_ = 0;
+  size_t first_bad_file_ = 0;
+  std::optional<Error> first_failure_;  // to here
+};
+
+// Looks for indexes that are kept.
+void IndexFiles::find() {
+  std::vector<io::KeptIndex> kept(data_.files.size());
+  arena_.execute([&] {
+    tbb::parallel_for(size_t{0}, kept.size(), [&](size_t f) {
+      const DataFile& file = data_.files[f];
+      kept[f] = io::find_index(file.id, options_of(file), source_of(file).index.dir);
+    });
+  });
+  std::string mine;
+  for (size_t f = 0; f < kept.size(); f++) {
+    found_.push_back(kept[f].index.has_value());
+    mine += found_[f] ? '1' : '0';
+    if (found_[f]) data_.files[f].index = std::move(*kept[f].index);
+  }
+  const std::vector<std::string> all = ranks_.all_gather(mine);
+  std::vector<std::string> refused;
+  for (size_t f = 0; f < kept.size(); f++) {
+    const auto has = [&](const std::string& found) { return found[f] == '1'; };
+    giver_.push_back(static_cast<size_t>(std::find_if(all.begin(), all.end(), has) - all.begin()));
+    wanted_.push_back(!std::all_of(all.begin(), all.end(), has));
+    if (giver_[f] < all.size()) continue;
+    const DataFile& file = data_.files[f];
+    if (source_of(file).index.mode == IndexMode::require) refuse_without_index(source_of(file), file, kept[f].why);
+    if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
+  }
+  warn_of(refused, data_.warnings);
+  const auto uncounted = std::find(giver_.begin(), giver_.end(), all.size());
+  data_.lazy = uncounted != giver_.end() &&
+               source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
+}
+
+// Cuts the files that nobody has an index of into equal shares. Every rank works out those of all, so that none has to
+// believe another.
+void IndexFiles::deal() {
+  in_parts_.resize(data_.files.size());
+  chains_.resize(data_.files.size());
+  const auto weight = [&](size_t f) {  // an empty file is looked at, too
+    return giver_[f] < ranks_.size() ? 0 : std::max<uint64_t>(1, data_.files[f].id.size);
+  };
+  uint64_t total = 0, first = 0;
+  for (size_t f = 0; f < data_.files.size(); f++) total += weight(f);
+  parts_.resize(ranks_.size());
+  size_t rank = 0;  // the first whose share ends after the file begins
+  const auto border = [&](size_t of_rank) { return mul_div(total, of_rank, ranks_.size()); };
+  for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
+    const auto cut = [&](size_t of_rank) -> uint64_t {
+      if (border(of_rank) <= first) return 0;
+      return border(of_rank) >= first + weight(f) ? weight(f) : (border(of_rank) - first) / cut_bytes * cut_bytes;
+    };
+    std::vector<std::pair<size_t, Part>> parts;
+    while (rank < ranks_.size() && border(rank + 1) <= first) rank++;
+    for (size_t r = rank; r < ranks_.size() && cut(r) < weight(f); r++)
+      if (const uint64_t begin = cut(r), end = cut(r + 1); begin < end)
+        parts.push_back({r, {f, begin, std::min(end, data_.files[f].id.size)}});
+    // A compressed file cannot be counted in parts: the rank of the first one counts it.
+    if (parts.size() > 1 && compressed(data_.files[f])) {
+      parts.resize(1);
+      parts[0].second.end = data_.files[f].id.size;
+    }
+    in_parts_[f] = parts.size() > 1;
+    for (const auto& [r, part] : parts) parts_[r].push_back(part);
+  }
+}
+
+// This rank's share.
+void IndexFiles::count() {
+  for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
+  const auto progress = [&](uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    if (on_progress_) on_progress_(done_, data_.counted_bytes);
+  };
+  arena_.execute([&] {
+    tbb::parallel_for_each(mine(), [&](const Part& part) {
+      DataFile& file = data_.files[part.file];
+      if (keeps(file)) io::let_mtime_settle(file.id);
+      if (in_parts_[part.file]) {
+        chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
+      } else {
+        file.index = io::count_records(file.id.uri, options_of(file), progress, damage_of(part.file));
+        keep(file);
+      }
+    });
+  });
+}
+
+void IndexFiles::keep(const DataFile& file) {
+  if (!keeps(file)) return;
+  try {
+    io::keep_index(file.index, file.id, options_of(file), source_of(file).index.dir);
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    not_kept_.push_back(
+        fmt::format("an index cannot be kept, {} will be counted again: {}", file.id.uri, error.what()));
+  }
+}
+
+// What this rank knows and others do not.
+void IndexFiles::share() {
+  MessageWriter mine;
+  tell(mine);
+  for (Chains& chains : chains_) chains.clear();
+  const std::vector<std::string> all = ranks_.all_gather(mine.take());
+  for (size_t rank = 0; rank < all.size(); rank++) take(rank, MessageReader(all[rank]));
+}
+
+void IndexFiles::tell(MessageWriter& message) const {
+  const auto put_index = [&](const DataFile& file) {
+    // Each rank's file has an mtime of its own.
+    message.put_text(io::index_bytes(file.index, {file.id.uri, file.id.size, 0}, options_of(file)));
+  };
+  for (size_t f = 0; f < data_.files.size(); f++)
+    if (giver_[f] == ranks_.rank() && wanted_[f]) put_index(data_.files[f]);
+  for (const Part& part : mine())
+    if (in_parts_[part.file]) {
+      message.put<uint64_t>(chains_[part.file].size());
+      for (const io::IndexBuilder& chain : chains_[part.file]) chain.put_into(message);
+    } else {
+      put_index(data_.files[part.file]);
+    }
+}
+
+void IndexFiles::take(size_t rank, MessageReader message) {
+  const auto take_index = [&](size_t f) {
+    const std::string_view bytes = message.get_text();
+    if (rank != ranks_.rank() && !found_[f]) data_.files[f].index = received(rank, data_.files[f], bytes);
+  };
+  for (size_t f = 0; f < data_.files.size(); f++)
+    if (giver_[f] == rank && wanted_[f]) take_index(f);
+  for (const Part& part : parts_[rank]) {
+    if (!in_parts_[part.file]) {
+      take_index(part.file);
+      continue;
+    }
+    const DataFile& file = data_.files[part.file];
+    for (auto chains = message.get<uint64_t>(); chains > 0; chains--) try {
+        chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
+      } catch (const Error& error) {
+        refuse(rank, fmt::format("of {}: {}", file.id.uri, error.message()));
+      }
+  }
+  if (!message.at_end()) refuse(rank, "there is more than it had to tell");
+}
+
+io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {
+  io::IndexFile got =
+      io::parse_index(std::as_bytes(std::span(bytes)), {file.id.uri, file.id.size, 0}, options_of(file));
+  if (!got.index) refuse(rank, fmt::format("its index of {} {}", file.id.uri, got.refused));
+  return std::move(*got.index);
+}
+
+// Files that were counted in parts, each rank for itself: mostly nothing is left to be read.
+void IndexFiles::join() {
+  std::vector<size_t> files;
+  for (size_t f = 0; f < in_parts_.size(); f++)
+    if (in_parts_[f]) files.push_back(f);
+  arena_.execute([&] {
+    tbb::parallel_for_each(files, [&](size_t f) {
+      DataFile& file = data_.files[f];
+      file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file), damage_of(f));
+    });
+  });
+  for (const Part& part : mine())
+    if (part.begin == 0 && in_parts_[part.file]) keep(data_.files[part.file]);
+}
+
+io::CountDamage IndexFiles::damage_of(size_t file) {
+  return [this, file, first = true](const io::BadRegion& region) mutable {
+    note_damage(file, std::exchange(first, false), region);
+  };
+}
+
+// Ends the counting where it is known that the data will be refused, so that data made of bad records takes neither the
+// time nor the memory to count all of them.
+void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegion& region) {
+  const std::string& path = data_.files[file].id.uri;
+  const std::lock_guard lock(mutex_);
+  if (++bad_regions_ > spec_.memory_limit / 2 / sizeof(io::BadRegion))
+    throw bad_regions_fill_memory(spec_, bad_regions_, region.error(path));
+  if (spec_.on_error == OnError::raise || (spec_.on_error == OnError::skip_file && !first_of_file)) return;
+  failures_++;
+  if (!first_failure_ || file < first_bad_file_) {
+    first_bad_file_ = file;
+    first_failure_ = region.error(path);
+  }
+  if (spec_.max_failures >= 0 && failures_ > static_cast<uint64_t>(spec_.max_failures))
+    throw too_many_failures(failures_, spec_.max_failures, *first_failure_);
+}
+
+}  // namespace
+
+Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format("memory.limit: {} bad regions take more than half of its {}; raise it, or leave out the files "
+                  "that are damaged so often; the last: {}",
+                  regions, format_byte_size(spec.memory_limit), last.message()),
+      last.place());
+}
+
+io::CountOptions count_options(const SourceSpec& source) {
+  return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
+}
+
+void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
+                 const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  IndexFiles(spec, data, arena, ranks, on_progress).run();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,291 @@
+#include "flowgraph/feed/delivery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/log.h"
+#include "gpu/device/stream_order.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr std::chrono::seconds watched_each{1};
+
+}  // namespace
+
+const char* name(Stage stage) noexcept {
+  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "transfer", "upload", "another replica"};
+  return names[static_cast<size_t>(stage)];
+}
+
+Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start,
+                   EpochLedger ledger, std::function<Stage(int)> busy_stage, bool together)
+    : apart_(static_cast<uint64_t>(host_prefetch)),
+      busy_stage_(std::move(busy_stage)),
+      together_(together),
+      short_replicas_(rings.size()),
+      ledger_(std::move(ledger)) {
+  for (auto& ring : rings) {
+    Replica& replica = replicas_.emplace_back();
+    replica.ring = std::move(ring);
+    replica.position = start;
+  }
+}
+
+void Delivery::put_all(int number, std::span<Ready> ready) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  {
+    const std::lock_guard lock(mutex_);
+    if (replica.ready.empty() && !ready.empty()) short_replicas_--;
+    std::move(ready.begin(), ready.end(), std::back_inserter(replica.ready));
+    replica.out_of_buffers = false;
+  }
+  replica.arrived.notify_one();
+}
+
+// next() may have looked just before. Under the lock it either has not looked yet or waits already.
+void Delivery::out_of_buffers(int number) {
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  {
+    const std::lock_guard lock(mutex_);
+    replica.out_of_buffers = true;
+    if (replica.ring->held < replica.ring->pool().size()) return;
+  }
+  for (Replica& other : replicas_)
+    if (&other == &replica || together_) other.arrived.notify_one();
+}
+
+void Delivery::fail(std::exception_ptr error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  for (Replica& replica : replicas_) replica.arrived.notify_all();
+}
+
+void Delivery::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  for (Replica& replica : replicas_) replica.arrived.notify_all();
+}
+
+const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
+  const auto last = std::min_element(replicas_.begin(), replicas_.end(),
+                                     [](const Replica& a, const Replica& b) { return a.received < b.received; });
+  return replica.received + 1 > last->received + apart_ ? &*last : nullptr;
+}
+
+void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const {
+  if (behind) {
+    if (behind != &replica && behind->served_by == std::this_thread::get_id())
+      throw Error(
+          Category::stalled,
+          fmt::format(
+              "replica {} is {} steps ahead of a replica that this same thread serves; replicas run at most "
+              "parallelism.host_prefetch = {} steps apart: call next() for each replica in turn, or give each a thread",
+              number, replica.received - behind->received, apart_));
+    return;
+  }
+  throw_if_all_is_held(number);
+  for (size_t other = 0; together_ && other < replicas_.size(); other++)
+    if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(static_cast<int>(other));
+}
+
+// A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
+void Delivery::throw_if_all_is_held(int number) const {
+  const Replica& replica = replicas_[static_cast<size_t>(number)];
+  const size_t held = replica.ring->held;
+  if (held == replica.ring->pool().size() && replica.out_of_buffers)
+    throw Error(
+        Category::stalled,
+        fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or set "
+                    "parallelism.{} to at least {}",
+                    held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch", held));
+}
+
+Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent> given) {
+  replica.ring->held++;
+  const BatchContent* content = given.get();
+  return Batch({content, [given = std::move(given), ring = replica.ring](const BatchContent*) mutable {
+                  ring->held--;
+                  given.reset();
+                }});
+}
+
+void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
+                        std::unique_lock<std::mutex>& lock) {
+  replica.waiting = {Stage::transfer, Clock::now()};
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    arrive(batch);
+  } catch (...) {
+    failure = std::current_exception();
+    batch = Batch();
+    if (content.order) content.order->let_go();  // it stays here, and the caller's stream may end
+  }
+  lock.lock();
+  add_wait(replica);
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Delivery::add_wait(Replica& replica) {
+  report_.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
+      std::chrono::duration<double>(Clock::now() - replica.waiting->since).count();
+  replica.waiting.reset();
+}
+
+// The start is no lost time: it is reported as such.
+void Delivery::begin_clock(Clock::time_point first_batch) {
+  report_.first_batch = first_batch;
+  std::fill(std::begin(report_.waited_s), std::end(report_.waited_s), 0);
+  for (Replica& replica : replicas_)
+    if (replica.waiting) replica.waiting->since = first_batch;
+}
+
+void Delivery::count_batch(size_t number, const BatchContent& batch, const PassAudit& passes) {
+  Replica& replica = replicas_[number];
+  replica.received++;
+  replica.steps++;
+  replica.position.step++;
+  report_.records += static_cast<uint64_t>(batch.valid_count);
+  report_.filler += static_cast<uint64_t>(batch.rows - batch.valid_count);
+  report_.audit += batch.audit;
+  ledger_.delivered(number, batch.audit, passes);
+}
+
+void Delivery::count_end(size_t number, const EpochEnd& end) {
+  Replica& replica = replicas_[number];
+  replica.received++;
+  replica.epochs++;
+  replica.position = {replica.position.epoch + 1, 0};
+  ledger_.ended(number, end);
+}
+
+Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
+                                 const Arrive& arrive) {
+  const auto start = Clock::now();
+  if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
+    throw Error(Category::bad_pipeline,
+                fmt::format("there is no replica {}: this feeder has {}", number, replicas_.size()));
+  batch = Batch();  // what the caller had in it goes back first
+  Replica& replica = replicas_[static_cast<size_t>(number)];
+  std::unique_lock lock(mutex_);
+  replica.served_by = std::this_thread::get_id();
+  bool waited = false, told = false;
+  const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
+  auto step = [&](auto now) { return std::min(deadline.value_or(now + most), now + most); };
+  for (;;) {
+    if (failure_) {
+      failed_ = true;
+      std::rethrow_exception(failure_);
+    }
+    if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
+    const Replica* behind = laggard(replica);
+    const bool ready = !behind && !replica.ready.empty();
+    // This feed's own end comes in its place, for every replica, though its rank has told the others of it.
+    if (others_ && !(ready && (failed_ || replica.ready.front().error)))
+      if (const auto error = others_()) throw in_step(replica.position, *error);
+    if (ready) break;
+    throw_if_only_the_caller_can_help(number, replica, behind);
+    const auto before = Clock::now();
+    if (deadline && before >= *deadline) return Outcome::not_ready;
+    const Stage stage = behind ? Stage::replica : busy_stage_(number);
+    waited = true;
+    replica.too_far_ahead = behind != nullptr;
+    replica.waiting = {stage, before};
+    replica.arrived.wait_until(lock, step(before));
+    add_wait(replica);
+    replica.too_far_ahead = false;
+    if (!told && Clock::now() - start >= long_wait) {
+      told = true;
+      const std::string message = long_wait_message(number, behind, stage);
+      lock.unlock();
+      log_warning(message);
+      lock.lock();
+    }
+  }
+  const bool is_first = replica.steps == 0;
+  if (const auto& error = replica.ready.front().error) {
+    failed_ = true;
+    throw *error;  // and stays: so says every further call
+  }
+  if (const auto& content = replica.ready.front().batch) {
+    batch = lend(replica, content);
+    if (arrive) wait_for(arrive, *content, batch, replica, lock);  // where it throws, this is still the next batch
+    count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
+  }
+  Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock
+  replica.ready.pop_front();
+  const bool falls_short = replica.ready.empty();
+  if (falls_short) short_replicas_++;
+  const Outcome outcome = ready.batch ? Outcome::batch : Outcome::end_of_epoch;
+  if (outcome == Outcome::end_of_epoch) {
+    count_end(static_cast<size_t>(number), ready.end);
+    if (end) *end = std::move(ready.end);
+  }
+  const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
+  const auto now = Clock::now();
+  if (outcome == Outcome::batch) {
+    if (!report_.first_batch) begin_clock(now);
+    if (!is_first) {
+      report_.next.add(now - start);
+      report_.next_calls++;
+      if (!waited) report_.next_ready++;
+    }
+  }
+  lock.unlock();
+  if (falls_short && tell_shortage_) tell_shortage_(number);
+  if (others_wait)
+    for (Replica& other : replicas_) other.arrived.notify_one();
+  return outcome;
+}
+
+std::string Delivery::long_wait_message(int number, const Replica* behind, Stage stage) const {
+  if (!behind) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
+  const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == behind; }) -
+                     replicas_.begin();
+  return fmt::format("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
+                     behind->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+}
+
+DeliveryReport Delivery::report() const {
+  const std::lock_guard lock(mutex_);
+  DeliveryReport report = report_;
+  const auto now = Clock::now();
+  for (const Replica& replica : replicas_)
+    if (replica.waiting)
+      report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
+          std::chrono::duration<double>(now - replica.waiting->since).count();
+  report.steps =
+      std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.steps < b.steps; })->steps;
+  report.finished_epochs = std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) {
+                             return a.epochs < b.epochs;
+                           })->epochs;
+  report.last_epoch = ledger_.last();
+  report.differing_epochs = ledger_.differing();
+  return report;
+}
+
+std::optional<FinishedEpoch> Delivery::last_sums() const {
+  const std::lock_guard lock(mutex_);
+  return ledger_.last_sums();
+}
+
+size_t Delivery::waiting_batches(int replica) const {
+  const std::lock_guard lock(mutex_);
+  return replicas_[static_cast<size_t>(replica)].ready.size();
+}
+
+Delivery::Positions Delivery::positions() const {
+  const std::lock_guard lock(mutex_);
+  const auto [last, first] =
+      std::minmax_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.position < b.position; });
+  return {last->position, first->position};
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,170 @@
+#include "flowgraph/feed/filter.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "base/audit.h"
+#include "flowgraph/feed/graph.h"
+#include "base/mul_div.h"
+#include "flowgraph/feed/pass_audit.h"
+#include "flowgraph/plan/plan.h"
+#include "io/records/crc32c.h"
+#include "io/file.h"
+#include "io/index/index_store.h"
+#include "io/output_file.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr char magic[9] = "feedflt1";
+
+/// What filter and key say of every sample, in order.
+struct Answer {
+  Answer(const PipelineSpec& spec, const DataSet& data)
+      : kept((data.samples + 63) / 64),
+        changes(spec.window && !spec.window->key.empty() ? kept.size() : 0),
+        audits(data.files.size()) {}
+  std::vector<uint64_t> kept;     // bit i % 64 of word i / 64 is that of sample i
+  std::vector<uint64_t> changes;  // as kept: its key is not that of the one kept before it; empty: there is no key
+  std::vector<uint64_t> audits;   // by file: sum over those that are kept
+  std::vector<Error> bad;         // the first ones
+  uint64_t bad_total = 0;
+};
+
+uint64_t digest_of(const PipelineSpec& spec, const DataSet& data) {
+  uint64_t digest = data.digest;
+  const auto add = [&](uint64_t value) { digest = mix64(digest ^ mix64(value)); };
+  add(hash64(spec.filter_text));
+  add(static_cast<uint64_t>(spec.on_error));
+  for (const DataFile& file : data.files) {
+    add(file.samples.samples());
+    add(file.samples.samples() > 0 ? file.samples.record(0) : 0);
+  }
+  return digest;
+}
+
+bool has(const std::vector<uint64_t>& set, uint64_t number) { return (set[number / 64] >> number % 64 & 1) != 0; }
+void put(std::vector<uint64_t>& set, uint64_t number) { set[number / 64] |= uint64_t{1} << number % 64; }
+
+// Sizes follow from what is digested. Layout: magic, digest, words of `kept`, `changes` and `audits`, CRC32C of all
+// before it.
+std::string bytes_of(const Answer& answer, uint64_t digest) {
+  std::string bytes(magic, 8);
+  const auto add = [&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); };
+  add(&digest, sizeof digest);
+  for (const auto* words : {&answer.kept, &answer.changes, &answer.audits})
+    add(words->data(), words->size() * sizeof(uint64_t));
+  const uint32_t crc = io::crc32c(std::as_bytes(std::span(bytes)));
+  add(&crc, sizeof crc);
+  return bytes;
+}
+
+std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
+  std::string bytes = bytes_of(answer, digest);
+  try {
+    // A file of another size, or one that is not regular, is not one of ours, so it is not read.
+    const auto file = io::InputFile::find(path);
+    if (!file || file->size() != bytes.size()) return std::nullopt;
+    file->read_at(0, std::as_writable_bytes(std::span(bytes)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  size_t at = 16;
+  for (auto* words : {&answer.kept, &answer.changes, &answer.audits}) {
+    const size_t size = words->size() * sizeof(uint64_t);
+    if (size > 0) std::memcpy(words->data(), bytes.data() + at, size);  // none: there may be no memory either
+    at += size;
+  }
+  if (bytes != bytes_of(answer, digest)) return std::nullopt;
+  return answer;
+}
+
+// Filter and key as the only outputs of a feed in file order.
+Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& run) {
+  Answer answer(spec, data);
+  DataSet whole = data;
+  whole.raised.clear();  // told when the feed that is wanted comes there
+  const Plan plan(*spec.filter, std::move(whole), {}, run.threads);
+  Graph graph(plan, {.copied_to = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
+  uint64_t sample = 0;
+  std::optional<int64_t> key;  // of the last one kept
+  for (Batch batch; graph.delivery().next(0, std::nullopt, batch) == Delivery::Outcome::batch;) {
+    const auto keeps = batch.at("filter").as<double>();
+    const auto valid = batch.at("@valid").as<bool>();
+    const auto file = batch.at("@file").as<int64_t>(), audit = batch.at("@audit").as<int64_t>();
+    const auto keys = answer.changes.empty() ? std::span<const int64_t>() : batch.at("@key").as<int64_t>();
+    for (size_t i = 0; i < keeps.size(); i++, sample++) {
+      if (!valid[i] || keeps[i] == 0) continue;
+      put(answer.kept, sample);
+      answer.audits[static_cast<size_t>(file[i])] += static_cast<uint64_t>(audit[i]);
+      if (keys.empty() || key == keys[i]) continue;
+      put(answer.changes, sample);
+      key = keys[i];
+    }
+    if (run.on_progress) run.on_progress(mul_div(data.bytes, sample, data.samples), data.bytes);
+  }
+  const GraphReport report = graph.report();
+  answer.bad = report.errors;
+  answer.bad_total = report.errors_total;
+  return answer;
+}
+
+void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSet& data) {
+  try {
+    std::error_code refused;  // the file's error tells
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), refused);
+    io::OutputFile out(path);
+    const std::string bytes = bytes_of(answer, digest);
+    out.write(std::as_bytes(std::span(bytes)));
+    out.publish_unsynced();
+  } catch (const Error& error) {
+    data.warnings.push_back(fmt::format("what filter and window.key say will be found out again: {}", error.what()));
+  }
+}
+
+void apply(const Answer& answer, DataSet& data) {
+  uint64_t sample = 0;
+  for (size_t f = 0; f < data.files.size(); f++) {
+    DataFile& file = data.files[f];
+    const uint64_t samples = file.samples.samples(), first = samples > 0 ? file.samples.record(0) : 0;
+    std::vector<uint64_t> kept((first + samples + 63) / 64), changes(answer.changes.empty() ? 0 : (samples + 63) / 64);
+    uint64_t left = 0;
+    for (uint64_t i = 0; i < samples; i++, sample++) {
+      if (!has(answer.kept, sample)) continue;
+      put(kept, first + i);
+      if (!changes.empty() && has(answer.changes, sample)) put(changes, left);
+      left++;
+    }
+    if (left < samples) file.samples = Selection(std::make_shared<const NumberSet>(std::move(kept)));
+    if (!changes.empty()) file.key_changes = std::make_shared<const NumberSet>(std::move(changes));
+    file.kept_audit = answer.audits[f];
+  }
+  data.samples = 0;
+  for (const DataFile& file : data.files) data.samples += file.samples.samples();
+}
+
+}  // namespace
+
+void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run) {
+  if (!spec.filter) return;
+  if (data.samples == 0) return sum_passes(spec, data);
+  const uint64_t digest = digest_of(spec, data);
+  const std::string path = io::cache_place(fmt::format("{:016x}.feedline-filter", digest), spec.sources[0].index.dir);
+  std::optional<Answer> answer;
+  if (!path.empty()) answer = load(path, digest, Answer(spec, data));
+  if (!answer) {
+    answer = evaluate(spec, data, run);
+    // Errors are told where they are found; a kept answer would pass over them.
+    if (!path.empty() && answer->bad_total == 0) keep(path, *answer, digest, data);
+  }
+  for (Error& error : answer->bad) data.skip(std::move(error));
+  data.skipped_total += answer->bad_total - answer->bad.size();
+  apply(*answer, data);
+  sum_passes(spec, data);
+}
+
+}  // namespace feedline::flow

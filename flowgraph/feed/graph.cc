@@ -1,0 +1,723 @@
+#include "flowgraph/feed/graph.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <system_error>
+
+#include "base/float_environment.h"
+#include "base/invariant.h"
+#include "base/syscall_hooks.h"
+#include "flowgraph/batch/assemble.h"
+#include "flowgraph/batch/batch_writer.h"
+#include "flowgraph/feed/error_log.h"
+#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/chunk/lazy_reader.h"
+#include "flowgraph/chunk/slots.h"
+#include "flowgraph/feed/stage_counters.h"
+#include "flowgraph/plan/ticket_queue.h"
+#include "flowgraph/feed/workers.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+namespace {
+
+namespace tf = oneapi::tbb::flow;
+
+/// No system call, but all that a body does may throw: running out of memory stands for the rest.
+struct BodyOp {
+  static constexpr const char* name = "body of a stage";
+  static constexpr int error = ENOMEM;
+};
+
+// Chunks in a row that are not in the page cache until others are no longer looked for there first; one may be missed
+// while the kernel moves its pages. And how often one is looked for all the same.
+constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
+// Reads of a disk that are worth having all slots resident.
+constexpr uint64_t registered_behind = 64;
+
+struct Kick {};
+/// The batches that one chunk completed for one replica, in order; none: an output buffer came back, or a batch is
+/// written.
+using Batches = std::shared_ptr<std::vector<BatchRows>>;
+
+/// A batch that has a buffer, or a marker, which needs none.
+struct Begun {
+  Begun(BatchRows&& rows_, int replica_, BatchBuffer* buffer_)
+      : rows(std::move(rows_)), replica(replica_), buffer(buffer_), done(!buffer) {}
+  BatchRows rows;
+  int replica;
+  BatchBuffer* buffer;
+  std::atomic<bool> done;
+};
+
+Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
+  const Extent& first = ticket.extents.front();
+  return Error(Category::io_error, io::read_error_message(error),
+               {plan.data.files[first.file].id.uri,
+                static_cast<int64_t>(first.offset),
+                static_cast<int64_t>(first.first_record),
+                {}});
+}
+
+}  // namespace
+
+struct Graph::Impl {
+  Impl(const Plan& plan, const GraphOptions& options);
+  ~Impl();
+
+  // What is being read: into a slot, or into an input of a lane. The tag of its reads.
+  struct InFlight {
+    ChunkRef chunk;
+    InflateLane::Input* input = nullptr;
+    std::atomic<size_t> left{0};
+    std::atomic<int> error{0};
+    void fly(ChunkRef to, size_t reads, int error_so_far) {
+      chunk = std::move(to);
+      left = reads;
+      error = error_so_far;
+    }
+    std::vector<io::Read> untried;  // may lie in the page cache: [parse] looks there first
+  };
+
+  void make_lanes();
+  void make_backend(const IoOptions& io);
+  void make_nodes();
+  void wake() noexcept;
+
+  // Bodies.
+  void read();
+  bool cached() const noexcept { return misses < misses_until_disk; }
+  uint64_t read_ahead() const noexcept { return cached() ? plan.read_ahead : plan.read_ahead_of_disk; }
+  bool issue_next();
+  bool read_lazily();
+  InflateLane*& lane_of(const Ticket& ticket);
+  bool lane_ready(const Ticket& ticket);
+  void run_lane(InflateLane* lane);
+  void read_into(const ChunkRef& chunk);
+  void inflate_into(const ChunkRef& chunk);
+  void submit(std::span<const io::Read> reads, size_t flying);
+  void completed(InFlight& flight, int error) noexcept;
+  ChunkRef oldest_not_looked_up();
+  bool has_arrived(const ChunkRef& chunk) noexcept;
+  bool read_cached(const ChunkRef& chunk, InFlight& flight);
+  void note_read(Chunk& chunk, int error);
+  void parse(Chunk& chunk);
+  void assemble(const ChunkRef& chunk);
+  void unpack(int replica, const Batches& message);
+  void begin_batches(int replica);
+  void deliver_done(int replica);
+  void wait_for_many_buffers(int replica);
+  void write(Begun& batch);
+  std::optional<std::string> exceeded_limit() const;
+  std::optional<Error> note(const Error& error);
+  void note_errors(Chunk& chunk);
+  Stage busy_stage(int replica) const;
+  void stop() noexcept;
+
+  /// Every body runs in here: an exception that leaves it would wake nobody.
+  template <typename Body>
+  void guarded(StageCounters& counters, Body&& body) noexcept {
+    const StageCounters::Busy busy(counters);
+    guarded(body);
+  }
+  template <typename Body>
+  void guarded(Body&& body) noexcept {
+    const DefaultFloatEnvironment floats;
+    if (stopping) return;
+    try {
+      if (injected<BodyOp>()) throw std::bad_alloc();
+      body();
+    } catch (...) {
+      delivery->fail(std::current_exception());
+      stop();
+    }
+  }
+
+  const Plan& plan;
+  const GraphOptions options;
+  const BatchWriter writer;
+  std::atomic<bool> stopping{false};
+  // By an error that is on its way to next(). Reading on could keep a lone thread from ever delivering it.
+  std::atomic<bool> ended{false};
+
+  // Memory, and who may use it.
+  const std::shared_ptr<Slots> slots;
+  gpu::Memory lane_memory;
+  std::optional<Pool<InflateLane*>> idle_lanes;
+  std::deque<InFlight> flights;  // by slot, then two for each lane
+  std::deque<InflateLane> lanes;
+  std::vector<std::shared_ptr<BatchRing>> rings;
+  std::unique_ptr<Delivery> delivery;
+
+  // [read]; only its body touches these.
+  TicketQueue tickets;
+  uint64_t next_sequence = 0;
+  std::vector<InflateLane*> open_lanes;  // of each source of a mixture, or one: its compressed file that is being read
+  std::vector<io::Read> requests;        // of one burst
+  size_t burst = 0;                      // chunks that they are for
+  uint64_t passed_by = 0;                // chunks that were not looked for in the page cache
+  std::optional<LazyReader> lazy;        // instead of all these
+
+  std::atomic<uint64_t> misses{0};  // chunks that the page cache did not have, since the last that it had
+
+  // Chunks that may lie in the page cache. One that is read last is needed last, and oneTBB runs what came last first.
+  std::mutex not_looked_up_mutex;
+  std::deque<ChunkRef> not_looked_up;
+
+  // [assemble]
+  Assembler assembler;
+  std::atomic<uint64_t> needed;  // Assembler::needed()
+  std::vector<std::vector<BatchRows>> completed_batches;
+  // [unpack r]: batches that wait for a buffer, and behind them those that wait to be delivered in their order
+  std::vector<std::deque<BatchRows>> waiting;
+  std::vector<std::deque<Begun>> begun;
+
+  StageCounters read_counters{"feedline read"}, inflate_counters{"feedline inflate"}, parse_counters{"feedline parse"},
+      assemble_counters{"feedline assemble"};
+  std::deque<StageCounters> unpack_counters;
+  std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
+  ErrorLog errors;
+
+  // The graph, last: first to go. All places of its arena are for threads that come by themselves, so oneTBB sends none
+  // of its own.
+  tbb::task_arena arena;
+  struct Nodes {
+    explicit Nodes(Impl& impl);
+    ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
+    // Several threads wait for the graph at once. Cancelling is sound then; an exception that leaves a task would not
+    // be (oneTBB 2021.8), so none does: see guarded().
+    tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
+    tf::graph graph{context};
+    tf::async_node<Kick, ChunkRef> read;
+    tf::function_node<InflateLane*> inflate;
+    tf::multifunction_node<ChunkRef, std::tuple<ChunkRef>> parse;
+    tf::sequencer_node<ChunkRef> in_order;
+    tf::function_node<ChunkRef> assemble;
+    std::deque<tf::function_node<Batches>> unpack;
+    tf::function_node<Begun*> write;
+  };
+  std::unique_ptr<Nodes> nodes;
+  std::optional<Workers> workers;
+  std::unique_ptr<io::ReadBackend> backend;  // what it completes wakes workers
+};
+
+Graph::Impl::Nodes::Nodes(Impl& impl)
+    : read(graph, tf::serial, [&impl](const Kick&, auto&) { impl.guarded(impl.read_counters, [&] { impl.read(); }); }),
+      inflate(graph, tf::unlimited,
+              [&impl](InflateLane* busy) {
+                impl.guarded(impl.inflate_counters, [&] { busy->run(); });
+                impl.inflate_counters.waiting--;
+              }),
+      parse(graph, tf::unlimited,
+            [&impl](const ChunkRef& arrived, auto& to) {
+              const ChunkRef chunk = arrived ? arrived : impl.oldest_not_looked_up();
+              if (impl.has_arrived(chunk)) {
+                impl.guarded(impl.parse_counters, [&] {
+                  impl.parse(*chunk);
+                  std::get<0>(to).try_put(chunk);  // also one that could not be read: its number must arrive
+                });
+              }
+              impl.parse_counters.waiting--;
+            }),
+      in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
+      assemble(
+          graph, tf::serial,
+          [&impl](const ChunkRef& chunk) { impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); }); },
+          tf::node_priority_t(1)),
+      write(
+          graph, tf::unlimited,
+          [&impl](Begun* batch) {
+            impl.guarded(impl.unpack_counters[static_cast<size_t>(batch->replica)], [&] { impl.write(*batch); });
+          },
+          tf::node_priority_t(1)) {
+  tf::make_edge(read, parse);
+  tf::make_edge(tf::output_port<0>(parse), in_order);
+  tf::make_edge(in_order, assemble);
+  for (int replica = 0; replica < impl.plan.replicas; replica++)
+    unpack.emplace_back(
+        graph, tf::serial,
+        [&impl, replica](const Batches& message) { impl.guarded([&] { impl.unpack(replica, message); }); },
+        tf::node_priority_t(1));
+}
+
+Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
+    : plan(plan_),
+      options(options_),
+      writer(plan),
+      slots(std::make_shared<Slots>(plan, plan.lends ? options.copied_to.front() : host())),
+      flights(plan.slots),
+      tickets(plan, options.start),
+      open_lanes(plan.mixture ? plan.spec.sources.size() : 1),
+      assembler(plan, options.start, options.deliver_before_error),
+      needed(assembler.needed()),
+      completed_batches(static_cast<size_t>(plan.replicas)),
+      waiting(static_cast<size_t>(plan.replicas)),
+      begun(static_cast<size_t>(plan.replicas)),
+      arena(plan.threads, static_cast<unsigned>(plan.threads)) {
+  if (plan.data.lazy) lazy.emplace(plan);
+  make_lanes();
+  for (int replica = 0; replica < plan.replicas; replica++) {
+    unpack_counters.emplace_back("feedline unpack");
+    rings.push_back(std::make_shared<BatchRing>(plan, replica, options.copied_to[static_cast<size_t>(replica)]));
+  }
+  delivery = std::make_unique<Delivery>(
+      rings, plan.spec.host_prefetch, Position{options.start.epoch, options.start.step},
+      EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1,
+                  options.start.epoch > 0 || options.start.step > 0),
+      [this](int replica) { return busy_stage(replica); });
+  if (!lazy) make_backend(options.io);
+  make_nodes();
+}
+
+void Graph::Impl::make_lanes() {
+  std::vector<InflateLane*> idle;
+  if (plan.lanes > 0) lane_memory = gpu::Memory(plan.lanes * InflateLane::memory_bytes);
+  for (uint32_t l = 0; l < plan.lanes; l++) {
+    flights.emplace_back();
+    flights.emplace_back();
+    InflateLane::Callbacks callbacks;
+    callbacks.read = [this, l](uint32_t file, InflateLane::Input& input) {
+      InFlight& flight = flights[plan.slots + 2 * l + input.number];
+      flight.input = &input;
+      flight.left = 1;
+      flight.error = 0;
+      const io::Read read{
+          .file = file, .offset = input.offset, .length = input.length, .buffer = input.buffer, .tag = &flight};
+      submit({&read, 1}, 1);
+    };
+    callbacks.done = [this](const ChunkRef& chunk) {
+      parse_counters.waiting++;
+      nodes->parse.try_put(chunk);
+    };
+    callbacks.idle = [this](InflateLane* idle_lane) { idle_lanes->give_back(idle_lane); };
+    lanes.emplace_back(plan, lane_memory.bytes().subspan(l * InflateLane::memory_bytes, InflateLane::memory_bytes),
+                       std::move(callbacks));
+    idle.push_back(&lanes.back());
+  }
+  idle_lanes.emplace(std::move(idle));
+}
+
+void Graph::Impl::make_backend(const IoOptions& io) {
+  std::vector<io::FileId> files;
+  for (const DataFile& file : plan.data.files) files.push_back(file.id);
+  io::BackendOptions backend_options;
+  static_cast<IoOptions&>(backend_options) = io;
+  backend_options.memory = slots->read_memory();
+  backend_options.registered_behind = registered_behind;
+  backend = io::make_read_backend(std::move(files), backend_options,
+                                  [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
+}
+
+void Graph::Impl::make_nodes() {
+  arena.execute([&] { nodes = std::make_unique<Nodes>(*this); });
+  const auto kick_read = [this] {
+    nodes->read.try_put({});
+    wake();
+  };
+  slots->pool().on_return(kick_read);
+  idle_lanes->on_return(kick_read);
+  for (int replica = 0; replica < plan.replicas; replica++)
+    rings[static_cast<size_t>(replica)]->pool().on_return([this, replica] {
+      nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
+      wake();
+    });
+  try {
+    workers.emplace(plan.threads, [this] {
+      try {
+        nodes->graph.wait_for_all();
+      } catch (...) {
+        delivery->fail(std::current_exception());
+      }
+    });
+  } catch (const std::system_error& error) {
+    throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
+  }
+  // Of all rings: what one replica lacks may wait for slots that batches of another hold which has no buffer for them.
+  delivery->on_shortage([this](int) {
+    for (const auto& ring : rings) ring->pool().set_enough(1);
+    workers->wake_all();
+  });
+  nodes->read.try_put({});
+  workers->wake_all();
+}
+
+// One thread is enough while every replica has batches in hand.
+void Graph::Impl::wake() noexcept { delivery->shortage() ? workers->wake_all() : workers->wake(); }
+
+Graph::Impl::~Impl() {
+  stop();
+  if (backend) backend->stop();
+  workers->end();
+  nodes->graph.reset();  // lets go of queued messages
+  waiting.clear();
+  begun.clear();
+  not_looked_up.clear();
+  delivery.reset();
+  backend.reset();
+  nodes.reset();
+}
+
+void Graph::Impl::stop() noexcept {
+  if (stopping.exchange(true)) return;
+  slots->pool().close();
+  idle_lanes->close();
+  for (auto& ring : rings) ring->pool().close();
+  delivery->stop();
+  nodes->graph.cancel();
+}
+
+void Graph::Impl::read() {
+  if (lazy) {
+    while (read_lazily()) {
+    }
+    return;
+  }
+  if (next_sequence > needed + read_ahead() / 2) return;  // several at a time: each burst wakes the I/O thread
+  while (issue_next()) {
+  }
+  if (requests.empty()) return;
+  submit(requests, std::exchange(burst, 0));
+  requests.clear();
+}
+
+// Takes all that the next ticket needs, or nothing: then a kick brings us back. What is read earlier than it must be
+// has left the cache when it is wanted.
+bool Graph::Impl::issue_next() {
+  if (stopping || ended || next_sequence >= needed + read_ahead()) return false;
+  Ticket* const ticket = tickets.front();
+  if (!ticket || !lane_ready(*ticket)) return false;
+  const ChunkRef chunk = slots->take(cached() ? plan.slots - plan.slots_of_page_cache : 0);
+  if (!chunk) return false;
+
+  chunk->sequence = next_sequence++;
+  std::swap(chunk->ticket, *ticket);
+  tickets.pop();
+  read_into(chunk);
+  return true;
+}
+
+// Nobody knows what the next ticket is before its records have been read: it is read here.
+bool Graph::Impl::read_lazily() {
+  if (stopping || ended || lazy->ended()) return false;
+  const ChunkRef chunk = slots->take();
+  if (!chunk) return false;
+  chunk->sequence = next_sequence++;
+  lazy->fill(*chunk);
+  bytes_read = lazy->bytes_read();
+  parse_counters.waiting++;
+  nodes->parse.try_put(chunk);
+  return true;
+}
+
+// The sources of a mixture take turns, so each keeps a lane of its own.
+InflateLane*& Graph::Impl::lane_of(const Ticket& ticket) {
+  return open_lanes[plan.mixture ? plan.data.files[ticket.extents.front().file].source : 0];
+}
+
+// A ticket of a compressed file goes to the lane that inflates the file, if it has not passed the place; else to
+// another, which begins at the front. False: there is no idle lane; the next one that becomes idle kicks [read].
+bool Graph::Impl::lane_ready(const Ticket& ticket) {
+  if (ticket.extents.empty()) return true;
+  const uint32_t file = ticket.extents.front().file;
+  if (!plan.data.files[file].compressed()) return true;
+  InflateLane*& lane = lane_of(ticket);
+  if (lane && lane->continues_with(ticket)) return true;
+  if (InflateLane* const before = std::exchange(lane, nullptr); before && before->finish()) run_lane(before);
+  const auto idle = idle_lanes->take();
+  if (!idle) return false;
+  lane = *idle;
+  lane->open(file);
+  return true;
+}
+
+void Graph::Impl::run_lane(InflateLane* lane) {
+  inflate_counters.waiting++;
+  nodes->inflate.try_put(lane);
+}
+
+void Graph::Impl::inflate_into(const ChunkRef& chunk) {
+  std::byte* at = chunk->data().data();
+  for (const Extent& extent : chunk->ticket.extents) {
+    chunk->extents.push_back(at);
+    at += extent.length;
+  }
+  InflateLane* const lane = lane_of(chunk->ticket);
+  if (lane->add(chunk)) run_lane(lane);
+}
+
+void Graph::Impl::read_into(const ChunkRef& chunk) {
+  const Ticket& ticket = chunk->ticket;
+  std::byte* at = chunk->data().data();
+  chunk->extents.clear();
+  if (ticket.extents.empty()) {  // it only brings the end of an epoch
+    parse_counters.waiting++;
+    nodes->parse.try_put(chunk);
+    return;
+  }
+  const bool compressed = plan.data.files[ticket.extents.front().file].compressed();
+  const uint64_t bytes = slot_bytes(ticket, compressed);
+  check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
+                  bytes, ticket.extents.size(), plan.data.files[ticket.extents.front().file].id.uri,
+                  ticket.extents.front().offset, chunk->data().size());
+  if (compressed) return inflate_into(chunk);
+  InFlight& flight = flights[chunk->slot()];
+  const bool try_cache = cached() || ++passed_by % cache_tried_once_in == 0;
+  std::vector<io::Read>& reads = try_cache ? flight.untried : requests;
+  for (const Extent& extent : ticket.extents) {
+    reads.push_back(
+        {.file = extent.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
+    chunk->extents.push_back(at + extent.offset % io::block_bytes);
+    at += io::Read::capacity_for(extent.offset, extent.length);
+  }
+  if (try_cache) {
+    parse_counters.waiting++;
+    {
+      const std::lock_guard lock(not_looked_up_mutex);
+      not_looked_up.push_back(chunk);
+    }
+    nodes->parse.try_put(nullptr);
+  } else {
+    flight.fly(chunk, ticket.extents.size(), 0);
+    burst++;
+  }
+}
+
+ChunkRef Graph::Impl::oldest_not_looked_up() {
+  const std::lock_guard lock(not_looked_up_mutex);
+  const ChunkRef oldest = std::move(not_looked_up.front());
+  not_looked_up.pop_front();
+  return oldest;
+}
+
+// Whether the chunk can be parsed; else it comes again when it has been read.
+bool Graph::Impl::has_arrived(const ChunkRef& chunk) noexcept {
+  InFlight& flight = flights[chunk->slot()];
+  bool arrived = true;
+  if (!flight.untried.empty()) guarded(read_counters, [&] { arrived = read_cached(chunk, flight); });
+  return arrived;
+}
+
+// What lies in the page cache is copied by the thread that parses it: it is in that core's cache then, no thread is
+// woken, and as many copy as parse. From the first read on that does not, they are submitted.
+bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
+  const std::vector<io::Read> reads = std::exchange(flight.untried, {});
+  int error = 0;
+  auto read = reads.begin();
+  for (; read != reads.end(); ++read) {
+    const std::optional<int> over = backend->read_cached(*read);
+    if (!over) break;
+    if (error == 0) error = *over;
+  }
+  const size_t left = static_cast<size_t>(reads.end() - read);
+  misses = left == 0 ? 0 : misses + 1;
+  if (left == 0) {
+    note_read(*chunk, error);
+    return true;
+  }
+  flight.fly(chunk, left, error);
+  submit({read, reads.end()}, 1);
+  return false;
+}
+
+// So many chunks or inputs will come out of completed().
+void Graph::Impl::submit(std::span<const io::Read> reads, size_t flying) {
+  read_counters.waiting += static_cast<int64_t>(flying);
+  backend->submit(reads);
+}
+
+// On the I/O thread.
+void Graph::Impl::completed(InFlight& flight, int error) noexcept {
+  int none = 0;
+  if (error != 0) flight.error.compare_exchange_strong(none, error);
+  if (flight.left.fetch_sub(1) != 1) return;
+  try {
+    if (flight.input) {
+      bytes_read += flight.input->length;
+      if (flight.input->lane->arrived(*flight.input, flight.error)) run_lane(flight.input->lane);
+    } else {
+      const ChunkRef chunk = std::move(flight.chunk);
+      note_read(*chunk, flight.error);
+      parse_counters.waiting++;
+      nodes->read.gateway().try_put(chunk);
+    }
+  } catch (...) {
+    delivery->fail(std::current_exception());
+  }
+  read_counters.waiting--;
+  wake();
+}
+
+void Graph::Impl::note_read(Chunk& chunk, int error) {
+  bytes_read += chunk.ticket.bytes();
+  if (error != 0) chunk.failed = read_failed(plan, chunk.ticket, error);
+}
+
+void Graph::Impl::parse(Chunk& chunk) {
+  chunk.parse(plan);
+  layout_hits += chunk.layout_hits();
+  parsed += chunk.rows();
+}
+
+void Graph::Impl::assemble(const ChunkRef& chunk) {
+  if (!chunk->errors.empty() || !chunk->passed_over.empty()) note_errors(*chunk);
+  assembler.add(chunk, completed_batches);
+  if (assembler.failed()) ended = true;
+  // What the next step lacks could never be read: no slot comes back before that step is made.
+  check_invariant(ended || assembler.held() + plan.lent_chunks() < plan.slots_of_page_cache,
+                  "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
+                  assembler.next_step(), assembler.next_epoch(), plan.step_chunks, assembler.held(),
+                  plan.slots_of_page_cache);
+  if (needed.exchange(assembler.needed()) != assembler.needed()) nodes->read.try_put({});
+  for (size_t replica = 0; replica < completed_batches.size(); replica++) {
+    auto& batches = completed_batches[replica];
+    if (batches.empty()) continue;
+    unpack_counters[replica].waiting += static_cast<int64_t>(batches.size());
+    nodes->unpack[replica].try_put(std::make_shared<std::vector<BatchRows>>(std::move(batches)));
+    batches.clear();
+  }
+}
+
+// What `errors` does not allow, of the bad records met so far and those that were left out before; none: all is
+// allowed. A file that SKIP_FILE left out is one failure, and is not counted among the records.
+std::optional<std::string> Graph::Impl::exceeded_limit() const {
+  const PipelineSpec& spec = plan.spec;
+  const uint64_t skipped = plan.data.skipped_total, failures = errors.total() + skipped;
+  if (spec.max_failures >= 0 && failures > static_cast<uint64_t>(spec.max_failures))
+    return fmt::format("{} bad records, errors.max_failures allows {}", failures, spec.max_failures);
+  const uint64_t of_records = spec.on_error == OnError::skip_file ? 0 : skipped;
+  const double rate = static_cast<double>(errors.total() + of_records) /
+                      static_cast<double>(std::max<uint64_t>(1, plan.data.samples + of_records));
+  if (spec.max_failure_rate < 1 && rate > spec.max_failure_rate)
+    return fmt::format("{:.3g} of the records are bad, errors.max_failure_rate allows {:.3g}", rate,
+                       spec.max_failure_rate);
+  return std::nullopt;
+}
+
+// What ends the feed, behind the last failure that is allowed.
+std::optional<Error> Graph::Impl::note(const Error& error) {
+  errors.note(error);
+  const auto limit = exceeded_limit();
+  if (!limit) return std::nullopt;
+  return Error(error.category(), fmt::format("{}; the last: {}", *limit, error.message()), error.place());
+}
+
+void Graph::Impl::note_errors(Chunk& chunk) {
+  for (const Chunk::PassedOver& bad : chunk.passed_over)
+    if (auto end = note(bad.error)) return chunk.end_before(bad.rows, std::move(*end));
+  for (size_t i = 0; i < chunk.errors.size(); i++)
+    if (auto end = note(chunk.errors[i])) return chunk.end_before(chunk.filler[i], std::move(*end));
+}
+
+void Graph::Impl::unpack(int replica, const Batches& message) {
+  std::deque<BatchRows>& queue = waiting[static_cast<size_t>(replica)];
+  if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
+  begin_batches(replica);
+  deliver_done(replica);
+  if (!queue.empty() && begun[static_cast<size_t>(replica)].empty()) delivery->out_of_buffers(replica);
+}
+
+void Graph::Impl::begin_batches(int replica) {
+  const auto r = static_cast<size_t>(replica);
+  std::deque<BatchRows>& queue = waiting[r];
+  for (; !queue.empty() && !stopping; queue.pop_front()) {
+    if (queue.front().kind != BatchRows::Kind::batch) {
+      begun[r].emplace_back(std::move(queue.front()), replica, nullptr);
+      continue;
+    }
+    const auto buffer = rings[r]->pool().take();
+    if (!buffer) return;
+    begun[r].emplace_back(std::move(queue.front()), replica, *buffer);
+    nodes->write.try_put(&begun[r].back());
+  }
+}
+
+void Graph::Impl::write(Begun& batch) {
+  writer.write(batch.rows, *batch.buffer);
+  const int replica = batch.replica;
+  batch.done = true;  // and may be gone
+  nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
+}
+
+void Graph::Impl::deliver_done(int replica) {
+  const auto r = static_cast<size_t>(replica);
+  std::vector<Ready> done;
+  for (; !begun[r].empty() && begun[r].front().done; begun[r].pop_front()) {
+    Begun& next = begun[r].front();
+    done.push_back(
+        {.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
+    if (next.buffer) {
+      done.back().passes = next.buffer->passes;
+      done.back().batch = rings[r]->share(next.buffer);
+    }
+    unpack_counters[r].waiting--;
+  }
+  if (done.empty()) return;
+  delivery->put_all(replica, done);
+  wait_for_many_buffers(replica);
+}
+
+// While every replica has batches ready, buffers are waited for until many can be filled in one go. A shortage has the
+// last word, whether it comes before this or behind.
+void Graph::Impl::wait_for_many_buffers(int replica) {
+  BatchRing& ring = *rings[static_cast<size_t>(replica)];
+  const size_t others = ring.pool().size() - std::min<size_t>(ring.held + 1, ring.pool().size());
+  ring.pool().set_enough(std::max<size_t>(1, others / 2));
+  if (delivery->shortage()) ring.pool().set_enough(1);
+}
+
+Stage Graph::Impl::busy_stage(int replica) const {
+  if (unpack_counters[static_cast<size_t>(replica)].waiting > 0) return Stage::unpack;
+  if (parse_counters.waiting > 0) return Stage::parse;
+  if (inflate_counters.waiting > 0) return Stage::inflate;
+  if (read_counters.waiting > 0) return Stage::read;
+  // Nothing is on its way: batches that others do not take may hold every slot.
+  for (size_t other = 0; other < rings.size(); other++)
+    if (unpack_counters[other].waiting > 0 && rings[other]->pool().dry()) return Stage::replica;
+  return Stage::read;
+}
+
+Graph::Graph(const Plan& plan, const GraphOptions& options) : impl_(std::make_unique<Impl>(plan, options)) {}
+
+Graph::~Graph() = default;
+
+Delivery& Graph::delivery() noexcept { return *impl_->delivery; }
+
+void Graph::stop() noexcept { impl_->stop(); }
+
+const std::vector<io::FileIndex>* Graph::counted() const noexcept {
+  return impl_->lazy && impl_->lazy->counted() ? &*impl_->lazy->counted() : nullptr;
+}
+
+std::string Graph::backend() const {
+  return impl_->lazy ? "blocking reads, file after file: index.mode is LAZY" : impl_->backend->description();
+}
+
+GraphReport Graph::report() const {
+  const Impl& impl = *impl_;
+  GraphReport report{.bytes_read = impl.bytes_read,
+                     .layout_hits = impl.layout_hits,
+                     .parsed = impl.parsed,
+                     .errors_total = impl.errors.total(),
+                     .errors = impl.errors.first(),
+                     .stages = {}};
+  const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {
+    report.stages.push_back(
+        {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
+  };
+  add("read", impl.read_counters, impl.slots->pool().dry_s(), impl.read_counters.waiting);
+  if (impl.plan.lanes > 0)
+    add("inflate", impl.inflate_counters, impl.idle_lanes->dry_s(), impl.inflate_counters.waiting);
+  add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
+  add("assemble", impl.assemble_counters, 0, 0);
+  for (int r = 0; r < impl.plan.replicas; r++)
+    add(fmt::format("unpack {}", r), impl.unpack_counters[static_cast<size_t>(r)],
+        impl.rings[static_cast<size_t>(r)]->pool().dry_s(), static_cast<int64_t>(impl.delivery->waiting_batches(r)));
+  return report;
+}
+
+}  // namespace feedline::flow

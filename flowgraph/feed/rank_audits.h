@@ -1,0 +1,19 @@
+// The audits of ranks that read for themselves, added up.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "feedline/exchange.h"
+#include "flowgraph/batch/epoch_sums.h"
+
+namespace feedline::flow {
+
+/// Judges the sums of all ranks together; all of them call it. parts: for each rank, which part of the batches it is
+/// given; ranks with the same part count once. mine: the epoch that this rank has finished last, if any. Returns
+/// nullopt if this rank has finished none. If ranks have finished different epochs last, the verdict is open and `why`
+/// says so. Throws what the exchange throws.
+std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::vector<int>& parts,
+                                         const std::optional<FinishedEpoch>& mine);
+
+}  // namespace feedline::flow

@@ -1,0 +1,427 @@
+#include "flowgraph/feed/transfer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/float_environment.h"
+#include "base/keep_for_ever.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+namespace feedline::flow {
+namespace {
+
+using Part = Communicator::Part;
+
+constexpr auto farewell = std::chrono::seconds(5);                // for the others to hear that this rank leaves
+constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
+constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
+
+size_t bytes_of(const BatchTensor& tensor, const Shape& shape) {
+  return static_cast<size_t>(shape.elements()) * size_of(tensor.dtype);
+}
+
+std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
+
+}  // namespace
+
+// What another rank says of its batch is checked before anything is done by it.
+void Transfer::check_head(const Head& head) const {
+  const auto refuse = [] {
+    throw Error(Category::bad_pipeline,
+                "a rank that sends rows says what makes no sense of them: it runs another feedline");
+  };
+  if (head.rows() < 0 || head.rows() > batches_.rows() || head.numbers[1] < 0 || head.numbers[1] > head.rows())
+    refuse();
+  for (auto at = head.numbers.begin() + head_numbers; at != head.numbers.end(); at += shape_numbers) {
+    if (*at < 0 || *at > static_cast<int64_t>(Shape::max_rank + 2)) refuse();
+    int64_t elements = 1;
+    for (auto axis = at + 1; axis != at + 1 + *at; ++axis)
+      if (*axis < 0 || __builtin_mul_overflow(elements, *axis, &elements) || elements > int64_t{1} << 48) refuse();
+  }
+}
+
+std::vector<Shape> Transfer::Head::shapes() const {
+  std::vector<Shape> shapes;
+  for (auto at = numbers.begin() + head_numbers; at != numbers.end(); at += shape_numbers) {
+    Shape shape;
+    for (auto axis = at + *at; axis != at; --axis) shape = shape.with_rows(*axis);
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+MemoryLine Transfer::memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas) {
+  return {"batches as they arrive", replicas * (static_cast<uint64_t>(spec.host_prefetch) + 1),
+          PackedBatches(spec, facts).buffer_bytes()};
+}
+
+Transfer::Transfer(const PipelineSpec& spec, Start start)
+    : spec_(spec),
+      start_(std::move(start)),
+      distribution_(start_.distribution),
+      readers_(distribution_.readers()),
+      communicator_(*start_.communicator),
+      batches_(spec_, start_.facts),
+      arena_(start_.threads, spec_.cpu_set),
+      position_(start_.position),
+      buffers_(start_.devices.size()) {
+  const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
+  const uint64_t bytes = wanted.count * wanted.bytes;
+  if (!start_.graph && bytes > spec_.memory_limit)  // else the plan has it
+    throw Error(Category::bad_pipeline,
+                fmt::format("memory.limit: the batches that other ranks send need {}, the limit is {}; set it to at "
+                            "least \"{}MiB\", or a smaller parallelism.host_prefetch",
+                            format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
+  for (size_t replica = 0; replica < start_.devices.size(); replica++) {
+    rings_.push_back(std::make_shared<BatchRing>(
+        wanted.count / start_.devices.size(), wanted.bytes, static_cast<int>(replica),
+        [&](std::byte* memory) { return batches_.content(memory); }, start_.devices[replica]));
+    buffer_wait_.watch(*rings_.back());
+  }
+  exchanged_->rings = rings_;
+  exchanged_->words.resize(static_cast<size_t>(distribution_.ranks()));
+  exchanged_->heads.resize(start_.parts.size());
+  for (Head& head : exchanged_->heads) head.numbers.resize(head_numbers + shape_numbers * batches_.packed().size());
+  delivery_ = std::make_unique<Delivery>(
+      rings_, spec_.host_prefetch, position_, EpochLedger(rings_.size(), {}, false),
+      [this](int) { return waits_for_rows_ ? Stage::read : Stage::transfer; }, true);
+}
+
+Transfer::~Transfer() {
+  wish(Wish::leave);
+  {
+    std::unique_lock lock(mutex_);
+    const bool heard = changed_.wait_for(lock, farewell, [&] { return ended_; });
+    lock.unlock();
+    if (!heard)
+      communicator_.abort(Error(Category::stalled, "its feeder has ended, and the others did not come to hear of it"));
+  }
+  if (thread_.joinable()) thread_.join();
+  for (auto& ring : rings_) ring->pool().close();
+  if (communicator_.failure()) keep_for_ever(exchanged_);
+}
+
+void Transfer::run() {
+  ended_ = false;
+  try {
+    thread_ = start_thread("feedline-transfer", [this] { loop(); });
+  } catch (const std::system_error& error) {
+    ended_ = true;
+    throw Error(Category::io_error, fmt::format("the thread that sends rows cannot be started: {}", error.what()));
+  }
+}
+
+void Transfer::end_together() {
+  wish(Wish::begin_anew);
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] { return ended_ || wish_ == Wish::leave; };
+  if (!changed_.wait_for(lock, long_wait, is_over)) {
+    lock.unlock();
+    log_warning("this rank is to be set to another place, and waits for the others to be set there, too");
+    lock.lock();
+    changed_.wait(lock, is_over);
+  }
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Transfer::stop() noexcept {
+  delivery_->stop();
+  wish(Wish::leave);
+}
+
+void Transfer::wish(Wish wish) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    wish_ = std::max(wish_, wish);
+  }
+  changed_.notify_all();
+  if (start_.graph) start_.graph->stop();  // its next() may be waited for
+}
+
+void Transfer::loop() noexcept {
+  const DefaultFloatEnvironment floats;
+  try {
+    while (step()) {
+    }
+  } catch (...) {
+    fail();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Transfer::fail() noexcept {
+  try {
+    throw;
+  } catch (const Error& why) {
+    const bool of_ranks = communicator_.failure().has_value();
+    if (!of_ranks) communicator_.abort(why);
+    end_with(of_ranks ? in_step(position_, why) : why);
+  } catch (const std::exception& why) {
+    communicator_.abort(Error(Category::io_error, why.what()));
+    delivery_->fail(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
+}
+
+// Behind the batches that have arrived.
+void Transfer::end_with(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::make_exception_ptr(error);
+  }
+  const auto shared = std::make_shared<const Error>(error);
+  for (size_t replica = 0; replica < rings_.size(); replica++)
+    delivery_->put(static_cast<int>(replica), {.batch = {}, .error = shared, .keeps = {}});
+}
+
+bool Transfer::step() {
+  exchanged_->word = prepare();
+  meet();
+  const std::vector<Word>& all = exchanged_->words;
+  const auto one_that = [&](Wish wish) {
+    return std::find_if(all.begin(), all.end(), [&](const Word& word) { return word.wish == wish; });
+  };
+  if (const auto leaver = one_that(Wish::leave); leaver != all.end()) {
+    end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, behind step {} of epoch {}",
+                                                  leaver - all.begin(), position_.step, position_.epoch)));
+    return false;
+  }
+  if (one_that(Wish::begin_anew) != all.end()) {
+    if (one_that(Wish::go_on) == all.end()) return false;
+    // They go on meeting, so that one that gives up, or is lost, is heard of.
+    paused_ = true;
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, between_meetings, [&] { return wish_ != exchanged_->word.wish; });
+    return true;
+  }
+  check_words();
+  if (all[static_cast<size_t>(distribution_.reader_of(distribution_.rank))].coming == Coming::end_of_epoch)
+    end_epoch();
+  else
+    receive();
+  return true;
+}
+
+// A reader waits for its next step.
+Transfer::Word Transfer::prepare() {
+  exchanged_->parts.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    if (wish_ != Wish::go_on) return {.wish = wish_};
+  }
+  if (!start_.graph || paused_) return {};
+  Word word{.epoch = position_.epoch, .step = position_.step};
+  waits_for_rows_ = true;
+  try {
+    for (int part = 0; part < distribution_.planned().replicas; part++) {
+      Delivery& parts = start_.graph->delivery();
+      word.coming = parts.next(part, std::nullopt, exchanged_->parts.emplace_back()) == Delivery::Outcome::batch
+                        ? Coming::batch
+                        : Coming::end_of_epoch;
+    }
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    if (wish_ == Wish::go_on) throw;
+    word = {.wish = wish_};  // and woke us
+  }
+  waits_for_rows_ = false;
+  return word;
+}
+
+void Transfer::meet() {
+  communicator_.all_gather(std::as_bytes(std::span(&exchanged_->word, 1)),
+                           std::as_writable_bytes(std::span(exchanged_->words)), feedline::Stream::host);
+}
+
+// That all readers, and this rank, are at one place.
+void Transfer::check_words() const {
+  const std::vector<Word>& all = exchanged_->words;
+  for (const int reader : readers_) {
+    const Word &word = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
+    if (word.coming != first.coming || word.epoch != position_.epoch || word.step != position_.step)
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the data has changed",
+                      reader, word.step, word.epoch, position_.step, position_.epoch));
+  }
+}
+
+void Transfer::receive() {
+  send_heads();
+  for (size_t replica = 0; replica < buffers_.size(); replica++) buffers_[replica] = take_buffer(replica);
+  const StageCounters::Busy busy(counters_);
+  if (start_.heads_only)
+    keep_own_rows();
+  else
+    distribution_.one_part() ? broadcast_rows() : send_rows();
+  copy_to_replicas();
+  for (size_t replica = 0; replica < buffers_.size(); replica++) deliver(replica);
+  position_.step++;
+}
+
+Transfer::Head Transfer::head_of(const Batch& part) {
+  Head head{{part.rows(), part.valid_count(), static_cast<int64_t>(part.audit())}};
+  for (const NamedTensor& tensor : part.tensors()) {
+    const Shape& shape = tensor.tensor.shape;
+    head.numbers.push_back(static_cast<int64_t>(shape.rank()));
+    head.numbers.insert(head.numbers.end(), shape.begin(), shape.end());
+    head.numbers.insert(head.numbers.end(), shape_numbers - 1 - shape.rank(), 0);
+  }
+  return head;
+}
+
+void Transfer::send_heads() {
+  const int rank = distribution_.rank;
+  std::vector<Head>&heads = exchanged_->heads, &sent = exchanged_->sent;
+  sent.clear();
+  for (const Batch& part : exchanged_->parts) sent.push_back(head_of(part));
+  if (distribution_.one_part()) {
+    if (!sent.empty()) heads = sent;
+    communicator_.broadcast(bytes_of(heads[0].numbers), distribution_.reader_of(rank), feedline::Stream::host);
+    return check_head(heads[0]);
+  }
+  std::vector<Part> sends, receives;
+  for (int to = 0; to < distribution_.ranks(); to++)
+    if (to != rank && distribution_.reader_of(to) == rank)
+      for (const int part : distribution_.parts_of(to))
+        sends.push_back({to, bytes_of(sent[static_cast<size_t>(part)].numbers)});
+  for (size_t arrival = 0; arrival < heads.size(); arrival++)
+    if (sent.empty())
+      receives.push_back({distribution_.reader_of(rank), bytes_of(heads[arrival].numbers)});
+    else
+      heads[arrival] = sent[static_cast<size_t>(start_.parts[arrival])];
+  communicator_.send_receive(sends, receives, feedline::Stream::host);
+  for (const Head& head : heads) check_head(head);
+}
+
+// Its packed tensors, as long as they are.
+std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, const Head& head) const {
+  const std::vector<Shape> shapes = head.shapes();
+  std::vector<std::span<std::byte>> spans;
+  for (size_t t = 0; t < shapes.size(); t++) {
+    const BatchTensor& tensor = batches_.packed()[t];
+    const size_t bytes = bytes_of(tensor, shapes[t]);
+    if (bytes > tensor.capacity)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{} bytes of '{}' were sent, which has {} at most", bytes, tensor.name, tensor.capacity));
+    spans.emplace_back(buffer.memory + tensor.offset, bytes);
+  }
+  return spans;
+}
+
+void Transfer::send_rows() {
+  const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
+  std::vector<Part> sends, receives;
+  for (int to = 0; to < distribution_.ranks() && !exchanged_->parts.empty(); to++) {
+    if (distribution_.reader_of(to) != rank) continue;
+    for (const int part : distribution_.parts_of(to))
+      for (const NamedTensor& tensor : exchanged_->parts[static_cast<size_t>(part)].tensors()) {
+        sends.push_back({to, {static_cast<std::byte*>(tensor.tensor.data), tensor.tensor.size_bytes()}});
+        if (to != rank) sent_ += sends.back().bytes.size();
+      }
+  }
+  for (size_t arrival = 0; arrival < start_.parts.size(); arrival++)
+    for (const std::span<std::byte> bytes : spans_in(*buffers_[arrival], exchanged_->heads[arrival])) {
+      receives.push_back({reader, bytes});
+      if (reader != rank) received_ += bytes.size();
+    }
+  communicator_.send_receive(sends, receives, feedline::Stream::host);
+  exchanged_->parts.clear();
+}
+
+// From the reader's own buffer, tensors that lie side by side at once.
+void Transfer::broadcast_rows() {
+  const int reader = distribution_.reader_of(distribution_.rank);
+  keep_own_rows();
+  const std::vector<std::span<std::byte>> spans = spans_in(*buffers_[0], exchanged_->heads[0]);
+  for (size_t t = 0; t < spans.size();) {
+    std::span<std::byte> together = spans[t++];
+    for (; t < spans.size() &&
+           spans[t].data() - (together.data() + together.size()) < static_cast<int64_t>(tensor_alignment);
+         t++)
+      together = {together.data(), spans[t].data() + spans[t].size()};
+    communicator_.broadcast(together, reader, feedline::Stream::host);
+    if (reader == distribution_.rank)
+      sent_ += together.size() * static_cast<size_t>(distribution_.ranks() - 1);
+    else
+      received_ += together.size();
+  }
+}
+
+// A reader's.
+void Transfer::keep_own_rows() {
+  if (exchanged_->parts.empty()) return;
+  for (size_t arrival = 0; arrival < start_.parts.size(); arrival++) {
+    const auto spans = spans_in(*buffers_[arrival], exchanged_->heads[arrival]);
+    const Batch& part = exchanged_->parts[static_cast<size_t>(start_.parts[arrival])];
+    for (size_t t = 0; t < spans.size(); t++)
+      if (!spans[t].empty()) std::memcpy(spans[t].data(), part.tensors()[t].tensor.data, spans[t].size());
+  }
+  exchanged_->parts.clear();
+}
+
+void Transfer::copy_to_replicas() {
+  for (size_t replica = start_.parts.size(); replica < buffers_.size(); replica++) {
+    const auto from = spans_in(*buffers_[0], exchanged_->heads[0]),
+               to = spans_in(*buffers_[replica], exchanged_->heads[0]);
+    for (size_t t = 0; t < from.size(); t++)
+      if (!from[t].empty()) std::memcpy(to[t].data(), from[t].data(), from[t].size());
+  }
+}
+
+BatchBuffer* Transfer::take_buffer(size_t replica) {
+  BatchBuffer* const buffer =
+      buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), [&] { return wish_ != Wish::go_on; });
+  return buffer ? buffer : spare_buffer();
+}
+
+BatchBuffer* Transfer::spare_buffer() {
+  Spare& spare = exchanged_->spares.emplace_back(gpu::Memory(batches_.buffer_bytes()));
+  spare.buffer.memory = spare.memory.bytes().data();
+  spare.buffer.content = batches_.content(spare.buffer.memory);
+  return &spare.buffer;
+}
+
+void Transfer::deliver(size_t replica) {
+  if (!exchanged_->spares.empty()) return;  // nobody wants it any more
+  BatchBuffer& buffer = *buffers_[replica];
+  const Head& head = exchanged_->heads[std::min(replica, start_.parts.size() - 1)];
+  buffer.content.epoch = position_.epoch;
+  buffer.content.step = static_cast<uint64_t>(position_.step);
+  buffer.content.rows = head.rows();
+  buffer.content.valid_count = head.numbers[1];
+  buffer.content.audit = static_cast<uint64_t>(head.numbers[2]);
+  batches_.set_shapes(head.shapes(), buffer.content);
+  arena_.execute([&] { batches_.unpack(buffer); });
+  delivery_->put(static_cast<int>(replica), {.batch = rings_[replica]->share(&buffer), .error = {}, .keeps = {}});
+}
+
+void Transfer::end_epoch() {
+  for (size_t replica = 0; replica < rings_.size(); replica++)
+    delivery_->put(static_cast<int>(replica),
+                   {.batch = {}, .error = {}, .keeps = {}, .end = {.epoch = position_.epoch}});
+  position_ = {position_.epoch + 1, 0};
+}
+
+TransferReport Transfer::report() const {
+  TransferReport report{.bytes_sent = sent_, .bytes_received = received_, .stage = {}};
+  report.stage = {.name = "transfer",
+                  .busy_s = static_cast<double>(counters_.busy_ns) / 1e9,
+                  .wait_s = buffer_wait_.waited_s(),
+                  .messages = counters_.messages,
+                  .queue = 0};
+  return report;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,405 @@
+#include "flowgraph/feed/upload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <system_error>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "gpu/device/trace.h"
+
+namespace feedline::flow {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often a thread that waits for packed rows looks whether it is to stop, and one that waits for copies whether rows
+// of other ranks have been waited for too long.
+constexpr auto between_looks = std::chrono::milliseconds(50),
+               between_looks_at_arrivals = std::chrono::milliseconds(1000);
+
+// What kernels look up may be read in words of this size.
+constexpr size_t table_alignment = 16;
+
+size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
+
+// A batch, and behind it the packed rows of the parts that are for other ranks.
+uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
+  return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
+}
+
+void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
+  if (spec.device_limit == 0) return;
+  std::map<int, uint64_t> replicas;
+  for (const DeviceId device : devices) replicas[device.ordinal]++;
+  for (const auto& [ordinal, count] : replicas) {
+    const uint64_t bytes = count * buffers_of(spec) * buffer_bytes;
+    if (bytes > spec.device_limit)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("memory.device_limit: {} batches on GPU {} need {}, the limit is {}; set it to at least "
+                              "\"{}MiB\", or a smaller parallelism.device_prefetch or batch",
+                              count * buffers_of(spec), ordinal, format_byte_size(bytes),
+                              format_byte_size(spec.device_limit), (bytes >> 20) + 1));
+  }
+}
+
+// The packed tensors; those that lie one behind the other on both sides at once, with the few bytes between them.
+// other: a buffer that has them already, in the same places.
+std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places, std::byte* buffer,
+                                         const std::byte* other) {
+  std::vector<gpu::CopyToDevice> copies;
+  for (size_t t = 0; t < places.size(); t++) {
+    const TensorView& tensor = packed.tensors()[t].tensor;
+    const auto* const from = other ? other + places[t].offset : static_cast<const std::byte*>(tensor.data);
+    const size_t bytes = tensor.size_bytes();
+    std::byte* const to = buffer + places[t].offset;
+    if (bytes == 0) continue;
+    if (!copies.empty()) {
+      gpu::CopyToDevice& last = copies.back();
+      const auto apart = static_cast<size_t>(to - last.to);
+      if (from == last.from.data() + apart && apart < last.from.size() + tensor_alignment) {
+        last.from = {last.from.data(), apart + bytes};
+        continue;
+      }
+    }
+    copies.push_back({{from, bytes}, to});
+  }
+  return copies;
+}
+
+}  // namespace
+
+Upload::Upload(const PipelineSpec& spec, Start start)
+    : batches_(spec, start.facts),
+      between_(std::move(start.between)),
+      distribution_(std::move(start.distribution)),
+      alike_(start.same_rows ? start.devices.size() : 1),
+      parts_(start.parts),
+      own_(parts_ > 1 ? static_cast<size_t>(distribution_.parts_of(distribution_.rank)[0]) : 0),
+      most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
+      from_(start.from) {
+  const uint64_t buffer_bytes = buffer_bytes_of(batches_, parts_);
+  check_limit(spec, buffer_bytes, start.devices);
+  std::vector<std::byte> tables;
+  std::vector<gpu::UnpackKernel> kernels;
+  for (const PackedBatches::Job& job : batches_.jobs()) {
+    const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
+    kernels.push_back(unpacker.kernel());
+    tables_at_.push_back(tables.size());
+    tables.insert(tables.end(), unpacker.tables().begin(), unpacker.tables().end());
+    tables.resize(round_up(tables.size(), table_alignment));
+  }
+  std::vector<std::shared_ptr<BatchRing>> rings;
+  for (size_t r = 0; r < start.devices.size(); r++) {
+    Replica& replica = replicas_.emplace_back(mutex_);
+    replica.device = gpu::open_device_ring({.gpu = start.devices[r],
+                                            .buffers = buffers_of(spec),
+                                            .buffer_bytes = buffer_bytes,
+                                            .copies = most_in_flight_,
+                                            .tables = tables,
+                                            .kernels = kernels,
+                                            .behind = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
+    replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
+                                               [&](std::byte* memory) { return batches_.content(memory); });
+    replica.buffer_wait.watch(*replica.ring);
+    rings.push_back(replica.ring);
+  }
+  delivery_ = std::make_unique<Delivery>(
+      std::move(rings), spec.host_prefetch, start.position, std::move(start.ledger),
+      [this](int replica) {
+        const int source = source_of(static_cast<size_t>(replica));
+        const bool has_rows = replicas_[static_cast<size_t>(source) * alike_].counters.waiting > 0;
+        return has_rows ? Stage::upload : from_.busy_stage(source);
+      },
+      alike_ > 1);
+  try {
+    for (size_t first = 0; first < replicas_.size(); first += alike_) {
+      Replica& replica = replicas_[first];
+      replica.uploads = start_thread("feedline-upload", [this, first] { run(first, &Upload::upload); });
+      replica.finishes = start_thread("feedline-copied", [this, first] { run(first, &Upload::finish_copies); });
+    }
+  } catch (const std::system_error& error) {
+    end();
+    throw Error(Category::io_error, fmt::format("the threads that serve GPUs cannot be started: {}", error.what()));
+  }
+}
+
+Upload::~Upload() { end(); }
+
+void Upload::end() noexcept {
+  stop();
+  for (Replica& replica : replicas_) {
+    if (replica.uploads.joinable()) replica.uploads.join();
+    {
+      const std::lock_guard lock(mutex_);
+      replica.no_more = true;
+    }
+    replica.changed.notify_all();
+    if (replica.finishes.joinable()) replica.finishes.join();
+    replica.device->drain();  // a failure may have left copies unfinished
+    replica.in_flight.clear();
+    replica.ring->pool().close();
+  }
+}
+
+void Upload::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  for (Replica& replica : replicas_) replica.changed.notify_all();
+  delivery_->stop();
+}
+
+// A GPU that fails ends the feed for all.
+void Upload::run(size_t first, void (Upload::*body)(size_t)) noexcept {
+  try {
+    replicas_[first].device->enter_thread();
+    (this->*body)(first);
+  } catch (...) {
+    failed_ = true;
+    delivery_->fail(std::current_exception());
+    stop();
+  }
+}
+
+void Upload::upload(size_t first) {
+  Replica& source = replicas_[first];
+  std::vector<Ready> ready;  // for each of its replicas
+  while (wait_for_room(source)) {
+    ready.assign(alike_, {});
+    std::vector<Batch> packed(parts_);
+    EpochEnd end;
+    bool ended = false;
+    try {
+      if (!take(first, packed, end)) return;
+    } catch (const Error& error) {
+      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // behind the batches before it
+      packed.clear();
+      ended = true;
+    }
+    if (!packed.empty() && packed[own_]) {
+      source.counters.waiting++;
+      for (size_t r = first; r < first + alike_; r++) {
+        Replica& replica = replicas_[r];
+        replica.filled = replica.buffer_wait.take(*replica.ring, *delivery_, static_cast<int>(r),
+                                                  [this] { return stopping_.load(); });
+        if (!replica.filled) return;
+        ready[r - first].batch = replica.ring->share(replica.filled);
+        fill(replica, packed, *replica.filled, r == first ? nullptr : &replicas_[r - 1]);
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        source.in_flight.push_back(std::move(packed));
+      }
+      source.changed.notify_all();
+      source.counters.waiting--;
+    }
+    for (size_t r = 0; r < alike_; r++) {
+      ready[r].end = end;
+      delivery_->put(static_cast<int>(first + r), std::move(ready[r]));
+    }
+    if (ended) return;
+  }
+}
+
+// The packed batches that it holds are never all there are: then none could come any more.
+bool Upload::wait_for_room(Replica& replica) {
+  std::unique_lock lock(mutex_);
+  replica.changed.wait(lock, [&] { return stopping_ || replica.in_flight.size() < most_in_flight_; });
+  return !stopping_;
+}
+
+bool Upload::take(size_t first, std::vector<Batch>& packed, EpochEnd& end) {
+  for (size_t part = 0; part < parts_;) {
+    const int source = source_of(first) + static_cast<int>(part);
+    const auto outcome = from_.next(source, Clock::now() + between_looks, packed[part], &end);
+    if (outcome != Delivery::Outcome::not_ready)
+      part++;
+    else if (stopping_)
+      return false;
+  }
+  return true;
+}
+
+// In a buffer: its own first, where the batch is made of it.
+uint64_t Upload::place_of(size_t part) const noexcept {
+  if (part == own_) return 0;
+  return batches_.buffer_bytes() + (part < own_ ? part : part - 1) * batches_.packed_bytes();
+}
+
+void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind) {
+  const StageCounters::Busy busy(replica.counters);
+  const Batch& own = packed[own_];
+  BatchContent& content = buffer.content;
+  content.epoch = own.epoch();
+  content.step = own.step();
+  content.rows = own.rows();
+  content.valid_count = own.valid_count();
+  content.audit = own.audit();
+  std::vector<Shape> shapes;
+  for (const NamedTensor& tensor : own.tensors()) shapes.push_back(tensor.tensor.shape);
+  batches_.set_shapes(shapes, content);
+
+  std::vector<gpu::CopyToDevice> copies;
+  for (size_t part = 0; part < parts_ && (!between_ || distribution_.reads(distribution_.rank)); part++)
+    std::ranges::copy(copies_of(packed[part], batches_.packed(), buffer.memory + place_of(part),
+                                behind ? behind->filled->memory : nullptr),
+                      std::back_inserter(copies));
+  for (const gpu::CopyToDevice& copy : copies) (behind ? between_gpus_ : uploaded_) += copy.from.size();
+  std::vector<gpu::UnpackLaunch> launches;
+  for (size_t j = 0; j < unpackers_.size(); j++) {
+    const PackedBatches::Job& job = batches_.jobs()[j];
+    const gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
+                               .in_stride = job.column_stride,
+                               .out = buffer.memory + job.offset,
+                               .out_stride = job.stride,
+                               .count = static_cast<uint64_t>(content.rows * job.rows)};
+    launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
+  }
+  const size_t number = replica.ring->number_of(&buffer);
+  if (between_) {
+    Coming coming{number, {content.epoch, static_cast<int64_t>(content.step)}, {}, std::move(launches)};
+    for (size_t part = 0; part < parts_; part++) {
+      std::byte* const there = buffer.memory + place_of(part);
+      std::vector<std::span<std::byte>>& rows = coming.parts.emplace_back();
+      for (const gpu::CopyToDevice& piece : copies_of(packed[part], batches_.packed(), there, there))
+        rows.emplace_back(piece.to, piece.from.size());
+    }
+    replica.device->fill(number, copies, {});
+    const std::lock_guard lock(mutex_);
+    coming_.push_back(std::move(coming));
+  } else if (behind)
+    replica.device->fill_from(*behind->device, behind->ring->number_of(behind->filled), number, copies, launches);
+  else
+    replica.device->fill(number, copies, launches);
+}
+
+void Upload::arrive(feedline::Stream stream) {
+  const gpu::TraceRange range("feedline arrive");
+  Coming coming;
+  {
+    const std::lock_guard lock(mutex_);
+    coming = std::move(coming_.front());
+    coming_.pop_front();
+    arriving_since_ = Clock::now();
+  }
+  const auto waits_no_more = [&] {
+    const std::lock_guard lock(mutex_);
+    arriving_since_.reset();
+    arrived_ = coming.position;
+  };
+  try {
+    replicas_[0].device->go_on(
+        coming.buffer, stream, [&] { exchange(coming, stream); }, coming.launches);
+    waits_no_more();
+  } catch (const Error& error) {
+    waits_no_more();
+    const Error why = in_step(coming.position, error);
+    delivery_->fail(std::make_exception_ptr(why));
+    between_->abort(error);
+    throw why;
+  }
+}
+
+std::optional<Position> Upload::arrived() const {
+  const std::lock_guard lock(mutex_);
+  return arrived_;
+}
+
+void Upload::exchange(const Coming& coming, feedline::Stream stream) {
+  const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
+  std::vector<Communicator::Part> sends, receives;
+  for (int to = 0; to < distribution_.ranks(); to++)
+    if (to != rank && distribution_.reader_of(to) == rank)
+      for (const std::span<std::byte> rows : coming.parts[static_cast<size_t>(distribution_.parts_of(to)[0])])
+        sends.push_back({to, rows});
+  if (rank != reader)
+    for (const std::span<std::byte> rows : coming.parts[0]) receives.push_back({reader, rows});
+  if (distribution_.one_part())
+    for (const std::span<std::byte> rows : coming.parts[0]) between_->broadcast(rows, reader, stream);
+  else
+    between_->send_receive(sends, receives, stream);
+  for (const Communicator::Part& part : sends) sent_ += part.bytes.size();
+  for (const Communicator::Part& part : receives) received_ += part.bytes.size();
+}
+
+// next() is in arrive() then, where nobody can wake it.
+void Upload::tell_of_long_arrival(std::unique_lock<std::mutex>& lock) {
+  if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return;
+  arriving_since_.reset();
+  lock.unlock();
+  log_warning(fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
+  lock.lock();
+}
+
+void Upload::finish_copies(size_t first) {
+  Replica& source = replicas_[first];
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    const auto has_work = [&] { return source.no_more || !source.in_flight.empty(); };
+    while (between_ && !source.changed.wait_for(lock, between_looks_at_arrivals, has_work)) tell_of_long_arrival(lock);
+    source.changed.wait(lock, has_work);
+    if (source.in_flight.empty()) return;
+    lock.unlock();
+    for (size_t r = first; r < first + alike_; r++) {
+      Replica& replica = replicas_[r];
+      replica.copy_ns += static_cast<uint64_t>(replica.device->finish_copy() * 1e9);
+      replica.copies++;
+    }
+    lock.lock();
+    const Replica::Parts copied = std::move(source.in_flight.front());
+    source.in_flight.pop_front();
+    lock.unlock();
+    source.changed.notify_all();
+  }
+}
+
+std::vector<StageReport> Upload::report() const {
+  std::vector<StageReport> stages;
+  for (size_t r = 0; r < replicas_.size(); r++) {
+    const Replica& replica = replicas_[r];
+    stages.push_back({.name = fmt::format("upload {}", r),
+                      .busy_s = static_cast<double>(replica.counters.busy_ns) / 1e9,
+                      .wait_s = replica.buffer_wait.waited_s(),
+                      .messages = replica.counters.messages,
+                      .queue = static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))});
+    stages.push_back({.name = fmt::format("copy {}", r),
+                      .busy_s = static_cast<double>(replica.copy_ns) / 1e9,
+                      .wait_s = 0,
+                      .messages = replica.copies,
+                      .queue = 0});
+  }
+  return stages;
+}
+
+std::vector<std::pair<std::string, std::string>> Upload::outputs(const PipelineSpec& spec, const FeedFacts& facts) {
+  std::vector<std::pair<std::string, std::string>> outputs;
+  const PackedBatches batches(spec, facts);
+  for (const PackedBatches::Origin& output : batches.origins())
+    outputs.emplace_back(output.name, output.stored ? "copied to GPUs as it is"
+                                                    : fmt::format("unpacked on GPUs from '{}'", output.column));
+  return outputs;
+}
+
+std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
+                         size_t parts) {
+  const PackedBatches batches(spec, facts);
+  std::string text;
+  auto out = std::back_inserter(text);
+  for (const auto& [name, made] : outputs(spec, facts)) fmt::format_to(out, "where    {:<24} {}\n", name, made);
+  const uint64_t buffer_bytes = buffer_bytes_of(batches, parts);
+  fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
+                 "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),
+                 format_byte_size(buffers_of(spec) * buffer_bytes));
+  std::string ordinals;
+  for (const DeviceId device : devices) ordinals += fmt::format("{}{}", ordinals.empty() ? "" : ", ", device.ordinal);
+  fmt::format_to(out, "replicas on GPUs {}\n", ordinals);
+  return text;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,68 @@
+#include "flowgraph/feed/workers.h"
+
+#include <exception>
+#include <utility>
+
+#include "base/thread.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr int looks = 100;  // about 50 us: what it takes to sleep and to be woken
+
+}  // namespace
+
+// A sleeper says that it sleeps before it looks for rings, a ringer rings before it looks for sleepers. So one of them
+// sees the other.
+void Workers::Bell::ring(bool in_haste) noexcept {
+  if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
+  rings_++;
+  if (asleep_ == 0) return;
+  { const std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
+void Workers::Bell::end() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Workers::Bell::wait(uint64_t& heard) {
+  if (haste_.exchange(false))
+    for (int i = 0; i < looks && rings_ == heard; i++) std::this_thread::yield();
+  std::unique_lock lock(mutex_);
+  asleep_++;
+  changed_.wait(lock, [&] { return ended_ || rings_ != heard; });
+  asleep_--;
+  heard = rings_;
+  return !ended_;
+}
+
+Workers::Workers(int threads, std::function<void()> run) : run_(std::move(run)) {
+  threads_.reserve(static_cast<size_t>(threads));
+  threads_.push_back(start_thread("feedline", [this] { loop(first_); }));
+  try {
+    while (threads_.size() < static_cast<size_t>(threads))
+      threads_.push_back(start_thread("feedline", [this] { loop(others_); }));
+  } catch (const std::exception&) {
+    // Those that were started do the work.
+  }
+}
+
+void Workers::end() noexcept {
+  first_.end();
+  others_.end();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void Workers::loop(Bell& bell) {
+  uint64_t heard = 0;
+  while (bell.wait(heard)) run_();
+  run_();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,34 @@
+// NONE: the samples as the files hold them, one file after another or interleaved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flowgraph/order/order.h"
+#include "flowgraph/order/pass_sequence.h"
+#include "flowgraph/order/stream.h"
+
+namespace feedline::flow {
+
+/// Each block is a ticket, with its rows from the first that this rank wants.
+class FileStream final : public Stream {
+ public:
+  FileStream(const Order& order, uint64_t first_pass, uint64_t sample);
+
+  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void close(Step& step) override;
+
+ private:
+  struct Open {
+    uint32_t block = 0;
+    uint64_t ticket = 0;
+    uint64_t first = 0;  // sample of its file: row 0 of the ticket
+  };
+  Open& open(uint32_t block, uint64_t sample, Taking& to);
+
+  const Order* order_;
+  PassSequence sequence_;
+  std::vector<Open> open_;
+};
+
+}  // namespace feedline::flow

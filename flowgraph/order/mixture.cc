@@ -1,0 +1,218 @@
+#include "flowgraph/order/mixture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "feedline/error.h"
+#include "flowgraph/order/draws.h"
+#include "base/mul_div.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t most_samples = uint64_t{1} << 40;  // of a source in an epoch: Stratified's limit
+
+enum Purpose : uint64_t { of_epochs = 32, of_lane };
+
+uint64_t sum(const std::vector<uint64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
+}
+
+// size / share is less: the source is exhausted before the other.
+bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_share) {
+  return Wide{size} * other_share < Wide{other_size} * share;
+}
+
+// So many of a source go with all `size` samples of another. Rounded down, they are no more than it has where the other
+// is exhausted first, and no fewer where it is last.
+uint64_t beside(uint64_t size, uint32_t share, uint32_t own_share) { return mul_div(size, own_share, share); }
+
+}  // namespace
+
+Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, uint64_t seed, uint32_t lanes,
+                 uint64_t lane_epoch)
+    : shares_(spec.reweighted ? spec.reweighted->shares : spec.shares),
+      all_shares_(std::accumulate(shares_.begin(), shares_.end(), uint64_t{0})),
+      taken_(sizes.size()),
+      seed_(seed),
+      lanes_(lanes),
+      lane_epoch_(lane_epoch),
+      amounts_(sizes.size()) {
+  if (spec.reweighted && epochs_go_on()) {
+    since_epoch_ = spec.reweighted->since_epoch;
+    taken_ = spec.reweighted->taken;
+  }
+  for (size_t source = 0; source < sizes.size(); source++) {
+    if (sizes[source] == 0 && (spec.stop == MixtureStop::cycle_forever || spec.stop == MixtureStop::cycle_until_all))
+      throw Error(Category::bad_pipeline,
+                  fmt::format("source[{}]: it has no sample, and the mixture takes of it again and again; leave it out",
+                              source));
+    if (sizes[source] > most_samples)
+      throw Error(Category::bad_pipeline, fmt::format("source[{}]: a mixture takes at most {} samples of one in an "
+                                                      "epoch, here are {}",
+                                                      source, most_samples, sizes[source]));
+  }
+  size_t first = 0, last = 0;  // to be exhausted
+  for (size_t source = 1; source < sizes.size(); source++) {
+    if (sooner(sizes[source], shares_[source], sizes[first], shares_[first])) first = source;
+    if (sooner(sizes[last], shares_[last], sizes[source], shares_[source])) last = source;
+  }
+  switch (spec.stop) {
+    case MixtureStop::first_exhausted:
+      draw_by_weight(sizes, first);
+      break;
+    case MixtureStop::cycle_until_all:
+      draw_by_weight(sizes, last);
+      break;
+    case MixtureStop::all_exhausted:
+      draw_once(sizes);
+      break;
+    case MixtureStop::cycle_forever:
+      samples_ = lane_epoch * lanes;
+      break;
+  }
+  uint64_t before = 0;
+  for (size_t source = 0; source < sizes.size(); source++) {
+    for (const std::vector<uint64_t>& part : parts_) amounts_[source] += part[source];
+    rotations_.push_back(before % lanes);
+    before += amounts_[source];
+  }
+  if (!epochs_go_on()) samples_ = before;
+}
+
+// One part, as long as all of one source lasts.
+void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_source) {
+  std::vector<uint64_t> part;
+  for (const uint32_t share : shares_) {
+    part.push_back(beside(sizes[whole_source], shares_[whole_source], share));
+    if (part.back() > most_samples)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("mixture: until source[{}] is exhausted, another would be taken {} times; its weight is "
+                              "too small",
+                              whole_source, part.back()));
+  }
+  part[whole_source] = sizes[whole_source];
+  parts_.push_back(std::move(part));
+}
+
+// A part until the first is exhausted; then the others by their weights, until the next is.
+void Mixture::draw_once(const std::vector<uint64_t>& sizes) {
+  std::vector<uint64_t> left = sizes;
+  for (;;) {
+    size_t first = left.size();
+    for (size_t source = 0; source < left.size(); source++)
+      if (left[source] > 0 &&
+          (first == left.size() || sooner(left[source], shares_[source], left[first], shares_[first])))
+        first = source;
+    if (first == left.size()) return;
+    std::vector<uint64_t> part(left.size());
+    for (size_t source = 0; source < left.size(); source++)
+      part[source] = std::min(left[source], beside(left[first], shares_[first], shares_[source]));
+    part[first] = left[first];
+    for (size_t source = 0; source < left.size(); source++) left[source] -= part[source];
+    parts_.push_back(std::move(part));
+  }
+}
+
+std::vector<std::vector<uint64_t>> Mixture::parts_of_lane(uint32_t lane, uint64_t epoch) const {
+  if (epochs_go_on()) {
+    std::vector<uint64_t> amounts = taken_before(epoch + 1);
+    const std::vector<uint64_t> before = taken_before(epoch);
+    for (size_t source = 0; source < amounts.size(); source++) amounts[source] -= before[source];
+    return {std::move(amounts)};
+  }
+  std::vector<std::vector<uint64_t>> parts;
+  std::vector<uint64_t> begin = rotations_;
+  for (const std::vector<uint64_t>& part : parts_) {
+    parts.emplace_back();
+    for (size_t source = 0; source < part.size(); source++) {
+      parts.back().push_back(dealt(begin[source], begin[source] + part[source], lane, lanes_));
+      begin[source] += part[source];
+    }
+  }
+  return parts;
+}
+
+std::vector<uint64_t> Mixture::taken_before(uint64_t epoch) const {
+  std::vector<uint64_t> taken(shares_.size());
+  if (!epochs_go_on()) return taken;
+  // The weights as a sequence of draws that begins anew whenever each source has had its share.
+  const uint64_t position = (epoch - since_epoch_) * lane_epoch_, period = position / all_shares_;
+  taken =
+      Stratified({shares_.begin(), shares_.end()}, key_of({seed_, of_epochs, period}), position % all_shares_).drawn();
+  for (size_t source = 0; source < taken.size(); source++) taken[source] += taken_[source] + period * shares_[source];
+  return taken;
+}
+
+uint64_t Mixture::key(uint64_t epoch, uint32_t lane, size_t part) const noexcept {
+  return key_of({seed_, of_lane, epoch, lane, part});
+}
+
+uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
+  return mul_div(whole, shares_[source], all_shares_) + (whole > 0 ? 1 : 0);
+}
+
+// In a stretch of time each source has its share of the parts that it meets, and two more at most; so all have at least
+// theirs, and two less for each.
+uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
+  const uint64_t sources = shares_.size();
+  if (epochs_go_on()) {
+    // An epoch's amounts are the weights' share within four; so are those that a stretch meets.
+    const uint64_t epochs = count / lane_epoch_ + 2;
+    return std::min(count, mul_div(count + 6 * sources * epochs, shares_[source], all_shares_) + 6 * epochs + 1);
+  }
+  uint64_t most = 0;
+  for (const std::vector<uint64_t>& part : parts_)
+    if (part[source] > 0)
+      most = std::max(most, mul_div(count + 4 * sources * parts_.size(), part[source], sum(part)) + 4 * parts_.size());
+  return std::min(count, most);
+}
+
+std::string Mixture::text(size_t source) const {
+  const double weight = static_cast<double>(shares_[source]) / static_cast<double>(all_shares_);
+  return epochs_go_on() ? fmt::format("weight {:.4g}", weight)
+                        : fmt::format("weight {:.4g}, {} samples of an epoch", weight, amounts_[source]);
+}
+
+LaneDraws::LaneDraws(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample)
+    : mixture_(&mixture), lane_(lane) {
+  enter(epoch);
+  size_t part = 0;
+  for (; part + 1 < parts_.size() && sample >= sum(parts_[part]); part++) sample -= sum(parts_[part]);
+  enter_part(part, sample);
+}
+
+void LaneDraws::enter(uint64_t epoch) {
+  epoch_ = epoch;
+  parts_ = mixture_->parts_of_lane(lane_, epoch);
+}
+
+void LaneDraws::enter_part(size_t part, uint64_t position) {
+  part_ = part;
+  draws_.emplace(parts_[part], mixture_->key(epoch_, lane_, part), position);
+}
+
+uint32_t LaneDraws::next() {
+  while (draws_->ended()) {
+    if (part_ + 1 < parts_.size()) {
+      enter_part(part_ + 1, 0);
+    } else {
+      enter(epoch_ + 1);
+      enter_part(0, 0);
+    }
+  }
+  return draws_->next();
+}
+
+std::vector<uint64_t> LaneDraws::taken() const {
+  std::vector<uint64_t> taken = mixture_->taken_before(epoch_);
+  for (size_t source = 0; source < taken.size(); source++) {
+    for (size_t part = 0; part < part_; part++) taken[source] += parts_[part][source];
+    taken[source] += draws_->drawn()[source];
+  }
+  return taken;
+}
+
+}  // namespace feedline::flow

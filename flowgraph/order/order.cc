@@ -1,0 +1,477 @@
+#include "flowgraph/order/order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "flowgraph/data/bad_bytes.h"
+#include "flowgraph/order/draws.h"
+#include "base/mul_div.h"
+#include "io/read/read_backend.h"
+#include "io/records/record_scanner.h"
+
+namespace feedline::flow {
+namespace {
+
+// A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
+// last-level cache. Measured: bench/README.md.
+constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
+constexpr uint32_t most_lanes = 64;
+
+enum Purpose : uint64_t { of_pass, of_segments, of_files };
+
+// A ticket of GLOBAL is not much more than one of the other modes.
+constexpr uint64_t picked_bytes = 512 << 10;
+
+// No part of a compressed file can be read by itself.
+void refuse_compressed(std::span<const DataFile> files, const char* what) {
+  for (const DataFile& file : files)
+    if (file.compressed())
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
+                  {file.id.uri, -1, -1, {}});
+}
+
+void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {
+  for (const DataFile& file : files)
+    if (shuffle.block_bytes % file.index.stride != 0)
+      throw Error(Category::bad_pipeline, fmt::format("shuffle.block_size: {} bytes are no multiple of the index's "
+                                                      "stride of {}",
+                                                      shuffle.block_bytes, file.index.stride));
+}
+
+Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
+  switch (shuffle.mode) {
+    case ShuffleMode::none:
+      if (interleave.on()) refuse_compressed(data.in(files), "interleave: several files are open at once");
+      return cut_by_size(data, files, file_order_limits);
+    case ShuffleMode::block:
+      refuse_compressed(data.in(files), "shuffle.mode: BLOCK reads blocks in random order");
+      check_block_size(data.in(files), shuffle);
+      return cut_by_place(data, files, shuffle.block_bytes);
+    case ShuffleMode::buffer:
+      refuse_compressed(data.in(files), "shuffle.mode: BUFFER may read a sample again");
+      return cut_by_size(data, files, file_order_limits);
+    case ShuffleMode::global:
+      refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads every sample by itself");
+      return {};
+  }
+  return {};
+}
+
+// Goes through the entries of files, and adds up what lies before them.
+class Cuts {
+ public:
+  struct Sums {
+    uint64_t bytes = 0;   // of good records
+    uint64_t pieces = 0;  // that bad regions and borders of files cut these into, the last one included
+    uint64_t frames = 0;
+  };
+
+  explicit Cuts(std::span<const DataFile> files) : files_(files) { begin_file(); }
+
+  const Sums& before() const noexcept { return sums_; }
+  size_t file() const noexcept { return file_; }
+  bool ended() const noexcept { return file_ == files_.size(); }
+  bool at_end_of_file() const noexcept { return entry_ + 1 == files_[file_].index.entries.size(); }
+
+  /// Goes to the next entry of the file. Precondition: neither ended() nor at_end_of_file().
+  void next_entry() {
+    const io::FileIndex& index = files_[file_].index;
+    const io::IndexEntry &from = index.entries[entry_], &to = index.entries[++entry_];
+    const BadBytes::Sum bad = bad_.until(to.offset);
+    sums_.bytes += to.offset - from.offset - bad.bytes;
+    sums_.pieces += bad.regions;
+    sums_.frames += files_[file_].samples.before(to.record) - files_[file_].samples.before(from.record);
+  }
+  /// Goes to the first entry of the next file that has samples.
+  void next_file() {
+    file_++;
+    begin_file();
+  }
+
+ private:
+  void begin_file() {
+    while (!ended() && files_[file_].samples.samples() == 0) file_++;
+    entry_ = 0;
+    if (ended()) return;
+    sums_.pieces++;
+    bad_ = BadBytes(files_[file_].index);
+  }
+
+  std::span<const DataFile> files_;
+  size_t file_ = 0, entry_ = 0;
+  BadBytes bad_;
+  Sums sums_;
+};
+
+// The most bytes of a slot that a run of `frames` frames takes, wherever it begins: it is read from the entry before
+// the first of them to the entry after the last one, each piece in whole blocks. With `across_files` a run goes on into
+// the next files of its source. One look at each entry.
+uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool across_files) {
+  uint64_t largest = 0;
+  Cuts begin(files), end(files);
+  while (!begin.ended()) {
+    if (begin.at_end_of_file()) {
+      begin.next_file();
+      continue;
+    }
+    const Cuts::Sums from = begin.before();
+    begin.next_entry();
+    if (begin.before().frames == from.frames) continue;
+    if (end.file() < begin.file() || end.before().frames < begin.before().frames) end = begin;
+    // The run that reaches the furthest begins with the last frame before the next entry.
+    const uint64_t until = begin.before().frames - 1 + frames;
+    while (end.before().frames < until) {
+      if (!end.at_end_of_file()) {
+        end.next_entry();
+        continue;
+      }
+      Cuts next = end;
+      next.next_file();
+      if (next.ended() || !across_files || files[next.file()].source != files[begin.file()].source) break;
+      end = next;
+    }
+    const uint64_t pieces = end.before().pieces - from.pieces + 1;
+    largest = std::max(largest, end.before().bytes - from.bytes + pieces * bytes_around_extent);
+  }
+  return largest;
+}
+
+}  // namespace
+
+uint32_t Segments::before(uint32_t count) const noexcept {
+  const uint64_t scaled = uint64_t{count} * rows;
+  return static_cast<uint32_t>(scaled / window) + ((scaled % window << 32) > uint64_t{start} * window ? 1 : 0);
+}
+
+uint32_t Segments::of(uint32_t row) const noexcept {
+  return static_cast<uint32_t>(mul_div((uint64_t{row} << 32) + start, window, uint64_t{rows} << 32));
+}
+
+Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept {
+  return {rows, window, static_cast<uint32_t>(key_of({pass.key, of_segments, block}) >> 32)};
+}
+
+Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
+  const uint32_t at = lane.first_block + i;
+  const uint64_t from = std::max(lane.begin, starts[at]), to = std::min(lane.end, starts[at + 1]);
+  return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
+}
+
+uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window) {
+  if (window) return Windows(data, files, *window).count();
+  uint64_t samples = 0;
+  for (const DataFile& file : data.in(files)) samples += file.samples.samples();
+  return samples;
+}
+
+uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
+  if (shuffle.mode != ShuffleMode::block || samples == 0) return 1;
+  const auto given = static_cast<uint32_t>(shuffle.lanes);
+  if (given == 0) {
+    // A lane of less than a few samples would be no sequence.
+    const uint64_t most = std::clamp<uint64_t>(samples / 4, 1, most_lanes);
+    for (auto lanes = static_cast<uint32_t>(std::min(most, static_cast<uint64_t>(global_batch)));; lanes--)
+      if (global_batch % lanes == 0) return lanes;
+  }
+  if (global_batch % given != 0)
+    throw Error(Category::bad_pipeline,
+                fmt::format("shuffle.lanes: {} do not divide the global batch of {}", given, global_batch));
+  if (given > 1 && samples < 4 * given)
+    throw Error(Category::bad_pipeline,
+                fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", given,
+                            samples, std::max<uint64_t>(1, samples / 4)));
+  return given;
+}
+
+Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
+             const std::optional<WindowSpec>& window, const Lanes& lanes)
+    : data_(&data),
+      shuffle_(shuffle),
+      interleave_(interleave),
+      blocks_(cut(data, files, shuffle, interleave)),
+      files_(files),
+      lanes_(lanes) {
+  file_starts_.push_back(0);
+  if (window) windows_.emplace(data, files, *window);
+  // Shuffled, a window moves with the block that it begins in.
+  if (window && mode() != ShuffleMode::none) windows_->count_windows(blocks_);
+  for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
+    const uint64_t own = files.has(f) ? data.files[f].samples.samples() : 0;
+    file_starts_.push_back(windows_ ? windows_->before(windows_->file_starts()[f + 1]) : file_starts_.back() + own);
+    file_blocks_.push_back(block);
+    while (block < blocks_.size() && blocks_[block].file == f) block++;
+  }
+  interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
+  if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
+    pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
+    if (pick_bytes_ > 0) picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+  }
+  if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
+  if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
+  const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
+  window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
+  // What a few orders need, and a little more: most others then fit.
+  for (uint64_t attempt = 0; attempt < 4; attempt++) {
+    uint32_t open = 0;
+    draw(0, 0, attempt, open);
+    open_blocks_ = std::max(open_blocks_, open);
+  }
+  open_blocks_ += open_blocks_ / 8 + 1;
+}
+
+uint64_t Order::samples_that_mix() const noexcept {
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  const uint64_t asked = shuffle_.buffer_bytes > 0
+                             ? mul_div(shuffle_.buffer_bytes, samples(), std::max<uint64_t>(1, bytes))
+                             : static_cast<uint64_t>(shuffle_.buffer_size);
+  return std::min(asked, samples());
+}
+
+void Order::plan_buffer() {
+  buffer_ = std::clamp<uint64_t>(samples_that_mix(), 1, std::numeric_limits<uint32_t>::max());
+  uint32_t rows = 1;
+  for (const Block& block : blocks_) rows = std::max(rows, block.rows);
+  // A sample is left after B (ln rows + 3) steps with a probability of e^-3 / rows: a twentieth of one in a block.
+  buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
+}
+
+uint64_t Order::key_of_pass(uint64_t number) const noexcept {
+  return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, 0});
+}
+
+Order::Place Order::place(uint64_t sample) const noexcept {
+  const auto behind = std::upper_bound(file_starts_.begin(), file_starts_.end(), sample);
+  return {static_cast<uint32_t>(behind - file_starts_.begin() - 1), sample - behind[-1]};
+}
+
+uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
+  const auto begin = blocks_.begin() + file_blocks_[file];
+  const auto end = file + 1 < file_blocks_.size() ? blocks_.begin() + file_blocks_[file + 1] : blocks_.end();
+  const auto behind =
+      std::upper_bound(begin, end, sample, [](uint64_t at, const Block& block) { return at < block.first; });
+  return static_cast<uint32_t>(behind - blocks_.begin() - 1);
+}
+
+void Order::add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const {
+  windows_ ? windows_->add_to(ticket, *data_, file_starts_[file] + first, count)
+           : ticket.add(*data_, file, first, count);
+}
+
+Order::SampleRows Order::rows_of_window(uint32_t file, uint64_t first, uint64_t sample) const noexcept {
+  const Windows::Window window = windows_->at(file_starts_[file] + sample);
+  return {static_cast<uint32_t>(window.first - windows_->at(file_starts_[file] + first).first),
+          static_cast<uint32_t>(window.frames)};
+}
+
+Sequence Order::sequence(uint64_t pass, uint64_t position) const {
+  std::vector<uint32_t> files(files_.count());
+  std::iota(files.begin(), files.end(), files_.first);
+  if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
+  return {file_starts_, std::move(files), interleave_, position};
+}
+
+uint64_t Order::open_in_windows(uint64_t step) const {
+  const uint64_t of_window = largest_span(windows_->span(), true).blocks;
+  if (interleave_.on()) return std::min<uint64_t>(blocks_.size(), (step + interleave_.cycle_length) * of_window);
+  // Blocks come one after another, so a step that touches the most begins with the last window of a block.
+  const std::vector<uint64_t>& starts = windows_->file_starts();
+  const auto block_of = [&](uint64_t frame) {
+    const auto file = std::upper_bound(starts.begin(), starts.end(), frame) - starts.begin() - 1;
+    return block_at(static_cast<uint32_t>(file), frame - starts[static_cast<size_t>(file)]);
+  };
+  uint64_t most = 0;
+  for (uint64_t b = 0; b < blocks_.size(); b++) {
+    const uint64_t behind = windows_->before(starts[blocks_[b].file] + blocks_[b].first + blocks_[b].rows);
+    if (behind == 0) continue;
+    const uint64_t last = std::min(samples(), behind - 1 + step) - 1;
+    const Windows::Window window = windows_->at(last);
+    most = std::max(most, block_of(window.last(windows_->spec().stride)) -
+                              std::min<uint64_t>(b, block_of(windows_->at(behind - 1).first)) + 1);
+  }
+  return std::min<uint64_t>(blocks_.size(), most + of_window);
+}
+
+uint64_t Order::open_in_buffer(uint64_t step) const {
+  const uint64_t samples = buffer_age_ + step;
+  if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;
+  return open_when_interleaved(samples);
+}
+
+// Of the blocks that the step takes whole, each file's last one is counted by itself: there are many of them, and small
+// ones, but only those of files that were open before, or are taken whole, too. Beside these each open file has a block
+// that the step begins in, and one that it ends in.
+uint64_t Order::open_when_interleaved(uint64_t step) const {
+  std::vector<uint64_t> blocks, files;  // samples of each: blocks that are not the last of their file, and whole files
+  for (size_t b = 0; b < blocks_.size(); b++) {
+    const bool first = b == 0 || blocks_[b - 1].file != blocks_[b].file;
+    const bool last = b + 1 == blocks_.size() || blocks_[b + 1].file != blocks_[b].file;
+    if (first) files.push_back(0);
+    files.back() += blocks_[b].rows;
+    if (!last) blocks.push_back(blocks_[b].rows);
+  }
+  const auto most_in_step = [&](std::vector<uint64_t>& sizes) {
+    std::sort(sizes.begin(), sizes.end());
+    uint64_t sum = 0, count = 0;
+    while (count < sizes.size() && (sum += sizes[count]) <= step) count++;
+    return count;
+  };
+  const uint64_t open = interleave_.cycle_length;
+  const uint64_t ends = std::min<uint64_t>(files.size(), open + most_in_step(files));
+  return std::min<uint64_t>(blocks_.size(), most_in_step(blocks) + ends + 2 * open);
+}
+
+bool Order::picks_rows(int64_t global_batch) const noexcept {
+  if (shuffle_.mode != ShuffleMode::none || interleave_.on() || windows_) return false;
+  uint64_t bytes = 0;
+  for (const Block& block : blocks_) {
+    if (data_->files[block.file].compressed()) return false;
+    bytes += block.bytes;
+  }
+  return bytes / std::max<uint64_t>(1, samples()) * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes;
+}
+
+bool Order::picks_rows(const Block& block, int64_t global_batch) noexcept {
+  return block.bytes * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes * block.rows;
+}
+
+// A rank has one run of rows in each step. It is read from the entry before it to the entry after it.
+uint64_t Order::most_picked_bytes(const Block& block, int64_t global_batch) const noexcept {
+  const io::FileIndex& index = data_->files[block.file].index;
+  const auto step = static_cast<uint64_t>(global_batch);
+  const uint64_t runs = std::min<uint64_t>(block.rows, (block.rows + step - 2) / step + 1);
+  uint64_t gap = 0;
+  for (uint32_t entry = block.begin; entry < block.end; entry++)
+    gap = std::max(gap, index.entries[entry + 1].offset - index.entries[entry].offset);
+  const auto first_bad = [&](uint32_t entry) { return first_bad_from(index, index.entries[entry].offset); };
+  const auto regions = static_cast<uint64_t>(first_bad(block.end) - first_bad(block.begin));
+  return std::min(runs * block.bytes, block.bytes + 2 * runs * gap) + (runs + regions) * bytes_around_extent;
+}
+
+uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {
+  uint64_t phase = mul_div(sample, lanes_.count, samples());
+  while (phase > 0 && lane_samples(lane, phase) > sample) phase--;
+  while (lane_samples(lane, phase + 1) <= sample) phase++;
+  return phase;
+}
+
+// The lanes have had their samples of all passes so far, whole.
+void Order::cut_lanes(Pass& pass, uint64_t phase) const {
+  uint64_t begin = 0;
+  for (uint32_t l = 0; l < lanes_.count; l++) {
+    Lane lane{.begin = begin, .end = begin + lanes_.samples(l, phase * samples(), (phase + 1) * samples())};
+    begin = lane.end;
+    if (lane.begin < lane.end) {
+      const auto behind = [&](uint64_t sample) {
+        return static_cast<uint32_t>(std::upper_bound(pass.starts.begin(), pass.starts.end(), sample) -
+                                     pass.starts.begin());
+      };
+      lane.first_block = behind(lane.begin) - 1;
+      lane.blocks = behind(lane.end - 1) - lane.first_block;
+    }
+    pass.lanes.push_back(lane);
+  }
+}
+
+// Fills in the rounds. Returns the most blocks that a lane has open while a step takes its samples.
+uint32_t Order::plan_rounds(Pass& pass) const {
+  uint32_t most = 0;
+  std::vector<uint64_t> ends;
+  for (Lane& lane : pass.lanes) {
+    if (lane.blocks == 0) continue;
+    lane.rounds = lane.blocks + window_ - 1;
+    ends.assign(lane.rounds, 0);
+    for (uint32_t i = 0; i < lane.blocks; i++) {
+      const Pass::Part part = pass.part(lane, i);
+      const Segments segments = segments_of(pass, part.block, part.rows, window_);
+      if (part.rows < window_) {
+        for (uint32_t row = 0; row < part.rows; row++) ends[i + segments.of(row)]++;
+      } else {
+        for (uint32_t s = 0, sum = 0; s < window_; s++) {
+          const uint32_t up_to = segments.before(s + 1);
+          ends[i + s] += up_to - std::exchange(sum, up_to);
+        }
+      }
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    // A step that opens the most begins with the last sample of a round.
+    for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
+      while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lanes_.step) last++;
+      last = std::max(first, last);
+      const uint32_t oldest = first < window_ ? 0 : first - window_ + 1;
+      most = std::max(most, std::min(last, lane.blocks - 1) - std::min(oldest, lane.blocks - 1) + 1);
+    }
+    lane.first_round = pass.round_ends.size();
+    pass.round_ends.insert(pass.round_ends.end(), ends.begin(), ends.end());
+  }
+  return most;
+}
+
+std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const {
+  const auto pass = std::make_shared<Pass>();
+  pass->blocks.resize(blocks_.size());
+  std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
+  pass->key = key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
+  shuffle(std::span(pass->blocks), Draws(pass->key));
+  pass->starts.reserve(blocks_.size() + 1);
+  pass->starts.push_back(0);
+  for (uint32_t block : pass->blocks) pass->starts.push_back(pass->starts.back() + blocks_[block].rows);
+  cut_lanes(*pass, phase);
+  open = plan_rounds(*pass);
+  return pass;
+}
+
+std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t phase) const {
+  const std::lock_guard lock(mutex_);
+  for (const Kept& kept : kept_)
+    if (kept.pass && kept.number == number && kept.phase == phase) return kept.pass;
+  uint32_t open = 0;
+  std::shared_ptr<const Pass> pass;
+  for (uint64_t attempt = 0; attempt == 0 || open > open_blocks_; attempt++) pass = draw(number, phase, attempt, open);
+  kept_[0] = std::exchange(kept_[1], {number, phase, pass});
+  return pass;
+}
+
+Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
+  if (blocks_.empty()) return {};
+  // Blocks are numbered on through the passes. A span that touches the most begins at the last sample of its first
+  // block; `end` is the first block behind it.
+  const uint64_t blocks = blocks_.size();
+  const auto rows = [&](uint64_t b) { return blocks_[b % blocks].rows; };
+  Span largest;
+  uint64_t end = 0, bytes = 0, end_sample = 0;  // samples before `end`
+  uint64_t begin_sample = 0;
+  for (uint64_t begin = 0; begin < blocks; begin++) {
+    const uint64_t behind = begin_sample + rows(begin) - 1 + count;
+    for (; end_sample < behind && (end < blocks || !within_one_pass); end++) {
+      bytes += blocks_[end % blocks].bytes;
+      end_sample += rows(end);
+    }
+    largest.blocks = std::max(largest.blocks, end - begin);
+    largest.bytes = std::max(largest.bytes, bytes);
+    bytes -= blocks_[begin].bytes;
+    begin_sample += rows(begin);
+  }
+  return largest;
+}
+
+uint64_t Order::memory_bytes() const noexcept {
+  const uint64_t passes = shuffle_.mode != ShuffleMode::block
+                              ? 0
+                              : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
+                                     lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
+  // [read] and [assemble] have a BufferStream each: 8 bytes for a sample of the buffer, and 25 for a block. They are
+  // made one after the other, and one that begins in the middle of a pass needs 4 more for a sample until it is made.
+  const uint64_t buffers =
+      shuffle_.mode == ShuffleMode::buffer ? buffer_ * (8 + 8 + 4) + 2 * blocks_.size() * 25 : uint64_t{0};
+  return buffers + (windows_ ? windows_->memory_bytes() : 0) + blocks_.capacity() * sizeof(Block) +
+         file_starts_.size() * (sizeof(uint32_t) + sizeof(uint64_t)) + passes;
+}
+
+}  // namespace feedline::flow

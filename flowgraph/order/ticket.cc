@@ -1,0 +1,122 @@
+#include "flowgraph/order/ticket.h"
+
+#include <algorithm>
+
+#include "flowgraph/data/bad_bytes.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+namespace {
+
+uint32_t samples_between(const DataFile& file, uint32_t begin, uint32_t end) {
+  const auto& entries = file.index.entries;
+  return static_cast<uint32_t>(file.samples.before(entries[end].record) - file.samples.before(entries[begin].record));
+}
+
+}  // namespace
+
+uint64_t Ticket::bytes() const noexcept {
+  uint64_t sum = 0;
+  for (const Extent& extent : extents) sum += extent.length;
+  return sum;
+}
+
+uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept {
+  if (compressed) return ticket.bytes();
+  uint64_t sum = 0;
+  for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
+  return sum;
+}
+
+void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t sample_count) {
+  const io::FileIndex& index = data.files[file].index;
+  const Selection& samples = data.files[file].samples;
+  const uint64_t first = samples.record(first_sample), last = samples.record(first_sample + sample_count - 1) + 1;
+  const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
+  const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);
+  auto begin = std::lower_bound(index.entries.begin(), end, first + 1, by_record);
+  --begin;  // the last entry whose record is not behind the first that is wanted
+
+  io::IndexEntry at = *begin;
+  const auto take = [&](uint64_t until, uint64_t until_record) {
+    uint64_t from = std::max(first, at.record);
+    const uint64_t to = std::min(last, until_record);
+    const uint64_t count = samples.before(to) - samples.before(std::min(from, to));
+    if (count == 0) return;
+    from = samples.record(samples.before(from));
+    extents.push_back({.file = file,
+                       .offset = at.offset,
+                       .length = until - at.offset,
+                       .skip = static_cast<uint32_t>(from - at.record),
+                       .rows = static_cast<uint32_t>(count),
+                       .first_row = rows,
+                       .first_record = from,
+                       .kept = samples.kept()});
+    rows += static_cast<uint32_t>(count);
+  };
+  for (auto bad = first_bad_from(index, at.offset); bad != index.bad.end() && bad->offset < end->offset; ++bad) {
+    take(bad->offset, bad->record);
+    at = {bad->offset + bad->length, bad->record};
+  }
+  take(end->offset, end->record);
+}
+
+Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits) {
+  Blocks blocks;
+  for (uint32_t f = files.first; f < files.last; f++) {
+    const io::FileIndex& index = data.files[f].index;
+    if (index.entries.empty()) continue;
+    BadBytes bad(index);
+    const auto samples_before = [&](uint32_t entry) {
+      return data.files[f].samples.before(index.entries[entry].record);
+    };
+    Block block{.file = f, .first = samples_before(0)};
+    uint64_t gaps = 0;
+    const auto close = [&](uint32_t end) {
+      const uint64_t behind = samples_before(end);
+      block.end = end;
+      block.rows = static_cast<uint32_t>(behind - block.first);
+      if (block.rows > 0) blocks.push_back(block);
+      block = {.file = f, .begin = end, .first = behind};
+      gaps = 0;
+    };
+    for (uint32_t end = 1; end < index.entries.size(); end++) {
+      const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
+      const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
+      if (end - 1 > block.begin &&
+          (block.bytes + good_bytes + (gaps + bad_regions) * bytes_around_extent > limits.bytes ||
+           samples_before(end) - block.first > limits.rows))
+        close(end - 1);
+      block.bytes += good_bytes;
+      gaps += bad_regions;
+    }
+    close(static_cast<uint32_t>(index.entries.size()) - 1);
+  }
+  return blocks;
+}
+
+Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) {
+  Blocks blocks;
+  for (uint32_t f = files.first; f < files.last; f++) {
+    const io::FileIndex& index = data.files[f].index;
+    if (index.entries.empty()) continue;
+    BadBytes bad(index);
+    const auto strides = static_cast<uint32_t>(block_bytes / index.stride);
+    const auto last = static_cast<uint32_t>(index.entries.size()) - 1;
+    for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
+      const uint32_t end = begin + std::min(strides, last - begin);
+      const uint64_t bytes = index.entries[end].offset - index.entries[begin].offset;
+      Block block{.file = f,
+                  .begin = begin,
+                  .end = end,
+                  .first = data.files[f].samples.before(index.entries[begin].record),
+                  .rows = samples_between(data.files[f], begin, end),
+                  .bytes = bytes};
+      block.bytes -= bad.until(index.entries[end].offset).bytes;
+      if (block.rows > 0) blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,41 @@
+// NONE, of windows: in file order, or of interleaved files.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flowgraph/order/order.h"
+#include "flowgraph/order/pass_sequence.h"
+#include "flowgraph/order/stream.h"
+
+namespace feedline::flow {
+
+/// Each block is a ticket, open as long as windows reach into it: what windows share is read and parsed once. A step's
+/// rows are the frames of its windows, `size` places each; those of frames that are not there are left out.
+class WindowStream final : public Stream {
+ public:
+  WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
+
+  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void close(Step& step) override;
+
+ private:
+  struct Open {
+    uint32_t block = 0;
+    uint64_t end = 0;  // frame behind it
+    uint64_t ticket = 0;
+    uint64_t first = 0;  // frame: row 0 of the ticket
+  };
+  void add_rows(const Windows::Window& window, uint32_t file, int64_t at, Taking& to);
+  const Open& open(uint32_t block, uint64_t from, Taking& to);
+  /// Blocks up to a frame: of one file, where others are open beside it.
+  void finish(uint64_t frame, uint32_t file, Step& step);
+
+  const DataSet* data_;
+  const Order* order_;
+  const Windows* windows_;
+  PassSequence sequence_;
+  std::vector<Open> open_;
+};
+
+}  // namespace feedline::flow

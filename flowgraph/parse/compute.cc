@@ -1,0 +1,71 @@
+#include "flowgraph/parse/compute.h"
+
+#include <algorithm>
+#include <array>
+
+namespace feedline::flow {
+namespace {
+
+size_t stored_bytes(DType dtype) { return dtype == DType::bytes ? sizeof(BytesRef) : size_of(dtype); }
+
+gpu::Unpacker cast(DType from, DType to) {
+  gpu::UnpackSpec spec;
+  spec.stored = from;
+  spec.out = to;
+  return gpu::Unpacker(spec);
+}
+
+}  // namespace
+
+RowAccess rows_of(const FeatureSpec& feature) noexcept {
+  const bool bytes = feature.dtype == DType::bytes;
+  const size_t elements = bytes ? 1 : static_cast<size_t>(feature.shape.elements());
+  return {elements * stored_bytes(feature.dtype), bytes};
+}
+
+Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
+  for (const ExpressionSpec& expression : spec.expressions) {
+    Formula formula{&expression.program, {}};
+    for (size_t i = 0; i < expression.inputs.size(); i++) {
+      const ExpressionSpec::Input& from = expression.inputs[i];
+      Input input{from, std::nullopt, std::nullopt};
+      DType held = DType::float64;  // of an expression's column
+      if (from.feature >= 0) held = spec.features[static_cast<size_t>(from.feature)].dtype;
+      if (from.unpack) {
+        input.round.emplace(*from.unpack);
+        held = from.unpack->out;
+      } else if (from.dtype != DType::unset && from.dtype != held) {
+        input.round.emplace(cast(held, from.dtype));
+        held = from.dtype;
+      }
+      const DType wanted = expression.program.inputs()[i].type == Program::Type::int64 ? DType::int64 : DType::float64;
+      input.widen.emplace(cast(held, wanted));
+      formula.inputs.push_back(std::move(input));
+    }
+    most_inputs_ = std::max(most_inputs_, formula.inputs.size());
+    formulas_.push_back(std::move(formula));
+  }
+}
+
+uint64_t Formulas::arena_bound(uint64_t rows) const noexcept {
+  if (formulas_.empty()) return 0;
+  return (most_inputs_ + 1) * block * sizeof(double) + formulas_.size() * rows * sizeof(double) + alignof(double);
+}
+
+void Formulas::load(const Input& input, std::span<const Column> features, std::span<const Column> columns,
+                    uint32_t first, uint32_t count, std::byte* scratch, std::byte* values) const {
+  const int feature = input.from.feature;
+  const RowAccess access = feature >= 0 ? rows_of(spec_->features[static_cast<size_t>(feature)]) : rows_of_expression;
+  const Column& column =
+      feature >= 0 ? features[static_cast<size_t>(feature)] : columns[static_cast<size_t>(input.from.expression)];
+  std::array<const std::byte*, block> rows;
+  for (uint32_t i = 0; i < count; i++) rows[i] = access(column, first + i);
+  if (input.round) {
+    (*input.round)(std::span(rows).first(count), scratch);
+    const size_t size = size_of(input.round->spec().out);
+    for (uint32_t i = 0; i < count; i++) rows[i] = scratch + i * size;
+  }
+  (*input.widen)(std::span(rows).first(count), values);
+}
+
+}  // namespace feedline::flow

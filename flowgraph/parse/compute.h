@@ -1,0 +1,97 @@
+// What is computed from a chunk's columns, made ready once: formulas for [parse], tensors for [unpack].
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "flowgraph/chunk/chunk.h"
+#include "flowgraph/parse/columns.h"
+#include "flowgraph/pipeline/spec.h"
+#include "gpu/unpack/unpack.h"
+
+namespace feedline::flow {
+
+/// How a column keeps its rows: side by side, or behind BytesRefs that lie so.
+struct RowAccess {
+  size_t stride = 0;
+  bool indirect = false;
+
+  const std::byte* operator()(const Column& column, uint64_t row) const noexcept {
+    const std::byte* at = column.as<std::byte>() + row * stride;
+    return indirect ? reinterpret_cast<const BytesRef*>(at)->data : at;
+  }
+};
+
+/// Of a fixed feature; a bytes feature of several values has `elements` consecutive rows for each record.
+RowAccess rows_of(const FeatureSpec& feature) noexcept;
+inline constexpr RowAccess rows_of_expression = {sizeof(double), false};
+
+/// The formulas of a pipeline. Immutable.
+class Formulas {
+ public:
+  static constexpr uint32_t block = 256;  // rows at a time
+
+  explicit Formulas(const PipelineSpec& spec);
+
+  /// Arena bytes that evaluate() takes for so many rows.
+  uint64_t arena_bound(uint64_t rows) const noexcept;
+
+  /// Fills one column of double for each formula. on_failure(row, expression) is told of integer overflow.
+  template <typename OnFailure>
+  void evaluate(std::span<const Column> features, uint32_t rows, Arena& arena, std::vector<Column>& columns,
+                OnFailure&& on_failure) const;
+
+ private:
+  struct Input {
+    ExpressionSpec::Input from;
+    std::optional<gpu::Unpacker> round;  // to the dtype of the output that is read
+    std::optional<gpu::Unpacker> widen;  // to float64 or int64
+  };
+  struct Formula {
+    const Program* program;
+    std::vector<Input> inputs;
+  };
+  /// Brings rows [first, first + count) of an input into `values`; `scratch` has room for as many.
+  void load(const Input& input, std::span<const Column> features, std::span<const Column> columns, uint32_t first,
+            uint32_t count, std::byte* scratch, std::byte* values) const;
+
+  const PipelineSpec* spec_;
+  std::vector<Formula> formulas_;
+  size_t most_inputs_ = 0;
+};
+
+template <typename OnFailure>
+void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& arena, std::vector<Column>& columns,
+                        OnFailure&& on_failure) const {
+  columns.clear();
+  if (formulas_.empty()) return;
+  constexpr size_t block_bytes = block * sizeof(double);
+  auto* values = arena.take<double>((most_inputs_ + 1) * block);
+  auto* bytes = reinterpret_cast<std::byte*>(values);
+  std::vector<Program::Column> inputs(most_inputs_);
+  for (size_t f = 0; f < formulas_.size(); f++) {
+    const Formula& formula = formulas_[f];
+    auto* out = arena.take<double>(rows);
+    for (uint32_t first = 0; first < rows; first += block) {
+      const uint32_t count = std::min(block, rows - first);
+      for (size_t i = 0; i < formula.inputs.size(); i++) {
+        std::byte* into = bytes + (i + 1) * block_bytes;
+        load(formula.inputs[i], features, columns, first, count, bytes, into);
+        inputs[i] = {formula.program->inputs()[i].type, into};
+      }
+      for (uint32_t done = 0; done < count;) {  // goes on behind a row that failed
+        const uint32_t failed =
+            formula.program->evaluate(std::span(inputs).first(formula.inputs.size()), count - done, out + first + done);
+        if (failed == Program::no_failure) break;
+        on_failure(first + done + failed, f);
+        for (Program::Column& input : inputs) input.values = static_cast<const double*>(input.values) + failed + 1;
+        done += failed + 1;
+      }
+    }
+    columns.push_back({out});
+  }
+}
+
+}  // namespace feedline::flow

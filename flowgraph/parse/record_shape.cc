@@ -1,0 +1,52 @@
+#include "flowgraph/parse/record_shape.h"
+
+#include <bit>
+#include <utility>
+
+namespace feedline::flow {
+namespace {
+
+using Action = EntryShape::Action;
+
+constexpr size_t most_words = 1024;  // of a record with more entries than that the places are the least
+
+/// False: its entries do not make a shape.
+bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {
+  const uint8_t* const end = record + size;
+  const uint8_t* p = record;
+  if (size == 0 || *p++ != wire::tag(1, wire::delimited)) return false;  // Example.features
+  uint32_t size_of_features;
+  p = wire::read_size(p, end, size_of_features);
+  if (!p || p + size_of_features != end) return false;
+
+  const auto offset = [&](const uint8_t* at) { return static_cast<uint32_t>(at - record); };
+  const uint8_t* learned = record;  // up to here
+  for (EntryShape* before = layout.start(); p != end;) {
+    EntryShape* const entry = before->next[0];
+    uint32_t payload_size;
+    const uint8_t* payload = entry->match(p, end, payload_size);
+    if (!payload) payload = entry->match_long(p, end, payload_size);
+    if (!payload || entry->use.action == Action::think || shape.words.size() > most_words) return false;
+    wanted &= ~entry->use.bit;
+    for (; payload - learned > 8; learned += 8) shape.words.push_back({offset(learned), wire::load<uint64_t>(learned)});
+    shape.words.push_back({offset(payload - 8), wire::load<uint64_t>(payload - 8)});  // a header has 8 bytes or more
+    if (entry->use.action != Action::skip) shape.values.push_back({offset(payload), payload_size, entry->use});
+    p = learned = payload + payload_size;
+    before = entry;
+  }
+  return wanted == 0;
+}
+
+}  // namespace
+
+void RecordShapes::learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted) {
+  Place& place = places_[size % places];
+  if (std::exchange(place.last_size, size) != size || !std::has_single_bit(++place.tries)) return;
+  RecordShape& shape = place.shape;
+  shape.size = size;
+  shape.words.clear();
+  shape.values.clear();
+  if (!take_apart(layout, record, size, wanted, shape)) shape.words.clear();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,108 @@
+#include "flowgraph/parse/try_records.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "flowgraph/parse/absent_features.h"
+#include "flowgraph/chunk/chunk.h"
+#include "io/records/record_stream.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t most_files = 128, most_bytes = uint64_t{256} << 20;
+
+class Trial {
+ public:
+  Trial(const PipelineSpec& spec, const DataSet& data)
+      : spec_(spec), data_(data), parser_(spec.features), absent_(spec.features) {
+    tried_.errors = data.raised;
+    tried_.raised = spec.on_error == OnError::raise;
+  }
+
+  void file(const DataFile& file, uint64_t count);
+  TriedRecords result() && {
+    tried_.absent = absent_.errors("that was tried");
+    return std::move(tried_);
+  }
+
+ private:
+  void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number);
+  void note(Error error);
+
+  const PipelineSpec& spec_;
+  const DataSet& data_;
+  const ExampleParser parser_;
+  AbsentFeatures absent_;
+  uint64_t bytes_left_ = most_bytes;
+  TriedRecords tried_;
+};
+
+void Trial::file(const DataFile& file, uint64_t count) {
+  const SourceSpec& source = spec_.sources[file.source];
+  if (!data_.lazy) count = std::min(count, file.samples.samples());
+  if (count == 0 || bytes_left_ == 0) return;
+  io::RecordStream stream(file.id.uri, source.compression, source.record_limit);
+  tried_.files++;
+  for (uint64_t sample = 0; sample < count; sample++) {
+    const uint64_t number = data_.lazy ? sample : file.samples.record(sample);
+    while (number >= stream.number() + stream.records().size()) {
+      const uint64_t before = stream.position();
+      if (!data_.lazy && !file.compressed()) {
+        const auto& entries = file.index.entries;
+        const auto behind = std::upper_bound(entries.begin(), entries.end(), number,
+                                             [](uint64_t n, const io::IndexEntry& entry) { return n < entry.record; });
+        if (behind != entries.begin() && behind[-1].record > stream.number() + stream.records().size())
+          stream.go_on_at(behind[-1].offset, behind[-1].record);
+      }
+      const auto next = stream.next();
+      if (next == io::RecordStream::Found::end) return;
+      if (next == io::RecordStream::Found::damage && data_.lazy && spec_.on_error == OnError::raise)
+        return note(stream.damage().error(file.id.uri));  // else it was told when the data was counted
+      const uint64_t read = stream.position() - std::min(before, stream.position());
+      bytes_left_ -= std::min(bytes_left_, read);
+      if (bytes_left_ == 0) return;
+    }
+    const std::span<const io::RecordView> records = stream.records();
+    const io::RecordView& found = records[number - stream.number()];
+    record(file, found, stream.offset() + static_cast<uint64_t>(found.data - records.front().data), number);
+  }
+}
+
+void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number) {
+  std::vector<std::byte> memory(parser_.arena_bound(1, record.size));
+  Arena arena(memory);
+  ExampleParser::Session session(parser_, 1, arena);
+  std::vector<RowError> errors;
+  if (spec_.sources[file.source].record_type == RecordType::raw)
+    take_raw(spec_.features.front(), {&record, 1}, 0, session.columns().front(), errors);
+  else
+    session.parse({&record, 1}, errors);
+  tried_.records++;
+  absent_.add(session.seen(), {&record, 1});
+  if (errors.empty()) return;
+  tried_.failed++;
+  RowError& error = errors.front();
+  note(Error(error.category, std::move(error.message),
+             {file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number),
+              error.feature < 0 ? "" : spec_.features[static_cast<size_t>(error.feature)].name}));
+}
+
+void Trial::note(Error error) {
+  const bool known = std::any_of(tried_.errors.begin(), tried_.errors.end(), [&](const Error& other) {
+    return other.category() == error.category() && other.place().feature == error.place().feature;
+  });
+  if (!known) tried_.errors.push_back(std::move(error));
+}
+
+}  // namespace
+
+TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file) {
+  Trial trial(spec, data);
+  const uint64_t files = data.files.size(), some = std::min(files, most_files);
+  for (uint64_t i = 0; i < some; i++) trial.file(data.files[i * files / some], of_each_file);
+  return std::move(trial).result();
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,227 @@
+#include "flowgraph/pipeline/feed_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/audit.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/plan/plan.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr size_t longest = 1 << 20;  // bytes: no version will write more, and what parses it recurses
+
+constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
+
+template <typename Message>
+uint32_t digest(const Message& message) {
+  return static_cast<uint32_t>(hash64(message.SerializeAsString()));
+}
+
+// By what they do: how many samples a step has, and which records are left out.
+std::string stages_of(const Plan& plan) {
+  std::array<uint32_t, state_stages.size()> digests;
+  std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
+  digests[written_stages] = static_cast<uint32_t>(
+      mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
+  uint64_t left = 0;
+  for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
+  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // the data ends there
+  digests[written_stages + 1] = static_cast<uint32_t>(left);
+  std::string text;
+  for (const uint32_t stage : digests) text += fmt::format("{:08x}", stage);
+  return text;
+}
+
+struct Fields {
+  FeedState state;
+  std::string data, pipeline;
+};
+
+constexpr size_t weight_digits = 6;
+
+// Hexadecimal digits of what each lane has taken of a source. Version 2 is written where version 1 has no room for it.
+constexpr size_t taken_digits(uint64_t version) { return version == 1 ? 10 : 16; }
+
+uint64_t version_for(const std::optional<Reweighted>& reweighted) {
+  const auto fits = [](uint64_t taken) { return taken >> (4 * taken_digits(1)) == 0; };
+  return !reweighted || std::ranges::all_of(reweighted->taken, fits) ? 1 : 2;
+}
+
+std::string mixture_text(const Reweighted& reweighted, uint64_t version) {
+  std::string text = fmt::format(R"(,"since":{},"mixture":")", reweighted.since_epoch);
+  for (size_t source = 0; source < reweighted.shares.size(); source++)
+    text += fmt::format("{:0{}x}{:0{}x}", reweighted.shares[source], weight_digits, reweighted.taken[source],
+                        taken_digits(version));
+  return text + '"';
+}
+
+Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t version) {
+  Reweighted reweighted{.since_epoch = since};
+  const size_t each = weight_digits + taken_digits(version);
+  const auto refuse_digits = [&] {
+    refuse(fmt::format("'mixture' is not {} hexadecimal digits for each source", each));
+  };
+  const auto hexadecimal = [&](std::string_view text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    if (error != std::errc() || end != text.data() + text.size()) refuse_digits();
+    return value;
+  };
+  for (; !digits.empty(); digits.remove_prefix(each)) {
+    if (digits.size() < each) refuse_digits();
+    reweighted.shares.push_back(static_cast<uint32_t>(hexadecimal(digits.substr(0, weight_digits))));
+    reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, each - weight_digits)));
+    if (reweighted.shares.back() == 0) refuse("'mixture' has a weight of 0");
+  }
+  return reweighted;
+}
+
+Fields parse(std::string_view text) {
+  using nlohmann::json;
+  if (text.size() > longest) refuse(fmt::format("{} bytes are too many to be one", text.size()));
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) refuse("this is not the text that get_state() gave: it is no JSON object");
+  const auto number = [&](const char* name, uint64_t most) {
+    const auto field = object.find(name);
+    if (field == object.end() || !field->is_number_unsigned() || field->get<uint64_t>() > most)
+      refuse(fmt::format("'{}' is not a whole number from 0 to {}", name, most));
+    return field->get<uint64_t>();
+  };
+  const auto string = [&](const char* name) {
+    const auto field = object.find(name);
+    if (field == object.end() || !field->is_string()) refuse(fmt::format("'{}' is not a string", name));
+    return field->get<std::string>();
+  };
+  constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
+  const uint64_t version = number("feedline_state", any);
+  if (version != 1 && version != 2)
+    refuse(fmt::format("its format is version {}, this program reads versions 1 and 2", version));
+  Fields fields{
+      {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}}, string("data"), string("pipeline")};
+  if (object.contains("mixture"))
+    fields.state.reweighted = read_mixture(number("since", any), string("mixture"), version);
+  return fields;
+}
+
+// "the data, shuffle, batch"; empty: nothing.
+std::string changes(const Fields& state, const FeedIdentity& feed) {
+  std::vector<std::string> changed;
+  if (state.data != feed.data) changed.push_back("the data (names, sizes or content of the files)");
+  const std::string& now = feed.pipeline;
+  if (state.pipeline.size() != now.size()) {
+    changed.push_back("the pipeline");
+  } else {
+    for (size_t s = 0; s < state_stages.size(); s++)
+      if (state.pipeline.compare(8 * s, 8, now, 8 * s, 8) != 0) changed.push_back(std::string(state_stages[s]));
+  }
+  return fmt::format("{}", fmt::join(changed, ", "));
+}
+
+}  // namespace
+
+WrittenStages digests_of(const config::Pipeline& pipeline) {
+  uint64_t sources = 0;
+  for (config::Source source : pipeline.source()) {
+    source.clear_name();
+    source.clear_files();  // the digest of the data tells which there are and what is in them
+    source.clear_exclude();
+    source.clear_compression();
+    source.clear_record_type();
+    source.clear_index();
+    source.clear_feature();
+    source.clear_record_limit();
+    sources = mix64(sources ^ hash64(source.SerializeAsString()));
+  }
+  config::Shuffle shuffle = pipeline.shuffle();
+  if (shuffle.mode() == config::Shuffle::NONE) shuffle.Clear();
+  // No shuffle at all is no BLOCK shuffle.
+  const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
+  shuffle.clear_seed();
+  config::Epoch epoch = pipeline.epoch();
+  if (epoch.repeat() == 0) epoch.set_repeat(1);
+  epoch.clear_allow_empty();
+  const uint64_t seed = pipeline.shuffle().has_seed() ? pipeline.shuffle().seed() : pipeline.seed();
+  return {static_cast<uint32_t>(sources),
+          digest(pipeline.interleave()),
+          static_cast<uint32_t>(hash64(pipeline.filter())),
+          digest(pipeline.window()),
+          digest(pipeline.mixture()),
+          digest(shuffle) ^ shuffled,
+          static_cast<uint32_t>(mix64(seed)),
+          digest(epoch)};
+}
+
+FeedIdentity identity_of(const Plan& plan) {
+  FeedIdentity feed{.data = fmt::format("{:016x}", plan.data.digest),
+                    .pipeline = stages_of(plan),
+                    .global_batch = plan.global_batch,
+                    .steps_per_epoch = plan.steps_per_epoch,
+                    .epochs_go_on = plan.steps.epochs_go_on(),
+                    .lanes = plan.steps.lanes()};
+  if (plan.mixture) {
+    feed.mixed_sources = plan.spec.sources.size();
+    feed.mixed_since = plan.mixture->since_epoch();
+    feed.reweighted = plan.spec.mixture->reweighted;
+  }
+  return feed;
+}
+
+Error in_step(const Position& position, const Error& why) {
+  return Error(why.category(), fmt::format("step {} of epoch {}: {}", position.step, position.epoch, why.message()),
+               why.place());
+}
+
+void check_position(const FeedIdentity& feed, const Position& position) {
+  // Without an end, as many as samples can be counted.
+  const int64_t countable = countable_samples / feed.global_batch - 1;
+  const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
+  if (position.step < 0 || position.step > most)
+    refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
+  if (position.epoch < feed.mixed_since)
+    refuse(fmt::format("epoch {}: the mixture has had other weights until epoch {}", position.epoch, feed.mixed_since));
+  if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
+    refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
+                       feed.steps_per_epoch));
+}
+
+std::string state_text(const FeedIdentity& feed, const Position& position) {
+  const uint64_t version = version_for(feed.reweighted);
+  return fmt::format(R"({{"feedline_state":{},"epoch":{},"step":{},"data":"{}","pipeline":"{}"{}}})", version,
+                     position.epoch, position.step, feed.data, feed.pipeline,
+                     feed.reweighted ? mixture_text(*feed.reweighted, version) : "");
+}
+
+FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes) {
+  const Fields fields = parse(text);
+  const auto& [position, reweighted] = fields.state;
+  const std::string changed = changes(fields, feed);
+  if (!changed.empty() && !accept_changes)
+    refuse(
+        fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
+                    "accept the changes to go on at this step all the same",
+                    position.step, position.epoch, changed));
+  if (reweighted && reweighted->shares.size() != feed.mixed_sources)
+    refuse(fmt::format("it has weights of {} sources, the pipeline mixes {}", reweighted->shares.size(),
+                       feed.mixed_sources));
+  if (reweighted && reweighted->since_epoch > position.epoch)
+    refuse(fmt::format("its weights hold from epoch {} on, and it stands in epoch {}", reweighted->since_epoch,
+                       position.epoch));
+  if (reweighted)
+    for (const uint64_t taken : reweighted->taken)
+      if (taken > static_cast<uint64_t>(countable_samples) / feed.lanes)
+        refuse(
+            fmt::format("{} samples that each of {} lanes has taken of a source cannot be counted", taken, feed.lanes));
+  return fields.state;
+}
+
+}  // namespace feedline::flow

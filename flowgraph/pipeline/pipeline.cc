@@ -1,0 +1,219 @@
+#include "feedline/pipeline.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/pipeline/message_text.h"
+#include "base/nearest.h"
+
+namespace feedline {
+namespace {
+
+namespace pb = google::protobuf;
+using Given = pb::TextFormat::ParseInfoTree;
+
+struct OpenPipelineOp {
+  static constexpr const char* name = "open_pipeline";
+  static constexpr int error = EMFILE;
+};
+struct ReadPipelineOp {
+  static constexpr const char* name = "read_pipeline";
+  static constexpr int error = EIO;
+};
+
+// Some editors begin a text in UTF-8 with it.
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+constexpr size_t longest_text = size_t{64} << 20;  // longer ones are some other file
+
+void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  if (text.size() > longest_text)
+    throw Error(Category::bad_pipeline, fmt::format("{}: too long for a pipeline: {} bytes", text_name, text.size()));
+  if (const auto error = flow::read_text(text, message, given))
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));
+}
+
+// Clears every field of `base` that the text of `over` names, so that merging `over` into it replaces them.
+void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
+  const pb::Reflection& reflection = *base.GetReflection();
+  for (int i = 0; i < base.GetDescriptor()->field_count(); i++) {
+    const pb::FieldDescriptor* field = base.GetDescriptor()->field(i);
+    if (field->is_repeated()) {
+      if (reflection.FieldSize(over, field) > 0) reflection.ClearField(&base, field);
+    } else if (given.GetLocation(field, -1).line < 0) {
+      continue;
+    } else if (!field->message_type()) {
+      reflection.ClearField(&base, field);
+    } else if (const Given* nested = given.GetTreeForNested(field, -1); nested && reflection.HasField(base, field)) {
+      make_room(*reflection.MutableMessage(&base, field), reflection.GetMessage(over, field), *nested);
+    }
+  }
+}
+
+// Elements of `over` replace those of `base` that have their name, and follow them otherwise.
+template <typename Element>
+void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
+  for (Element& element : over) {
+    Element* place = nullptr;
+    for (Element& candidate : base)
+      if (candidate.name() == element.name()) place = &candidate;
+    if (!place) place = base.Add();
+    place->Swap(&element);
+  }
+  over.Clear();
+}
+
+std::string element_name(const pb::Message& element) {
+  const pb::FieldDescriptor* name = element.GetDescriptor()->FindFieldByName("name");
+  return name ? element.GetReflection()->GetString(element, name) : "";
+}
+
+[[noreturn]] void bad_path(std::string_view path, const std::string& why) {
+  throw Error(Category::bad_pipeline, fmt::format("{}: {}", path, why));
+}
+
+// The element of a repeated field that the rest of a path begins with, by name; `rest` is moved behind it. Names may
+// have dots in them. A single element need not be named.
+pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field, std::string_view path,
+                          std::string_view& rest) {
+  const pb::Reflection& reflection = *parent.GetReflection();
+  pb::Message* found = nullptr;
+  size_t length = 0;
+  std::vector<std::string> names;
+  const int count = reflection.FieldSize(parent, field);
+  for (int i = 0; i < count; i++) {
+    pb::Message* element = reflection.MutableRepeatedMessage(&parent, field, i);
+    const std::string name = element_name(*element);
+    names.push_back(name);
+    if (!name.empty() && rest.starts_with(name + ".") && name.size() + 1 > length) {
+      found = element;
+      length = name.size() + 1;
+    }
+  }
+  if (found) {
+    rest.remove_prefix(length);
+    return found;
+  }
+  const std::string_view next = rest.substr(0, rest.find('.'));
+  if (count == 1 && field->message_type()->FindFieldByName(std::string(next)))
+    return reflection.MutableRepeatedMessage(&parent, field, 0);
+  bad_path(path, fmt::format("there is no {} '{}'{}", field->name(), next, flow::did_you_mean(next, names)));
+}
+
+void set(pb::Message& root, std::string_view path, std::string_view value) {
+  pb::Message* message = &root;
+  std::function<void()> undo;  // takes away the messages that are made on the way
+  for (std::string_view rest = path;;) {
+    const size_t dot = rest.find('.');
+    const std::string part(rest.substr(0, dot));
+    const pb::FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(part);
+    if (!field) bad_path(path, flow::no_such_field(*message->GetDescriptor(), part));
+    if (dot != std::string_view::npos) {
+      if (!field->message_type() || field->is_map()) bad_path(path, fmt::format("'{}' has no fields of its own", part));
+      rest.remove_prefix(dot + 1);
+      if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
+        undo = [message, field] { message->GetReflection()->ClearField(message, field); };
+      message = field->is_repeated() ? find_element(*message, field, path, rest)
+                                     : message->GetReflection()->MutableMessage(message, field);
+      continue;
+    }
+    if (value.find_first_not_of(" \t") == value.npos) {
+      message->GetReflection()->ClearField(message, field);
+      if (undo) undo();
+      return;
+    }
+    std::string text = part;
+    if (field->message_type())
+      text += fmt::format(" {{ {} }}", value);
+    else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !value.starts_with('"') &&
+             !value.starts_with('\''))
+      text += ": " + pb::TextFormat::FieldValuePrinter().PrintString(std::string(value));
+    else
+      text += fmt::format(": {}", value);
+    const std::unique_ptr<pb::Message> read(message->New());
+    if (const auto error = flow::read_text(text, *read)) bad_path(path, error->message);
+    std::vector<const pb::FieldDescriptor*> fields;
+    read->GetReflection()->ListFields(*read, &fields);
+    if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field)) bad_path(path, "one value is wanted");
+    message->GetReflection()->ClearField(message, field);
+    message->MergeFrom(*read);
+    return;
+  }
+}
+
+std::string read_file(const std::string& file) {
+  const auto fail = [&](const char* what, int error) {
+    throw Error(Category::io_error,
+                fmt::format("cannot {} the pipeline: {}", what, std::generic_category().message(error)),
+                {file, -1, -1, ""});
+  };
+  int error = injected<OpenPipelineOp>();
+  const int fd = error ? -1 : ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("open", error ? error : errno);
+  std::string text;
+  while (text.size() <= longest_text) {
+    char buffer[65536];
+    error = injected<ReadPipelineOp>();
+    const ssize_t count = error ? -1 : ::read(fd, buffer, sizeof buffer);
+    if (count < 0 && !error) error = errno;
+    if (count < 0 && error == EINTR) continue;
+    if (count <= 0) break;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+  ::close(fd);
+  if (error) fail("read", error);
+  return text;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder)
+    : message_(std::move(message)), folder_(std::move(folder)) {}
+
+Pipeline Pipeline::overlaid(std::string_view text, std::string_view text_name) const {
+  config::Pipeline over;
+  Given given;
+  parse(text, text_name, over, &given);
+  auto laid = std::make_shared<config::Pipeline>(*message_);
+  lay_by_name(*laid->mutable_feature(), *over.mutable_feature());
+  lay_by_name(*laid->mutable_output(), *over.mutable_output());
+  make_room(*laid, over, given);
+  laid->MergeFrom(over);
+  return Pipeline(std::move(laid), folder_);
+}
+
+Pipeline Pipeline::with(std::string_view path, std::string_view value) const {
+  auto changed = std::make_shared<config::Pipeline>(*message_);
+  set(*changed, path, value);
+  return Pipeline(std::move(changed), folder_);
+}
+
+std::string Pipeline::text() const {
+  pb::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  std::string text;
+  printer.PrintToString(*message_, &text);
+  return text;
+}
+
+Pipeline parse_pipeline(std::string_view text, std::string folder, std::string_view text_name) {
+  auto message = std::make_shared<config::Pipeline>();
+  parse(text, text_name, *message);
+  return Pipeline(std::move(message), std::move(folder));
+}
+
+Pipeline load_pipeline(const std::string& file) {
+  return parse_pipeline(read_file(file), std::filesystem::path(file).parent_path().string(), file);
+}
+
+}  // namespace feedline

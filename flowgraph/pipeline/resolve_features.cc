@@ -1,0 +1,209 @@
+#include "flowgraph/pipeline/resolve_features.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "feedline/error.h"
+#include "flowgraph/pipeline/unsupported.h"
+
+namespace feedline::flow {
+namespace {
+
+static_assert(static_cast<int>(DType::bytes) == config::BYTES && static_cast<int>(DType::float64) == config::FLOAT64);
+
+constexpr int64_t longest_value = int64_t{1} << 31;
+constexpr int64_t most_default_values = int64_t{1} << 22;  // for each record without the feature they are copied
+
+[[noreturn]] void refuse(const FeatureSpec& feature, const std::string& why) {
+  throw Error(Category::bad_pipeline, why, {"", -1, -1, feature.name});
+}
+
+std::string_view kind_name(config::Feature::Kind kind) {
+  switch (kind) {
+    case config::Feature::FIXED:
+      return "FIXED";
+    case config::Feature::VARIABLE:
+      return "VARIABLE";
+    case config::Feature::FIXED_SEQUENCE:
+      return "FIXED_SEQUENCE";
+    default:
+      return "RAGGED";
+  }
+}
+
+// Takes the values over, checked to be of the feature's dtype.
+void read_defaults(const config::Feature& config, FeatureSpec& feature) {
+  for (const config::Value& value : config.default_value()) {
+    const DType found = value.has_bytes_value()     ? DType::bytes
+                        : value.has_float32_value() ? DType::float32
+                        : value.has_int64_value()   ? DType::int64
+                                                    : DType::unset;
+    if (found != feature.dtype) {
+      const char* wanted = feature.dtype == DType::bytes     ? "bytes_value"
+                           : feature.dtype == DType::float32 ? "float32_value"
+                                                             : "int64_value";
+      refuse(feature,
+             fmt::format("default_value: for {} write default_value {{ {}: ... }}", name(feature.dtype), wanted));
+    }
+    if (found == DType::bytes && feature.length >= 0 &&
+        static_cast<int64_t>(value.bytes_value().size()) != feature.length)
+      refuse(feature,
+             fmt::format("default_value: {} bytes, but length is {}", value.bytes_value().size(), feature.length));
+    if (found == DType::bytes) feature.default_bytes.push_back(value.bytes_value());
+    if (found == DType::float32) feature.default_floats.push_back(value.float32_value());
+    if (found == DType::int64) feature.default_ints.push_back(value.int64_value());
+  }
+  feature.has_default = config.default_value_size() > 0;
+}
+
+void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
+  if (config.default_value().empty()) return;
+  const int64_t given = config.default_value_size();
+  if (feature.kind == FeatureKind::variable || feature.kind == FeatureKind::ragged)
+    refuse(feature, fmt::format("default_value: a {} feature that a record lacks has no values; remove it",
+                                kind_name(config.kind())));
+  const int64_t wanted = feature.kind == FeatureKind::fixed ? feature.shape.elements() : 1;
+  if (given != 1 && given != wanted)
+    refuse(feature, feature.kind == FeatureKind::fixed
+                        ? fmt::format("default_value: {} values; give one, or {} as shape {} has", given, wanted,
+                                      to_string(feature.shape))
+                        : fmt::format("default_value: {} values; the padding is one", given));
+  if (wanted > most_default_values)
+    refuse(feature, fmt::format("default_value: shape {} has too many elements for a default (at most {})",
+                                to_string(feature.shape), most_default_values));
+  read_defaults(config, feature);
+  const auto count = static_cast<size_t>(wanted);
+  const auto repeat = [&](auto& values) {
+    if (!values.empty()) {
+      const auto first = values.front();
+      values.resize(count, first);
+    }
+  };
+  repeat(feature.default_bytes);
+  repeat(feature.default_floats);
+  repeat(feature.default_ints);
+}
+
+FeatureSpec resolve(const config::Feature& config, int index, int count) {
+  FeatureSpec feature;
+  feature.name = config.name();
+  if (feature.name.empty())
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}: name: every feature needs one", element_path("feature", index, count, "")));
+  if (feature.name[0] == '@')
+    refuse(feature, "name: names that begin with @ are reserved (@record @file @offset @source)");
+  feature.key = config.has_key() ? config.key() : config.name();
+  feature.dtype = to_dtype(config.dtype());
+  if (feature.dtype == DType::unset) refuse(feature, "dtype: write BYTES, FLOAT32 or INT64, as the records have it");
+  if (feature.dtype != DType::bytes && feature.dtype != DType::float32 && feature.dtype != DType::int64)
+    refuse(feature, fmt::format("dtype: records hold BYTES, FLOAT32 and INT64 only; {} can be the dtype of an output",
+                                name(feature.dtype)));
+  feature.kind = static_cast<FeatureKind>(config.kind());
+
+  const bool sequence = feature.kind == FeatureKind::fixed_sequence;
+  if (feature.kind == FeatureKind::fixed || sequence)
+    // A sequence's tensor has two axes more: rows and steps.
+    feature.shape = resolve_shape(config.shape(), "shape", sequence ? 1 : 0, Shape::max_rank - (sequence ? 1 : 0));
+  else if (config.shape_size() > 0)
+    refuse(feature, fmt::format("shape: a {} feature has none", kind_name(config.kind())));
+
+  constexpr int64_t largest_value = 16;  // in a column: a reference to bytes
+  if (feature.shape.elements() > longest_value / largest_value)
+    refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
+                                longest_value / largest_value));
+  if (config.length() < 0) refuse(feature, fmt::format("length: {} is negative", config.length()));
+  if (config.length() > 0 && feature.dtype != DType::bytes)
+    refuse(feature, "length: only BYTES have one; the number of values is `shape`");
+  if (config.length() > longest_value)
+    refuse(feature, fmt::format("length: {}; a message, and so a record, ends at 2 GiB", config.length()));
+  if (config.length() > 0) feature.length = config.length();
+
+  if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
+  if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
+    refuse(feature, "max_values: a FIXED feature has as many values as `shape` says");
+  if (config.max_values() > longest_value)
+    refuse(feature, fmt::format("max_values: {}; a message, and so a record, ends at 2 GiB", config.max_values()));
+  if (config.max_values() > 0) feature.max_values = config.max_values();
+
+  resolve_defaults(config, feature);
+  return feature;
+}
+
+// A record that is no message is one feature, which may be declared to give its length.
+std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
+  FeatureSpec record;
+  record.name = record.key = "record";
+  record.dtype = DType::bytes;
+  for (const FeatureSpec& feature : declared) {
+    if (feature.name != "record" || declared.size() > 1)
+      refuse(feature, "a source of record_type RAW has one feature, `record`: the bytes of the record");
+    if (feature.key != "record" || feature.dtype != DType::bytes || feature.kind != FeatureKind::fixed ||
+        feature.shape.rank() > 0 || feature.has_default)
+      refuse(feature, "with record_type RAW this is BYTES, and only its length can be told");
+    record.length = feature.length;
+  }
+  return {record};
+}
+
+}  // namespace
+
+Shape resolve_shape(const google::protobuf::RepeatedField<int64_t>& axes, const std::string& path, int64_t least,
+                    size_t most_axes) {
+  constexpr int64_t most_elements = int64_t{1} << 31;
+  const auto refuse_shape = [&](const std::string& why) {
+    throw Error(Category::bad_pipeline, fmt::format("{}: [{}] {}", path, fmt::join(axes, ", "), why));
+  };
+  if (static_cast<size_t>(axes.size()) > most_axes)
+    refuse_shape(fmt::format("has {} axes; at most {} can be", axes.size(), most_axes));
+  int64_t elements = 1;
+  for (int64_t axis : axes) {
+    if (axis < least) refuse_shape(fmt::format("has an axis of {}", axis));
+    if (axis != 0 && elements > most_elements / axis) refuse_shape("has more than 2^31 elements");
+    elements *= axis;
+  }
+  return Shape(std::span<const int64_t>(axes.data(), static_cast<size_t>(axes.size())));
+}
+
+std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, RecordType record_type) {
+  // Sources may name their features themselves, but a batch has one set of them.
+  const auto same = [](const auto& a, const auto& b) {
+    if (a.size() != b.size()) return false;
+    for (int i = 0; i < a.size(); i++)
+      if (a[i].SerializeAsString() != b[i].SerializeAsString()) return false;
+    return true;
+  };
+  const auto of = [&](const config::Source& source) -> const auto& {
+    return source.feature().empty() ? pipeline.feature() : source.feature();
+  };
+  const auto& declared = of(pipeline.source(0));
+  for (int i = 1; i < pipeline.source_size(); i++)
+    if (!same(of(pipeline.source(i)), declared))
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}: feature: sources with different features are not in this version yet; give all the "
+                              "same, best outside of `source`",
+                              element_path("source", i, pipeline.source_size(), pipeline.source(i).name())));
+
+  std::vector<FeatureSpec> features;
+  std::set<std::string> names, keys;
+  for (int i = 0; i < declared.size(); i++) {
+    try {
+      features.push_back(resolve(declared[i], i, declared.size()));
+    } catch (const Error& error) {
+      throw error.at({"", -1, -1, declared[i].name()});
+    }
+    const FeatureSpec& feature = features.back();
+    if (!names.insert(feature.name).second) refuse(feature, "name: there are two features of this name");
+    if (!keys.insert(feature.key).second)
+      refuse(feature,
+             fmt::format("key: another feature reads '{}' already; several outputs can be made from one feature",
+                         feature.key));
+  }
+  if (record_type == RecordType::raw) return resolve_raw(features);
+  if (features.empty())
+    throw Error(Category::bad_pipeline,
+                "feature: there is none; name what is to be read of each record: feature { name: \"...\" dtype: ... }");
+  return features;
+}
+
+}  // namespace feedline::flow

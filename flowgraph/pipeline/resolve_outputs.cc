@@ -1,0 +1,589 @@
+#include "flowgraph/pipeline/resolve_outputs.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "feedline/error.h"
+#include "base/nearest.h"
+#include "flowgraph/pipeline/resolve_features.h"
+#include "flowgraph/pipeline/unsupported.h"
+
+namespace feedline::flow {
+namespace {
+
+using config::Output;
+
+constexpr std::pair<std::string_view, Reserved> reserved_names[] = {{"@record", Reserved::record},
+                                                                    {"@file", Reserved::file},
+                                                                    {"@offset", Reserved::offset},
+                                                                    {"@source", Reserved::source}};
+
+// The smallest integers that hold a bit field, as np.unpackbits gives uint8 for bits.
+DType integer_for(int width, bool sign) {
+  if (width <= 8) return sign ? DType::int8 : DType::uint8;
+  if (width <= 16) return sign ? DType::int16 : DType::uint16;
+  return sign ? DType::int32 : DType::uint32;
+}
+
+// Strides of a row-major tensor whose elements are `bits` apart.
+std::vector<int64_t> row_major(const Shape& shape, int64_t bits) {
+  std::vector<int64_t> strides(shape.rank());
+  for (size_t axis = shape.rank(); axis-- > 0; bits *= shape[axis]) strides[axis] = bits;
+  return strides;
+}
+
+// One output on its way from the pipeline's words to numbers.
+class OutputResolver {
+ public:
+  OutputResolver(const Output& config, std::string path, const std::vector<FeatureSpec>& features,
+                 std::vector<std::string>& warnings)
+      : config_(config), path_(std::move(path)), features_(features), warnings_(warnings) {
+    output_.name = config.name();
+    output_.dtype = to_dtype(config.dtype());
+    output_.internal = config.internal();
+  }
+
+  OutputSpec resolve() {
+    switch (config_.from_case()) {
+      case Output::kExpression:
+        nothing_but("expression");
+        if (config_.has_normalize()) refuse("normalize", "write it into the formula");
+        from_numbers(DType::float64, Shape());
+        output_.from = FromExpression{};  // its number comes when formulas are sorted
+        break;
+      case Output::kStack:
+        nothing_but("stack");
+        from_stack();
+        break;
+      case Output::kUnpackBits:
+        from_bits(bytes_feature("unpack_bits"));
+        break;
+      case Output::kDecodeRaw:
+        from_raw(bytes_feature("decode_raw"));
+        break;
+      default:
+        if (config_.feature().empty())
+          refuse("feature", "an output is made from a feature, an expression or a stack; name one");
+        if (config_.feature()[0] == '@')
+          from_reserved();
+        else
+          from_feature();
+    }
+    return std::move(output_);
+  }
+
+  [[noreturn]] void refuse(std::string_view field, const std::string& why) const {
+    throw Error(Category::bad_pipeline, fmt::format("{}: {}: {}", path_, field, why));
+  }
+
+ private:
+  enum class Layout { unknown, hwc, chw };
+  static Layout layout_of(Output::Layout layout) {
+    return layout == Output::HWC ? Layout::hwc : layout == Output::CHW ? Layout::chw : Layout::unknown;
+  }
+
+  void nothing_but(std::string_view what) const {
+    if (!config_.feature().empty())
+      refuse("feature", fmt::format("an output is made from a feature or by {}, not both", what));
+  }
+
+  int feature_number(std::string_view field, const std::string& wanted) const {
+    for (size_t i = 0; i < features_.size(); i++)
+      if (features_[i].name == wanted) return static_cast<int>(i);
+    std::vector<std::string> names;
+    for (const FeatureSpec& feature : features_) names.push_back(feature.name);
+    refuse(field,
+           fmt::format("there is no feature '{}'{} There are: {}", wanted,
+                       nearest(wanted, names).empty() ? "." : did_you_mean(wanted, names), fmt::join(names, " ")));
+  }
+  const FeatureSpec& feature(int number) const { return features_[static_cast<size_t>(number)]; }
+
+  const FeatureSpec& bytes_feature(std::string_view operation) {
+    if (config_.feature().empty()) refuse("feature", fmt::format("{} needs a feature of BYTES; name one", operation));
+    const int number = feature_number("feature", config_.feature());
+    const FeatureSpec& from = feature(number);
+    if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+      refuse(operation,
+             fmt::format("it needs one BYTES value in each record; feature '{}' is {}", from.name, describe(from)));
+    output_.from = FromFeature{number};
+    return from;
+  }
+
+  static std::string describe(const FeatureSpec& feature) {
+    constexpr const char* kinds[] = {"FIXED", "VARIABLE", "FIXED_SEQUENCE", "RAGGED"};
+    std::string text = fmt::format("{} {}", kinds[static_cast<int>(feature.kind)], name(feature.dtype));
+    if (feature.shape.rank() > 0) text += fmt::format(" {}", to_string(feature.shape));
+    return text;
+  }
+
+  // Numbers for a channel each: none, one for all, or one for each channel. The channels are the axis `channel_axis`;
+  // where that is not known (-1), several go along the last axis, as NumPy broadcasts, unless they could mean the
+  // first.
+  std::vector<float> channel_values(std::string_view field, const auto& values, const Shape& shape,
+                                    int& channel_axis) const {
+    std::vector<float> result;
+    for (const auto value : values) {
+      const auto rounded = static_cast<float>(value);
+      if (!std::isfinite(rounded)) refuse(field, fmt::format("{} is not a finite float32", value));
+      result.push_back(rounded);
+    }
+    if (result.size() <= 1) return result;
+    const size_t rank = shape.rank();
+    const auto count = static_cast<int64_t>(result.size());
+    if (rank == 0) refuse(field, fmt::format("{} values, but a scalar has no channels; give one", count));
+    if (channel_axis < 0) {
+      if (shape[rank - 1] != count)
+        refuse(field, fmt::format("{} values, but the last axis of {} is {}; give one value, or as many", count,
+                                  to_string(shape), shape[rank - 1]));
+      if (rank == 3 && shape[0] == count)
+        refuse(field,
+               fmt::format("{} values, which could be for the first or the last axis of {}; its layout is not known",
+                           count, to_string(shape)));
+      channel_axis = static_cast<int>(rank) - 1;
+    }
+    if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
+      refuse(field, fmt::format("{} values, shape {} wants 1 or {}", count, to_string(shape), channels));
+    return result;
+  }
+
+  // Turns the delivered axes, when the stored ones have another layout. Returns the channel axis, or -1.
+  int turn(gpu::UnpackSpec& unpack, Layout stored) const {
+    const Layout wanted = layout_of(config_.layout());
+    if (wanted != Layout::unknown && unpack.shape.rank() != 3)
+      refuse("layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
+    if (wanted != Layout::unknown && stored == Layout::unknown)
+      refuse(
+          "layout",
+          "how the values lie is not known: only decode_raw.layout says it; remove layout to deliver them as they lie");
+    if (stored == Layout::unknown) return -1;
+    if (wanted != Layout::unknown && wanted != stored) {
+      const std::vector<size_t> axes =
+          wanted == Layout::chw ? std::vector<size_t>{2, 0, 1} : std::vector<size_t>{1, 2, 0};
+      const Shape shape = unpack.shape;
+      const std::vector<int64_t> strides = unpack.stride_bits;
+      for (size_t i = 0; i < 3; i++) {
+        unpack.shape[i] = shape[axes[i]];
+        unpack.stride_bits[i] = strides[axes[i]];
+      }
+    }
+    return (wanted == Layout::unknown ? stored : wanted) == Layout::chw ? 0 : 2;
+  }
+
+  // normalize, and the dtype: what was asked for, else what is natural.
+  void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
+    if (config_.has_normalize()) {
+      const config::Normalize& given = config_.normalize();
+      gpu::Normalize normalize;
+      if (given.has_scale())
+        normalize.scale = channel_values("normalize.scale", std::array{given.scale()}, unpack.shape, channel_axis)[0];
+      normalize.mean = channel_values("normalize.mean", given.mean(), unpack.shape, channel_axis);
+      normalize.std = channel_values("normalize.std", given.std(), unpack.shape, channel_axis);
+      for (float std : normalize.std)
+        if (!(std > 0)) refuse("normalize.std", fmt::format("{}; it must be above 0", std));
+      unpack.normalize = std::move(normalize);
+      natural = DType::float32;
+    }
+    const bool by_channel =
+        !unpack.channel_bits.empty() || unpack.scale.size() > 1 || unpack.bias.size() > 1 ||
+        (unpack.normalize && (unpack.normalize->mean.size() > 1 || unpack.normalize->std.size() > 1));
+    unpack.channel_axis = by_channel ? channel_axis : -1;
+    if (output_.dtype == DType::unset) output_.dtype = natural;
+    if (output_.dtype == DType::bytes) refuse("dtype", "BYTES cannot be made from numbers");
+    unpack.out = output_.dtype;
+  }
+
+  void from_numbers(DType stored, const Shape& shape) {
+    gpu::UnpackSpec unpack = stored_elements(stored, shape);
+    const int channel_axis = turn(unpack, Layout::unknown);
+    finish(unpack, channel_axis, stored);
+    output_.shape = unpack.shape;
+    output_.unpack = std::move(unpack);
+  }
+
+  void from_reserved() {
+    for (const auto& [name, reserved] : reserved_names) {
+      if (config_.feature() != name) continue;
+      from_numbers(DType::int64, Shape());
+      output_.from = FromReserved{reserved};
+      return;
+    }
+    refuse("feature", fmt::format("there is no '{}'; reserved are @record @file @offset @source", config_.feature()));
+  }
+
+  void from_feature() {
+    const int number = feature_number("feature", config_.feature());
+    const FeatureSpec& from = feature(number);
+    output_.from = FromFeature{number};
+    output_.shape = from.shape;
+    output_.variable = from.kind == FeatureKind::variable || from.kind == FeatureKind::ragged;
+    output_.padded = from.kind == FeatureKind::fixed_sequence;
+    if (from.dtype == DType::bytes) return pass_bytes(from);
+    if (from.kind == FeatureKind::fixed) return from_numbers(from.dtype, from.shape);
+    if (config_.layout() != Output::AS_IS)
+      refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
+    gpu::UnpackSpec value = stored_elements(from.dtype, Shape());
+    finish(value, -1, from.dtype);
+    output_.unpack_value = std::move(value);
+  }
+
+  void pass_bytes(const FeatureSpec& from) {
+    constexpr std::string_view advice = "bytes become numbers by decode_raw or unpack_bits";
+    if (config_.has_normalize()) refuse("normalize", std::string(advice));
+    if (config_.layout() != Output::AS_IS) refuse("layout", std::string(advice));
+    const bool dense = from.kind == FeatureKind::fixed && from.length >= 0 && output_.dtype != DType::bytes;
+    if (output_.dtype != DType::unset && output_.dtype != DType::bytes && !(dense && output_.dtype == DType::uint8))
+      refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
+    output_.dtype = dense ? DType::uint8 : DType::bytes;
+    if (!dense) return;
+    // Each value is a row of bytes of its own; the output has the bytes as its last axis.
+    if (from.shape.rank() == Shape::max_rank)
+      refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
+    from_numbers(DType::uint8, Shape({from.length}));
+    std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
+    axes.push_back(from.length);
+    output_.shape = Shape(axes);
+  }
+
+  void from_bits(const FeatureSpec& from) {
+    const config::UnpackBits& bits = config_.unpack_bits();
+    gpu::UnpackSpec unpack;
+    unpack.width = bits.width() == 0 ? 1 : bits.width();
+    if (unpack.width < 1 || unpack.width > 32)
+      refuse("unpack_bits.width", fmt::format("{}; it must be 1 to 32 bits", bits.width()));
+    unpack.sign_extend = bits.sign_extend();
+    unpack.lsb_first = bits.bit_order() == config::UnpackBits::LITTLE;
+    unpack.bit_offset = bits.bit_offset();
+    unpack.shape = resolve_shape(bits.shape(), path_ + ": unpack_bits.shape", 1);
+    unpack.stride_bits = row_major(unpack.shape, unpack.width);
+    const int64_t wanted = unpack.shape.elements() * unpack.width;
+    if (unpack.bit_offset < 0) refuse("unpack_bits.bit_offset", fmt::format("{} is negative", unpack.bit_offset));
+    if (from.length < 0)
+      refuse("unpack_bits",
+             fmt::format(
+                 "the length of feature '{}' must be known; write it there: length: {}, or more where bytes follow",
+                 from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
+    const int64_t available = from.length * 8;
+    if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
+      refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes)", wanted,
+                                        unpack.bit_offset, from.name, available, from.length));
+
+    const size_t rank = unpack.shape.rank();
+    if (bits.channel_order_size() > 0) order_channels(bits, unpack);
+    // c is the last axis; of three axes that is what HWC says.
+    int channel_axis = static_cast<int>(rank) - 1;
+    unpack.scale = channel_values("unpack_bits.scale", bits.scale(), unpack.shape, channel_axis);
+    unpack.bias = channel_values("unpack_bits.bias", bits.bias(), unpack.shape, channel_axis);
+    const int turned = turn(unpack, rank == 3 ? Layout::hwc : Layout::unknown);
+    if (rank == 3) channel_axis = turned;
+    finish(
+        unpack, channel_axis,
+        unpack.scale.empty() && unpack.bias.empty() ? integer_for(unpack.width, unpack.sign_extend) : DType::float32);
+    output_.shape = unpack.shape;
+    output_.unpack = std::move(unpack);
+  }
+
+  void order_channels(const config::UnpackBits& bits, gpu::UnpackSpec& unpack) {
+    constexpr std::string_view field = "unpack_bits.channel_order";
+    const size_t rank = unpack.shape.rank();
+    if (rank == 0) refuse(field, "a scalar has no channels; give unpack_bits.shape");
+    const int64_t channels = unpack.shape[rank - 1];
+    if (bits.channel_order_size() != channels)
+      refuse(field, fmt::format("{} entries, shape {} wants {}", bits.channel_order_size(), to_string(unpack.shape),
+                                channels));
+    std::set<int> used;
+    for (int stored : bits.channel_order()) {
+      if (stored < 0 || stored >= channels)
+        refuse(field, fmt::format("there is no channel {}; stored are 0 to {}", stored, channels - 1));
+      if (!used.insert(stored).second)
+        warnings_.push_back(
+            fmt::format("{}: {}: channel {} is delivered twice, so another one is not", path_, field, stored));
+      unpack.channel_bits.push_back(int64_t{stored} * unpack.width);
+    }
+    unpack.stride_bits[rank - 1] = 0;  // the table says it all
+  }
+
+  void from_raw(const FeatureSpec& from) {
+    const config::DecodeRaw& raw = config_.decode_raw();
+    const DType stored = raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
+    if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is no type of numbers");
+    gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
+    unpack.big_endian = raw.big_endian();
+    const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
+    if (bytes != from.length)
+      refuse("decode_raw.shape", fmt::format("{} of {} are {} bytes, but feature '{}' has {}", to_string(unpack.shape),
+                                             name(stored), bytes, from.name, from.length));
+    const Layout layout = layout_of(raw.layout());
+    if (layout != Layout::unknown && unpack.shape.rank() != 3)
+      refuse("decode_raw.layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
+    const int channel_axis = turn(unpack, layout);
+    finish(unpack, channel_axis, stored);
+    output_.shape = unpack.shape;
+    output_.unpack = std::move(unpack);
+  }
+
+  // Numbers of the features that the patterns name, each once.
+  std::vector<int> stacked() const {
+    std::vector<int> chosen;
+    for (const std::string& pattern : config_.stack().features()) {
+      std::vector<int> matches;
+      if (pattern.find_first_of("*?[") == std::string::npos)
+        matches.push_back(feature_number("stack.features", pattern));
+      else
+        for (size_t i = 0; i < features_.size(); i++)
+          if (fnmatch(pattern.c_str(), features_[i].name.c_str(), 0) == 0) matches.push_back(static_cast<int>(i));
+      if (matches.empty()) refuse("stack.features", fmt::format("no feature matches '{}'", pattern));
+      for (int match : matches)
+        if (std::find(chosen.begin(), chosen.end(), match) == chosen.end()) chosen.push_back(match);
+    }
+    if (chosen.empty()) refuse("stack.features", "there are none");
+    return chosen;
+  }
+
+  void from_stack() {
+    FromStack stack;
+    stack.features = stacked();
+    const DType first = feature(stack.features[0]).dtype;
+    for (int number : stack.features) {
+      const FeatureSpec& from = feature(number);
+      if (from.dtype == DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+        refuse("stack.features", fmt::format("feature '{}' is {}; only scalars of numbers can stand side by side",
+                                             from.name, describe(from)));
+      if (from.dtype != first && output_.dtype == DType::unset && !config_.has_normalize())
+        refuse("dtype", fmt::format("'{}' is {} and '{}' {}; say which it shall be", feature(stack.features[0]).name,
+                                    name(first), from.name, name(from.dtype)));
+    }
+    // As one tensor, to check what is said about it; then feature by feature.
+    gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(stack.features.size())}));
+    turn(whole, Layout::unknown);
+    finish(whole, -1, first);
+    for (size_t i = 0; i < stack.features.size(); i++) {
+      gpu::UnpackSpec one = stored_elements(feature(stack.features[i]).dtype, Shape());
+      one.out = whole.out;
+      one.normalize = whole.normalize;
+      if (one.normalize && one.normalize->mean.size() > 1) one.normalize->mean = {one.normalize->mean[i]};
+      if (one.normalize && one.normalize->std.size() > 1) one.normalize->std = {one.normalize->std[i]};
+      stack.unpack.push_back(std::move(one));
+    }
+    output_.shape = whole.shape;
+    output_.from = std::move(stack);
+  }
+
+  const Output& config_;
+  std::string path_;
+  const std::vector<FeatureSpec>& features_;
+  std::vector<std::string>& warnings_;
+  OutputSpec output_;
+};
+
+// Formulas: compiled, and sorted so that each comes after those it reads.
+class FormulaResolver {
+ public:
+  FormulaResolver(const google::protobuf::RepeatedPtrField<Output>& config, PipelineSpec& spec)
+      : config_(config), spec_(spec), number_(spec.outputs.size(), -1) {}
+
+  void resolve() {
+    for (const FeatureSpec& feature : spec_.features)
+      if (feature.kind == FeatureKind::fixed && feature.shape.rank() == 0 && feature.dtype != DType::bytes)
+        known_.push_back({feature.name, feature.dtype == DType::int64 ? Program::Type::int64 : Program::Type::float64});
+    for (const OutputSpec& output : spec_.outputs) known_.push_back({"out." + output.name, Program::Type::float64});
+    for (size_t i = 0; i < spec_.outputs.size(); i++)
+      if (std::holds_alternative<FromExpression>(spec_.outputs[i].from)) place(i);
+    for (size_t i = 0; i < spec_.outputs.size(); i++)
+      if (spec_.outputs[i].internal && !read_.contains(i))
+        spec_.warnings.push_back(fmt::format("output '{}': internal, but no formula reads it", spec_.outputs[i].name));
+  }
+
+ private:
+  [[noreturn]] void refuse(size_t output, const std::string& why) const {
+    throw Error(Category::bad_pipeline,
+                fmt::format("output '{}': expression.formula: {}", spec_.outputs[output].name, why));
+  }
+
+  // Returns the number of the output's expression, placing those that it reads before it.
+  int place(size_t output) {
+    if (number_[output] >= 0) return number_[output];
+    if (std::find(open_.begin(), open_.end(), output) != open_.end()) {
+      std::string circle;
+      for (auto it = std::find(open_.begin(), open_.end(), output); it != open_.end(); ++it)
+        circle += "out." + spec_.outputs[*it].name + " -> ";
+      refuse(output, fmt::format("it reads its own result: {}out.{}", circle, spec_.outputs[output].name));
+    }
+    constexpr size_t deepest = 1000;
+    if (open_.size() == deepest)
+      refuse(output, fmt::format("formulas that read each other in a chain of more than {}", deepest));
+    open_.push_back(output);
+    ExpressionSpec expression;
+    expression.output = spec_.outputs[output].name;
+    expression.program = compile(output);
+    for (const Program::Input& input : expression.program.inputs())
+      expression.inputs.push_back(resolve_input(output, input.name));
+    open_.pop_back();
+    number_[output] = static_cast<int>(spec_.expressions.size());
+    spec_.outputs[output].from = FromExpression{number_[output]};
+    spec_.expressions.push_back(std::move(expression));
+    return number_[output];
+  }
+
+  Program compile(size_t output) const {
+    const config::Expression& expression = config_[static_cast<int>(output)].expression();
+    try {
+      return Program::compile(expression.formula(), {expression.constants().begin(), expression.constants().end()},
+                              known_);
+    } catch (const Error& error) {
+      refuse(output, error.message());
+    }
+  }
+
+  ExpressionSpec::Input resolve_input(size_t reader, const std::string& name) {
+    ExpressionSpec::Input input;
+    for (size_t i = 0; i < spec_.features.size(); i++) {
+      if (spec_.features[i].name != name) continue;
+      input.feature = static_cast<int>(i);
+      input.dtype = spec_.features[i].dtype;
+      return input;
+    }
+    const auto it = std::find_if(spec_.outputs.begin(), spec_.outputs.end(),
+                                 [&](const OutputSpec& output) { return "out." + output.name == name; });
+    const auto number = static_cast<size_t>(it - spec_.outputs.begin());
+    read_.insert(number);
+    if (std::holds_alternative<FromReserved>(it->from))
+      refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
+    if (!it->unpack || it->shape.rank() > 0)
+      refuse(reader, fmt::format("{}: formulas take scalars of numbers, and this is {}", name,
+                                 it->variable || it->padded  ? "of varying length"
+                                 : it->dtype == DType::bytes ? "BYTES"
+                                                             : to_string(it->shape)));
+    input.dtype = it->dtype;
+    if (const auto* from = std::get_if<FromFeature>(&it->from)) {
+      input.feature = from->feature;
+      input.unpack = it->unpack;
+    } else {
+      input.expression = place(number);
+    }
+    return input;
+  }
+
+  const google::protobuf::RepeatedPtrField<Output>& config_;
+  PipelineSpec& spec_;
+  std::vector<Program::Input> known_;
+  std::vector<int> number_;   // of an output's expression, once placed
+  std::vector<size_t> open_;  // outputs whose inputs are being placed
+  std::set<size_t> read_;     // outputs that formulas read
+};
+
+// A decode_raw says exactly how long its bytes are.
+void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std::vector<FeatureSpec>& features) {
+  for (const Output& output : outputs) {
+    if (!output.has_decode_raw()) continue;
+    for (FeatureSpec& feature : features) {
+      if (feature.name != output.feature() || feature.dtype != DType::bytes || feature.length >= 0) continue;
+      const DType stored =
+          output.decode_raw().stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(output.decode_raw().stored());
+      const Shape shape =
+          resolve_shape(output.decode_raw().shape(), fmt::format("output '{}': decode_raw.shape", output.name()), 1);
+      feature.length = shape.elements() * static_cast<int64_t>(size_of(stored));
+      for (const std::string& value : feature.default_bytes)
+        if (static_cast<int64_t>(value.size()) != feature.length)
+          throw Error(Category::bad_pipeline,
+                      fmt::format("default_value: {} bytes, but output '{}' decodes {}", value.size(), output.name(),
+                                  feature.length),
+                      {"", -1, -1, feature.name});
+    }
+  }
+}
+
+// What a batch calls the tensors of an output.
+std::vector<std::string> tensor_names(const OutputSpec& output) {
+  if (output.dtype != DType::bytes && !output.variable) return {output.name};
+  std::vector<std::string> names;
+  if (output.dtype == DType::bytes)
+    names = {output.name + ".bytes", output.name + ".offsets"};
+  else
+    names = {output.name + ".values"};
+  if (output.variable) names.push_back(output.name + ".row_splits");
+  return names;
+}
+
+void check_names(const PipelineSpec& spec) {
+  std::set<std::string> outputs, tensors;
+  for (const OutputSpec& output : spec.outputs) {
+    if (!outputs.insert(output.name).second)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("output '{}': name: there are two outputs of this name", output.name));
+    if (output.internal) continue;
+    for (const std::string& tensor : tensor_names(output))
+      if (!tensors.insert(tensor).second)
+        throw Error(
+            Category::bad_pipeline,
+            fmt::format("output '{}': name: its tensor '{}' has the name of another output's", output.name, tensor));
+  }
+  if (tensors.empty()) throw Error(Category::bad_pipeline, "output: all are internal; nothing is delivered");
+  if (!spec.valid_mask.empty() && (outputs.contains(spec.valid_mask) || tensors.contains(spec.valid_mask)))
+    throw Error(Category::bad_pipeline,
+                fmt::format("batch.valid_mask: '{}' is an output already; it names a new one", spec.valid_mask));
+}
+
+void warn_of_unused_features(PipelineSpec& spec) {
+  std::vector<bool> used(spec.features.size());
+  const auto use = [&](int feature) {
+    if (feature >= 0) used[static_cast<size_t>(feature)] = true;
+  };
+  for (const OutputSpec& output : spec.outputs) {
+    if (const auto* from = std::get_if<FromFeature>(&output.from)) use(from->feature);
+    if (const auto* stack = std::get_if<FromStack>(&output.from))
+      std::for_each(stack->features.begin(), stack->features.end(), use);
+  }
+  for (const ExpressionSpec& expression : spec.expressions)
+    for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
+  if (spec.filter) {
+    for (const ExpressionSpec& expression : spec.filter->expressions)
+      for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
+    for (const OutputSpec& output : spec.filter->outputs)
+      if (const auto* from = std::get_if<FromReserved>(&output.from)) use(from->feature);
+  }
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < used.size(); i++)
+    if (!used[i]) unused.push_back("'" + spec.features[i].name + "'");
+  if (!unused.empty())
+    spec.warnings.push_back(fmt::format("feature {}: read and checked in every record, but no output is made from {}",
+                                        fmt::join(unused, ", "), unused.size() == 1 ? "it" : "them"));
+}
+
+}  // namespace
+
+gpu::UnpackSpec stored_elements(DType stored, const Shape& shape) {
+  gpu::UnpackSpec unpack;
+  unpack.stored = stored;
+  unpack.shape = shape;
+  unpack.stride_bits = row_major(shape, 8 * static_cast<int64_t>(size_of(stored)));
+  return unpack;
+}
+
+void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
+  google::protobuf::RepeatedPtrField<Output> outputs = pipeline.output();
+  if (outputs.empty()) {
+    for (const FeatureSpec& feature : spec.features) {
+      outputs.Add()->set_name(feature.name);
+      outputs.rbegin()->set_feature(feature.name);
+    }
+  }
+  take_lengths(outputs, spec.features);
+  for (int i = 0; i < outputs.size(); i++) {
+    if (outputs[i].name().empty())
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
+    spec.outputs.push_back(
+        OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), spec.features, spec.warnings)
+            .resolve());
+  }
+  check_names(spec);
+  FormulaResolver(outputs, spec).resolve();
+  warn_of_unused_features(spec);
+}
+
+}  // namespace feedline::flow

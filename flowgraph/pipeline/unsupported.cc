@@ -1,0 +1,94 @@
+#include "flowgraph/pipeline/unsupported.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <string_view>
+
+#include "base/utf8.h"
+#include "feedline/error.h"
+
+namespace feedline::flow {
+namespace {
+
+namespace pb = google::protobuf;
+
+struct Missing {
+  std::string_view name;     // of a field or of an enum's value, without "feedline.config."
+  std::string_view instead;  // what works
+};
+// In the order of pipeline.proto.
+constexpr Missing missing[] = {
+    {"Pipeline.cache", "the page cache keeps what was read"},
+    {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
+    {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
+    {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
+    {"Output.lookup", "pass the index on and look up in the trainer"},
+    {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
+    {"Output.crop", "crop in the trainer"},
+    {"Output.resize", "resize in the trainer"},
+    {"Output.flip", "flip in the trainer"},
+    {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
+};
+
+const Missing* find(const std::string& full_name) {
+  for (const Missing& entry : missing)
+    if (full_name == "feedline.config." + std::string(entry.name)) return &entry;
+  return nullptr;
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what, const Missing& entry) {
+  throw Error(Category::bad_pipeline,
+              fmt::format("{}{}: not in this version yet; remove it ({})", path, what, entry.instead));
+}
+
+void check(const pb::Message& message, const std::string& path);
+
+void check_field(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& path) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  if (const Missing* entry = find(field->full_name())) refuse(path, "", *entry);
+  const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+  for (int i = 0; i < count; i++) {
+    if (field->enum_type()) {
+      const int number = field->is_repeated() ? reflection.GetRepeatedEnumValue(message, field, i)
+                                              : reflection.GetEnumValue(message, field);
+      const pb::EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
+      if (!value)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("{}: {} stands for no {}", path, number, field->enum_type()->name()));
+      if (const Missing* entry = find(value->full_name())) refuse(path, ": " + value->name(), *entry);
+    } else if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
+      std::string scratch;
+      const std::string& text = field->is_repeated()
+                                    ? reflection.GetRepeatedStringReference(message, field, i, &scratch)
+                                    : reflection.GetStringReference(message, field, &scratch);
+      if (!is_utf8(text)) throw Error(Category::bad_pipeline, fmt::format("{}: not UTF-8", path));
+    } else if (field->message_type()) {
+      const pb::Message& value = field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                                      : reflection.GetMessage(message, field);
+      const pb::FieldDescriptor* name = field->message_type()->FindFieldByName("name");
+      std::string called = name ? value.GetReflection()->GetString(value, name) : "";
+      if (!is_utf8(called)) called.clear();  // refused inside
+      check(value, name ? element_path(path, i, count, called) + ": " : path + ".");
+    }
+  }
+}
+
+// `path` is what stands before a field's name: "", "batch.", "output 'board': unpack_bits.".
+void check(const pb::Message& message, const std::string& path) {
+  std::vector<const pb::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const pb::FieldDescriptor* field : fields) check_field(message, field, path + field->name());
+}
+
+}  // namespace
+
+std::string element_path(const std::string& field, int index, int count, const std::string& name) {
+  if (!name.empty()) return fmt::format("{} '{}'", field, name);
+  return count == 1 ? field : fmt::format("{}[{}]", field, index);
+}
+
+void refuse_unsupported(const config::Pipeline& pipeline) { check(pipeline, ""); }
+
+}  // namespace feedline::flow

@@ -1,0 +1,115 @@
+// What `feedline check` prints of a plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/byte_size.h"
+#include "flowgraph/plan/plan.h"
+
+namespace feedline::flow {
+namespace {
+
+std::string interleaving(const InterleaveSpec& interleave) {
+  if (!interleave.on()) return "one after another";
+  return fmt::format("interleaved, {} open, {} samples of each in turn", interleave.cycle_length,
+                     interleave.block_length);
+}
+
+}  // namespace
+
+// What is chosen of a source, where it is not all.
+void Plan::sources_text(std::string& text, size_t number) const {
+  uint64_t records = 0, samples = 0;
+  for (const DataFile& file : data.files) {
+    if (file.source != number) continue;
+    records += file.index.records;
+    samples += file.samples.samples();
+  }
+  if (samples == records) return;
+  const std::string& name = spec.sources[number].name;
+  fmt::format_to(std::back_inserter(text), "source   {}{} of {} records\n", name.empty() ? "" : name + ": ", samples,
+                 records);
+}
+
+// How the samples of each source are ordered.
+void Plan::order_text(std::string& text) const {
+  auto out = std::back_inserter(text);
+  for (size_t s = 0; s < orders.size(); s++) {
+    const Order& order = *orders[s];
+    const std::string& name = spec.sources[s].name;
+    if (mixture)
+      fmt::format_to(out, "mixture  {}: {}\n", name.empty() ? fmt::format("source[{}]", s) : name, mixture->text(s));
+    if (spec.window && !spec.window->key.empty())
+      fmt::format_to(out, "window   {} groups of records that have the same '{}'\n", order.windows()->groups(),
+                     spec.window->key);
+    if (order.mode() == ShuffleMode::global)
+      fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
+                     format_byte_size(slot_data_bytes));
+    else if (order.mode() == ShuffleMode::buffer)
+      fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
+                     spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
+    else if (order.mode() == ShuffleMode::block)
+      fmt::format_to(out,
+                     "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+                     order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.window(),
+                     std::min(order.samples(), order.lanes().count * order.window() * order.samples() /
+                                                   std::max<size_t>(1, order.blocks().size())));
+    else
+      fmt::format_to(out, "order    files {}, {}reads of up to {}\n", interleaving(order.interleave()),
+                     data.lazy ? "" : fmt::format("{} ", order.blocks().size()), format_byte_size(slot_data_bytes));
+  }
+}
+
+std::string Plan::text() const {
+  std::string text;
+  auto out = std::back_inserter(text);
+  const auto count = [&](int64_t n) {
+    return n >= 0 ? fmt::format("{}", n) : std::string(data.lazy ? "unknown" : "endless");
+  };
+  uint64_t samples = 0;
+  for (const auto& order : orders) samples += order->samples();
+  const std::string counted = data.lazy
+                                  ? "counted while they are fed"
+                                  : fmt::format("{} samples, counted and verified in {:.2f} s", samples, data.count_s);
+  fmt::format_to(out, "data     {} files, {}, {}\n", data.files.size(), format_byte_size(data.bytes), counted);
+  if (data.skipped_total > 0)
+    fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
+  for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
+  for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
+  order_text(text);
+  fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
+  if (spec.window)
+    fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,
+                   spec.window->shift);
+  if (spec.epoch_steps > 0)
+    fmt::format_to(out, ", going on from each other");
+  else if (spec.repeat != 1)
+    fmt::format_to(out, ", {} passes", spec.repeat < 0 ? "endless" : fmt::format("{}", spec.repeat));
+  if (dropped_per_epoch > 0) fmt::format_to(out, ", {} dropped at the end", dropped_per_epoch);
+  constexpr const char* policies[] = {"DROP", "PARTIAL", "PAD"};
+  fmt::format_to(out, "\nbatch    {} rows: {}{} replicas x {}, last batch: {}\n", global_batch,
+                 ranks.world_size > 1 ? fmt::format("{} ranks x ", ranks.world_size) : "", replicas, replica_batch,
+                 policies[static_cast<int>(spec.last_batch_policy)]);
+  for (const BatchTensor& tensor : tensors) {
+    if (tensor.name == "@valid") continue;
+    const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
+    const std::string dense_rows = spec.window ? fmt::format("[rows, {}", frames) : "[rows";
+    const char* rows = dense                                      ? dense_rows.c_str()
+                       : tensor.part == BatchTensor::Part::padded ? "[rows, longest"
+                                                                  : "[any";
+    std::string axes;
+    for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
+    fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
+  }
+  for (const MemoryLine& line : memory)
+    if (line.count * line.bytes > 0)
+      fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}\n", line.what, line.count,
+                     format_byte_size(line.bytes), format_byte_size(line.count * line.bytes));
+  fmt::format_to(out, "memory   {:<26} {:>31} of {}\n", "in all", format_byte_size(memory_bytes()),
+                 format_byte_size(spec.memory_limit));
+  fmt::format_to(out, "threads  {}{}\n", threads, data.lazy ? "" : ", and one that reads");
+  return text;
+}
+
+}  // namespace feedline::flow

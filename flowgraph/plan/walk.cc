@@ -1,0 +1,91 @@
+#include "flowgraph/plan/walk.h"
+
+#include <algorithm>
+
+#include "flowgraph/order/block_stream.h"
+#include "flowgraph/order/buffer_stream.h"
+#include "flowgraph/order/file_stream.h"
+#include "flowgraph/order/global_stream.h"
+#include "flowgraph/order/mixed_stream.h"
+#include "flowgraph/order/picked_stream.h"
+#include "flowgraph/plan/plan.h"
+#include "flowgraph/order/window_stream.h"
+
+namespace feedline::flow {
+namespace {
+
+// One lane of an order, from a sample on.
+std::unique_ptr<Stream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
+                                    uint64_t sample) {
+  switch (order.mode()) {
+    case ShuffleMode::none:
+      if (plan.steps.picks_rows()) return std::make_unique<PickedStream>(order, plan.steps, sample);
+      if (order.windows()) return std::make_unique<WindowStream>(plan.data, order, first_pass, sample);
+      return std::make_unique<FileStream>(order, first_pass, sample);
+    case ShuffleMode::block:
+      return std::make_unique<BlockStream>(order, lane, first_pass, sample);
+    case ShuffleMode::buffer:
+      return std::make_unique<BufferStream>(order, first_pass, sample);
+    case ShuffleMode::global:
+      return std::make_unique<GlobalStream>(order, first_pass, sample);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Walk::Walk(const Plan& plan, Start start, bool with_rows)
+    : plan_(plan),
+      steps_(plan.steps),
+      with_rows_(with_rows),
+      epoch_(start.epoch),
+      step_(start.step),
+      streams_(plan.steps.lanes()) {}
+
+// Of the samples of the epoch that the current step begins with, or of all epochs where one goes on from another.
+Stream& Walk::stream(uint32_t lane) {
+  std::unique_ptr<Stream>& stream = streams_[lane];
+  if (stream) return *stream;
+  const auto open = [this, lane, first_pass = steps_.first_pass(epoch_)](size_t source, uint64_t sample) {
+    return open_stream(plan_, *plan_.orders[source], lane, first_pass, sample);
+  };
+  if (plan_.mixture)
+    stream = std::make_unique<MixedStream>(*plan_.mixture, lane, epoch_,
+                                           static_cast<uint64_t>(step_ * steps_.lane_step()), plan_.frames, open);
+  else
+    stream = open(0, static_cast<uint64_t>(steps_.step_of_streams(epoch_, step_) * steps_.lane_step()));
+  return *stream;
+}
+
+void Walk::next(Step& step, std::vector<Ticket>* opened) {
+  step.rows.clear();
+  step.finished.clear();
+  step.epoch = epoch_;
+  step.step = step_;
+  step.ends_epoch = !steps_.exists(step_);
+  if (step.ends_epoch) {
+    if (!steps_.epochs_go_on())
+      for (auto& stream : streams_) {
+        if (stream) stream->close(step);
+        stream.reset();
+      }
+    step.finished.push_back(tickets_++);
+    if (opened) opened->emplace_back();
+    epoch_++;
+    step_ = 0;
+  } else {
+    step.kind = steps_.kind(step_);
+    const Rows& wanted = steps_.of_rank(step.kind);
+    Taking taking{step, tickets_, opened, with_rows_};
+    for (uint32_t lane = 0; lane < steps_.lanes(); lane++) {
+      const Steps::LaneRows rows = steps_.of_lane(step.kind, lane);
+      const Rows of_lane{std::max(wanted.first, rows.first) - rows.first,
+                         std::min(wanted.last, rows.first + rows.count) - rows.first};
+      if (of_lane.first < of_lane.last) stream(lane).take(rows.count, of_lane, rows.first, taking);
+    }
+    step_++;
+  }
+  step.tickets = tickets_;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,54 @@
+// The GPUs that there are, and memory of the host that they read by themselves.
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "gpu/cuda/cuda_call.h"
+#include "gpu/device/device_ring.h"
+
+namespace feedline {
+namespace gpu {
+
+bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept {
+  try {
+    on_gpu(gpu, [&] {
+      call<HostRegisterOp>(gpu,
+                           [&] { return cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable); });
+    });
+    return true;
+  } catch (const std::exception& error) {
+    log_warning(fmt::format("memory cannot be pinned, copies to GPUs are slower: {}", error.what()));
+    return false;
+  }
+}
+
+void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept {
+  try {
+    on_gpu(gpu, [&] { cudaHostUnregister(memory.data()); });
+  } catch (const std::exception&) {
+    // A driver that is gone has nothing pinned.
+  }
+}
+
+}  // namespace gpu
+
+Gpus visible_gpus() {
+  Gpus gpus;
+  switch (const cudaError_t error = cudaGetDeviceCount(&gpus.count)) {
+    case cudaSuccess:
+      if (gpus.count == 0) gpus.why = "the CUDA driver finds no GPU";
+      return gpus;
+    case cudaErrorInsufficientDriver:
+      gpus.why = "the system has no CUDA driver, or one that is older than what feedline was built with";
+      break;
+    case cudaErrorNoDevice:
+      gpus.why = "the CUDA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)";
+      break;
+    default:
+      gpus.why = fmt::format("CUDA does not start: {} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  }
+  cudaGetLastError();
+  gpus.count = 0;
+  return gpus;
+}
+
+}  // namespace feedline

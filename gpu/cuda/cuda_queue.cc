@@ -1,0 +1,114 @@
+// gpu/device/queue.h on CUDA.
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "gpu/cuda/cuda_handles.h"
+#include "gpu/cuda/cuda_launch.h"
+#include "gpu/device/device_ring.h"
+#include "gpu/device/queue.h"
+
+namespace feedline::gpu {
+namespace {
+
+class CudaQueue final : public Queue {
+ public:
+  explicit CudaQueue(DeviceId gpu) : gpu_(gpu) {
+    check_devices({&gpu, 1});
+    on_gpu(gpu_, [&] {
+      context_.emplace(gpu_);
+      made_ = std::make_unique<Made>(gpu_);
+    });
+  }
+  ~CudaQueue() override {
+    const Visit visit(*context_);
+    made_.reset();
+  }
+
+  DeviceId device() const noexcept override { return gpu_; }
+  Stream stream() const noexcept override { return Stream::cuda(made_->stream.get()); }
+  std::byte* allocate(size_t bytes) override {
+    const Visit visit(*context_);
+    return made_->memory.emplace_back(gpu_, bytes).get();
+  }
+
+  void copy(void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    const Visit visit(*context_);
+    call<MemcpyOp>(gpu_, [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, made_->stream.get()); });
+  }
+  void reduce(const ReduceLaunch& launch) override {
+    const Visit visit(*context_);
+    call<LaunchOp>(gpu_, [&] { return launch_reduce(launch, made_->stream.get()); });
+  }
+  void divide(const DivideLaunch& launch) override {
+    const Visit visit(*context_);
+    call<LaunchOp>(gpu_, [&] { return launch_divide(launch, made_->stream.get()); });
+  }
+
+  void enter_thread() override { enter(gpu_); }
+
+  // What waits for an event is given to a stream at once, or before it is recorded again, so one does for all times.
+  void follow(Stream stream) override {
+    record(made_->followed, stream);
+    const Visit visit(*context_);
+    made_->followed.wait_on(made_->stream.get());
+  }
+  void make_marks(size_t count) override {
+    const Visit visit(*context_);
+    while (made_->marks.size() < count) made_->marks.emplace_back(gpu_, untimed);
+  }
+  void mark(size_t number, Stream stream) override { record(made_->marks[number], stream); }
+  void follow_mark(size_t number) override {
+    const Visit visit(*context_);
+    made_->marks[number].wait_on(made_->stream.get());
+  }
+  void lead(Stream stream) override {
+    check_device(gpu_, stream);
+    const Visit visit(*context_);
+    check_no_capture(gpu_, stream.cuda_stream(), step);
+    made_->led.record(made_->stream.get());
+    made_->led.wait_on(stream.cuda_stream());
+  }
+  void drain(Stream stream) noexcept override {
+    const Visit visit(*context_);
+    cudaStreamSynchronize(stream.cuda_stream());
+  }
+  void wait() override {
+    const Visit visit(*context_);
+    made_->awaited.record(made_->stream.get());
+    made_->awaited.wait();
+  }
+
+ private:
+  static constexpr const char* step = "the step of a training";
+  static constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
+
+  void record(CudaEvent& event, Stream stream) {
+    check_device(gpu_, stream);
+    const Visit visit(*context_);
+    check_no_capture(gpu_, stream.cuda_stream(), step);
+    event.record(stream.cuda_stream());
+  }
+
+  // What is given back while the GPU's context is the current one.
+  struct Made {
+    explicit Made(DeviceId gpu) : followed(gpu, untimed), led(gpu, untimed), awaited(gpu, untimed), stream(gpu) {
+      call<LoadOp>(gpu, [] { return load_reduce(); });
+      call<LoadOp>(gpu, [] { return load_divide(); });
+    }
+    std::deque<CudaMemory> memory;  // freed when the stream has ended
+    CudaEvent followed, led, awaited;
+    std::deque<CudaEvent> marks;
+    CudaStream stream;
+  };
+  const DeviceId gpu_;
+  std::optional<Context> context_;
+  std::unique_ptr<Made> made_;
+};
+
+}  // namespace
+
+std::shared_ptr<Queue> cuda_queue(DeviceId gpu) { return std::make_shared<CudaQueue>(gpu); }
+
+}  // namespace feedline::gpu

@@ -1,0 +1,244 @@
+// gpu/device/device_ring.h on CUDA.
+#include <fmt/format.h>
+
+#include <deque>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/keep_for_ever.h"
+#include "base/log.h"
+#include "gpu/cuda/cuda_handles.h"
+#include "gpu/cuda/cuda_launch.h"
+#include "gpu/device/device_ring.h"
+
+namespace feedline::gpu {
+namespace {
+
+constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
+
+// Of one fill(), so that it does not matter how soon its buffer is filled again.
+struct CopyEvents {
+  explicit CopyEvents(DeviceId gpu) : begun(gpu, cudaEventDefault), copied(gpu, cudaEventBlockingSync) {}
+  CudaEvent begun, copied;
+};
+
+// What a batch calls is called on the program's threads.
+class Buffer final : public StreamOrder {
+ public:
+  Buffer(DeviceId gpu, const Context& context)
+      : gpu_(gpu), context_(context), ready_(gpu, untimed), released_(gpu, untimed) {}
+  ~Buffer() { cudaEventSynchronize(released_.get()); }
+
+  void ready_on(Stream stream) override {
+    check_device(gpu_, stream);
+    const Visit visit(context_);
+    if (stream.kind() == DeviceId::Kind::host)
+      ready_.wait();
+    else
+      ready_.wait_on(stream.cuda_stream());
+    ready_on_ = stream;
+  }
+
+  void copy_on(Stream stream, void* to, const void* from, size_t bytes) override {
+    if (stream.kind() == DeviceId::Kind::host)
+      throw Error(Category::bad_pipeline, "a batch of a GPU is copied on a stream of that GPU, not on Stream::host");
+    check_device(gpu_, stream);
+    const Visit visit(context_);
+    call<MemcpyOp>(gpu_,
+                   [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });
+  }
+
+  void release_on(Stream stream) noexcept override {
+    remember_failure([&] {
+      check_device(gpu_, stream);
+      release(stream);
+    });
+  }
+
+  // On whatever thread: of its default streams none is meant. CUDA's legacy stream waits for the others'.
+  void let_go() noexcept override {
+    if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
+  }
+
+  // from: the buffer that is copied; null: memory of the host.
+  void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
+            std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
+    if (not_released_) std::rethrow_exception(not_released_);
+    released_.wait_on(copy);
+    ready_.wait_on(copy);  // nobody may have used it
+    if (copied_on_) copied_on_->wait_on(copy);
+    if (from) from->copied_->wait_on(copy);
+    events.begun.record(copy);
+    for (const CopyToDevice& part : copies)
+      call<MemcpyOp>(gpu_, [&] {
+        return cudaMemcpyAsync(part.to, part.from.data(), part.from.size(),
+                               from ? cudaMemcpyDefault : cudaMemcpyHostToDevice, copy);
+      });
+    events.copied.record(copy);
+    copied_ = &events.copied;
+    if (from) from->copied_on_ = &events.copied;
+    events.copied.wait_on(unpack);
+    launch_all(launches, unpack);
+  }
+
+  void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
+    const Visit visit(context_);
+    ready_.wait_on(stream.cuda_stream());
+    ready_on_ = stream;  // whatever fails from here on, the buffer is the stream's until it is let go
+    arrive();
+    launch_all(launches, stream.cuda_stream());
+  }
+
+ private:
+  void launch_all(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+    for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, stream); });
+    ready_.record(stream);
+  }
+  // For the next fill() to throw.
+  template <typename Body>
+  void remember_failure(Body body) noexcept {
+    try {
+      body();
+    } catch (...) {
+      not_released_ = std::current_exception();
+    }
+  }
+  void release(Stream stream) {
+    ready_on_.reset();
+    if (stream.kind() == DeviceId::Kind::host) return;
+    const Visit visit(context_);
+    // An event that is captured would take our next copy into the trainer's graph.
+    check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
+    try {
+      released_.record(stream.cuda_stream());
+    } catch (const Error&) {
+      cudaStreamSynchronize(stream.cuda_stream());  // no event says when the memory may go
+      throw;
+    }
+  }
+
+  const DeviceId gpu_;
+  const Context& context_;
+  CudaEvent ready_, released_;
+  // When its rows had come, and when the next GPU had them. These events may be those of later copies by now: of copies
+  // that wait for nothing which is yet to be given to a stream.
+  const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
+  std::optional<Stream> ready_on_;
+  std::exception_ptr not_released_;
+};
+
+// So that copies go from GPU to GPU; where that is not possible they go by way of the host.
+void reach(DeviceId gpu, DeviceId other) {
+  int can = 0;
+  call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
+  if (can)
+    call<EnablePeerOp>(gpu, [&] {
+      const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
+      can = error != cudaErrorTooManyPeers && error != cudaErrorPeerAccessUnsupported;
+      if (can && error != cudaErrorPeerAccessAlreadyEnabled) return error;
+      cudaGetLastError();
+      return cudaSuccess;
+    });
+  if (!can)
+    log_warning(fmt::format("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
+                            other.ordinal));
+}
+
+class CudaRing final : public DeviceRing {
+ public:
+  explicit CudaRing(const DeviceRingOptions& options) : gpu_(options.gpu) {
+    on_gpu(gpu_, [&] { resources_ = std::make_unique<Resources>(options); });
+  }
+  ~CudaRing() override {
+    try {
+      on_gpu(gpu_, [&] { resources_.reset(); });
+    } catch (const std::exception& error) {
+      log_warning(fmt::format("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what()));
+      keep_for_ever(std::shared_ptr<Resources>(std::move(resources_)));
+    }
+  }
+
+  std::byte* memory() const noexcept override { return resources_->memory.get(); }
+  const std::byte* tables() const noexcept override { return resources_->tables.get(); }
+  StreamOrder& order(size_t buffer) noexcept override { return resources_->buffers[buffer]; }
+  void enter_thread() override { enter(gpu_); }
+
+  void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) override {
+    fill(buffer, nullptr, copies, launches);
+  }
+  void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
+                 std::span<const UnpackLaunch> launches) override {
+    fill(buffer, &static_cast<CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
+  }
+  void check(Stream stream) const override {
+    if (stream.kind() == DeviceId::Kind::host || stream == Stream::cuda_per_thread)
+      throw Error(Category::bad_pipeline,
+                  "rows come to a GPU on a stream of that GPU that all threads know, not on Stream::host or "
+                  "Stream::cuda_per_thread");
+    check_device(gpu_, stream);
+    const Visit visit(resources_->context);
+    check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
+  }
+  void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
+             std::span<const UnpackLaunch> launches) override {
+    resources_->buffers[buffer].go_on(stream, arrive, launches);
+  }
+  double finish_copy() override {
+    const Visit visit(resources_->context);
+    const CopyEvents& events = resources_->copies[finished_++ % resources_->copies.size()];
+    events.copied.wait();
+    float milliseconds = 0;
+    call<ElapsedTimeOp>(gpu_,
+                        [&] { return cudaEventElapsedTime(&milliseconds, events.begun.get(), events.copied.get()); });
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+  void drain() noexcept override {
+    const Visit visit(resources_->context);
+    cudaStreamSynchronize(resources_->copy.get());
+  }
+
+ private:
+  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
+    const Visit visit(resources_->context);
+    CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
+    resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, from, copies, launches);
+  }
+
+  struct Resources {
+    explicit Resources(const DeviceRingOptions& options)
+        : context(options.gpu),
+          memory(options.gpu, options.buffers * options.buffer_bytes),
+          tables(options.gpu, options.tables.size()),
+          copy(options.gpu),
+          unpack(options.gpu) {
+      for (const UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
+      // Not on the default stream, which may not be used while a trainer captures.
+      if (!options.tables.empty())
+        call<MemcpyOp>(options.gpu, [&] {
+          return cudaMemcpyAsync(tables.get(), options.tables.data(), options.tables.size(), cudaMemcpyHostToDevice,
+                                 unpack.get());
+        });
+      call<StreamSynchronizeOp>(options.gpu, [&] { return cudaStreamSynchronize(unpack.get()); });
+      if (options.behind && *options.behind != options.gpu) reach(options.gpu, *options.behind);
+      for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
+      for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
+    }
+    const Context context;
+    CudaMemory memory, tables;  // freed when the streams have ended
+    CudaStream copy, unpack;
+    std::deque<CopyEvents> copies;
+    std::deque<Buffer> buffers;
+  };
+  const DeviceId gpu_;
+  std::unique_ptr<Resources> resources_;
+  size_t filled_ = 0, finished_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options) {
+  return std::make_shared<CudaRing>(options);
+}
+
+}  // namespace feedline::gpu

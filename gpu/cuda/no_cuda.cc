@@ -1,0 +1,26 @@
+// In place of the sources that know CUDA, in a build without it.
+#include "feedline/error.h"
+#include "gpu/device/device_ring.h"
+#include "gpu/device/queue.h"
+#include "gpu/device/trace.h"
+
+namespace feedline {
+
+Gpus visible_gpus() { return {0, "feedline was built without CUDA"}; }
+
+namespace gpu {
+
+std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions&) {
+  throw Error(Category::device_error, visible_gpus().why);
+}
+
+std::shared_ptr<Queue> cuda_queue(DeviceId) { throw Error(Category::device_error, visible_gpus().why); }
+
+bool pin(std::span<std::byte>, DeviceId) noexcept { return false; }
+void unpin(std::span<std::byte>, DeviceId) noexcept {}
+
+TraceRange::TraceRange(const char*) noexcept {}
+TraceRange::~TraceRange() = default;
+
+}  // namespace gpu
+}  // namespace feedline

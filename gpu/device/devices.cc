@@ -1,0 +1,96 @@
+// Which devices are meant.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/log.h"
+#include "feedline/device.h"
+#include "feedline/error.h"
+#include "gpu/device/device_ring.h"
+
+namespace feedline {
+namespace {
+
+[[noreturn]] void refuse(std::string_view text) {
+  throw Error(Category::bad_pipeline,
+              fmt::format("devices: '{}' is none; write host, host:4, cuda, cuda:0,1 or auto", text));
+}
+
+// Of decimal digits, all of the text.
+std::optional<int> number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+std::vector<DeviceId> all_gpus(const Gpus& gpus) {
+  std::vector<DeviceId> devices;
+  for (int ordinal = 0; ordinal < gpus.count; ordinal++) devices.push_back(cuda(ordinal));
+  return devices;
+}
+
+void check_ordinal(int ordinal, const Gpus& gpus) {
+  if (ordinal >= 0 && ordinal < gpus.count) return;
+  throw Error(Category::device_error, gpus.count == 0
+                                          ? fmt::format("there is no GPU {}: {}", ordinal, gpus.why)
+                                          : fmt::format("there is no GPU {}: this process sees {}, numbered from 0 "
+                                                        "(CUDA_VISIBLE_DEVICES says which)",
+                                                        ordinal, gpus.count));
+}
+
+std::vector<DeviceId> listed_gpus(std::string_view list, std::string_view text, const Gpus& gpus) {
+  std::vector<DeviceId> devices;
+  for (;;) {
+    const size_t comma = list.find(',');
+    const auto ordinal = number_in(list.substr(0, comma));
+    if (!ordinal) refuse(text);
+    check_ordinal(*ordinal, gpus);
+    devices.push_back(cuda(*ordinal));
+    if (comma == std::string_view::npos) return devices;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceId> parse_devices(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  const bool listed = colon != std::string_view::npos;
+  const std::string_view rest = listed ? text.substr(colon + 1) : std::string_view();
+  if (kind == "host") {
+    const auto replicas = listed ? number_in(rest) : 1;
+    if (!replicas || *replicas == 0 || *replicas > 1024) refuse(text);
+    std::vector<DeviceId> devices;
+    for (int ordinal = 0; ordinal < *replicas; ordinal++) devices.push_back(host(ordinal));
+    return devices;
+  }
+  if (kind != "cuda" && (kind != "auto" || listed)) refuse(text);
+  const Gpus gpus = visible_gpus();
+  if (listed) return listed_gpus(rest, text, gpus);
+  if (gpus.count > 0) return all_gpus(gpus);
+  if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", gpus.why));
+  log_warning(fmt::format("no GPU, batches stay on the host: {}", gpus.why));
+  return {host()};
+}
+
+void gpu::check_devices(std::span<const DeviceId> devices) {
+  const auto is_gpu = [](DeviceId device) { return device.kind == DeviceId::Kind::cuda; };
+  if (std::ranges::none_of(devices, is_gpu)) return;
+  const Gpus gpus = visible_gpus();
+  for (const DeviceId device : devices)
+    if (is_gpu(device)) check_ordinal(device.ordinal, gpus);
+}
+
+Stream Stream::cuda(CUstream_st* stream) {
+  if (!stream)
+    throw Error(Category::bad_pipeline,
+                "a null CUDA stream is the legacy default stream, which waits for all others; if that is meant, say "
+                "Stream::cuda_legacy");
+  return Stream(DeviceId::Kind::cuda, reinterpret_cast<uintptr_t>(stream));
+}
+
+}  // namespace feedline

@@ -1,0 +1,64 @@
+#include "gpu/device/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "gpu/device/device_ring.h"
+
+namespace feedline::gpu {
+namespace {
+
+struct MmapOp {
+  static constexpr const char* name = "mmap";
+  static constexpr int error = ENOMEM;
+};
+
+constexpr size_t huge_page = size_t{2} << 20;
+
+}  // namespace
+
+Memory::Memory(size_t bytes) {
+  if (bytes == 0) return;
+  int error = injected<MmapOp>();
+  void* block = MAP_FAILED;
+  if (!error) {
+    block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    error = errno;
+  }
+  if (block == MAP_FAILED)
+    throw Error(Category::io_error, fmt::format("the system has no {} of memory for us ({}); lower memory.limit",
+                                                format_byte_size(bytes), std::generic_category().message(error)));
+  if (bytes >= huge_page) madvise(block, bytes, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  bytes_ = {static_cast<std::byte*>(block), bytes};
+}
+
+Memory::~Memory() {
+  if (pinned_for_) unpin(bytes_, *pinned_for_);
+  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());  // can only fail for a range that is not a mapping
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), pinned_for_(std::exchange(other.pinned_for_, {})) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(pinned_for_, other.pinned_for_);
+  return *this;
+}
+
+bool Memory::pin_for(DeviceId device) {
+  if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return false;
+  pinned_for_ = device;
+  // Else a child would share the pages until somebody writes, and the GPU might go on with those that it has left.
+  madvise(bytes_.data(), bytes_.size(), MADV_DONTFORK);
+  return true;
+}
+
+}  // namespace feedline::gpu

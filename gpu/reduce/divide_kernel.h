@@ -1,0 +1,48 @@
+// From a sum of gradients to their mean, in float32, and whether all of it is finite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpu/unpack/dispatch.h"
+
+namespace feedline::gpu {
+
+struct DivideArgs {
+  const std::byte* in;  // [elements]
+  float* out;           // [elements]
+  float divisor;
+  int32_t* finite;  // set to 0 where an element is infinite or NaN
+  uint64_t elements;
+};
+struct DivideLaunch {
+  DivideArgs args;
+  DType dtype;  // of `in`: FLOAT32, FLOAT16 or BFLOAT16
+};
+
+template <typename T>
+FEEDLINE_ELEMENT float divided(const DivideArgs& args, uint64_t element) {
+  return cast<float>(reinterpret_cast<const T*>(args.in)[element]) / args.divisor;
+}
+FEEDLINE_ELEMENT bool is_finite(float value) { return value - value == 0; }
+
+/// The work of one thread: element number `thread`.
+template <typename T>
+FEEDLINE_ELEMENT void divide_thread(const DivideArgs& args, uint64_t thread) {
+  const float quotient = divided<T>(args, thread);
+  args.out[thread] = quotient;
+  if (!is_finite(quotient)) *args.finite = 0;
+}
+
+/// Calls f(type<T>{}) for a dtype that gradients may have.
+template <typename F>
+void with_gradient_type(DType dtype, F&& f) {
+  if (dtype == DType::float32)
+    f(type<float>());
+  else if (dtype == DType::float16)
+    f(type<Half>());
+  else
+    f(type<BFloat>());
+}
+
+}  // namespace feedline::gpu

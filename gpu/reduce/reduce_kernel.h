@@ -1,0 +1,31 @@
+// A reduction over ranks on a GPU: what each rank gave lies there, one after another.
+#pragma once
+
+#include <cstddef>
+
+#include "gpu/reduce/reduction_ops.h"
+
+namespace feedline::gpu {
+
+struct ReduceArgs {
+  const std::byte* in;  // [ranks, elements]
+  std::byte* out;       // [elements]; not in `in`
+  uint64_t ranks, elements;
+};
+struct ReduceLaunch {
+  ReduceArgs args;
+  DType dtype;
+  Reduction reduction;
+};
+
+/// The work of one thread: element number `thread`.
+template <typename T, typename Combine>
+FEEDLINE_ELEMENT void reduce_thread(const ReduceArgs& args, uint64_t thread) {
+  const T* const in = reinterpret_cast<const T*>(args.in) + thread;
+  computed_t<T> result = cast<computed_t<T>>(in[0]);
+  for (uint64_t rank = 1; rank < args.ranks; rank++)
+    result = Combine()(result, cast<computed_t<T>>(in[rank * args.elements]));
+  reinterpret_cast<T*>(args.out)[thread] = cast<T>(result);
+}
+
+}  // namespace feedline::gpu

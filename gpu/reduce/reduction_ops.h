@@ -1,0 +1,67 @@
+// What a reduction over ranks makes of one element: the same on the host and on GPUs, bit for bit.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "feedline/communicator.h"
+#include "gpu/unpack/dispatch.h"
+
+namespace feedline::gpu {
+
+/// What a type is computed in.
+template <typename T>
+struct computed {
+  using type = T;
+};
+template <>
+struct computed<Half> {
+  using type = float;
+};
+template <>
+struct computed<BFloat> {
+  using type = float;
+};
+template <typename T>
+using computed_t = typename computed<T>::type;
+
+struct Sum {
+  template <typename T>
+  FEEDLINE_ELEMENT T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));  // wraps
+    else
+      return a + b;
+  }
+};
+struct Min {
+  template <typename T>
+  FEEDLINE_ELEMENT T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <typename T>
+  FEEDLINE_ELEMENT T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+
+/// Calls f(type<T>{}, Sum{}), or with another of the operations; nothing for a dtype without any.
+template <typename F>
+void with_reduction(DType dtype, Reduction reduction, F&& f) {
+  with_type(dtype, [&](auto type) {
+    if constexpr (!std::is_same_v<typename decltype(type)::t, Bool>) {
+      switch (reduction) {
+        case Reduction::sum:
+          return f(type, Sum());
+        case Reduction::min:
+          return f(type, Min());
+        case Reduction::max:
+          return f(type, Max());
+      }
+    }
+  });
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,30 @@
+// Outputs of single bits: each bit chooses between two values, computed beforehand by the definition. So every type,
+// scale and bias costs the same, and is exact by construction.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "gpu/unpack/aligned.h"
+#include "gpu/unpack/kernels.h"
+#include "gpu/unpack/unpack_layout.h"
+
+namespace feedline::gpu {
+
+class BitPlan {
+ public:
+  BitPlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels);
+
+  void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
+
+ private:
+  void build(const UnpackSpec& spec, const Layout& layout, size_t lanes, size_t window);
+
+  Kernels::Bits kernel_;
+  std::vector<BitLayout::Block> blocks_;
+  std::vector<BitLayout::Window> windows_;
+  aligned_vector<char> recipes_, picks_;
+  BitLayout layout_;
+};
+
+}  // namespace feedline::gpu

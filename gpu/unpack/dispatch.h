@@ -1,0 +1,49 @@
+// From a DType of run time to a type of compile time.
+#pragma once
+
+#include <utility>
+
+#include "gpu/unpack/cast.h"
+
+namespace feedline::gpu {
+
+/// Calls f(type<T>{}) with the element type of `dtype`; a dtype of no number is a precondition broken.
+template <typename T>
+struct type {
+  using t = T;
+};
+template <typename F>
+decltype(auto) with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::boolean:
+      return f(type<Bool>{});
+    case DType::uint8:
+      return f(type<uint8_t>{});
+    case DType::int8:
+      return f(type<int8_t>{});
+    case DType::uint16:
+      return f(type<uint16_t>{});
+    case DType::int16:
+      return f(type<int16_t>{});
+    case DType::uint32:
+      return f(type<uint32_t>{});
+    case DType::int32:
+      return f(type<int32_t>{});
+    case DType::int64:
+      return f(type<int64_t>{});
+    case DType::float16:
+      return f(type<Half>{});
+    case DType::bfloat16:
+      return f(type<BFloat>{});
+    case DType::float32:
+      return f(type<float>{});
+    case DType::float64:
+      return f(type<double>{});
+    case DType::unset:
+    case DType::bytes:
+      break;
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace feedline::gpu

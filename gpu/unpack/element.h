@@ -1,0 +1,54 @@
+// Where the bits of an element are, and what becomes of them: gpu/unpack/unpack.h's definition for one element, for every
+// device.
+#pragma once
+
+#include <cstddef>
+
+#include "gpu/unpack/cast.h"
+
+namespace feedline::gpu {
+
+/// The field of `width` (1 to 32) bits at `bit`, counted in the row's bit order.
+FEEDLINE_ELEMENT uint32_t read_bits(const std::byte* row, uint64_t bit, int width, bool lsb_first) {
+  uint32_t value = 0;
+  for (int i = 0; i < width; i++, bit++) {
+    const uint32_t byte = static_cast<uint32_t>(row[bit / 8]);
+    if (lsb_first)
+      value |= (byte >> (bit % 8) & 1) << i;
+    else
+      value = value << 1 | (byte >> (7 - bit % 8) & 1);
+  }
+  return value;
+}
+
+FEEDLINE_ELEMENT int32_t sign_extended(uint32_t value, int width) {
+  return static_cast<int32_t>(value << (32 - width)) >> (32 - width);
+}
+
+/// The element stored at `at`, which need not be aligned.
+template <typename T>
+FEEDLINE_ELEMENT T read_element(const std::byte* at, bool big_endian) {
+  struct Bytes {
+    std::byte byte[sizeof(T)];
+  } bytes{};
+  for (size_t i = 0; i < sizeof(T); i++) bytes.byte[i] = at[big_endian ? sizeof(T) - 1 - i : i];
+  return __builtin_bit_cast(T, bytes);
+}
+
+/// The parameters of one channel; what a pipeline leaves out has no step, or the value that does nothing.
+struct Steps {
+  bool affine = false, normalize = false;
+  float scale = 1, bias = 0;                     // of affine
+  float normalize_scale = 1, mean = 0, std = 1;  // of normalize
+};
+
+template <typename To, typename From>
+FEEDLINE_ELEMENT To apply(const Steps& steps, From value) {
+  if (!steps.affine && !steps.normalize) return cast<To>(value);
+  float x = cast<float>(value);
+  if (steps.affine) x = affine(x, steps.scale, steps.bias);
+  if (steps.normalize) x = normalized(x, steps.normalize_scale, steps.mean, steps.std);
+  return cast<To>(x);
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,39 @@
+// The parameters of a spec, channel by channel.
+#pragma once
+
+#include <cstring>
+
+#include "gpu/unpack/dispatch.h"
+#include "gpu/unpack/element.h"
+#include "gpu/unpack/unpack.h"
+
+namespace feedline::gpu {
+
+inline Steps steps_of(const UnpackSpec& spec, int64_t channel) {
+  const auto pick = [channel](const std::vector<float>& values, float& value) {
+    if (!values.empty()) value = values[values.size() == 1 ? 0 : channel];
+  };
+  Steps steps;
+  steps.affine = !spec.scale.empty() || !spec.bias.empty();
+  pick(spec.scale, steps.scale);
+  pick(spec.bias, steps.bias);
+  if (spec.normalize) {
+    steps.normalize = true;
+    steps.normalize_scale = spec.normalize->scale.value_or(1.0f);
+    pick(spec.normalize->mean, steps.mean);
+    pick(spec.normalize->std, steps.std);
+  }
+  return steps;
+}
+
+/// What a single bit becomes, in channel c: an element of spec.out.
+inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit, void* to) {
+  with_type(spec.out, [&](auto type) {
+    using Out = typename decltype(type)::t;
+    const Steps steps = steps_of(spec, channel);
+    const Out value = spec.sign_extend ? apply<Out>(steps, sign_extended(bit, 1)) : apply<Out>(steps, bit);
+    std::memcpy(to, &value, sizeof(value));
+  });
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,120 @@
+#include "io/index/index_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "io/records/record_scanner.h"
+
+namespace feedline::io {
+namespace {
+
+__extension__ using Wide = unsigned __int128;  // holds every product of two numbers of 64 bits
+
+struct Contradiction {
+  std::string what;
+};
+
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Contradiction{"makes no sense: " + fmt::format(format, std::forward<Args>(args)...)};
+}
+
+/// Goes from one known place of the stream to the next, in the order of offsets.
+class Walk {
+ public:
+  explicit Walk(const FileIndex& index) : index_(index) {}
+
+  /// Good records lie from the last place to this one without a gap, and all of them begin before `until`.
+  void good(uint64_t offset, uint64_t record, uint64_t until, const char* what) {
+    const bool ascends = offset >= at_.offset && record >= at_.record && offset <= index_.stream_size;
+    const uint64_t bytes = offset - at_.offset, records = record - at_.record;
+    const uint64_t shortest = frame_bytes + index_.smallest_record, longest = frame_bytes + index_.largest_record;
+    if (!ascends || Wide{records} * shortest > bytes || Wide{records} * longest < bytes)
+      fail("{} at offset {}, record {}, after offset {}, record {}, with records of {} to {} bytes", what, offset,
+           record, at_.offset, at_.record, index_.smallest_record, index_.largest_record);
+    // The least offset at which the last of them can begin.
+    if (records > 0 && std::max(at_.offset + (records - 1) * shortest, offset - std::min(offset, longest)) >= until)
+      fail("{} at offset {}, where record {} or one before it begins at or after offset {}", what, offset, record - 1,
+           until);
+    at_ = {offset, record};
+  }
+  void bad(const BadRegion& region, uint64_t until) {
+    good(region.offset, region.record, until, "a bad region");
+    if ((region.offset < index_.end) != (region.record < index_.records))
+      fail("a bad region at offset {} after {} of {} records, which end at offset {}", region.offset, region.record,
+           index_.records, index_.end);
+    // One without bytes says that a compressed stream breaks off.
+    if (region.length > index_.stream_size - at_.offset || (region.length == 0 && at_.offset != index_.stream_size))
+      fail("a bad region of {} bytes at offset {}", region.length, region.offset);
+    at_.offset += region.length;
+    bad_bytes_ += region.length;
+  }
+  uint64_t offset() const noexcept { return at_.offset; }
+  uint64_t bad_bytes() const noexcept { return bad_bytes_; }
+
+ private:
+  const FileIndex& index_;
+  IndexEntry at_;
+  uint64_t bad_bytes_ = 0;
+};
+
+void check_sizes(const FileIndex& index, uint64_t file_size, uint64_t record_limit) {
+  if (!can_be_stream(index.compression, index.stream_size, file_size))
+    fail("{} bytes of records in a file of {}", index.stream_size, file_size);
+  if (index.entries.size() != entries_of(index.stream_size, index.stride)) fail("{} entries", index.entries.size());
+  if (index.sums.size() != sums_of(index.stream_size, index.stride)) fail("{} sums", index.sums.size());
+  if (index.smallest_record > index.largest_record ||
+      index.largest_record > std::min<uint64_t>(record_limit, UINT32_MAX))
+    fail("records of {} to {} bytes, with a record_limit of {}", index.smallest_record, index.largest_record,
+         record_limit);
+}
+
+uint64_t check_places(const FileIndex& index) {
+  const IndexEntry end{index.end, index.records};
+  Walk walk(index);
+  auto bad = index.bad.begin();
+  for (size_t k = 0; k < index.entries.size(); k++) {
+    const IndexEntry& entry = index.entries[k];
+    const uint64_t wanted = k * index.stride;
+    for (; bad != index.bad.end() && bad->offset < entry.offset; ++bad) walk.bad(*bad, wanted);
+    walk.good(entry.offset, entry.record, wanted, "an entry");
+    if (entry == end) continue;
+    if (entry.record >= end.record || entry.offset < wanted || (bad != index.bad.end() && bad->offset == entry.offset))
+      fail("entry {} is at offset {}, record {}", k, entry.offset, entry.record);
+  }
+  if (index.entries.back() != end) fail("its last entry is not its end");
+  for (; bad != index.bad.end(); ++bad) walk.bad(*bad, index.stream_size);
+  if (walk.offset() != index.stream_size) fail("it ends at offset {} of {}", walk.offset(), index.stream_size);
+  return walk.bad_bytes();
+}
+
+void check_totals(const FileIndex& index, uint64_t bad_bytes) {
+  uint64_t audit = 0;
+  for (const uint64_t sum : index.sums) audit += sum;
+  if (audit != index.audit) fail("its sums do not make its audit");
+  const uint64_t smallest = index.smallest_record, largest = index.largest_record, payload = index.payload_bytes;
+  const auto agree = [&] {
+    if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;
+    if (index.records == 0) return largest == 0 && index.end == 0;
+    // One has the smallest size and one the largest, which may be the same one.
+    const uint64_t others = index.records - 1;
+    return largest <= payload - others * smallest && payload - smallest <= Wide{others} * largest;
+  };
+  if (!agree()) fail("{} records of {} to {} bytes, in all {}", index.records, smallest, largest, payload);
+}
+
+}  // namespace
+
+std::string contradiction(const FileIndex& index, uint64_t file_size, uint64_t record_limit) {
+  try {
+    check_sizes(index, file_size, record_limit);
+    check_totals(index, check_places(index));
+    return "";
+  } catch (const Contradiction& found) {
+    return found.what;
+  }
+}
+
+}  // namespace feedline::io

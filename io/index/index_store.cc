@@ -1,0 +1,109 @@
+#include "io/index/index_store.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "base/audit.h"
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+
+namespace feedline::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct MakeFolderOp {
+  static constexpr const char* name = "make_index_folder";
+  static constexpr int error = EACCES;
+};
+
+// $XDG_CACHE_HOME, else ~/.cache (XDG Base Directory Specification: a relative one is to be ignored); or empty.
+fs::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return fs::path(cache) / "feedline";
+  if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache" / "feedline";
+  return {};
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (const int failure = injected<MakeFolderOp>())
+    error.assign(failure, std::generic_category());
+  else
+    fs::create_directories(folder, error);
+  if (error)
+    throw Error(Category::io_error, fmt::format("the folder cannot be made: {}", error.message()),
+                {folder.string(), -1, -1, ""});
+}
+
+}  // namespace
+
+bool is_index_name(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t at = name.rfind(index_suffix);
+  if (at == std::string_view::npos || at == 0) return false;
+  const std::string_view rest = name.substr(at + index_suffix.size());
+  return rest.empty() || (rest.starts_with('.') && rest.ends_with(".part"));  // OutputFile's temporary names
+}
+
+std::string index_place(const std::string& file, const std::string& dir, size_t number) {
+  if (dir.empty() && number-- == 0) return file + std::string(index_suffix);
+  const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
+  if (number > 0 || folder.empty()) return {};
+  const fs::path path = fs::absolute(file).lexically_normal();
+  return (folder / fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix)).string();
+}
+
+std::string cache_place(const std::string& name, const std::string& dir) {
+  const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
+  return folder.empty() ? std::string() : (folder / name).string();
+}
+
+KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir) {
+  KeptIndex found;
+  std::string path;
+  for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
+    IndexFile file = read_index(path, data, options);
+    if (file.index) return {.index = std::move(file.index), .path = path, .why = found.why, .refused = found.refused};
+    found.refused |= !file.refused.empty();
+    if (!found.why.empty()) found.why += "; ";
+    found.why += file.refused.empty() ? fmt::format("there is no {}", path) : fmt::format("{} {}", path, file.refused);
+  }
+  return found;
+}
+
+void let_mtime_settle(const FileId& data) {
+  for (int i = 0; i < 20; i++) {
+    timespec now{};  // the clock that files are stamped with
+    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return;
+    const uint64_t ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    if (data.version < ns) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options,
+                       const std::string& dir) {
+  const FileId now = stat_file(data.uri);
+  if (now.size != data.size || now.version != data.version)
+    throw Error(Category::io_error, "was written to while it was counted", {data.uri, -1, -1, ""});
+  std::optional<Error> first;
+  std::string path;
+  for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
+    try {
+      if (!dir.empty() || n > 0) make_folder(fs::path(path).parent_path());
+      write_index(path, index, data, options);
+      return path;
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  throw *first;
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,223 @@
+#include "io/read/file_table.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+/// A file system that knows no O_DIRECT refuses it at open, in statx, or at the first read.
+struct DirectOpenOp {
+  static constexpr const char* name = "open O_DIRECT";
+  static constexpr int error = EINVAL;
+};
+struct SetFlagsOp {
+  static constexpr const char* name = "fcntl";
+  static constexpr int error = EINVAL;
+};
+
+bool is_regular(const char* path) noexcept {
+  struct stat about {};
+  return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+int open_path(const char* path, int flags) noexcept {
+  if (int error = injected<OpenOp>()) return -error;
+  if (flags & O_DIRECT)
+    if (int error = injected<DirectOpenOp>()) return -error;
+  int fd;
+  do {
+    // A FIFO without a writer would be waited for, for ever.
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+    // Another program has a lease on the file, and is asked to give it up: that is waited for.
+    if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  } while (fd < 0 && errno == EINTR);
+  return fd < 0 ? -errno : fd;
+}
+
+/// Whether what was opened is the regular file that was listed; and lets reads of it wait, as io_uring has them fail
+/// where a file system cannot read without waiting.
+int make_readable(int fd, int flags) noexcept {
+  if (int error = injected<StatOp>()) return error;
+  struct stat about {};
+  if (fstat(fd, &about) != 0) return errno;
+  if (!S_ISREG(about.st_mode)) return ESTALE;
+  if (int error = injected<SetFlagsOp>()) return error;
+  return fcntl(fd, F_SETFL, flags) < 0 ? errno : 0;
+}
+
+int set_buffered(int fd) noexcept {
+  if (int error = injected<SetFlagsOp>()) return error;
+  const int flags = fcntl(fd, F_GETFL);
+  return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0 ? errno : 0;
+}
+
+/// What O_DIRECT wants of addresses and offsets (statx(2), since Linux 6.1); 0: the file cannot be read so.
+uint32_t direct_alignment(int fd) noexcept {
+  struct statx about {};
+  if (injected<StatOp>() || statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &about) != 0 ||
+      !(about.stx_mask & STATX_DIOALIGN))
+    return block_bytes;
+  const uint32_t alignment = std::max(about.stx_dio_mem_align, about.stx_dio_offset_align);
+  return about.stx_dio_offset_align > 0 && alignment <= block_bytes && std::has_single_bit(alignment) ? alignment : 0;
+}
+
+uint64_t version_of(const struct stat& about) noexcept {
+  return static_cast<uint64_t>(about.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(about.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+FileId stat_file(std::string path) {
+  const auto fail = [&](const std::string& what) { throw Error(Category::io_error, what, {path, -1, -1, {}}); };
+  struct stat about {};
+  int error = injected<StatOp>();
+  if (!error && stat(path.c_str(), &about) != 0) error = errno;
+  if (error) fail(std::generic_category().message(error));
+  if (!S_ISREG(about.st_mode)) fail(S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file");
+  return {std::move(path), static_cast<uint64_t>(about.st_size), version_of(about)};
+}
+
+size_t FileTable::default_capacity() noexcept {
+  rlimit limit{};
+  const rlim_t allowed = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 256;
+  return static_cast<size_t>(std::clamp<rlim_t>(allowed, 1, 256));
+}
+
+FileTable::FileTable(std::vector<FileId> files, Toggle direct, size_t capacity)
+    : files_(std::move(files)), direct_(direct), slot_of_file_(files_.size(), no_slot), slots_(capacity) {}
+
+FileTable::~FileTable() {
+  for (const Slot& slot : slots_)
+    if (slot.fd >= 0) close(slot.fd);
+}
+
+bool FileTable::lend_spare() noexcept {
+  if (spare_lent_++ < slots_.size() - depth()) return true;
+  spare_lent_--;
+  return false;
+}
+
+uint32_t FileTable::idle_slot() const noexcept {
+  uint32_t best = no_slot;
+  for (uint32_t i = 0; i < slots_.size(); i++)
+    if (slots_[i].users == 0 && (best == no_slot || slots_[i].last_used < slots_[best].last_used)) best = i;
+  return best;
+}
+
+bool FileTable::close_one_idle() noexcept {
+  int fd = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    Slot* oldest = nullptr;
+    for (Slot& slot : slots_)
+      if (slot.users == 0 && slot.fd >= 0 && (!oldest || slot.last_used < oldest->last_used)) oldest = &slot;
+    if (!oldest) return false;
+    fd = oldest->fd;
+    slot_of_file_[oldest->file] = no_slot;
+    *oldest = {};
+  }
+  close(fd);
+  return true;
+}
+
+int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
+  int error = 0;
+  std::unique_lock lock(mutex_);
+  while (slot_of_file_[file] != no_slot && slots_[slot_of_file_[file]].opening) opened_.wait(lock);
+  const bool found = slot_of_file_[file] != no_slot;
+  const uint32_t index = found ? slot_of_file_[file] : idle_slot();
+  assert(index != no_slot);
+  Slot& slot = slots_[index];
+  slot.users++;
+  if (!found) {
+    if (slot.file != no_file) slot_of_file_[slot.file] = no_slot;
+    slot_of_file_[file] = index;
+    slot.file = file;
+    slot.opening = true;
+    const int other = std::exchange(slot.fd, -1);
+
+    lock.unlock();
+    if (other >= 0) close(other);
+    int fd = -1;
+    uint32_t alignment = 1;
+    error = open_file(file, fd, alignment);
+    lock.lock();
+
+    slot.opening = false;
+    slot.fd = fd;
+    slot.alignment = alignment;
+  }
+  if (error) {
+    slot_of_file_[file] = no_slot;
+    slot = {};
+  } else {
+    slot.last_used = ++clock_;
+    lease = {index, file, slot.fd, slot.alignment};
+  }
+  lock.unlock();
+  if (!found) opened_.notify_all();
+  return error;
+}
+
+void FileTable::release(const Lease& lease) noexcept {
+  const std::lock_guard lock(mutex_);
+  slots_[lease.slot].users--;
+}
+
+int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
+  int flags = direct_ == Toggle::off ? 0 : O_DIRECT;
+  int opened;
+  while ((opened = open_path(files_[file].uri.c_str(), flags)) < 0) {
+    if ((opened == -EMFILE || opened == -ENFILE) && close_one_idle()) continue;  // the program needs descriptors too
+    if (opened != -EINVAL || !flags) return -opened;
+    if (direct_ == Toggle::on) return EOPNOTSUPP;
+    flags = 0;
+  }
+  if (const int error = make_readable(opened, flags)) {
+    close(opened);
+    return error;
+  }
+  alignment = flags ? direct_alignment(opened) : 1;
+  if (alignment == 0) {
+    alignment = 1;
+    if (const int error = direct_ == Toggle::on ? EOPNOTSUPP : set_buffered(opened)) {
+      close(opened);
+      return error;
+    }
+  }
+  fd = opened;
+  return 0;
+}
+
+int FileTable::refuse_direct(Lease& lease) noexcept {
+  if (direct_ == Toggle::on) return EOPNOTSUPP;
+  const std::lock_guard lock(mutex_);
+  // Other reads of this file may be under way with O_DIRECT's alignment; buffered, they are as good.
+  if (int error = set_buffered(lease.fd)) return error;
+  slots_[lease.slot].alignment = lease.alignment = 1;
+  return 0;
+}
+
+int FileTable::verify(const Lease& lease) const noexcept {
+  if (int error = injected<StatOp>()) return error;
+  struct stat about {};
+  if (fstat(lease.fd, &about) != 0) return errno;
+  const FileId& id = files_[lease.file];
+  return static_cast<uint64_t>(about.st_size) == id.size && version_of(about) == id.version ? 0 : ESTALE;
+}
+
+}  // namespace feedline::io

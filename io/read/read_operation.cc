@@ -1,0 +1,96 @@
+#include "io/read/read_operation.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/syscall_hooks.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+/// A file system that takes O_DIRECT at open and refuses it at the first read.
+struct DirectReadOp {
+  static constexpr const char* name = "read O_DIRECT";
+  static constexpr int error = EINVAL;
+};
+
+/// The page cache lacks the bytes.
+struct CachedReadOp {
+  static constexpr const char* name = "read cached";
+  static constexpr int error = EAGAIN;
+};
+
+int64_t read_without_waiting(int fd, const ReadCall& call) noexcept {
+  if (int error = injected<CachedReadOp>()) return -error;
+  if (int error = injected<ReadOp>()) return -error;
+  const iovec memory{call.buffer, call.length};
+  const ssize_t bytes = preadv2(fd, &memory, 1, static_cast<off_t>(call.offset), RWF_NOWAIT);
+  return bytes < 0 ? -errno : bytes;
+}
+
+}  // namespace
+
+int ReadOperation::begin(FileTable& files, const Read& read) noexcept {
+  files_ = &files;
+  tag_ = read.tag;
+  if (int error = files.acquire(read.file, lease_)) return error;
+  progress_ = ReadProgress(read, lease_.alignment);
+  return 0;
+}
+
+ReadCall ReadOperation::call() const noexcept {
+  ReadCall call = progress_.next();
+  if (injected<ShortReadOp>()) call.length = std::max(lease_.alignment, call.length / 2 & ~(lease_.alignment - 1));
+  return call;
+}
+
+std::optional<int> ReadOperation::advance(int64_t result) noexcept {
+  if (int error = injected<InterruptedReadOp>()) result = -error;
+  if (lease_.alignment > 1)
+    if (int error = injected<DirectReadOp>()) result = -error;
+
+  int error = 0;
+  if (result == -EINTR || result == -EAGAIN) return std::nullopt;
+  if (result == -EINVAL && lease_.alignment > 1) {
+    error = files_->refuse_direct(lease_);
+    if (error == 0) return std::nullopt;  // its calls stay aligned, which does no harm
+  } else if (result < 0) {
+    error = static_cast<int>(-result);
+  } else {
+    switch (progress_.advance(static_cast<uint64_t>(result))) {
+      case ReadProgress::Step::again:
+        return std::nullopt;
+      case ReadProgress::Step::done:
+        error = files_->verify(lease_);
+        break;
+      case ReadProgress::Step::ended:
+        error = ENODATA;
+        break;
+    }
+  }
+  files_->release(lease_);
+  return error;
+}
+
+std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
+  if (files.direct() != Toggle::off || !files.lend_spare()) return std::nullopt;
+  std::optional<int> over;
+  ReadOperation operation;
+  if (const int error = operation.begin(files, read)) over = error;
+  while (!over) {
+    const int64_t result = read_without_waiting(operation.fd(), operation.call());
+    // Not there, or a file system (EOPNOTSUPP) or kernel (ENOSYS) that cannot tell.
+    if (result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS) {
+      operation.abandon();
+      break;
+    }
+    over = operation.advance(result);
+  }
+  files.return_spare();
+  return over;
+}
+
+}  // namespace feedline::io

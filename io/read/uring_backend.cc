@@ -1,0 +1,266 @@
+// One ring, one thread that owns it, and a queue in front that any thread may fill.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "io/read/backends.h"
+#include "io/read/read_operation.h"
+#include "io/read/uring_ring.h"
+
+namespace feedline::io {
+namespace {
+
+constexpr unsigned depth_limit = 4096;
+
+class UringBackend final : public ReadBackend {
+ public:
+  UringBackend(std::shared_ptr<FileTable> files, const BackendOptions& options, ReadDone done)
+      : files_(std::move(files)),
+        done_(std::move(done)),
+        registered_behind_(options.registered_behind),
+        memory_(options.memory),
+        // A read under way holds a file open.
+        slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
+    for (uint32_t i = 0; i < slots_.size(); i++) free_.push_back(i);
+    ready_.reserve(slots_.size());
+    const auto made = std::make_shared<std::promise<void>>();
+    thread_ = start_thread("feedline-uring", [this, made] { own_ring(*made); });
+    try {
+      made->get_future().get();
+    } catch (...) {
+      thread_.join();
+      throw;
+    }
+  }
+
+  ~UringBackend() override { stop(); }
+
+  void submit(std::span<const Read> reads) override {
+    int refusal;
+    {
+      const std::lock_guard lock(mutex_);
+      refusal = refusal_;
+      if (!refusal) arrived_.insert(arrived_.end(), reads.begin(), reads.end());
+    }
+    if (refusal) {
+      for (const Read& read : reads) done_(read.tag, refusal);
+    } else if (asleep_.exchange(false)) {
+      wake_.ring();
+    }
+  }
+
+  std::optional<int> read_cached(const Read& read) noexcept override { return io::read_cached(*files_, read); }
+
+  void stop() override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!refusal_) refusal_ = ECANCELED;
+    }
+    const std::lock_guard lock(join_mutex_);  // whoever else calls stop() waits until it has happened
+    if (!thread_.joinable()) return;
+    wake_.ring();
+    thread_.join();
+  }
+
+  std::string description() const override {
+    const std::lock_guard lock(mutex_);
+    std::string text = std::string("io_uring (") + io::describe(files_->direct());
+    if (registration_ == 0) text += ", registered buffers";
+    if (registration_.value_or(0) != 0)
+      text += ", buffers not registered: " + std::generic_category().message(*registration_);
+    return text + ")";
+  }
+
+ private:
+  struct Slot {
+    ReadOperation operation;
+    bool in_ring = false, cancelled = false;
+  };
+  static constexpr uint64_t wake_token = 0, cancel_token = 1, first_slot_token = 2;
+
+  void own_ring(std::promise<void>& made) {
+    std::optional<UringRing> ring;
+    try {
+      ring.emplace(static_cast<unsigned>(slots_.size() + 1));
+    } catch (...) {
+      made.set_exception(std::current_exception());
+      return;
+    }
+    made.set_value();
+    run(*ring);
+  }
+
+  void run(UringRing& ring) {
+    while (true) {
+      const int refusal = take_arrived();
+      if (refusal) {
+        refuse_waiting(refusal);
+        if (!lost_) cancel(ring);
+        if (free_.size() == slots_.size() && cancels_ == 0 && (!wake_armed_ || lost_)) return;
+      } else {
+        if (!wake_armed_) wake_armed_ = ring.prepare_read(wake_.fd(), wake_call(), wake_token);
+        if (begun_ >= registered_behind_ && !waiting_.empty() && !memory_.empty()) register_memory(ring);
+        begin_waiting();
+        issue_ready(ring);
+      }
+      wait(ring);
+    }
+  }
+
+  void register_memory(UringRing& ring) {
+    const int error = ring.register_memory(std::exchange(memory_, {}));
+    const std::lock_guard lock(mutex_);
+    registration_ = error;
+  }
+
+  // What other threads submitted; from here on they wake this thread. Returns why reads are refused, or 0.
+  int take_arrived() {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
+    arrived_.clear();
+    asleep_ = true;
+    return refusal_;
+  }
+
+  void begin_waiting() {
+    while (!waiting_.empty() && !free_.empty()) {
+      const Read read = waiting_.front();
+      waiting_.pop_front();
+      begun_++;
+      const uint32_t index = free_.back();
+      if (int error = slots_[index].operation.begin(*files_, read)) {
+        done_(read.tag, error);
+      } else {
+        free_.pop_back();
+        ready_.push_back(index);
+      }
+    }
+  }
+
+  // Those that find no room are issued after the next reaping.
+  void issue_ready(UringRing& ring) {
+    auto next = ready_.begin();
+    for (; next != ready_.end(); ++next) {
+      Slot& slot = slots_[*next];
+      if (!ring.prepare_read(slot.operation.fd(), slot.operation.call(), *next + first_slot_token)) break;
+      slot.in_ring = true;
+    }
+    ready_.erase(ready_.begin(), next);
+  }
+
+  // Completes what the kernel does not hold.
+  void refuse_waiting(int refusal) {
+    for (const Read& read : std::exchange(waiting_, {})) done_(read.tag, refusal);
+    for (uint32_t index : std::exchange(ready_, {})) {
+      slots_[index].operation.abandon();
+      complete(index, refusal);
+    }
+  }
+
+  void cancel(UringRing& ring) {
+    for (uint32_t i = 0; i < slots_.size(); i++) {
+      Slot& slot = slots_[i];
+      if (!slot.in_ring || slot.cancelled) continue;
+      if (!ring.prepare_cancel(i + first_slot_token, cancel_token)) return;
+      slot.cancelled = true;
+      cancels_++;
+    }
+  }
+
+  void wait(UringRing& ring) {
+    int error = 0;
+    if (lost_)
+      ring.look();
+    else
+      error = ring.enter();
+    asleep_ = false;
+    const unsigned results = ring.reap([this](uint64_t token, int result) { handle(token, result); });
+    if (error == 0 && !lost_) return;
+    const bool passes = error == 0 || error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM;
+    if (!passes)
+      lose(ring, error);
+    else if (results == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  void handle(uint64_t token, int result) {
+    if (token == wake_token) {
+      wake_armed_ = false;
+    } else if (token == cancel_token) {
+      cancels_--;
+    } else {
+      const uint32_t index = static_cast<uint32_t>(token - first_slot_token);
+      slots_[index].in_ring = false;
+      if (std::optional<int> over = slots_[index].operation.advance(result))
+        complete(index, *over);
+      else
+        ready_.push_back(index);
+    }
+  }
+
+  // The kernel takes nothing more from this thread (a seccomp filter installed meanwhile, say). Everything fails, but
+  // for reads that it holds: their memory is in use until their results come.
+  void lose(UringRing& ring, int error) {
+    lost_ = true;
+    log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
+    {
+      const std::lock_guard lock(mutex_);
+      if (!refusal_) refusal_ = error;
+    }
+    ring.for_each_not_taken([&](uint64_t token) { handle(token, -error); });
+  }
+
+  void complete(uint32_t index, int error) {
+    Slot& slot = slots_[index];
+    void* const tag = slot.operation.tag();
+    slot = {};
+    free_.push_back(index);
+    done_(tag, error);
+  }
+
+  ReadCall wake_call() noexcept { return {reinterpret_cast<std::byte*>(&wake_count_), 0, sizeof wake_count_}; }
+
+  const std::shared_ptr<FileTable> files_;
+  const ReadDone done_;
+  const uint64_t registered_behind_;
+  Wake wake_;
+
+  mutable std::mutex mutex_;
+  std::mutex join_mutex_;
+  std::optional<int> registration_;  // 0 or an errno, once it was tried
+  std::vector<Read> arrived_;
+  int refusal_ = 0;                  // ECANCELED: stopped
+  std::atomic<bool> asleep_{false};  // the ring's thread does not look at arrived_ unless it is woken
+
+  // Of the ring's thread alone.
+  std::span<std::byte> memory_;  // yet to be registered
+  uint64_t begun_ = 0;
+  std::deque<Read> waiting_;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_, ready_;  // ready: has begun, wants its next call
+  uint64_t wake_count_ = 0;
+  bool wake_armed_ = false, lost_ = false;
+  uint32_t cancels_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReadBackend> make_uring_backend(std::shared_ptr<FileTable> files, const BackendOptions& options,
+                                                ReadDone done) {
+  return std::make_unique<UringBackend>(std::move(files), options, std::move(done));
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,173 @@
+#include "io/read/uring_ring.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "base/syscall_hooks.h"
+
+namespace feedline::io {
+namespace {
+
+struct EventfdOp {
+  static constexpr const char* name = "eventfd";
+  static constexpr int error = EMFILE;
+};
+struct WakeOp {
+  static constexpr const char* name = "eventfd write";
+  static constexpr int error = EINTR;
+};
+/// As a container that forbids io_uring answers.
+struct RingSetupOp {
+  static constexpr const char* name = "io_uring_setup";
+  static constexpr int error = EPERM;
+};
+/// As a kernel before 6.1 answers to newer flags.
+struct RingFlagsOp {
+  static constexpr const char* name = "io_uring_setup flags";
+  static constexpr int error = EINVAL;
+};
+struct RingDontforkOp {
+  static constexpr const char* name = "madvise of the ring";
+  static constexpr int error = ENOMEM;
+};
+struct RingProbeOp {
+  static constexpr const char* name = "io_uring probe";
+  static constexpr int error = EINVAL;
+};
+struct RegisterBuffersOp {
+  static constexpr const char* name = "io_uring_register buffers";
+  static constexpr int error = ENOMEM;
+};
+struct RingEnterOp {  // passes
+  static constexpr const char* name = "io_uring_enter";
+  static constexpr int error = EAGAIN;
+};
+struct RingLostOp {  // does not pass
+  static constexpr const char* name = "io_uring_enter forbidden";
+  static constexpr int error = EPERM;
+};
+struct CqeOp {
+  static constexpr const char* name = "completion";
+  static constexpr int error = EIO;
+};
+
+[[noreturn]] void refuse(int error, const char* what) { throw std::system_error(error, std::generic_category(), what); }
+
+int set_up(unsigned entries, io_uring& ring) noexcept {
+  if (int error = injected<RingSetupOp>()) return error;
+  // One thread submits, and completions are handled when it asks for them: no interrupts of other work (Linux 6.1).
+  // SUBMIT_ALL: one operation that is refused does not hold up those behind it.
+  constexpr unsigned best = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL;
+  int error = injected<RingFlagsOp>();
+  if (!error) error = -io_uring_queue_init(entries, &ring, best);
+  if (error == EINVAL) error = -io_uring_queue_init(entries, &ring, 0);
+  return error;
+}
+
+}  // namespace
+
+Wake::Wake() {
+  const int error = injected<EventfdOp>();
+  fd_ = error ? -1 : eventfd(0, EFD_CLOEXEC);
+  if (fd_ < 0) refuse(error ? error : errno, "eventfd");
+}
+
+Wake::~Wake() { close(fd_); }
+
+void Wake::ring() noexcept {
+  const uint64_t one = 1;
+  // Fails only when a signal interrupts it; a counter that is full would block, and has been rung.
+  while (injected<WakeOp>() || (write(fd_, &one, sizeof one) < 0 && errno == EINTR)) continue;
+}
+
+UringRing::UringRing(unsigned entries) {
+  if (int error = set_up(entries, ring_)) refuse(error, "io_uring_setup");
+  try {
+    check_features();
+  } catch (...) {
+    io_uring_queue_exit(&ring_);
+    throw;
+  }
+}
+
+UringRing::~UringRing() {
+  // The kernel takes a ring apart later; the next one may need what this one locked of RLIMIT_MEMLOCK.
+  if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
+  io_uring_queue_exit(&ring_);
+}
+
+void UringRing::check_features() {
+  // A child of fork() must not write into this ring.
+  int error = injected<RingDontforkOp>();
+  if (!error) error = -io_uring_ring_dontfork(&ring_);
+  if (error) refuse(error, "io_uring_ring_dontfork");
+
+  if (!(ring_.features & IORING_FEAT_NODROP)) refuse(ENOSYS, "io_uring that never drops a completion (Linux 5.5)");
+  const std::unique_ptr<io_uring_probe, void (*)(io_uring_probe*)> probe(
+      injected<RingProbeOp>() ? nullptr : io_uring_get_probe_ring(&ring_), io_uring_free_probe);
+  if (!probe) refuse(ENOSYS, "io_uring_register probe (Linux 5.6)");
+  for (int operation : {IORING_OP_READ, IORING_OP_READ_FIXED, IORING_OP_ASYNC_CANCEL})
+    if (!io_uring_opcode_supported(probe.get(), operation)) refuse(ENOSYS, "io_uring's reads (Linux 5.6)");
+}
+
+int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {
+  // Linux before 5.13, which has no such tags, waits for all that is in flight, and so for the next Wake.
+  if (!(ring_.features & IORING_FEAT_RSRC_TAGS)) return EOPNOTSUPP;
+  std::vector<iovec> pieces;
+  for (size_t at = 0; at < memory.size(); at += piece_bytes)
+    pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
+  int error = injected<RegisterBuffersOp>();
+  if (!error) error = -io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
+  if (error) return error;
+  piece_bytes_ = piece_bytes;
+  registered_ = memory;
+  return 0;
+}
+
+bool UringRing::prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept {
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+  if (!sqe) return false;
+  const std::less_equal<const std::byte*> up_to;  // compares pointers into different memory, too
+  const bool fixed = !registered_.empty() && up_to(registered_.data(), call.buffer) &&
+                     up_to(call.buffer + call.length, registered_.data() + registered_.size());
+  const size_t at = fixed ? static_cast<size_t>(call.buffer - registered_.data()) : 0;
+  if (fixed && at / piece_bytes_ == (at + call.length - 1) / piece_bytes_)
+    io_uring_prep_read_fixed(sqe, fd, call.buffer, call.length, call.offset, static_cast<int>(at / piece_bytes_));
+  else
+    io_uring_prep_read(sqe, fd, call.buffer, call.length, call.offset);
+  io_uring_sqe_set_data64(sqe, token);
+  return true;
+}
+
+bool UringRing::prepare_cancel(uint64_t target, uint64_t token) noexcept {
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+  if (!sqe) return false;
+  io_uring_prep_cancel64(sqe, target, 0);
+  io_uring_sqe_set_data64(sqe, token);
+  return true;
+}
+
+int UringRing::enter() noexcept {
+  if (int error = injected<RingEnterOp>()) return error;
+  if (int error = injected<RingLostOp>()) return error;
+  const int submitted = io_uring_submit_and_wait(&ring_, 1);
+  return submitted < 0 ? -submitted : 0;
+}
+
+void UringRing::look() noexcept {
+  io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 0, IORING_ENTER_GETEVENTS, nullptr);
+}
+
+int UringRing::result_of(const io_uring_cqe& cqe) noexcept {
+  if (int error = injected<CqeOp>()) return -error;
+  return cqe.res;
+}
+
+}  // namespace feedline::io

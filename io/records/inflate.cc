@@ -1,0 +1,318 @@
+// The wrappers (gzip members, the zlib stream) are read here, byte by byte as they come; what lies inside is ISA-L's.
+//
+// ISA-L would check wrappers itself, but it neither refuses reserved header flags nor says which bytes behind a member
+// it has taken, and a preset dictionary or a second member needs a look from outside anyway.
+#include "io/records/inflate.h"
+
+#include <fmt/format.h>
+#include <isa-l/crc.h>
+#include <isa-l/igzip_lib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "io/records/crc32c.h"
+
+namespace feedline::io {
+namespace {
+
+// RFC 1952, section 2.3.1.
+constexpr uint8_t gzip_header_crc = 2, gzip_extra = 4, gzip_name = 8, gzip_comment = 16, gzip_reserved = 0xe0;
+
+const unsigned char* chars(const std::byte* p) noexcept { return reinterpret_cast<const unsigned char*>(p); }
+
+// RFC 1950, section 2.2: deflate with a window of at most 32 KiB, and the check bits. No dictionary.
+bool is_zlib_header(uint8_t cmf, uint8_t flags) noexcept {
+  return (cmf & 15) == 8 && cmf >> 4 <= 7 && (cmf * 256 + flags) % 31 == 0;
+}
+constexpr uint8_t zlib_dictionary = 32;
+
+// Whether a deflate stream (RFC 1951, section 3.2) can begin so, as far as there are bytes.
+bool may_begin_deflate(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty()) return true;
+  const unsigned char* b = chars(bytes.data());
+  switch (b[0] >> 1 & 3) {
+    case 0:
+      return bytes.size() < 5 || ((b[1] ^ b[3]) == 0xff && (b[2] ^ b[4]) == 0xff);
+    case 1:
+      return true;
+    case 2:
+      return b[0] >> 3 <= 29 && (bytes.size() < 2 || (b[1] & 31) <= 29);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+struct Inflater::Impl {
+  enum class State : uint8_t {
+    between,  // before a member or stream, or behind the last
+    header,   // of gzip: its fixed part
+    extra_size,
+    extra,
+    name,
+    comment,
+    header_crc,
+    zlib_flags,
+    body,
+    trailer,
+    failed,
+  };
+
+  explicit Impl(Compression wanted) : gzip(wanted == Compression::gzip) {}
+
+  const bool gzip;
+  State state = State::between;
+  bool seen_stream = false;
+  std::string message;
+
+  uint8_t fixed[10] = {};   // the field being collected
+  size_t have = 0;          // bytes of it
+  uint8_t flags = 0;        // of the gzip header
+  uint32_t header_crc = 0;  // of it so far
+  uint16_t extra_left = 0;
+  uint32_t check = 0;        // CRC32 or Adler32 of the output of this member
+  uint64_t size = 0;         // of that output
+  uint64_t taken = 0;        // input that it was made from
+  uint8_t returned[8] = {};  // bytes that ISA-L took from behind the end of the body
+  size_t returned_count = 0, returned_used = 0;
+  inflate_state inflate;
+
+  Status fail(std::string why) {
+    message = std::move(why);
+    state = State::failed;
+    return Status::error;
+  }
+
+  // The next byte of the wrapper; false: there is none now.
+  bool take(std::span<const std::byte>& in, uint8_t& byte) noexcept {
+    if (returned_used < returned_count) {
+      byte = returned[returned_used++];
+      return true;
+    }
+    if (in.empty()) return false;
+    byte = std::to_integer<uint8_t>(in.front());
+    in = in.subspan(1);
+    return true;
+  }
+
+  void begin_body() noexcept {
+    isal_inflate_init(&inflate);
+    inflate.crc_flag = ISAL_DEFLATE;
+    check = gzip ? 0 : 1;
+    size = taken = 0;
+    state = State::body;
+  }
+
+  // The optional fields come in this order, each if its flag is set.
+  void next_field(uint8_t before) noexcept {
+    have = 0;
+    if (before < gzip_extra && (flags & gzip_extra))
+      state = State::extra_size;
+    else if (before < gzip_name && (flags & gzip_name))
+      state = State::name;
+    else if (before < gzip_comment && (flags & gzip_comment))
+      state = State::comment;
+    else if (flags & gzip_header_crc)
+      state = State::header_crc;
+    else
+      begin_body();
+  }
+
+  // One byte of a header or trailer. False: message says why not.
+  bool wrapper_byte(uint8_t byte) {
+    const auto refuse = [&](std::string why) {
+      fail(std::move(why));
+      return false;
+    };
+    if (gzip && state < State::header_crc) header_crc = crc32_gzip_refl(header_crc, &byte, 1);
+    switch (state) {
+      case State::between:
+        if (!gzip) {
+          if (seen_stream) return refuse("bytes behind the end of the zlib stream");
+          fixed[0] = byte;
+          state = State::zlib_flags;
+          return true;
+        }
+        have = 0;
+        header_crc = crc32_gzip_refl(0, &byte, 1);
+        state = State::header;
+        [[fallthrough]];
+      case State::header:
+        fixed[have++] = byte;
+        if (have <= 2 && fixed[have - 1] != (have == 1 ? 0x1f : 0x8b))
+          return refuse(seen_stream ? "bytes behind the end of the gzip stream that begin no further member"
+                                    : "this is no gzip file (it does not begin with 1f 8b)");
+        if (have == 3 && byte != 8) return refuse(fmt::format("compression method {} instead of 8, deflate", byte));
+        if (have == 4 && (byte & gzip_reserved)) return refuse("reserved flags in the gzip header");
+        if (have == 10) {
+          flags = fixed[3];
+          next_field(0);
+        }
+        return true;
+      case State::extra_size:
+        fixed[have++] = byte;
+        if (have == 2) {
+          extra_left = static_cast<uint16_t>(fixed[0] | fixed[1] << 8);
+          if (extra_left > 0)
+            state = State::extra;
+          else
+            next_field(gzip_extra);
+        }
+        return true;
+      case State::extra:
+        if (--extra_left == 0) next_field(gzip_extra);
+        return true;
+      case State::name:
+        if (byte == 0) next_field(gzip_name);
+        return true;
+      case State::comment:
+        if (byte == 0) next_field(gzip_comment);
+        return true;
+      case State::header_crc:
+        fixed[have++] = byte;
+        if (have == 2) {
+          if (static_cast<uint32_t>(fixed[0] | fixed[1] << 8) != (header_crc & 0xffff))
+            return refuse("the gzip header's checksum is wrong");
+          begin_body();
+        }
+        return true;
+      case State::zlib_flags:
+        if (!is_zlib_header(fixed[0], byte)) return refuse("this is no zlib file (its first two bytes are no header)");
+        if (byte & zlib_dictionary) return refuse("the zlib stream needs a preset dictionary");
+        begin_body();
+        return true;
+      case State::trailer:
+        fixed[have++] = byte;
+        if (have < (gzip ? 8u : 4u)) return true;
+        return trailer_is_right(refuse);
+      case State::body:
+      case State::failed:
+        break;
+    }
+    return false;
+  }
+
+  template <typename Refuse>
+  bool trailer_is_right(const Refuse& refuse) {
+    if (gzip) {
+      uint32_t crc, isize;
+      std::memcpy(&crc, fixed, 4);
+      std::memcpy(&isize, fixed + 4, 4);
+      if (crc != check)
+        return refuse(fmt::format("the CRC32 of a gzip member is {:08x}, its trailer says {:08x}", check, crc));
+      if (isize != static_cast<uint32_t>(size))
+        return refuse(fmt::format("a gzip member holds {} bytes, its trailer says {}", size, isize));
+    } else {
+      const uint32_t adler = uint32_t{fixed[0]} << 24 | uint32_t{fixed[1]} << 16 | uint32_t{fixed[2]} << 8 | fixed[3];
+      if (adler != check)
+        return refuse(fmt::format("the Adler32 of the zlib stream is {:08x}, its trailer says {:08x}", check, adler));
+    }
+    seen_stream = true;
+    state = State::between;
+    return true;
+  }
+
+  bool inflate_body(std::span<const std::byte>& in, std::span<std::byte>& out) {
+    constexpr size_t most = uint32_t{1} << 30;  // ISA-L counts in 32 bits
+    const auto in_size = static_cast<uint32_t>(std::min(in.size(), most));
+    const auto out_size = static_cast<uint32_t>(std::min(out.size(), most));
+    // ISA-L does not write through next_in.
+    inflate.next_in = const_cast<unsigned char*>(chars(in.data()));
+    inflate.avail_in = in_size;
+    inflate.next_out = reinterpret_cast<unsigned char*>(out.data());
+    inflate.avail_out = out_size;
+    const int result = isal_inflate(&inflate);
+    in = in.subspan(in_size - inflate.avail_in);
+    const std::span<std::byte> made = out.first(out_size - inflate.avail_out);
+    out = out.subspan(made.size());
+    check = gzip ? crc32_gzip_refl(check, chars(made.data()), made.size())
+                 : isal_adler32(check, chars(made.data()), made.size());
+    size += made.size();
+    taken += in_size - inflate.avail_in;
+    switch (result) {
+      case ISAL_DECOMP_OK:
+      case ISAL_END_INPUT:
+        break;
+      case ISAL_INVALID_BLOCK:
+        fail("damaged: no deflate block begins where one should");
+        return false;
+      case ISAL_INVALID_SYMBOL:
+        fail("damaged: a code that is not in the block's table");
+        return false;
+      case ISAL_INVALID_LOOKBACK:
+        fail("damaged: a reference to before the beginning");
+        return false;
+      default:
+        fail(fmt::format("damaged: ISA-L error {}", result));
+        return false;
+    }
+    if (inflate.block_state == ISAL_BLOCK_FINISH) {
+      // The whole bytes left in the bit buffer are the trailer's first, at most: it has 8 of gzip; behind the 4 of
+      // zlib nothing may follow.
+      inflate.read_in >>= inflate.read_in_length % 8;
+      returned_used = 0;
+      returned_count = static_cast<size_t>(inflate.read_in_length / 8);
+      for (size_t i = 0; i < returned_count; i++) returned[i] = static_cast<uint8_t>(inflate.read_in >> (8 * i));
+      have = 0;
+      state = State::trailer;
+    }
+    return true;
+  }
+};
+
+Inflater::Inflater(Compression format) : impl_(std::make_unique<Impl>(format)) {}
+Inflater::~Inflater() = default;
+Inflater::Inflater(Inflater&&) noexcept = default;
+Inflater& Inflater::operator=(Inflater&&) noexcept = default;
+
+Inflater::Status Inflater::run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last) {
+  Impl& s = *impl_;
+  using State = Impl::State;
+  while (s.state != State::failed) {
+    if (s.state == State::body) {
+      if (out.empty()) return Status::more;
+      const size_t in_before = in.size(), out_before = out.size();
+      if (!s.inflate_body(in, out)) return Status::error;
+      const bool moved = in.size() != in_before || out.size() != out_before;
+      if (s.state == State::body && !moved) {
+        if (!last) return Status::more;
+        return s.fail("cut short: the file ends inside compressed data");
+      }
+    } else if (uint8_t byte; s.take(in, byte)) {
+      if (!s.wrapper_byte(byte)) return Status::error;
+    } else if (!last) {
+      return Status::more;
+    } else if (s.state == State::between) {
+      return Status::end;
+    } else {
+      return s.fail(s.state == State::trailer ? "cut short: the file ends inside the trailer"
+                                              : "cut short: the file ends inside the header");
+    }
+  }
+  return Status::error;
+}
+
+const std::string& Inflater::message() const noexcept { return impl_->message; }
+bool Inflater::stored() const noexcept { return impl_->size <= impl_->taken; }
+
+Compression detect_compression(std::span<const std::byte> first_bytes) noexcept {
+  const unsigned char* b = chars(first_bytes.data());
+  if (first_bytes.size() >= 12) {
+    uint32_t stored;
+    std::memcpy(&stored, b + 8, 4);
+    if (mask_crc(crc32c(first_bytes.first(8))) == stored) return Compression::none;
+  }
+  if (first_bytes.size() >= 4 && b[0] == 0x1f && b[1] == 0x8b && b[2] == 8 && !(b[3] & gzip_reserved) &&
+      (b[3] != 0 || first_bytes.size() < 10 || may_begin_deflate(first_bytes.subspan(10))))
+    return Compression::gzip;
+  // Two bytes are weak magic: a damaged length may have them. But lengths below 4 GiB have four zeros behind.
+  const bool may_be_length = first_bytes.size() >= 8 && (b[4] | b[5] | b[6] | b[7]) == 0;
+  if (first_bytes.size() >= 2 && is_zlib_header(b[0], b[1]) && !may_be_length &&
+      may_begin_deflate(first_bytes.subspan(2)))
+    return Compression::zlib;
+  return Compression::none;
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,239 @@
+#include "io/records/record_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "io/records/crc32c.h"
+
+namespace feedline::io {
+namespace {
+
+// A block stays in a core's L2 cache between the read that fills it and the scan.
+constexpr size_t block_bytes = 256 << 10;
+// A record of at least this size is read up to its end and the header behind it: nothing is moved to make room.
+constexpr uint64_t large_record = block_bytes / 4;
+
+template <typename T>
+T load_as(const std::byte* p) noexcept {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+Compression detect(const InputFile& file) {
+  std::array<std::byte, 18> first;
+  const auto bytes = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
+  file.read_at(0, bytes);
+  return detect_compression(bytes);
+}
+
+}  // namespace
+
+RecordStream::RecordStream(std::string file, Compression compression, uint64_t record_limit)
+    : RecordStream(std::make_shared<const InputFile>(std::move(file)), compression, record_limit) {}
+
+RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit)
+    : file_(std::move(file)), limit_(std::min<uint64_t>(record_limit, UINT32_MAX)), chain_(true) {
+  reserve(block_bytes);
+}
+
+RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit)
+    : file_(std::move(file)),
+      limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
+      chain_(false),
+      compression_(compression == Compression::automatic ? detect(*file_) : compression) {
+  if (!plain()) {
+    inflater_.emplace(compression_);
+    input_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+  }
+  reserve(block_bytes);
+}
+
+RecordStream::Found RecordStream::next() {
+  number_ += std::exchange(count_, 0);
+  for (;;) {
+    RecordScanner scanner({buffer_.get() + begin_, end_ - begin_}, limit_);
+    const auto stop = scanner.next(views_, count_);
+    offset_ = position_of(begin_);
+    begin_ += scanner.position();
+    if (count_ > 0) return Found::records;  // why it stopped will show again
+    switch (stop) {
+      case RecordScanner::Stop::full:
+        break;
+      case RecordScanner::Stop::end:
+        if (fill(1)) break;
+        if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), 0);
+        return Found::end;
+      case RecordScanner::Stop::incomplete: {
+        const uint64_t wanted = scanner.wanted();
+        if (fill(std::max<uint64_t>(wanted, header_bytes))) break;
+        if (chain_) return Found::end;
+        return report_cut(wanted);
+      }
+      case RecordScanner::Stop::error:
+        if (chain_) return Found::end;
+        return report_damage(scanner.damage(), scanner.wanted());
+    }
+  }
+}
+
+// Makes [begin_, end_) hold at least `wanted` bytes; false: the stream ends before.
+bool RecordStream::fill(uint64_t wanted) {
+  if (plain() && file_->size() - position_of(begin_) < wanted) return false;
+  const size_t target = wanted >= large_record ? wanted + header_bytes : block_bytes;
+  // In a compressed stream a length proves nothing about what follows: memory doubles as bytes arrive.
+  while (end_ - begin_ < wanted && !source_ended_) {
+    const size_t have = end_ - begin_;
+    reserve(plain() ? target : std::min(target, std::max(block_bytes, 2 * have)));
+    const size_t room = std::min(capacity_, target) - have;
+    end_ += read({buffer_.get() + end_, room});
+  }
+  return end_ - begin_ >= wanted;
+}
+
+// Moves [begin_, end_) to the front of a buffer of at least this capacity.
+void RecordStream::reserve(size_t capacity) {
+  const size_t have = end_ - begin_;
+  if (capacity > capacity_) {
+    auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity);
+    if (have > 0) std::memcpy(larger.get(), buffer_.get() + begin_, have);
+    buffer_ = std::move(larger);
+    capacity_ = capacity;
+  } else if (begin_ > 0 && have > 0) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, have);
+  }
+  buffer_offset_ += begin_;
+  begin_ = 0;
+  end_ = have;
+}
+
+// The next bytes of the stream; fewer than asked for only where it ends.
+size_t RecordStream::read(std::span<std::byte> into) {
+  if (plain()) {
+    const size_t size = std::min<uint64_t>(into.size(), file_->size() - file_position_);
+    file_->read_at(file_position_, into.first(size));
+    file_position_ += size;
+    source_ended_ = size < into.size();
+    return size;
+  }
+  std::span<std::byte> left = into;
+  while (!left.empty() && !source_ended_) {
+    const bool last = file_position_ == file_->size();
+    const auto status = inflater_->run(input_left_, left, last);
+    inflate_failed_ = status == Inflater::Status::error;
+    source_ended_ = status != Inflater::Status::more;
+    if (source_ended_ || !input_left_.empty() || last) continue;
+    const size_t size = std::min<uint64_t>(block_bytes, file_->size() - file_position_);
+    file_->read_at(file_position_, {input_.get(), size});
+    file_position_ += size;
+    input_left_ = {input_.get(), size};
+  }
+  return into.size() - left.size();
+}
+
+// Passes over so many bytes of the stream from begin_ on; how many there were.
+uint64_t RecordStream::discard(uint64_t bytes) {
+  uint64_t left = bytes;
+  for (;;) {
+    const size_t size = std::min<uint64_t>(left, end_ - begin_);
+    begin_ += size;
+    left -= size;
+    if (left == 0 || !fill(1)) return bytes - left;
+  }
+}
+
+void RecordStream::go_on_at(uint64_t offset, uint64_t number) {
+  go_to(offset);
+  count_ = 0;
+  number_ = number;
+}
+
+// In a plain file.
+void RecordStream::go_to(uint64_t offset) {
+  if (buffer_offset_ <= offset && offset <= position_of(end_)) {
+    begin_ = offset - buffer_offset_;
+  } else {
+    file_position_ = buffer_offset_ = offset;
+    begin_ = end_ = 0;
+    source_ended_ = false;
+  }
+}
+
+RecordStream::Found RecordStream::report(Category category, std::string message, uint64_t length) {
+  damage_ = {offset_, length, number_, category, std::move(message)};
+  return Found::damage;
+}
+
+// The stream ends inside the record at begin_, of `wanted` bytes if that is known.
+RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
+  const uint64_t length = discard(UINT64_MAX);
+  if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), length);
+  if (wanted == 0)
+    return report(Category::truncated_length,
+                  fmt::format("{} bytes are left, a record's header has {}: cut short, or bytes that are no record",
+                              length, header_bytes),
+                  length);
+  return report(Category::truncated_data,
+                fmt::format("the record has {} bytes by its header, of which {} are left: the file was cut short",
+                            wanted, length),
+                length);
+}
+
+// The record at begin_ is damaged; `wanted` is its size with bad_data_crc.
+RecordStream::Found RecordStream::report_damage(Category category, uint64_t wanted) {
+  const std::byte* const bytes = buffer_.get() + begin_;
+  const uint64_t start = offset_;
+  const auto stated = load_as<uint64_t>(bytes);
+  std::string message;
+  if (category == Category::bad_length_crc) {
+    message = fmt::format("the checksum of length {} is {:08x}, the header says {:08x}", stated,
+                          mask_crc(crc32c({bytes, 8})), load_as<uint32_t>(bytes + 8));
+    if (start == 0) {
+      const auto looks = detect_compression({bytes, std::min<size_t>(end_ - begin_, 18)});
+      message += looks == Compression::none ? ": a damaged TFRecord file, or none"
+                                            : fmt::format(": the file looks like {}, and is read as uncompressed",
+                                                          looks == Compression::gzip ? "gzip" : "zlib");
+    }
+  } else if (category == Category::record_too_large) {
+    message = fmt::format("the record has {} bytes by its header, the limit is {}; if it is sound, raise record_limit",
+                          stated, limit_);
+  } else {
+    message =
+        fmt::format("the payload's checksum is {:08x}, the record says {:08x}",
+                    mask_crc(crc32c({bytes + header_bytes, stated})), load_as<uint32_t>(bytes + header_bytes + stated));
+  }
+
+  // A wrong bit of a compressed stream may change all that follows: where the stream is known to be damaged, so are the
+  // records for that reason.
+  const Category known = category;
+  if (inflate_failed_ && !inflater_->stored()) {
+    category = Category::bad_compression;
+    message = inflater_->message() + "; here " + message;
+  }
+
+  uint64_t length = 0;
+  if (plain()) {
+    if (!resync_)
+      resync_.emplace([this](uint64_t offset, std::span<std::byte> into) { file_->read_at(offset, into); },
+                      file_->size(), limit_);
+    const uint64_t next = resync_->after(start);
+    length = next - start;
+    go_to(next);
+  } else if (known == Category::bad_data_crc) {
+    length = discard(wanted);
+  } else if (known == Category::record_too_large) {
+    length = discard(stated > UINT64_MAX - frame_bytes ? UINT64_MAX : stated + frame_bytes);
+  } else {
+    // Without random access only what lies in the buffer can be looked at.
+    Resync buffered(
+        [&](uint64_t offset, std::span<std::byte> into) { std::memcpy(into.data(), bytes + offset, into.size()); },
+        end_ - begin_, limit_);
+    length = discard(buffered.end_of_record(0).value_or(UINT64_MAX));
+  }
+  return report(category, std::move(message), length);
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,286 @@
+#include "io/records/resync.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "io/records/crc32c.h"
+#include "io/records/crc32c_table.h"
+#include "io/records/record_scanner.h"
+
+namespace feedline::io {
+namespace {
+
+constexpr size_t window_bytes = 256 << 10;
+constexpr size_t most_failed = 1 << 17;
+constexpr uint64_t work_per_byte = 16;
+
+template <typename T>
+T load_as(const std::byte* p) noexcept {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+bool length_holds(const std::byte* header) noexcept {
+  static const uint32_t crc_of_zero = mask_crc(crc32c(std::array<std::byte, 8>{}));
+  const auto stored = load_as<uint32_t>(header + 8);
+  // Long runs of zeros are looked through fast.
+  if (load_as<uint64_t>(header) == 0) return stored == crc_of_zero;
+  return mask_crc(crc32c({header, 8})) == stored;
+}
+
+}  // namespace
+
+// The file, seen through a buffer that moves forward.
+class Resync::Window {
+ public:
+  Window(ReadAt read, uint64_t file_size) : read_(std::move(read)), size_(file_size) {}
+
+  /// Bytes from `offset` on: at least `least` of them (at most window_bytes, and inside the file), up to a window.
+  std::span<const std::byte> at(uint64_t offset, size_t least) {
+    if (offset < begin_ || offset + least > begin_ + filled_) {
+      if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(window_bytes);
+      filled_ = 0;  // in case reading throws
+      begin_ = offset;
+      const size_t size = std::min<uint64_t>(window_bytes, size_ - offset);
+      read_(offset, {bytes_.get(), size});
+      filled_ = size;
+      loaded_ += size;
+    }
+    return {bytes_.get() + (offset - begin_), filled_ - (offset - begin_)};
+  }
+
+  uint64_t loaded() const noexcept { return loaded_; }
+
+ private:
+  const ReadAt read_;
+  const uint64_t size_;
+  uint64_t loaded_ = 0;
+  uint64_t begin_ = 0;
+  size_t filled_ = 0;
+  std::unique_ptr<std::byte[]> bytes_;
+};
+
+Resync::Resync(ReadAt read, uint64_t file_size, uint64_t record_limit)
+    : size_(file_size),
+      limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
+      search_(std::make_unique<Window>(read, file_size)),
+      chains_(std::make_unique<Window>(std::move(read), file_size)) {}
+
+Resync::~Resync() = default;
+
+std::optional<Resync::Header> Resync::header(Window& window, uint64_t at) {
+  if (size_ - at < header_bytes) return std::nullopt;
+  const std::byte* bytes = window.at(at, header_bytes).data();
+  return Header{load_as<uint64_t>(bytes), length_holds(bytes)};
+}
+
+// Whether a record of that length can lie there.
+bool Resync::fits(uint64_t at, uint64_t length) const {
+  return length <= limit_ && size_ - at >= frame_bytes && size_ - at - frame_bytes >= length;
+}
+
+// Of a record that fits.
+uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
+  work_ += frame_bytes + length;
+  uint32_t crc = 0;
+  uint64_t offset = at + header_bytes;
+  for (const uint64_t end = offset + length; offset < end;) {
+    const auto bytes = chains_->at(offset, 1);
+    const size_t size = std::min<uint64_t>(bytes.size(), end - offset);
+    crc = crc32c_extend(crc, bytes.first(size));
+    offset += size;
+  }
+  return crc;
+}
+
+// Masked.
+uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
+  return load_as<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
+}
+
+// Rule 1 for a payload. CRCs are linear: the wrong and the right one differ by what the flipped bit alone leaves in the
+// register after the bytes behind it. So bytes of zero are taken back from that difference, until one bit is left.
+bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
+  constexpr uint64_t most = 1 << 20;  // 8 million bits fit by chance once in 500 times
+  const uint32_t stored = stored_crc(at, length);
+  if (std::has_single_bit(mask_crc(crc) ^ stored)) return true;
+  if (length > most) return false;
+  const auto& table = crc32c_slices[0];
+  // The register after a byte of zero is (r >> 8) ^ table[r & 255], and the top byte of table[b] tells b.
+  static constexpr auto byte_of_top = [] {
+    std::array<uint8_t, 256> bytes{};
+    for (unsigned b = 0; b < 256; b++) bytes[crc32c_slices[0][b] >> 24] = static_cast<uint8_t>(b);
+    return bytes;
+  }();
+  uint32_t difference = crc ^ unmask_crc(stored);
+  for (uint64_t behind = 0; behind < length; behind++) {
+    const uint8_t byte = byte_of_top[difference >> 24];
+    if (difference == table[byte] && std::has_single_bit(byte)) return true;
+    difference = (difference ^ table[byte]) << 8 | byte;
+  }
+  return false;
+}
+
+// The end of the valid record there, if there is one.
+std::optional<uint64_t> Resync::valid_end(Window& window, uint64_t at) {
+  const auto h = header(window, at);
+  if (!h || !h->good || !fits(at, h->length)) return std::nullopt;
+  if (mask_crc(payload_crc(at, h->length)) != stored_crc(at, h->length)) return std::nullopt;
+  return at + frame_bytes + h->length;
+}
+
+// Rule 1. `header_must_follow`: only lengths behind which a header's checksum holds, or the file ends; in a chain,
+// where many places are asked about, that leaves next to nothing to check.
+std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool header_must_follow) {
+  std::array<uint64_t, 65> lengths{stated};
+  for (size_t bit = 0; bit < 64; bit++) lengths[bit + 1] = stated ^ (uint64_t{1} << bit);
+  std::sort(lengths.begin(), lengths.end());
+  // The lengths share their payload's front: one pass, shortest first.
+  uint32_t crc = 0;
+  uint64_t offset = at + header_bytes;
+  for (const uint64_t length : lengths) {
+    if (!fits(at, length)) break;
+    const uint64_t end = at + frame_bytes + length;
+    if (header_must_follow && end != size_) {
+      const auto following = header(*chains_, end);
+      if (!following || !following->good) continue;
+    }
+    while (offset < end - footer_bytes) {
+      const auto bytes = chains_->at(offset, 1);
+      const size_t size = std::min<uint64_t>(bytes.size(), end - footer_bytes - offset);
+      crc = crc32c_extend(crc, bytes.first(size));
+      offset += size;
+      work_ += size;
+    }
+    if (mask_crc(crc) == load_as<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data())) return end;
+  }
+  return std::nullopt;
+}
+
+// The first place in [from, to) at which a good header of a record that fits lies; `to` if there is none.
+uint64_t Resync::find_header(uint64_t from, uint64_t to) {
+  while (from < to && size_ - from >= frame_bytes) {
+    const auto bytes = search_->at(from, frame_bytes);
+    const size_t places = std::min<uint64_t>(bytes.size() - header_bytes + 1, to - from);
+    for (size_t i = 0; i < places;) {
+      // The upper half of a length that fits is zero: no such length has this byte in that half if it is not.
+      if (bytes[i + 7] != std::byte{0}) {
+        i += 4;
+        continue;
+      }
+      const auto length = load_as<uint64_t>(bytes.data() + i);
+      if (length <= limit_ && length_holds(bytes.data() + i) && fits(from + i, length)) return from + i;
+      i++;
+    }
+    from += places;
+  }
+  return to;
+}
+
+std::optional<Resync::Candidate> Resync::candidate(uint64_t from, uint64_t to) {
+  const uint64_t place = find_header(from, to);
+  if (place == to) return std::nullopt;
+  return Candidate{place, frame_bytes + load_as<uint64_t>(search_->at(place, header_bytes).data())};
+}
+
+// Whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. Says yes, to be safe, where
+// finding out costs too much.
+bool Resync::crossed(uint64_t begin, uint64_t end) {
+  const uint64_t allowed = work_ + work_per_byte * (end - begin);
+  std::unordered_set<uint64_t> seen;
+  for (uint64_t place = begin; (place = find_header(place + 1, end)) < end;) {
+    for (uint64_t at = place;;) {
+      if (!seen.insert(at).second) break;
+      const auto next = valid_end(*chains_, at);
+      if (!next) break;
+      if (*next >= end) return true;
+      at = *next;
+    }
+    if (work_ > allowed || seen.size() > most_failed) return true;
+  }
+  return false;
+}
+
+// From one record of a chain to the next: rule 3. Nothing: the chain breaks here.
+std::optional<uint64_t> Resync::step(uint64_t at) {
+  const auto h = header(*chains_, at);
+  if (!h) return std::nullopt;
+  if (!h->good) return chain_.strict ? std::nullopt : corrected_end(at, h->length, true);
+  if (!fits(at, h->length)) return std::nullopt;
+  const uint64_t end = at + frame_bytes + h->length;
+  const uint32_t crc = payload_crc(at, h->length);
+  if (mask_crc(crc) == stored_crc(at, h->length)) return end;
+  if (chain_.strict || (!one_bit_off(at, h->length, crc) && crossed(at, end))) return std::nullopt;
+  return end;
+}
+
+// Rule 2.
+bool Resync::proven(uint64_t place) {
+  const uint64_t goal = std::min(size_, place + limit_ + frame_bytes);  // no overflow: limit_ has 32 bits
+  std::vector<uint64_t> walked;
+  while (!chain_.broken && chain_.at < goal) {
+    if (failed_.count(chain_.at)) {
+      chain_.broken = true;
+      break;
+    }
+    if (walked.size() < most_failed) walked.push_back(chain_.at);
+    if (const auto next = step(chain_.at))
+      chain_.at = *next;
+    else
+      chain_.broken = true;
+  }
+  if (!chain_.broken) return true;
+  for (const uint64_t at : walked)
+    if (failed_.size() < most_failed) failed_.insert(at);
+  return false;
+}
+
+// The first place from `from` on that rule 2 accepts; before `inside_until` only one whose chain has no damage.
+uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
+  if (searched_from_ == from) return found_;
+  searched_from_ = from;
+  failed_.clear();
+  work_ = 0;
+  const uint64_t allowance = 2 * (limit_ + frame_bytes) + 64 * window_bytes;
+  const uint64_t loaded = chains_->loaded();
+  for (uint64_t place = from; (place = find_header(place, size_)) < size_; place++) {
+    const uint64_t work = work_ + chains_->loaded() - loaded;
+    if (failed_.count(place) || work > allowance + work_per_byte * (place - from)) continue;
+    if (!valid_end(*chains_, place)) continue;
+    chain_ = {place, place, false, place < inside_until};
+    if (proven(place)) return found_ = place;
+  }
+  return found_ = size_;
+}
+
+std::optional<uint64_t> Resync::end_of_record(uint64_t damage) {
+  const auto h = header(*chains_, damage);
+  return h && !h->good ? corrected_end(damage, h->length, false) : std::nullopt;
+}
+
+uint64_t Resync::after(uint64_t damage) {
+  const auto h = header(*chains_, damage);
+  if (!h) return size_;
+  if (!h->good) {
+    if (const auto end = corrected_end(damage, h->length, false)) return *end;
+    return search(damage + 1, 0);
+  }
+  // Up to the end of the file, or of the record, everything lies inside it.
+  if (h->length > size_ - damage || size_ - damage - h->length < frame_bytes) return size_;
+  const uint64_t end = damage + frame_bytes + h->length;
+  const bool too_large = h->length > limit_;
+  if (!too_large && one_bit_off(damage, h->length, payload_crc(damage, h->length))) return end;
+  // The chain that was walked when a place before was accepted goes on behind this record.
+  if (!(!chain_.strict && chain_.from <= damage && damage < chain_.at && end <= chain_.at))
+    chain_ = {end, end, false, false};
+  failed_.clear();
+  if (proven(end) && (too_large || !crossed(damage, end))) return end;
+  return search(too_large ? end : damage + 1, end);
+}
+
+}  // namespace feedline::io

@@ -1,0 +1,122 @@
+#include "ranks/collective_call.h"
+
+#include <fmt/format.h>
+
+#include "base/audit.h"
+
+namespace feedline::gpu {
+namespace {
+
+using Kind = CollectiveCall::Kind;
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(Category::bad_pipeline, fmt::format(format, std::forward<Args>(args)...));
+}
+
+const char* name(Kind kind) {
+  switch (kind) {
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::send_receive:
+      return "send_receive";
+    case Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+const char* name(Reduction reduction) {
+  return reduction == Reduction::sum ? "sum" : reduction == Reduction::min ? "min" : "max";
+}
+
+void check_rank(const char* call, int rank, int size) {
+  if (rank < 0 || rank >= size) refuse("{}: there is no rank {} among {}", call, rank, size);
+}
+
+CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduction) {
+  if (size_of(data.dtype) == 0 || data.dtype == DType::boolean)
+    refuse("{}: {} is no dtype of numbers", name(kind), feedline::name(data.dtype));
+  return {.kind = kind, .dtype = data.dtype, .reduction = reduction, .bytes = data.size_bytes()};
+}
+
+}  // namespace
+
+CollectiveCall all_gather_call(size_t mine, size_t all, int size) {
+  if (all != mine * static_cast<size_t>(size))
+    refuse("all_gather: {} bytes of each of {} ranks do not fill {}", mine, size, all);
+  return {.kind = Kind::all_gather, .bytes = mine};
+}
+
+CollectiveCall broadcast_call(size_t bytes, int root, int size) {
+  check_rank("broadcast", root, size);
+  return {.kind = Kind::broadcast, .root = root, .bytes = bytes};
+}
+
+CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction) {
+  return reduction_call(Kind::all_reduce, data, reduction);
+}
+
+CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size) {
+  if (mine.dtype != data.dtype || data.size_bytes() != mine.size_bytes() * static_cast<size_t>(size))
+    refuse("reduce_scatter: {} {} are not {} times {} {}", feedline::name(data.dtype), to_string(data.shape), size,
+           feedline::name(mine.dtype), to_string(mine.shape));
+  return reduction_call(Kind::reduce_scatter, data, reduction);
+}
+
+CollectiveCall send_receive_call(std::span<const Communicator::Part> sends,
+                                 std::span<const Communicator::Part> receives, int size) {
+  for (const auto parts : {sends, receives})
+    for (const Communicator::Part& part : parts) check_rank("send_receive", part.rank, size);
+  return {.kind = Kind::send_receive};
+}
+
+std::string to_string(const CollectiveCall& call) {
+  switch (call.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce_scatter:
+      return fmt::format("{}({}) of {} bytes of {}", name(call.kind), name(call.reduction), call.bytes,
+                         feedline::name(call.dtype));
+    case Kind::broadcast:
+      return fmt::format("broadcast of {} bytes from rank {}", call.bytes, call.root);
+    case Kind::all_gather:
+      return fmt::format("all_gather of {} bytes", call.bytes);
+    default:
+      return name(call.kind);
+  }
+}
+
+std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number) {
+  for (size_t rank = 1; rank < calls.size(); rank++)
+    if (calls[rank] != calls[0])
+      return Error(Category::bad_pipeline, fmt::format("call {}: rank {} calls {}, rank 0 {}", number, rank,
+                                                       to_string(calls[rank]), to_string(calls[0])));
+  return std::nullopt;
+}
+
+void PartsDigest::add(uint64_t bytes) noexcept {
+  parts++;
+  sizes = mix64(sizes ^ bytes);
+}
+
+Error unmatched_parts(int from, int to, uint64_t number) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format(
+          "call {}: send_receive: what rank {} sends rank {} has other parts, or other sizes, than that receives",
+          number, from, to));
+}
+
+Error has_left() { return Error(Category::stalled, "has left the group, and would be waited for without end"); }
+
+Error failure_of_rank(int rank, uint64_t number, const Error& why) {
+  return Error(why.category(), fmt::format("rank {}, call {}: {}", rank, number, why.message()), why.place());
+}
+
+}  // namespace feedline::gpu

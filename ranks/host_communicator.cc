@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "feedline/communicator.h"
+#include "ranks/collective_call.h"
+#include "ranks/group_failure.h"
+#include "gpu/reduce/reduction.h"
+
+namespace feedline {
+namespace {
+
+using gpu::CollectiveCall;
+using Part = Communicator::Part;
+
+struct Buffers {
+  const std::byte* in = nullptr;
+  std::span<const Part> sends = {}, receives = {};
+};
+
+// Where the ranks meet. Between two meetings they look into each other's buffers.
+class Group {
+ public:
+  explicit Group(size_t ranks) : calls_(ranks), buffers_(ranks) {}
+
+  size_t size() const noexcept { return buffers_.size(); }
+  const Buffers& of(size_t rank) const noexcept { return buffers_[rank]; }
+
+  /// Runs each phase on all ranks at once, behind the phase before it; returns when all are done. Phases do not throw.
+  template <typename... Phase>
+  void run(size_t rank, const CollectiveCall& call, const Buffers& buffers, Phase... phases) {
+    meet(rank, call, buffers);
+    ((phases(), settle()), ...);
+  }
+
+  void abort(size_t rank, const Error& why) {
+    const std::lock_guard lock(mutex_);
+    failure_.set(gpu::failure_of_rank(static_cast<int>(rank), number_, why));
+    changed_.notify_all();
+  }
+
+  // A rank that has left is no failure to those who do not wait for it.
+  void leave(size_t rank) {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(rank);
+    if (arrived_ > 0) fail_if_left();
+  }
+
+  std::optional<Error> failure() const { return failure_.get(); }
+
+ private:
+  // Returns when all ranks have come to the same call; throws where they never will.
+  void meet(size_t rank, const CollectiveCall& call, const Buffers& buffers) {
+    std::unique_lock lock(mutex_);
+    fail_if_left();
+    if (failure_) throw *failure_;
+    calls_[rank] = call;
+    buffers_[rank] = buffers;
+    if (arrived_ + 1 == size()) {
+      auto error = gpu::disagreement(calls_, number_);
+      if (!error) error = unmatched();
+      if (error) {
+        failure_.set(*error);
+        changed_.notify_all();
+        throw *failure_;
+      }
+      number_++;
+    }
+    const uint64_t round = arrive();
+    changed_.wait(lock, [&] { return round_ != round || failure_; });
+    if (round_ == round) throw *failure_;
+  }
+
+  void fail_if_left() {
+    if (failure_ || left_.empty()) return;
+    failure_.set(gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left()));
+    changed_.notify_all();
+  }
+
+  // Nobody who has met fails to come here.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    const uint64_t round = arrive();
+    changed_.wait(lock, [&] { return round_ != round; });
+  }
+
+  uint64_t arrive() {
+    const uint64_t round = round_;
+    if (++arrived_ == size()) {
+      arrived_ = 0;
+      round_++;
+      changed_.notify_all();
+    }
+    return round;
+  }
+
+  // A part that is sent but not received, or the other way round.
+  std::optional<Error> unmatched() const {
+    for (size_t from = 0; from < size(); from++)
+      for (size_t to = 0; to < size(); to++)
+        if (digest(buffers_[from].sends, to) != digest(buffers_[to].receives, from))
+          return gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), number_);
+    return std::nullopt;
+  }
+  static gpu::PartsDigest digest(std::span<const Part> parts, size_t rank) {
+    gpu::PartsDigest digest;
+    for (const Part& part : parts)
+      if (static_cast<size_t>(part.rank) == rank) digest.add(part.bytes.size());
+    return digest;
+  }
+
+  std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
+  std::condition_variable changed_;
+  std::vector<CollectiveCall> calls_;
+  std::vector<Buffers> buffers_;
+  size_t arrived_ = 0;
+  uint64_t round_ = 0, number_ = 0;  // of meetings; of calls
+  gpu::GroupFailure failure_;
+  std::vector<size_t> left_;
+};
+
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(std::shared_ptr<Group> group, size_t rank)
+      : group_(std::move(group)), rank_(rank), in_(group_->size()), taken_(group_->size()) {}
+  ~HostCommunicator() override { group_->leave(rank_); }
+
+  int rank() const noexcept override { return static_cast<int>(rank_); }
+  int size() const noexcept override { return static_cast<int>(group_->size()); }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream) override {
+    group_->run(rank_, gpu::all_gather_call(mine.size(), all.size(), size()), {.in = mine.data()}, [&] {
+      for (size_t rank = 0; rank < group_->size(); rank++)
+        copy(group_->of(rank).in, all.data() + rank * mine.size(), mine.size());
+    });
+  }
+
+  void broadcast(std::span<std::byte> data, int root, Stream) override {
+    group_->run(rank_, gpu::broadcast_call(data.size(), root, size()), {.in = data.data()},
+                [&] { copy(group_->of(static_cast<size_t>(root)).in, data.data(), data.size()); });
+  }
+
+  // Each rank reduces a slice, in its own buffer, and is given the others' slices.
+  void all_reduce(TensorView data, Reduction reduction, Stream) override {
+    auto* const bytes = static_cast<std::byte*>(data.data);
+    const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
+    const auto begin_of = [&](size_t rank) { return elements * rank / group_->size(); };
+    group_->run(
+        rank_, gpu::all_reduce_call(data, reduction), {.in = bytes},
+        [&] {
+          const size_t begin = begin_of(rank_);
+          gpu::reduce(all_in(begin * size), data.dtype, reduction, begin_of(rank_ + 1) - begin, bytes + begin * size);
+        },
+        [&] {
+          for (size_t rank = 0; rank < group_->size(); rank++) {
+            const size_t at = begin_of(rank) * size;
+            copy(group_->of(rank).in + at, bytes + at, begin_of(rank + 1) * size - at);
+          }
+        });
+  }
+
+  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
+    group_->run(rank_, gpu::reduce_scatter_call(data, mine, reduction, size()),
+                {.in = static_cast<const std::byte*>(data.data)}, [&] {
+                  gpu::reduce(all_in(rank_ * mine.size_bytes()), mine.dtype, reduction,
+                              static_cast<size_t>(mine.shape.elements()), static_cast<std::byte*>(mine.data));
+                });
+  }
+
+  void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream) override {
+    group_->run(rank_, gpu::send_receive_call(sends, receives, size()), {.sends = sends, .receives = receives}, [&] {
+      std::ranges::fill(taken_, 0);
+      for (const Part& part : receives) {
+        const std::span<const Part> theirs = group_->of(static_cast<size_t>(part.rank)).sends;
+        size_t& next = taken_[static_cast<size_t>(part.rank)];
+        while (theirs[next].rank != rank()) next++;
+        copy(theirs[next++].bytes.data(), part.bytes.data(), part.bytes.size());
+      }
+    });
+  }
+
+  void barrier() override { group_->run(rank_, {}, {}); }
+
+  void abort(const Error& why) noexcept override { group_->abort(rank_, why); }
+  std::optional<Error> failure() const override { return group_->failure(); }
+
+ private:
+  static void copy(const std::byte* from, std::byte* to, size_t bytes) {
+    if (from != to && bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  // All ranks' buffers, from a byte on.
+  std::span<const std::byte* const> all_in(size_t byte) noexcept {
+    for (size_t rank = 0; rank < group_->size(); rank++) in_[rank] = group_->of(rank).in + byte;
+    return in_;
+  }
+
+  const std::shared_ptr<Group> group_;
+  const size_t rank_;
+  // Made beforehand, as phases do not throw.
+  std::vector<const std::byte*> in_;
+  std::vector<size_t> taken_;  // of each rank's sends, the parts that were looked at
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> communicators_between_threads(int ranks) {
+  const auto group = std::make_shared<Group>(static_cast<size_t>(ranks));
+  std::vector<std::unique_ptr<Communicator>> ends;
+  for (size_t rank = 0; rank < group->size(); rank++) ends.push_back(std::make_unique<HostCommunicator>(group, rank));
+  return ends;
+}
+
+}  // namespace feedline

@@ -1,0 +1,508 @@
+#include "feedline/nccl_communicator.h"
+
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/thread.h"
+#include "ranks/collective_call.h"
+#include "gpu/cuda/cuda_handles.h"
+#include "gpu/cuda/cuda_launch.h"
+#include "gpu/device/device_ring.h"
+#include "ranks/group_failure.h"
+
+namespace feedline {
+namespace {
+
+using gpu::CollectiveCall;
+using gpu::PartsDigest;
+using Clock = std::chrono::steady_clock;
+using Part = Communicator::Part;
+
+struct NcclOp {
+  static constexpr const char* name = "nccl";
+  static constexpr int error = ncclSystemError;
+};
+
+constexpr auto watch_interval = std::chrono::milliseconds(10);
+constexpr auto longest_farewell = std::chrono::seconds(5);
+
+template <typename Body>
+void nccl_call(DeviceId gpu, const char* name, Body body) {
+  const int error = injected<NcclOp>();
+  const ncclResult_t result = error ? static_cast<ncclResult_t>(error) : body();
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* why = ncclGetLastError(nullptr);  // of this process
+  throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; NCCL_DEBUG=WARN says more", gpu.ordinal, name,
+                                                  ncclGetErrorString(result), *why ? ": " : "", why));
+}
+
+// NCCL's end of a group. Who gives it something does not wait, but asks until it has taken it. One that is aborted
+// makes the streams go on; after that nothing may be given to it. (The process's last one to be aborted waits for what
+// the streams of its others are still at.)
+class Comm {
+ public:
+  Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    try {
+      call("ncclCommInitRankConfig", [&] { return ncclCommInitRankConfig(&comm_, size, id, rank, &config); });
+    } catch (...) {
+      abort();  // it may have been made all the same
+      throw;
+    }
+  }
+  ~Comm() { abort(); }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  /// Gives it one group of sends and receives. False: it was aborted.
+  template <typename Body>
+  bool group(Body body) {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return false;
+    call("ncclGroupStart", [] { return ncclGroupStart(); });
+    try {
+      body(comm_);
+    } catch (...) {
+      ncclGroupEnd();
+      throw;
+    }
+    call("ncclGroupEnd", [] { return ncclGroupEnd(); });
+    return true;
+  }
+
+  /// Whether it is still at what it was given last. Throws what has gone wrong meanwhile.
+  bool busy() {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return false;
+    ncclResult_t state = ncclSuccess;
+    call("ncclCommGetAsyncError", [&] {
+      const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+      return result == ncclSuccess ? state : result;
+    });
+    return state == ncclInProgress;
+  }
+
+  void finalize() {
+    const std::lock_guard lock(mutex_);
+    if (comm_) call("ncclCommFinalize", [&] { return ncclCommFinalize(comm_); });
+  }
+  void destroy() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
+  }
+  void abort() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+  bool aborted() const {
+    const std::lock_guard lock(mutex_);
+    return !comm_;
+  }
+
+  template <typename Body>
+  void call(const char* name, Body body) const {
+    nccl_call(gpu_, name, body);
+  }
+
+ private:
+  const DeviceId gpu_;
+  mutable std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;
+};
+
+// What a rank tells all others before each call, in place of what NCCL would take on trust.
+struct Announcement {
+  CollectiveCall call;
+  std::vector<PartsDigest> sent, to_come;  // to and from each rank
+};
+size_t announcement_bytes(int ranks) {
+  return sizeof(CollectiveCall) + 2 * static_cast<size_t>(ranks) * sizeof(PartsDigest);
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::shared_ptr<Communicator> control, DeviceId gpu, const NcclOptions& options)
+      : control_(std::move(control)),
+        gpu_(gpu),
+        drain_(options.drain),
+        context_(gpu),
+        made_(std::make_unique<Made>(gpu)),
+        comm_(gpu, common_id(), rank(), size()),
+        own_(announcement_bytes(size())),
+        all_(own_.size() * static_cast<size_t>(size())) {
+    gpu::call<gpu::LoadOp>(gpu_, [] { return gpu::load_reduce(); });
+    poll([&] {
+      if (failure()) throw_failure();
+      return comm_.busy();
+    });
+    watcher_ = start_thread("feedline-nccl", [this] { watch(); });
+  }
+  ~NcclCommunicator() override {
+    const gpu::Visit visit(context_);
+    try {
+      wait_for_streams();
+    } catch (const Error& error) {
+      if (!failure()) control_->abort(error);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    wake_.notify_one();
+    if (watcher_.joinable()) watcher_.join();
+    // Before the farewell: who still waits for this rank is to hear that it has left.
+    const bool whole = !failure();
+    control_.reset();
+    if (whole) say_farewell();
+    comm_.abort();  // where that was not possible: streams must not wait when what they use is given back
+    cudaEventSynchronize(made_->last.get());
+    made_.reset();
+  }
+
+  DeviceId device() const noexcept override { return gpu_; }
+  int rank() const noexcept override { return control_->rank(); }
+  int size() const noexcept override { return control_->size(); }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override {
+    run(gpu::all_gather_call(mine.size(), all.size(), size()), stream, [&](cudaStream_t on) {
+      if (mine.empty()) return;
+      group([&](ncclComm_t comm) {
+        comm_.call("ncclAllGather",
+                   [&] { return ncclAllGather(mine.data(), all.data(), mine.size(), ncclUint8, comm, on); });
+      });
+    });
+  }
+
+  void broadcast(std::span<std::byte> data, int root, Stream stream) override {
+    run(gpu::broadcast_call(data.size(), root, size()), stream, [&](cudaStream_t on) {
+      if (data.empty()) return;
+      group([&](ncclComm_t comm) {
+        comm_.call("ncclBroadcast",
+                   [&] { return ncclBroadcast(data.data(), data.data(), data.size(), ncclUint8, root, comm, on); });
+      });
+    });
+  }
+
+  // NCCL's own reductions add up in an order that depends on where ranks are, and in float16. Each rank reduces a slice
+  // and is given the others': as many bytes travel as in a ring.
+  void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
+    auto* const bytes = static_cast<std::byte*>(data.data);
+    const auto elements = static_cast<size_t>(data.shape.elements());
+    const auto slice = [&](int r) {
+      const auto begin = [&](int i) { return elements * static_cast<size_t>(i) / static_cast<size_t>(size()); };
+      const size_t element = size_of(data.dtype);
+      return std::span(bytes + begin(r) * element, (begin(r + 1) - begin(r)) * element);
+    };
+    run_reduction(gpu::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
+      reduce_slices(slice, data.dtype, reduction, slice(rank()), on);
+      group([&](ncclComm_t comm) {
+        for (int other = 0; other < size(); other++) {
+          if (other == rank()) continue;
+          send(slice(rank()), other, comm, on);
+          receive(slice(other), other, comm, on);
+        }
+      });
+    });
+  }
+
+  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
+    auto* const bytes = static_cast<std::byte*>(data.data);
+    const size_t part = mine.size_bytes();
+    run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, part, [&](cudaStream_t on) {
+      reduce_slices([&](int r) { return std::span(bytes + static_cast<size_t>(r) * part, part); }, data.dtype,
+                    reduction, {static_cast<std::byte*>(mine.data), part}, on);
+    });
+  }
+
+  void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) override {
+    const CollectiveCall call = gpu::send_receive_call(sends, receives, size());
+    Announcement mine = announcement(call);
+    for (const Part& part : sends) mine.sent[static_cast<size_t>(part.rank)].add(part.bytes.size());
+    for (const Part& part : receives) mine.to_come[static_cast<size_t>(part.rank)].add(part.bytes.size());
+    run(mine, stream, [&](cudaStream_t on) {
+      group([&](ncclComm_t comm) {
+        for (const Part& part : sends) send(part.bytes, part.rank, comm, on);
+        for (const Part& part : receives) receive(part.bytes, part.rank, comm, on);
+      });
+    });
+  }
+
+  void barrier() override {
+    agree(announcement({}));
+    calls_++;
+  }
+
+  void abort(const Error& why) noexcept override { control_->abort(why); }
+  std::optional<Error> failure() const override { return failure_ ? failure_.get() : control_->failure(); }
+
+ private:
+  // NCCL's id of the group is that of rank 0.
+  ncclUniqueId common_id() {
+    ncclUniqueId id{};
+    if (rank() == 0) nccl_call(gpu_, "ncclGetUniqueId", [&] { return ncclGetUniqueId(&id); });
+    control_->broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, Stream::host);
+    return id;
+  }
+
+  Announcement announcement(const CollectiveCall& call) const {
+    const auto ranks = static_cast<size_t>(size());
+    return {call, std::vector<PartsDigest>(ranks), std::vector<PartsDigest>(ranks)};
+  }
+  template <typename Body>
+  void run(const CollectiveCall& call, Stream stream, Body body) {
+    run(announcement(call), stream, body);
+  }
+  template <typename Body>
+  void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
+    // Before all ranks meet: to allocate may wait for other GPUs, which by then have been given what they wait for.
+    try {
+      const gpu::Visit visit(context_);
+      reserve(slice_bytes * static_cast<size_t>(size()));
+    } catch (const Error& error) {
+      end_group(error);
+      throw_failure();
+    }
+    run(call, stream, body);
+  }
+
+  template <typename Body>
+  void run(const Announcement& mine, Stream stream, Body body) {
+    const bool host = stream.kind() == DeviceId::Kind::host;
+    if (stream == Stream::cuda_per_thread)
+      throw Error(Category::bad_pipeline,
+                  "NCCL launches from threads of its own, whose default streams are others: use a stream of your own");
+    if (!host) gpu::check_device(gpu_, stream);
+    const gpu::Visit visit(context_);
+    const cudaStream_t on = host ? made_->stream.get() : stream.cuda_stream();
+    gpu::check_no_capture(gpu_, on, "a call of a communicator");
+    const UnderWay under_way(under_way_);
+    agree(mine);
+    bool behind_last = false;
+    try {
+      made_->last.wait_on(on);
+      behind_last = true;
+      body(on);
+      made_->last.record(on);
+      if (host) wait_for_streams();
+    } catch (const Error& error) {
+      if (behind_last) cudaEventRecord(made_->last.get(), on);  // for the destructor: a part may have been given
+      end_group(error);
+      if (host) cudaStreamSynchronize(on);  // buffers are the caller's again; it is let go of, as the group has ended
+      throw_failure();
+    }
+    calls_++;
+  }
+
+  // That all ranks make this call.
+  void agree(const Announcement& mine) {
+    if (const auto error = failure()) throw *error;
+    write(mine);
+    control_->all_gather(own_, all_, Stream::host);
+    std::vector<CollectiveCall> calls;
+    std::vector<Announcement> theirs;
+    for (int r = 0; r < size(); r++) calls.push_back(theirs.emplace_back(read(r)).call);
+    auto error = gpu::disagreement(calls, calls_);
+    for (size_t from = 0; !error && from < theirs.size(); from++)
+      for (size_t to = 0; !error && to < theirs.size(); to++)
+        if (theirs[from].sent[to] != theirs[to].to_come[from])
+          error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
+    if (!error) return;
+    const std::lock_guard lock(mutex_);
+    failure_.set(*error);  // each rank finds the same
+    throw *failure_;
+  }
+  void write(const Announcement& from) {
+    std::byte* to = own_.data();
+    const auto put = [&](const void* data, size_t bytes) {
+      to = std::copy_n(static_cast<const std::byte*>(data), bytes, to);
+    };
+    put(&from.call, sizeof from.call);
+    for (const auto* digests : {&from.sent, &from.to_come}) put(digests->data(), digests->size() * sizeof(PartsDigest));
+  }
+  Announcement read(int rank) const {
+    Announcement to = announcement({});
+    const std::byte* from = all_.data() + static_cast<size_t>(rank) * own_.size();
+    const auto take = [&](void* data, size_t bytes) { std::memcpy(data, std::exchange(from, from + bytes), bytes); };
+    take(&to.call, sizeof to.call);
+    for (auto* digests : {&to.sent, &to.to_come}) take(digests->data(), digests->size() * sizeof(PartsDigest));
+    return to;
+  }
+
+  template <typename Body>
+  void group(Body body) {
+    if (!comm_.group(body)) throw_failure();
+    settle();
+  }
+  void send(std::span<const std::byte> bytes, int to, ncclComm_t comm, cudaStream_t on) const {
+    if (bytes.empty()) return;
+    comm_.call("ncclSend", [&] { return ncclSend(bytes.data(), bytes.size(), ncclUint8, to, comm, on); });
+  }
+  void receive(std::span<std::byte> bytes, int from, ncclComm_t comm, cudaStream_t on) const {
+    if (bytes.empty()) return;
+    comm_.call("ncclRecv", [&] { return ncclRecv(bytes.data(), bytes.size(), ncclUint8, from, comm, on); });
+  }
+
+  // This rank's slice of all ranks' data, reduced.
+  template <typename Slice>
+  void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to, cudaStream_t on) {
+    std::byte* const gathered = made_->scratch.empty() ? nullptr : made_->scratch.back()->get();
+    group([&](ncclComm_t comm) {
+      for (int other = 0; other < size(); other++) {
+        send(slice(other), other, comm, on);
+        receive({gathered + static_cast<size_t>(other) * to.size(), to.size()}, other, comm, on);
+      }
+    });
+    gpu::call<gpu::LaunchOp>(gpu_, [&] {
+      return gpu::launch_reduce({.args = {.in = gathered,
+                                          .out = to.data(),
+                                          .ranks = static_cast<uint64_t>(size()),
+                                          .elements = to.size() / size_of(dtype)},
+                                 .dtype = dtype,
+                                 .reduction = reduction},
+                                on);
+    });
+  }
+  // cudaFree would wait for the whole GPU, and so for other ranks: what has become too small is kept, less than what is
+  // in use in all.
+  void reserve(size_t bytes) {
+    if (made_->scratch_bytes >= bytes) return;
+    const size_t more = std::max(bytes, 2 * made_->scratch_bytes);
+    made_->scratch.push_back(std::make_unique<gpu::CudaMemory>(gpu_, more));
+    made_->scratch_bytes = more;
+  }
+
+  // Until NCCL has given the stream what it was given. A failure meanwhile is no reason to stop: the ranks have all
+  // come to this call.
+  void settle() {
+    poll([this] { return comm_.busy(); });
+    if (comm_.aborted()) throw_failure();
+  }
+  // Until what was given to streams is done.
+  void wait_for_streams() {
+    poll([this] { return streams_are_busy() && !comm_.aborted(); });
+    if (comm_.aborted()) throw_failure();
+  }
+  bool streams_are_busy() {
+    bool busy = false;
+    gpu::call<gpu::EventQueryOp>(gpu_, [&] {
+      const cudaError_t error = cudaEventQuery(made_->last.get());
+      busy = error == cudaErrorNotReady;
+      return busy ? cudaSuccess : error;
+    });
+    return busy;
+  }
+  template <typename Busy>
+  static void poll(Busy busy) {
+    constexpr int spins = 1000;
+    for (int i = 0; busy(); i++)
+      if (i > spins) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
+
+  void end_group(const Error& why) {
+    // The control has already counted this call.
+    if (!failure())
+      control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
+  }
+
+  // Beside what the streams do: a rank that dies, and what NCCL finds out by itself.
+  void watch() {
+    try {
+      gpu::enter(gpu_);
+    } catch (const Error& error) {
+      control_->abort(error);
+    }
+    std::optional<Clock::time_point> failed;
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, watch_interval, [this] { return ending_; })) {
+      lock.unlock();
+      bool drained = true;
+      try {
+        comm_.busy();
+        if (failure()) drained = !under_way_ && !streams_are_busy();
+      } catch (const Error& error) {
+        control_->abort(error);
+      }
+      if (!failed && failure()) failed = Clock::now();
+      if (failed && (drained || Clock::now() - *failed > drain_)) comm_.abort();
+      lock.lock();
+    }
+  }
+
+  void say_farewell() noexcept {
+    try {
+      comm_.finalize();
+      const auto end = Clock::now() + longest_farewell;
+      while (comm_.busy()) {
+        if (Clock::now() > end) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      comm_.destroy();
+    } catch (const Error&) {
+      // It is aborted then.
+    }
+  }
+
+  // A call that this rank is at; until it is over it may have been given to no stream.
+  struct UnderWay {
+    explicit UnderWay(std::atomic<bool>& of) : flag(of) { flag = true; }
+    ~UnderWay() { flag = false; }
+    std::atomic<bool>& flag;
+  };
+
+  std::shared_ptr<Communicator> control_;
+  const DeviceId gpu_;
+  const std::chrono::milliseconds drain_;
+  const gpu::Context context_;
+  // What is given back while the GPU's context is the current one: else CUDA might make one on another GPU.
+  struct Made {
+    explicit Made(DeviceId gpu) : stream(gpu), last(gpu, cudaEventDisableTiming) {}
+    gpu::CudaStream stream;  // for Stream::host
+    gpu::CudaEvent last;     // behind the last call
+    std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;
+    size_t scratch_bytes = 0;  // of the last one
+  };
+  std::unique_ptr<Made> made_;
+  Comm comm_;
+  uint64_t calls_ = 1;  // with that which made this
+  std::atomic<bool> under_way_{false};
+  std::vector<std::byte> own_, all_;
+
+  std::mutex mutex_;  // guards the next two
+  gpu::GroupFailure failure_;
+  bool ending_ = false;
+  std::condition_variable wake_;
+  std::thread watcher_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu,
+                                                const NcclOptions& options) {
+  const std::shared_ptr<Communicator> others = std::move(control);
+  std::unique_ptr<Communicator> communicator;
+  try {
+    gpu::check_devices({&gpu, 1});
+    gpu::on_gpu(gpu, [&] { communicator = std::make_unique<NcclCommunicator>(others, gpu, options); });
+  } catch (const Error& error) {
+    others->abort(error);
+    throw others->failure().value_or(error);
+  } catch (const std::exception& error) {  // no thread, or no memory, is to be had
+    others->abort(Error(Category::io_error, error.what()));
+    throw;
+  }
+  return communicator;
+}
+
+}  // namespace feedline

@@ -1,0 +1,153 @@
+#include "ranks/process/linked_communicator.h"
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "base/keep_for_ever.h"
+#include "ranks/collective_call.h"
+#include "ranks/process/progress.h"
+#include "gpu/reduce/reduction.h"
+
+namespace feedline::gpu {
+namespace {
+
+// What is sent and received besides the callers' buffers.
+struct Kept {
+  CollectiveCall call;
+  std::vector<CollectiveCall> calls;
+  std::vector<PartsDigest> sent, to_come;
+  std::vector<std::byte> others;  // ranks' slices
+};
+
+class LinkedCommunicator final : public Communicator {
+ public:
+  LinkedCommunicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
+      : progress_(std::move(links), timeout) {}
+  ~LinkedCommunicator() override {
+    if (progress_.failure() && progress_.keeps_buffers()) keep_for_ever(kept_);
+  }
+
+  int rank() const noexcept override { return progress_.rank(); }
+  int size() const noexcept override { return progress_.size(); }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream) override {
+    run(all_gather_call(mine.size(), all.size(), size()),
+        [&] { progress_.run([&](Links& links) { links.begin_all_gather(mine, all); }); });
+  }
+
+  void broadcast(std::span<std::byte> data, int root, Stream) override {
+    run(broadcast_call(data.size(), root, size()),
+        [&] { progress_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
+  }
+
+  // Each rank reduces a slice, and is given the others' slices.
+  void all_reduce(TensorView data, Reduction reduction, Stream) override {
+    const std::span bytes(static_cast<std::byte*>(data.data), data.size_bytes());
+    const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
+    const auto begin_of = [&](int rank) {
+      return elements * static_cast<size_t>(rank) / static_cast<size_t>(this->size()) * size;
+    };
+    const auto slice = [&](int rank) { return bytes.subspan(begin_of(rank), begin_of(rank + 1) - begin_of(rank)); };
+    run(all_reduce_call(data, reduction), [&] {
+      reduce_slices(slice, data.dtype, reduction, slice(rank()));
+      swap([&](int) { return slice(rank()); }, slice);
+    });
+  }
+
+  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
+    const std::span bytes(static_cast<std::byte*>(data.data), data.size_bytes());
+    run(reduce_scatter_call(data, mine, reduction, size()), [&] {
+      const size_t size = mine.size_bytes();
+      reduce_slices([&](int rank) { return bytes.subspan(static_cast<size_t>(rank) * size, size); }, data.dtype,
+                    reduction, {static_cast<std::byte*>(mine.data), size});
+    });
+  }
+
+  void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream) override {
+    run(send_receive_call(sends, receives, size()), [&] {
+      check_parts(sends, receives);
+      progress_.run([&](Links& links) { links.begin(sends, receives); });
+    });
+  }
+
+  void barrier() override {
+    run({}, [] {});
+  }
+
+  void abort(const Error& why) noexcept override { progress_.fail(failure_of_rank(rank(), progress_.calls(), why)); }
+  std::optional<Error> failure() const override { return progress_.failure(); }
+
+ private:
+  template <typename Body>
+  void run(const CollectiveCall& call, Body body) {
+    kept_->call = call;
+    kept_->calls.resize(static_cast<size_t>(size()));
+    progress_.run([&](Links& links) {
+      links.begin_all_gather(std::as_bytes(std::span(&kept_->call, 1)),
+                             std::as_writable_bytes(std::span(kept_->calls)));
+    });
+    if (const auto error = disagreement(kept_->calls, progress_.calls())) throw progress_.fail(*error);
+    try {
+      body();
+    } catch (const std::bad_alloc&) {  // the others are in the middle of it
+      throw progress_.fail(failure_of_rank(rank(), progress_.calls(), Error(Category::io_error, "out of memory")));
+    }
+    progress_.finish_call();
+  }
+
+  // To each other rank what `mine` gives for it, from each what `theirs` has room for.
+  template <typename Mine, typename Theirs>
+  void swap(Mine mine, Theirs theirs) {
+    std::vector<Part> sends, receives;
+    for (int other = 0; other < size(); other++) {
+      if (other == rank()) continue;
+      sends.push_back({other, mine(other)});
+      receives.push_back({other, theirs(other)});
+    }
+    progress_.run([&](Links& links) { links.begin(sends, receives); });
+  }
+
+  // slice(r): what rank r reduces. `to` may be slice(rank()).
+  template <typename Slice>
+  void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to) {
+    const size_t bytes = to.size();
+    std::vector<std::byte>& others = kept_->others;
+    others.resize(bytes * static_cast<size_t>(size()));
+    const auto place = [&](int rank) { return std::span(others).subspan(static_cast<size_t>(rank) * bytes, bytes); };
+    swap(slice, place);
+    std::vector<const std::byte*> from;
+    for (int other = 0; other < size(); other++)
+      from.push_back(other == rank() ? slice(other).data() : place(other).data());
+    reduce(from, dtype, reduction, bytes / size_of(dtype), to.data());
+  }
+
+  // A part that nobody sends would be waited for without end.
+  void check_parts(std::span<const Part> sends, std::span<const Part> receives) {
+    const auto ranks = static_cast<size_t>(size());
+    kept_->sent.assign(ranks, {});
+    kept_->to_come.assign(ranks, {});
+    std::vector<PartsDigest> wanted(ranks);
+    for (const Part& part : sends) kept_->sent[static_cast<size_t>(part.rank)].add(part.bytes.size());
+    for (const Part& part : receives) wanted[static_cast<size_t>(part.rank)].add(part.bytes.size());
+    const auto digest = [](std::vector<PartsDigest>& of) {
+      return [&of](int other) { return std::as_writable_bytes(std::span(of).subspan(static_cast<size_t>(other), 1)); };
+    };
+    kept_->to_come[static_cast<size_t>(rank())] = kept_->sent[static_cast<size_t>(rank())];
+    swap(digest(kept_->sent), digest(kept_->to_come));
+    for (size_t other = 0; other < ranks; other++)
+      if (kept_->to_come[other] != wanted[other])
+        throw progress_.fail(unmatched_parts(static_cast<int>(other), rank(), progress_.calls()));
+  }
+
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+  Progress progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> linked_communicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout) {
+  return std::make_unique<LinkedCommunicator>(std::move(links), timeout);
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,51 @@
+#include "ranks/process/links.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace feedline::gpu {
+namespace {
+
+std::span<std::byte> writable(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Note::Note(Kind k, const Error& why, uint64_t finished)
+    : kind(k), category(why.category()), calls(finished), offset(why.place().offset), record(why.place().record) {
+  why.place().file.copy(file.data(), file.size() - 1);
+  why.place().feature.copy(feature.data(), feature.size() - 1);
+  why.message().copy(message.data(), message.size() - 1);
+}
+
+Error Note::error() const {
+  const auto text = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
+  return Error(category, text(message), {text(file), offset, record, text(feature)});
+}
+
+Links::~Links() = default;
+
+void Links::begin_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  std::vector<Part> sends, receives;
+  for (int other = 0; other < size(); other++) {
+    const std::span theirs = all.subspan(static_cast<size_t>(other) * mine.size(), mine.size());
+    if (other == rank()) {
+      if (!mine.empty() && theirs.data() != mine.data()) std::memcpy(theirs.data(), mine.data(), mine.size());
+      continue;
+    }
+    sends.push_back({other, writable(mine)});
+    receives.push_back({other, theirs});
+  }
+  begin(sends, receives);
+}
+
+void Links::begin_broadcast(std::span<std::byte> data, int root) {
+  std::vector<Part> parts;
+  for (int other = 0; other < size(); other++)
+    if (rank() == root ? other != root : other == root) parts.push_back({other, data});
+  rank() == root ? begin(parts, {}) : begin({}, parts);
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,165 @@
+#include "ranks/process/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/keep_for_ever.h"
+#include "base/thread.h"
+#include "ranks/collective_call.h"
+
+namespace feedline::gpu {
+
+Progress::Progress(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
+    : links_(std::move(links)), timeout_(timeout), left_(static_cast<size_t>(links_->size())) {
+  thread_ = start_thread("feedline-ranks", [this] { loop(); });
+}
+
+Progress::~Progress() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  links_->wake();
+  thread_.join();
+  if (failure_ && links_->keeps_buffers()) keep_for_ever(links_);
+}
+
+void Progress::run(const Begin& begin) {
+  std::unique_lock lock(mutex_);
+  if (failure_) throw *failure_;
+  begin_ = &begin;
+  links_->wake();
+  done_.wait(lock, [&] { return !begin_ || (failure_ && !driving_); });
+  if (std::exchange(begin_, nullptr)) throw *failure_;
+}
+
+Error Progress::end(const Error& why, bool tell) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) {
+    failure_.set(why);
+    to_tell_ = tell;
+    done_.notify_all();
+    links_->wake();
+  }
+  return *failure_;
+}
+
+void Progress::loop() {
+  using std::chrono::milliseconds;
+  const auto idle = std::clamp<milliseconds>(timeout_ / 20, milliseconds(1), milliseconds(100));
+  bool under_way = false;
+  for (bool ending = false; !ending;) {
+    bool to_tell = false, to_do = false, failed = false;
+    {
+      const std::lock_guard lock(mutex_);
+      to_tell = std::exchange(to_tell_, false);
+      ending = ending_;
+      failed = static_cast<bool>(failure_);
+      to_do = to_tell || ending || (begin_ && !begun_ && !failure_);
+    }
+    try {
+      if (!to_do) links_->wait(idle, under_way);
+      if (to_tell) tell_all(Note(Note::failed, *failure_, calls_));
+      listen();
+      if (!failed) watch();
+      beat();
+      under_way = !drive();
+    } catch (const Error& error) {
+      fail(failure_of_rank(rank(), calls_, error));
+    }
+  }
+  try {
+    // Also of a failure that another told of: a link that ends without a word looks like a death.
+    tell_all(failure_ ? Note(Note::failed, *failure_, calls_) : Note(Note::left, calls_));
+    links_->leave(std::min<milliseconds>(timeout_, std::chrono::seconds(1)));
+  } catch (const Error&) {
+    // Nobody is left to be told.
+  }
+}
+
+// Whether nothing is under way.
+bool Progress::drive() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!begin_ || failure_) return true;
+    driving_ = true;
+  }
+  bool done = false;
+  std::exception_ptr failed;
+  try {
+    done = go_on();
+  } catch (const Error&) {
+    failed = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    driving_ = false;
+    if (done) begin_ = nullptr;
+    if (done || failure_) done_.notify_all();
+  }
+  if (done) begun_ = false;
+  if (failed) std::rethrow_exception(failed);
+  return done;
+}
+
+bool Progress::go_on() {
+  if (!std::exchange(begun_, true)) (*begin_)(*links_);
+  for (int rank = 0; rank < size(); rank++) {
+    const std::optional<uint64_t>& finished = left_[static_cast<size_t>(rank)];
+    if (!finished || *finished > calls_) continue;
+    fail(failure_of_rank(rank, calls_, has_left()));
+    return false;
+  }
+  return links_->drive();
+}
+
+void Progress::listen() {
+  while (const auto heard = links_->hear()) take(heard->from, heard->note);
+}
+
+void Progress::take(int from, const Note& note) {
+  if (from == watched_) last_heard_ = Clock::now();
+  std::optional<uint64_t>& left = left_[static_cast<size_t>(from)];
+  if (note.kind == Note::left) left = note.calls;
+  if (note.kind == Note::failed) end(note.error(), false);
+  if (note.kind == Note::lost && !left) fail(failure_of_rank(from, calls_, note.error()));
+}
+
+void Progress::watch() {
+  const auto now = Clock::now();
+  // Time in which this process was stopped itself says nothing about others.
+  const bool was_away = now - last_listened_ > timeout_ / 4;
+  last_listened_ = now;
+  const int before = neighbour(-1);
+  if (was_away || std::exchange(watched_, before) != before) last_heard_ = now;
+  if (before != rank() && now - last_heard_ > timeout_)
+    fail(failure_of_rank(
+        before, calls_,
+        Error(Category::io_error, fmt::format("silent for {} s: it has died, was stopped, or cannot be reached",
+                                              std::chrono::duration<double>(timeout_).count()))));
+}
+
+void Progress::beat() {
+  const auto now = Clock::now();
+  const int next = neighbour(1);
+  if (now - last_beat_ < timeout_ / 10 || next == rank() || !links_->told()) return;
+  links_->tell(next, Note(Note::alive, calls_));
+  last_beat_ = now;
+}
+
+void Progress::tell_all(const Note& note) {
+  for (int other = 0; other < size(); other++)
+    if (other != rank()) links_->tell(other, note);
+}
+
+// The next rank that has not left, in a ring; this one, if there is no other.
+int Progress::neighbour(int direction) const {
+  int other = rank();
+  do other = (other + direction + size()) % size();
+  while (other != rank() && left_[static_cast<size_t>(other)]);
+  return other;
+}
+
+}  // namespace feedline::gpu

@@ -1,0 +1,160 @@
+#include "ranks/rank_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/rank_message.h"
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01": the number is that of the format
+constexpr size_t piece_bytes = 256 << 10;
+
+std::string pack(const Error& error) {
+  MessageWriter out;
+  out.put(static_cast<uint64_t>(error.category()));
+  out.put(error.place().offset);
+  out.put(error.place().record);
+  for (const std::string* text : {&error.place().file, &error.place().feature, &error.message()})
+    out.put_text(std::string_view(*text).substr(0, piece_bytes / 4));
+  return out.take();
+}
+
+std::string pack(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return pack(error);
+  } catch (const std::exception& error) {
+    return pack(Error(Category::io_error, error.what()));
+  } catch (...) {
+    return pack(Error(Category::io_error, "its start was given up"));
+  }
+}
+
+Error unpack(size_t rank, MessageReader in) {
+  const auto category = static_cast<Category>(in.get<uint64_t>());
+  Place place;
+  place.offset = in.get<int64_t>();
+  place.record = in.get<int64_t>();
+  place.file = in.get_text();
+  place.feature = in.get_text();
+  return Error(category, fmt::format("rank {}: {}", rank, in.get_text()), place);
+}
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(Category::bad_pipeline, "exchange: " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace
+
+struct RankGroup::Head {
+  enum Says : uint64_t { goes_on, failed, done };
+  uint64_t magic;
+  Says says;
+  int32_t rank, size;
+  uint64_t rest;  // bytes of the message that come behind this piece
+};
+
+struct RankGroup::Pieces {
+  std::vector<std::string> bytes;  // of each rank
+  bool last = true;                // nobody has more
+  bool all_done = true;            // of the members
+};
+
+RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
+  if (!exchange_) return;
+  rank_ = rank;
+  size_ = world_size;
+}
+
+// A piece of every rank's message. All ranks look at the same strings, and come to the same verdict.
+RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
+  over_ = true;
+  MessageWriter out;
+  out.put(head);
+  const std::string mine = out.take().append(bytes);
+  const std::vector<std::string> all = exchange_(mine);
+  std::vector<Head> heads;
+  for (size_t place = 0; place < all.size(); place++) {
+    if (all[place].size() < sizeof head || MessageReader(all[place]).get<uint64_t>() != magic)
+      refuse("what it gives as that of rank {} is no message of this version of feedline", place);
+    heads.push_back(MessageReader(all[place]).get<Head>());
+    if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
+      refuse("it has {} ranks; in the place of rank {} is one that says it is rank {} of {}", all.size(), place,
+             heads[place].rank, heads[place].size);
+  }
+  if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
+    refuse("it does not give this rank's own string back");
+  Pieces pieces;
+  for (size_t place = 0; place < all.size(); place++) {
+    pieces.bytes.push_back(all[place].substr(sizeof head));
+    pieces.last = pieces.last && heads[place].rest == 0;
+    pieces.all_done = pieces.all_done && (heads[place].says == Head::done || !is_member(place));
+    if (heads[place].says == Head::failed) throw unpack(place, MessageReader(pieces.bytes[place]));
+  }
+  over_ = false;
+  return pieces;
+}
+
+std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
+  if (!exchange_) return {std::string(mine)};
+  std::vector<std::string> all;
+  for (bool last = false; !last;) {
+    const std::string_view piece = mine.substr(0, piece_bytes);
+    mine.remove_prefix(piece.size());
+    const Pieces pieces = pass({magic, Head::goes_on, rank_, size_, mine.size()}, piece);
+    all.resize(size());
+    for (size_t place = 0; place < pieces.bytes.size(); place++)
+      if (is_member(place)) all[number_of(static_cast<int>(place))] += pieces.bytes[place];
+    last = pieces.last;
+  }
+  return all;
+}
+
+size_t RankGroup::number_of(int rank) const noexcept {
+  if (members_.empty()) return static_cast<size_t>(rank);
+  return static_cast<size_t>(std::find(members_.begin(), members_.end(), rank) - members_.begin());
+}
+
+bool RankGroup::is_member(size_t rank) const noexcept {
+  return members_.empty() || number_of(static_cast<int>(rank)) < members_.size();
+}
+
+void RankGroup::among(const std::vector<int>& members, const std::function<void(RankGroup&)>& body) {
+  if (!exchange_) return body(*this);
+  members_ = members;
+  if (is_member(static_cast<size_t>(rank_))) {
+    body(*this);
+    // Members call equally often: all say this at once.
+    pass({magic, Head::done, rank_, size_, 0}, {});
+  } else {
+    while (!pass({magic, Head::done, rank_, size_, 0}, {}).all_done) {
+    }
+  }
+  members_.clear();
+}
+
+void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
+  pass({magic, Head::failed, rank_, size_, 0}, pack(failure));
+} catch (...) {
+  // Whatever the others say, or if they cannot be told: this rank's own reason is what it ends with.
+}
+
+void RankGroup::run(const std::function<void()>& start) {
+  if (!exchange_) return start();
+  try {
+    start();
+    all_gather({});
+  } catch (...) {
+    if (!over_) tell(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace feedline

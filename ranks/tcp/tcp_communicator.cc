@@ -1,0 +1,269 @@
+#include "feedline/tcp_communicator.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/syscall_hooks.h"
+#include "ranks/process/linked_communicator.h"
+#include "ranks/tcp/tcp_rendezvous.h"
+
+namespace feedline {
+namespace {
+
+using gpu::Note;
+using gpu::TcpPeer;
+
+struct EventOp {
+  static constexpr const char* name = "eventfd of a communicator";
+  static constexpr int error = EMFILE;
+};
+
+gpu::Socket make_event() {
+  const int fd = injected<EventOp>() ? (errno = EventOp::error, -1) : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (fd < 0) throw Error(Category::io_error, fmt::format("eventfd: {}", std::generic_category().message(errno)));
+  return gpu::Socket(fd);
+}
+
+// Both ranks know what comes, so data are bytes without a frame; notes have one size.
+class TcpLinks final : public gpu::Links {
+ public:
+  TcpLinks(int rank, std::vector<TcpPeer> peers) : rank_(rank), event_(make_event()) {
+    for (TcpPeer& peer : peers) peers_.push_back({.sockets = std::move(peer)});
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(peers_.size()); }
+
+  void begin(std::span<const Part> sends, std::span<const Part> receives) override {
+    std::deque<std::span<std::byte>> mine;
+    for (const Part& part : sends) (part.rank == rank_ ? mine : peer(part.rank).to_send).push_back(part.bytes);
+    auto next = mine.begin();
+    for (const Part& part : receives) {
+      if (part.rank != rank_)
+        peer(part.rank).to_receive.push_back(part.bytes);
+      else if (const auto bytes = *next++; !bytes.empty())
+        std::memcpy(part.bytes.data(), bytes.data(), bytes.size());
+    }
+  }
+
+  bool drive() override {
+    bool done = true;
+    for (Peer& peer : peers_) {
+      try {
+        while (move_some(peer.to_send, [&](auto bytes) { return send_some(peer.sockets.data, bytes); })) {
+        }
+        while (move_some(peer.to_receive, [&](auto bytes) { return take(peer, bytes); })) {
+        }
+      } catch (const Error& error) {
+        if (peer.lost)  // in peace, with what it had not yet delivered
+          throw Error(Category::io_error, fmt::format("a rank that has left took data with it ({})", error.message()));
+        lose(peer, error);
+      }
+      done = done && peer.to_send.empty() && peer.to_receive.empty();
+    }
+    return done;
+  }
+  bool keeps_buffers() const noexcept override { return false; }
+
+  void tell(int rank, const Note& note) override {
+    Peer& to = peer(rank);
+    if (to.deaf) return;
+    const auto bytes = std::as_bytes(std::span(&note, 1));
+    to.telling.insert(to.telling.end(), bytes.begin(), bytes.end());
+    told();
+  }
+  bool told() override {
+    bool all = true;
+    for (Peer& peer : peers_) {
+      try {
+        while (!peer.telling.empty()) {
+          const size_t sent = send_some(peer.sockets.notes, peer.telling);
+          peer.telling.erase(peer.telling.begin(), peer.telling.begin() + static_cast<ptrdiff_t>(sent));
+          if (sent == 0) break;
+        }
+      } catch (const Error& error) {
+        peer.deaf = true;
+        peer.telling.clear();
+      }
+      all = all && peer.telling.empty();
+    }
+    return all;
+  }
+  // What ranks say, before what becomes of their connections.
+  std::optional<Heard> hear() override {
+    for (const auto hear_of : {&TcpLinks::said_by, &TcpLinks::loss_of})
+      for (int rank = 0; rank < size(); rank++)
+        if (rank != rank_ && !peer(rank).lost)
+          if (const auto note = hear_of(peer(rank))) return Heard{rank, *note};
+    return std::nullopt;
+  }
+
+  void wait(std::chrono::milliseconds most, bool under_way) override {
+    std::vector<pollfd> ready = {{event_.fd(), POLLIN, 0}};
+    const auto add = [&](const gpu::Socket& socket, bool in, bool out) {
+      if (in || out) ready.push_back({socket.fd(), static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+    };
+    for (const Peer& peer : peers_) {
+      if (!peer.lost && peer.sockets.notes) add(peer.sockets.notes, true, !peer.telling.empty());
+      if (under_way) add(peer.sockets.data, !peer.to_receive.empty(), !peer.to_send.empty());
+    }
+    gpu::wait_for(ready, std::chrono::steady_clock::now() + most);
+    uint64_t woken;
+    static_cast<void>(read(event_.fd(), &woken, sizeof woken));
+  }
+  void wake() noexcept override {
+    const uint64_t once = 1;
+    static_cast<void>(write(event_.fd(), &once, sizeof once));
+  }
+
+  // Until each peer has heard of it, and said so by ending its notes: closing a connection that holds what was not read
+  // would take back what was sent.
+  void leave(std::chrono::milliseconds most) override {
+    const auto until = std::chrono::steady_clock::now() + most;
+    const auto all_gone = [&] {
+      for (const Peer& peer : peers_)
+        if (peer.sockets.notes && !peer.lost) return false;
+      return true;
+    };
+    while (std::chrono::steady_clock::now() < until) {
+      told();
+      while (hear()) {
+      }
+      if (all_gone()) return;
+      wait(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()), false);
+    }
+  }
+
+ private:
+  struct Peer {
+    TcpPeer sockets;  // of this rank itself none
+    std::deque<std::span<std::byte>> to_send = {}, to_receive = {};
+    std::vector<std::byte> telling = {};
+    Note hearing = {};
+    size_t heard = 0;   // bytes of it
+    bool deaf = false;  // takes no more notes
+    bool lost = false;  // sends no more
+    std::optional<Error> why = {};
+  };
+  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+
+  // Whether to go on: `move` takes a part of the bytes in front.
+  template <typename Move>
+  static bool move_some(std::deque<std::span<std::byte>>& bytes, Move move) {
+    if (bytes.empty()) return false;
+    const size_t moved = bytes.front().empty() ? 0 : move(bytes.front());
+    const bool whole = moved == bytes.front().size();
+    bytes.front() = bytes.front().subspan(moved);
+    if (whole) bytes.pop_front();
+    return whole || moved > 0;
+  }
+  static size_t take(Peer& peer, std::span<std::byte> bytes) {
+    const auto received = receive_some(peer.sockets.data, bytes);
+    if (!received) throw Error(Category::io_error, "recv: the connection has ended");
+    return *received;
+  }
+
+  // A rank whose data end says why in its notes, if it can.
+  static void lose(Peer& peer, const Error& why) {
+    if (!peer.why) peer.why = why;
+  }
+
+  static std::optional<Note> said_by(Peer& peer) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&peer.hearing, 1));
+    try {
+      while (peer.heard < bytes.size()) {
+        const auto received = receive_some(peer.sockets.notes, bytes.subspan(peer.heard));
+        if (!received) throw Error(Category::io_error, "recv: the connection has ended");
+        if (*received == 0) return std::nullopt;
+        peer.heard += *received;
+      }
+    } catch (const Error& error) {
+      lose(peer, error);
+      return std::nullopt;
+    }
+    peer.heard = 0;
+    if (peer.hearing.kind != Note::alive) {  // the last one
+      end_sending(peer.sockets.notes);
+      peer.deaf = true;
+    }
+    return peer.hearing;
+  }
+  static std::optional<Note> loss_of(Peer& peer) {
+    if (!peer.why) return std::nullopt;
+    peer.lost = true;
+    const Error died(Category::io_error,
+                     fmt::format("it has died, or cannot be reached any more ({})", peer.why->message()));
+    return Note(Note::lost, died, 0);
+  }
+
+  const int rank_;
+  const gpu::Socket event_;
+  std::vector<Peer> peers_;
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value)
+    throw Error(Category::bad_pipeline,
+                fmt::format("{} is not set: start the ranks by torchrun, or set MASTER_ADDR, MASTER_PORT, RANK and "
+                            "WORLD_SIZE",
+                            name));
+  return value;
+}
+
+int number(const char* name, int from, int to) {
+  const std::string text = variable(name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < from || value > to)
+    throw Error(Category::bad_pipeline,
+                fmt::format("{} is \"{}\", a number from {} to {} is wanted", name, text, from, to));
+  return value;
+}
+
+void check(const TcpOptions& options) {
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+    throw Error(Category::bad_pipeline,
+                fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
+  if (options.timeout <= std::chrono::milliseconds(0))
+    throw Error(Category::bad_pipeline, "tcp_communicator: a timeout is more than 0");
+}
+
+}  // namespace
+
+TcpOptions tcp_options_of_environment() {
+  TcpOptions options;
+  options.world_size = number("WORLD_SIZE", 1, 1 << 20);
+  options.rank = number("RANK", 0, options.world_size - 1);
+  options.address = variable("MASTER_ADDR");
+  options.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65534) + 1);
+  return options;
+}
+
+std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
+  std::unique_ptr<Communicator> made;
+  // Not a copy of it, which may count its calls.
+  RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
+  ranks.run([&] {
+    check(options);
+    if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
+      throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
+    std::vector<TcpPeer> peers(1);
+    if (options.world_size > 1) peers = gpu::meet(options, exchange ? &ranks : nullptr);
+    made = gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);
+  });
+  return made;
+}
+
+}  // namespace feedline

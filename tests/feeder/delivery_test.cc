@@ -1,0 +1,343 @@
+// Who is told what, and when: next() against a graph that the test plays itself.
+#include "flowgraph/feed/delivery.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <future>
+#include <thread>
+
+#include "data.h"
+#include "flowgraph/data/data_set.h"
+#include "flowgraph/plan/plan.h"
+#include "gpu/device/stream_order.h"
+#include "support/catch.h"
+#include "support/skip.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using flow::Delivery;
+using flow::Stage;
+using Outcome = Delivery::Outcome;
+
+namespace {
+
+/// A delivery whose batches are empty.
+struct Rig {
+  explicit Rig(int replicas = 1, Stage busy = Stage::read) {
+    for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, r));
+    delivery.emplace(rings, 2, flow::Position{}, flow::EpochLedger(rings.size(), {}, true),
+                     [busy](int) { return busy; });
+  }
+
+  /// As [unpack r] does it. False: no buffer.
+  bool unpack(int replica) {
+    const auto ring = rings[static_cast<size_t>(replica)];
+    const auto buffer = ring->pool().take();
+    if (buffer) delivery->put(replica, {.batch = ring->share(*buffer), .error = {}, .keeps = {}});
+    return buffer.has_value();
+  }
+  Outcome try_next(int replica, Batch& batch) {
+    return delivery->next(replica, std::chrono::steady_clock::now(), batch);
+  }
+  /// Every buffer of replica 0, in the caller's hands.
+  std::vector<Batch> all_buffers() {
+    std::vector<Batch> held;
+    for (size_t i = 0; i < rings[0]->pool().size(); i++) {
+      REQUIRE(unpack(0));
+      held.emplace_back();
+      REQUIRE(try_next(0, held.back()) == Outcome::batch);
+    }
+    return held;
+  }
+
+  Data data{{10}};
+  flow::PipelineSpec spec = flow::validate(data.pipeline("batch { global_batch_size: 2 }"));
+  flow::Plan plan{spec, flow::count_data(spec, 1, {}), {}, 1};
+  std::vector<std::shared_ptr<flow::BatchRing>> rings;
+  std::optional<Delivery> delivery;
+};
+
+std::string category_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(name(error.category()));
+  }
+  return "none";
+}
+
+}  // namespace
+
+TEST_CASE("what is put together comes in its order, behind what was there") {
+  Rig rig;
+  REQUIRE(rig.unpack(0));
+  const auto buffer = rig.rings[0]->pool().take();
+  REQUIRE(buffer);
+  std::vector<flow::Ready> ready(2);
+  ready[0].batch = rig.rings[0]->share(*buffer);
+  rig.delivery->put_all(0, ready);
+  Batch batch;
+  for (const Outcome expected : {Outcome::batch, Outcome::batch, Outcome::end_of_epoch, Outcome::not_ready})
+    CHECK(rig.try_next(0, batch) == expected);
+}
+
+TEST_CASE("a caller that holds every batch still gets what needs no buffer") {
+  Rig rig;
+  const auto held = rig.all_buffers();
+  Batch batch;
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);  // nobody knows yet what comes next
+  rig.delivery->put(0, {});
+  CHECK(rig.try_next(0, batch) == Outcome::end_of_epoch);
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);
+  const Error bad(Category::bad_data_crc, "found later");
+  rig.delivery->put(0, {.batch = {}, .error = std::make_shared<const Error>(bad), .keeps = {}});
+  CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
+}
+
+TEST_CASE("a caller that holds every batch is told as soon as one is wanted, whoever comes first") {
+  for (int i = 0; i < 200; i++) {
+    Rig rig;
+    auto held = rig.all_buffers();
+    std::promise<void> begun;
+    auto told = std::async(std::launch::async, [&] {
+      begun.set_value();
+      Batch batch;
+      return category_of([&] { rig.delivery->next(0, std::nullopt, batch); });
+    });
+    if (i % 2) begun.get_future().wait();
+    CHECK_FALSE(rig.unpack(0));
+    rig.delivery->out_of_buffers(0);
+    CHECK(told.get() == "stalled");
+    held.pop_back();
+    CHECK(rig.unpack(0));
+    Batch batch;
+    CHECK(rig.try_next(0, batch) == Outcome::batch);
+  }
+}
+
+TEST_CASE("who waits for a slower replica is woken by its step") {
+  Rig rig(2);
+  Batch batch;
+  for (int i = 0; i < 3; i++) rig.delivery->put(0, {});
+  rig.delivery->put(1, {});
+  for (int i = 0; i < 2; i++) CHECK(rig.try_next(0, batch) == Outcome::end_of_epoch);
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);
+  auto third = std::async(std::launch::async, [&] {
+    Batch own;
+    return rig.delivery->next(0, std::nullopt, own);
+  });
+  CHECK(rig.try_next(1, batch) == Outcome::end_of_epoch);
+  CHECK(third.get() == Outcome::end_of_epoch);
+}
+
+TEST_CASE("waiting is told to the stage that has the work") {
+  for (const Stage stage : {Stage::read, Stage::inflate, Stage::parse, Stage::unpack, Stage::replica}) {
+    Rig rig(1, stage);
+    Batch batch;
+    CHECK(rig.delivery->next(0, std::chrono::steady_clock::now() + std::chrono::milliseconds(2), batch) ==
+          Outcome::not_ready);
+    const auto report = rig.delivery->report();
+    for (size_t s = 0; s < flow::stage_count; s++) CHECK((report.waited_s[s] > 0) == (s == static_cast<size_t>(stage)));
+  }
+}
+
+TEST_CASE("a wait that goes on is told of, too") {
+  Rig rig(1, Stage::parse);
+  auto waits = std::async(std::launch::async, [&] {
+    Batch batch;
+    return rig.delivery->next(0, std::nullopt, batch);
+  });
+  const auto waited = [&] { return rig.delivery->report().waited_s[static_cast<size_t>(Stage::parse)]; };
+  while (waited() == 0) std::this_thread::yield();  // or for ever
+  rig.delivery->put(0, {});
+  CHECK(waits.get() == Outcome::end_of_epoch);
+  CHECK(waited() > 0);
+}
+
+TEST_CASE("waiting for the first batch is the start's, and no lost time") {
+  Rig rig(2, Stage::parse);
+  const auto waited = [&] { return rig.delivery->report().waited_s[static_cast<size_t>(Stage::parse)]; };
+  auto other = std::async(std::launch::async, [&] {
+    Batch batch;
+    return rig.delivery->next(1, std::nullopt, batch);
+  });
+  while (waited() < 0.02) std::this_thread::yield();
+  Batch batch;
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  {  // the other replica waits on
+    const auto report = rig.delivery->report();
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - report.first_batch.value();
+    CHECK(report.waited_s[static_cast<size_t>(Stage::parse)] <= since.count());
+  }
+  while (waited() == 0) std::this_thread::yield();
+  rig.delivery->put(1, {});
+  CHECK(other.get() == Outcome::end_of_epoch);
+  const double before = waited();
+  CHECK(rig.delivery->next(0, std::chrono::steady_clock::now() + std::chrono::milliseconds(2), batch) ==
+        Outcome::not_ready);
+  CHECK(waited() > before);
+}
+
+TEST_CASE("a replica is short while nothing is ready for it, and says when it falls short") {
+  Rig rig(2);
+  std::vector<int> told;
+  rig.delivery->on_shortage([&](int replica) { told.push_back(replica); });
+  CHECK(rig.delivery->shortage());
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.unpack(0));
+  CHECK(rig.delivery->shortage());  // of the other one
+  REQUIRE(rig.unpack(1));
+  CHECK_FALSE(rig.delivery->shortage());
+  Batch batch;
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  CHECK_FALSE(rig.delivery->shortage());
+  CHECK(told.empty());
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  CHECK(rig.delivery->shortage());
+  CHECK(told == std::vector<int>{0});
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);
+  CHECK(told.size() == 1);
+  REQUIRE(rig.unpack(0));
+  CHECK_FALSE(rig.delivery->shortage());
+}
+
+TEST_CASE("a batch that could not arrive comes again") {
+  Rig rig;
+  for (int i = 0; i < 2; i++) REQUIRE(rig.unpack(0));
+  Batch batch;
+  const auto next = [&](const Delivery::Arrive& arrive) {
+    return rig.delivery->next(0, std::chrono::steady_clock::now(), batch, nullptr, arrive);
+  };
+  const void* refused = nullptr;
+  for (int i = 0; i < 10; i++) {
+    CHECK_THROWS_AS(next([&](Batch& come) {
+                      refused = come.at("id").data;
+                      throw Error(Category::bad_pipeline, "not on this stream");
+                    }),
+                    Error);
+    CHECK_FALSE(batch);
+    CHECK(rig.rings[0]->held == 0);
+    CHECK(rig.delivery->report().steps == 0);
+  }
+  CHECK(next([&](Batch& come) { CHECK(come.at("id").data == refused); }) == Outcome::batch);
+  CHECK(rig.delivery->report().steps == 1);
+  CHECK(next({}) == Outcome::batch);
+  CHECK(next({}) == Outcome::not_ready);
+}
+
+/// The order of a buffer on a device, which counts how often the buffer is let go.
+class CountingOrder final : public gpu::StreamOrder {
+ public:
+  void ready_on(Stream) override {}
+  void copy_on(Stream, void*, const void*, size_t) override {}
+  void release_on(Stream) noexcept override {}
+  void let_go() noexcept override { times++; }
+
+  int times = 0;
+};
+
+TEST_CASE("a batch that could not arrive is on nobody's stream while it waits to come again") {
+  CountingOrder order;
+  Rig rig;
+  const auto buffer = rig.rings[0]->pool().take();
+  REQUIRE(buffer);
+  (*buffer)->content.order = &order;
+  rig.delivery->put(0, {.batch = rig.rings[0]->share(*buffer), .error = {}, .keeps = {}});
+  Batch batch;
+  CHECK_THROWS_AS(rig.delivery->next(0, std::chrono::steady_clock::now(), batch, nullptr,
+                                     [](Batch&) { throw Error(Category::io_error, "another rank has left"); }),
+                  Error);
+  CHECK(order.times == 1);
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+  CHECK(order.times == 1);
+  batch = Batch();
+  CHECK(order.times == 2);
+}
+
+TEST_CASE("other ranks are asked about at each step, though batches are ready") {
+  Rig rig(2);
+  std::optional<Error> failure;
+  rig.delivery->watch([&] { return failure; });
+  for (int i = 0; i < 2; i++) REQUIRE(rig.unpack(0));
+  Batch batch;
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+  failure = Error(Category::io_error, "rank 2 is gone");
+  CHECK_THROWS_WITH(rig.try_next(0, batch), "step 1 of epoch 0: rank 2 is gone [io_error]");
+  CHECK_FALSE(rig.delivery->failed());  // by itself
+  failure.reset();
+  CHECK(rig.try_next(0, batch) == Outcome::batch);
+}
+
+TEST_CASE("an error of this rank's own comes in its place, though others have failed by then") {
+  Rig rig(2);
+  bool told = false;
+  rig.delivery->watch([&] { return told ? std::optional(Error(Category::io_error, "told")) : std::nullopt; });
+  const Error bad(Category::bad_data_crc, "own");
+  for (const int replica : {0, 1}) {
+    if (replica == 1) REQUIRE(rig.unpack(1));
+    rig.delivery->put(replica, {.batch = {}, .error = std::make_shared<const Error>(bad), .keeps = {}});
+  }
+  Batch batch;
+  CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
+  told = true;  // as Feeder::next() does then
+  CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
+  CHECK(rig.try_next(1, batch) == Outcome::batch);
+  CHECK(category_of([&] { rig.try_next(1, batch); }) == "bad_data_crc");
+}
+
+/// A file that nobody can open, until release(): whoever tries, waits. As a disk that does not answer.
+class Withheld {
+ public:
+  explicit Withheld(const std::string& file) : fd_(open(file.c_str(), O_RDWR | O_CLOEXEC)) {
+    fcntl(fd_, F_SETSIG, SIGURG);  // what the kernel then tells us by; ignored
+  }
+  ~Withheld() { close(fd_); }
+  /// Not while somebody has it open.
+  bool withhold() { return fcntl(fd_, F_SETLEASE, F_WRLCK) == 0; }
+  void release() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
+
+ private:
+  const int fd_;
+};
+
+TEST_CASE("a disk that is waited for is named, whatever the compression") {
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    const Data data({100, 100}, compression);
+    Withheld first(data.path(0));
+    bool withheld = false;
+    Options options;
+    options.threads = 1;
+    options.on_progress = [&](uint64_t, uint64_t) { withheld = withheld || first.withhold(); };
+    Feeder feeder(data.pipeline("batch { global_batch_size: 10 }"), std::move(options));
+    if (!withheld) return skip("the file system has no leases");
+    Batch batch;
+    CHECK(feeder.next(0, std::chrono::milliseconds(20), batch) == Next::not_ready);
+    CHECK(feeder.report().waited_for == "read");
+    first.release();
+    CHECK(feeder.next().at("id").as<int64_t>()[9] == 9);
+    CHECK(feeder.report().next_wait_s == 0);
+    CHECK(feeder.report().waited_s.empty());
+  }
+}
+
+TEST_CASE("no limit of time is too long") {
+  const Data data({1000});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"));
+  Batch batch;
+  for (int i = 0; i < 100; i++) CHECK(feeder.next(0, std::chrono::nanoseconds::max(), batch) == Next::batch);
+  CHECK(feeder.next(0, std::chrono::nanoseconds::max(), batch) == Next::end_of_epoch);
+}
+
+TEST_CASE("an epoch as long as the ring ends, though the caller holds all of it") {
+  const Data data({30});
+  for (int i = 0; i < 100; i++) {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"));
+    std::vector<Batch> held;
+    for (int step = 0; step < 3; step++) held.push_back(feeder.next());
+    CHECK_FALSE(feeder.next());
+    CHECK(category_of([&] { feeder.next(); }) == "stalled");  // the next epoch's first
+  }
+}

@@ -1,0 +1,113 @@
+// A plan whose bounds do not hold: every check where memory is written ends the feed with an error, and nothing is
+// written past an end.
+#include "base/invariant.h"
+#include "data.h"
+#include "flowgraph/feed/graph.h"
+#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/plan/plan.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using Catch::Contains;
+using Catch::StartsWith;
+
+namespace {
+
+// What the feed of a plan ends with, after some batches.
+std::string end_of(const flow::Plan& plan) {
+  flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
+  try {
+    for (int step = 0; step < 100; step++) {
+      Batch batch;
+      if (graph.delivery().next(0, std::nullopt, batch) != flow::Delivery::Outcome::batch)
+        return "the end of the epoch";
+    }
+  } catch (const Error& error) {
+    return std::string(name(error.category())) + ": " + error.message();
+  }
+  return "a hundred steps";
+}
+
+flow::PipelineSpec spec_of(const Data& data, const std::string& more) { return flow::validate(data.pipeline(more)); }
+
+}  // namespace
+
+TEST_CASE("a read that is larger than its slot is not made") {
+  for (const Compression compression : {Compression::none, Compression::gzip}) {
+    const Data data({4000}, compression);
+    const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");
+    flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+    CHECK(end_of(plan) == "a hundred steps");
+    plan.slot_data_bytes = 8192;
+    CHECK_THAT(end_of(plan),
+               StartsWith("internal_error: ") && Contains("a read of ") && Contains("for a slot of 8192"));
+  }
+}
+
+TEST_CASE("a step that needs more chunks than there are slots ends the feed; it does not wait for ever") {
+  const Data data({1000, 1000, 1000, 1000, 1000, 1000});
+  const flow::PipelineSpec spec =
+      spec_of(data, "interleave { cycle_length: 6 block_length: 1 } batch { global_batch_size: 60 }");
+  flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  CHECK(plan.step_chunks >= 6);
+  CHECK(end_of(plan) == "a hundred steps");
+  plan.slots = plan.slots_of_page_cache = 4;
+  CHECK_THAT(end_of(plan), StartsWith("internal_error: ") && Contains("needs more chunks than"));
+}
+
+TEST_CASE("values that exceed their tensor are not written") {
+  const Data data({500});
+  const flow::PipelineSpec spec =
+      spec_of(data,
+              "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE } "
+              "feature { name: 'p' dtype: INT64 kind: FIXED_SEQUENCE } batch { global_batch_size: 10 }");
+  flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  CHECK(end_of(plan) == "the end of the epoch");
+  for (const std::string tensor : {"v.values", "v.row_splits", "t.bytes", "t.offsets", "p"}) {
+    INFO(tensor);
+    const auto at =
+        std::find_if(plan.tensors.begin(), plan.tensors.end(), [&](const auto& t) { return t.name == tensor; });
+    REQUIRE(at != plan.tensors.end());
+    const uint64_t capacity = std::exchange(at->capacity, 16);
+    CHECK_THAT(end_of(plan),
+               StartsWith("internal_error: ") && Contains("in tensor '" + tensor + "', which has room for 16"));
+    at->capacity = capacity;
+  }
+  plan.replica_batch = 9;
+  CHECK_THAT(end_of(plan), StartsWith("internal_error: ") && Contains("a batch of 10 rows in a buffer for 9"));
+}
+
+TEST_CASE("a lane inflates forwards only") {
+  const Data data({4000}, Compression::gzip);
+  const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");
+  const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  std::vector<std::byte> memory(flow::InflateLane::memory_bytes);
+  flow::InflateLane lane(plan, memory,
+                         {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
+  lane.open(0);
+  const auto chunk = [&](uint64_t offset, uint64_t length) {
+    const auto made = std::make_shared<flow::Chunk>(0, std::span<std::byte>(), std::span<std::byte>());
+    made->ticket.extents = {{.file = 0, .offset = offset, .length = length, .rows = 1}};
+    return made;
+  };
+  CHECK(lane.continues_with(chunk(0, 1000)->ticket));
+  CHECK(lane.add(chunk(0, 1000)));
+  CHECK(lane.continues_with(chunk(1000, 10)->ticket));
+  CHECK_FALSE(lane.continues_with(chunk(999, 10)->ticket));
+  CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)), Contains("inflating file 0 up to 1000") && Contains("from 999 on"));
+}
+
+TEST_CASE("one replica may be many ends of epochs behind another") {
+  const Data data({10});
+  const std::string more = "batch { global_batch_size: 10 } parallelism { threads: 1 host_prefetch: 100 } ";
+  for (const std::string limit : {"", "memory { limit: '2MiB' }"}) {
+    Feeder feeder(data.pipeline(more + limit), replicas(2));
+    for (int round = 0; round < 3; round++)
+      for (int replica = 0; replica < 2; replica++)
+        for (int epoch = 0; epoch < 50; epoch++) {
+          CHECK(feeder.next(replica));
+          CHECK_FALSE(feeder.next(replica));
+        }
+  }
+}

@@ -1,0 +1,429 @@
+// Mixtures: how often each source is drawn, where, and by whom.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "data.h"
+#include "flowgraph/order/stratified.h"
+#include "flowgraph/plan/ticket_queue.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 lanes: 8 } seed: 3 ",
+                                         "shuffle { mode: GLOBAL } seed: 4 ",
+                                         "shuffle { mode: BUFFER buffer_size: 150 } seed: 5 "};
+
+/// Source s is file s of the data; its samples are numbered through.
+struct Mixed {
+  Mixed(std::vector<int64_t> source_sizes, std::vector<double> source_weights)
+      : data(source_sizes), sizes(std::move(source_sizes)), weights(std::move(source_weights)) {}
+
+  Pipeline pipeline(const std::string& more) const {
+    std::string text;
+    for (size_t s = 0; s < sizes.size(); s++)
+      text += "source { files: '" + data.path(s) + "' weight: " + std::to_string(weights[s]) + " } ";
+    return parse_pipeline(text + "feature { name: 'id' dtype: INT64 } " + more);
+  }
+  size_t source_of(int64_t id) const {
+    size_t s = 0;
+    while (id >= sizes[s]) id -= sizes[s++];
+    return s;
+  }
+  /// How often each sample of each source is there.
+  std::vector<std::map<int64_t, int64_t>> counts(const std::vector<int64_t>& ids) const {
+    std::vector<std::map<int64_t, int64_t>> counts(sizes.size());
+    for (const int64_t id : ids) counts[source_of(id)][id]++;
+    return counts;
+  }
+  static int64_t total(const std::map<int64_t, int64_t>& counts) {
+    int64_t sum = 0;
+    for (const auto& [id, count] : counts) sum += count;
+    return sum;
+  }
+
+  Data data;
+  std::vector<int64_t> sizes;
+  std::vector<double> weights;
+};
+
+std::vector<int64_t> epoch_of(Feeder& feeder) { return read_epoch(feeder).front().all(); }
+
+/// The steps of some epochs, whole, put together from the ranks.
+std::vector<std::vector<int64_t>> steps_of(const Pipeline& pipeline, int world_size, int epochs) {
+  std::vector<std::vector<int64_t>> steps;
+  for (int rank = 0; rank < world_size; rank++) {
+    Options options;
+    options.rank = rank;
+    options.world_size = world_size;
+    Feeder feeder(pipeline, options);
+    size_t at = 0;
+    for (int epoch = 0; epoch < epochs; epoch++) {
+      const Epoch read = read_epoch(feeder).front();
+      for (const auto& ids : read.ids) {
+        steps.resize(std::max(steps.size(), ++at));
+        steps[at - 1].insert(steps[at - 1].end(), ids.begin(), ids.end());
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("a stratified sequence has each number as often as told, everywhere its share, and is known at any place") {
+  for (const auto& amounts : std::vector<std::vector<uint64_t>>{
+           {1}, {0, 3}, {5, 5, 5}, {1, 1000}, {300, 20, 1, 0, 179}, {7, 7, 7, 7, 7, 7, 7, 7, 7, 7}}) {
+    uint64_t all = 0;
+    for (const uint64_t amount : amounts) all += amount;
+    std::vector<uint32_t> sequence;
+    std::vector<std::vector<uint64_t>> before;
+    for (flow::Stratified draws(amounts, 9, 0); !draws.ended();) {
+      before.push_back(draws.drawn());
+      sequence.push_back(draws.next());
+    }
+    REQUIRE(sequence.size() == all);
+    before.push_back(amounts);
+    for (size_t at = 0; at <= all; at++) {
+      flow::Stratified draws(amounts, 9, at);
+      REQUIRE(draws.drawn() == before[at]);
+      REQUIRE(draws.ended() == (at == all));
+      if (at < all) REQUIRE(draws.next() == sequence[at]);
+    }
+    // Of any stretch: as the time that it takes may be longer or shorter by two samples of each number.
+    const auto slack = 2 * static_cast<double>(amounts.size()) + 2;
+    for (size_t number = 0; number < amounts.size(); number++)
+      for (size_t from = 0; from <= all; from += 7)
+        for (size_t to = from; to <= all; to += 5) {
+          const double share = static_cast<double>((to - from) * amounts[number]) / static_cast<double>(all);
+          REQUIRE(std::abs(static_cast<double>(before[to][number] - before[from][number]) - share) <= slack);
+        }
+  }
+  const std::vector<uint64_t> large = {uint64_t{1} << 40, uint64_t{1} << 39, 1};
+  const uint64_t half = (uint64_t{1} << 39) + (uint64_t{1} << 38);
+  flow::Stratified draws(large, 1, half);
+  CHECK(draws.drawn()[0] + draws.drawn()[1] + draws.drawn()[2] == half);
+  CHECK(std::abs(static_cast<double>(draws.drawn()[0]) - static_cast<double>(uint64_t{1} << 39)) <= 3);
+}
+
+TEST_CASE("how many samples an epoch draws of each source, by the four ways to stop") {
+  const Mixed mixed({900, 40, 300}, {0.5, 0.2, 0.3});
+  for (const std::string& order : orders) {
+    INFO(order);
+    const auto drawn = [&](const std::string& stop, const std::string& more = "") {
+      Feeder feeder(mixed.pipeline("mixture { stop: " + stop + " } " + order + more + batch_of(24, "PARTIAL")));
+      const auto ids = epoch_of(feeder);
+      CHECK(std::ssize(ids) == feeder.samples_per_epoch());
+      return mixed.counts(ids);
+    };
+    // 40 / 0.2 are the fewest: 200 in all.
+    const auto first = drawn("FIRST_DATASET_EXHAUSTED");
+    CHECK(Feeder(mixed.pipeline("mixture {} " + order + batch_of(24, "DROP")))
+              .plan_text()
+              .find("mixture  source[1]: weight 0.2, 40 samples of an epoch\n") != std::string::npos);
+    CHECK(std::abs(Mixed::total(first[0]) - 100) <= 1);
+    CHECK(Mixed::total(first[1]) == 40);
+    CHECK(std::abs(Mixed::total(first[2]) - 60) <= 1);
+    const auto twice = drawn("FIRST_DATASET_EXHAUSTED", "epoch { repeat: 2 } ");
+    CHECK(Mixed::total(twice[1]) == 80);
+    // 900 / 0.5 are the most: 1800 in all.
+    const auto until = drawn("CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED");
+    CHECK(Mixed::total(until[0]) == 900);
+    CHECK(std::abs(Mixed::total(until[1]) - 360) <= 1);
+    CHECK(std::abs(Mixed::total(until[2]) - 540) <= 1);
+    const auto once = drawn("ALL_DATASETS_EXHAUSTED");
+    for (size_t s = 0; s < 3; s++) {
+      CHECK(Mixed::total(once[s]) == mixed.sizes[s]);
+      CHECK(std::ssize(until[s]) == mixed.sizes[s]);
+      for (const auto& counts : {first[s], once[s]})
+        for (const auto& [id, count] : counts) CHECK(count == 1);
+      for (const auto& [id, count] : until[s]) {  // whole passes, and a part of one
+        const int64_t passes = Mixed::total(until[s]) / mixed.sizes[s];
+        CHECK((count == passes || count == passes + 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("every stretch of an epoch is mixed by the weights, until a source is exhausted") {
+  const Mixed mixed({2000, 100, 1300}, {6, 1, 3});
+  for (const std::string& order : orders) {
+    INFO(order);
+    Feeder feeder(mixed.pipeline("mixture { stop: ALL_DATASETS_EXHAUSTED } " + order + batch_of(80, "PARTIAL")));
+    const auto batches = read_epoch(feeder).front().ids;
+    const double lanes = order.find("lanes") == std::string::npos ? 1 : 8, slack = lanes * 8;
+    for (int64_t b = 0; b < std::ssize(batches); b++) {
+      const auto counts = mixed.counts(batches[static_cast<size_t>(b)]);
+      const std::vector<double> share = (b + 1) * 80 < 900 ? std::vector{48.0, 8.0, 24.0}
+                                        : b * 80 > 1100 && (b + 1) * 80 < 3000
+                                            ? std::vector{80 * 6 / 9.0, 0.0, 80 * 3 / 9.0}
+                                            : std::vector<double>();
+      for (size_t s = 0; s < share.size(); s++)
+        CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - share[s]) <= slack);
+    }
+  }
+}
+
+TEST_CASE("without a shuffle each source keeps its order, and epochs are mixed anew") {
+  const Mixed mixed({500, 300}, {5, 3});
+  Feeder feeder(mixed.pipeline("mixture {} " + batch_of(40, "DROP")));
+  std::set<std::vector<int64_t>> seen;
+  for (int epoch = 0; epoch < 3; epoch++) {
+    const auto ids = epoch_of(feeder);
+    CHECK(seen.insert(ids).second);
+    std::vector<int64_t> next = {0, 500};
+    for (const int64_t id : ids) CHECK(id == next[mixed.source_of(id)]++);
+  }
+}
+
+TEST_CASE("a mixture is the same for all numbers of ranks") {
+  const Mixed with_end({700, 33, 0, 480}, {4, 1, 1, 2}), without_end({700, 33, 480}, {4, 1, 2});
+  for (const std::string& order : orders)
+    for (const char* policy : {"DROP", "PARTIAL", "PAD"})
+      for (const char* stop : {"ALL_DATASETS_EXHAUSTED", "CYCLE_FOREVER"}) {
+        const bool forever = std::string(stop) == "CYCLE_FOREVER";
+        const Mixed& data = forever ? without_end : with_end;
+        INFO(order << policy << stop);
+        const Pipeline pipeline = data.pipeline("mixture { stop: " + std::string(stop) + " } " + order +
+                                                batch_of(24, policy) + (forever ? "epoch { steps: 9 }" : ""));
+        const auto wanted = steps_of(pipeline, 1, 3);
+        CHECK(!wanted.empty());
+        for (const int world : {2, 3, 4, 8}) CHECK(steps_of(pipeline, world, 3) == wanted);
+      }
+}
+
+TEST_CASE("a mixture without end goes on through its epochs") {
+  const Mixed mixed({90, 7, 50}, {6, 1, 1.5});
+  for (const std::string& order : orders) {
+    INFO(order);
+    Feeder feeder(mixed.pipeline("mixture { stop: CYCLE_FOREVER } epoch { steps: 5 } " + order + batch_of(8, "DROP")));
+    std::vector<int64_t> all;
+    for (int epoch = 0; epoch < 40; epoch++) {
+      const auto ids = epoch_of(feeder);
+      CHECK(ids.size() == 40);
+      all.insert(all.end(), ids.begin(), ids.end());
+      const auto counts = mixed.counts(all);
+      const std::vector<double> weights = {6 / 8.5, 1 / 8.5, 1.5 / 8.5};
+      for (size_t s = 0; s < 3; s++) {
+        CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - weights[s] * static_cast<double>(all.size())) <=
+              8 * 6);
+        // Whole passes and a part of one; where lanes go through the passes each by itself, of two.
+        const auto passes = static_cast<int64_t>(Mixed::total(counts[s]) / mixed.sizes[s]);
+        const int64_t apart = order.find("lanes") == std::string::npos ? 0 : 1;
+        for (const auto& [id, count] : counts[s]) CHECK((count >= passes - apart && count <= passes + 1 + apart));
+      }
+    }
+  }
+}
+
+TEST_CASE("a mixture goes on at any step as one that never stopped") {
+  const Mixed mixed({260, 31, 77}, {5, 1, 2});
+  for (const std::string& order : orders)
+    for (const char* stop : {"mixture { stop: ALL_DATASETS_EXHAUSTED } ", "mixture {} epoch { repeat: 2 } ",
+                             "mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } ",
+                             "mixture { stop: CYCLE_FOREVER } epoch { steps: 13 } "}) {
+      INFO(order << stop);
+      const Pipeline pipeline = mixed.pipeline(stop + order + batch_of(16, "PARTIAL"));
+      Feeder straight(pipeline), again(pipeline);
+      epoch_of(straight);
+      const auto second = read_epoch(straight).front().ids, third = read_epoch(straight).front().ids;
+      for (int64_t step = 0; step <= std::ssize(second); step++) {
+        again.set_state(again.get_state(1, step));
+        CHECK(read_epoch(again).front().ids == std::vector(second.begin() + step, second.end()));
+        if (step % 5 == 0) CHECK(read_epoch(again).front().ids == third);
+      }
+    }
+}
+
+TEST_CASE("weights change between epochs, on any number of ranks, and are kept in the state") {
+  const Mixed mixed({400, 100}, {1, 1});
+  for (const std::string& order : orders)
+    for (const bool forever : {false, true}) {
+      INFO(order << forever);
+      const Pipeline pipeline =
+          mixed.pipeline(std::string(forever ? "mixture { stop: CYCLE_FOREVER } epoch { steps: 10 } "
+                                             : "mixture { stop: FIRST_DATASET_EXHAUSTED } ") +
+                         order + batch_of(8, "DROP"));
+      // Epochs 0 and 1 as the pipeline says, 2 and 3 with other weights, 4 with others again.
+      const auto feed = [&](Feeder& feeder, int from, int to) {
+        std::vector<std::vector<int64_t>> epochs;
+        for (int epoch = from; epoch < to; epoch++) {
+          if (epoch == 2) feeder.set_weights({9, 1});
+          if (epoch == 4) feeder.set_weights({1, 3});
+          epochs.push_back(epoch_of(feeder));
+        }
+        return epochs;
+      };
+      Feeder straight(pipeline);
+      const auto epochs = feed(straight, 0, 5);
+      const auto share = [&](int epoch) {
+        const auto counts = mixed.counts(epochs[static_cast<size_t>(epoch)]);
+        return static_cast<double>(Mixed::total(counts[0])) /
+               static_cast<double>(epochs[static_cast<size_t>(epoch)].size());
+      };
+      CHECK(std::abs(share(1) - 0.5) < 0.1);
+      CHECK(std::abs(share(2) - 0.9) < 0.1);
+      CHECK(std::abs(share(3) - 0.9) < 0.1);
+      CHECK(std::abs(share(4) - 0.25) < 0.1);
+      if (forever) {  // what was taken before is not taken again until all was
+        std::vector<int64_t> all;
+        for (const auto& epoch : epochs) all.insert(all.end(), epoch.begin(), epoch.end());
+        const auto counts = mixed.counts(all);
+        for (const auto& [id, count] : counts[0]) CHECK(count <= 2);
+      }
+
+      Feeder stopped(pipeline);
+      feed(stopped, 0, 3);
+      for (int step = 0; step < 4; step++) REQUIRE(stopped.next());
+      const std::string state = stopped.get_state();
+      CHECK(state.size() <= 256 + 16 * 2);
+      Feeder another(pipeline);
+      another.set_state(state);
+      CHECK(another.get_state() == state);
+      const auto rest = epoch_of(another);
+      const auto& whole = epochs[3];
+      CHECK(std::equal(rest.begin(), rest.end(), whole.end() - std::ssize(rest), whole.end()));
+      CHECK(rest.size() + 4 * 8 == whole.size());
+      CHECK(feed(another, 4, 5).front() == epochs[4]);
+      // A state from before the change brings back the weights of the pipeline.
+      another.set_state(Feeder(pipeline).get_state(1, 0));
+      CHECK(epoch_of(another) == epochs[1]);
+    }
+}
+
+TEST_CASE("weights that change far into a training are kept in its state, too") {
+  const Mixed mixed({400, 100}, {1, 1});
+  for (const std::string& order : orders) {
+    INFO(order);
+    const Pipeline pipeline =
+        mixed.pipeline("mixture { stop: CYCLE_FOREVER } epoch { steps: 10 } " + order + batch_of(8, "DROP"));
+    Feeder straight(pipeline), another(pipeline);
+    straight.set_epoch(uint64_t{1} << 46);
+    straight.set_weights({9, 1});
+    for (int step = 0; step < 4; step++) REQUIRE(straight.next());
+    const std::string state = straight.get_state();
+    CHECK(state.find("{\"feedline_state\":2,") == 0);
+    CHECK(state.size() <= 256 + 22 * 2);
+    another.set_state(state);
+    CHECK(another.get_state() == state);
+    for (int epoch = 0; epoch < 2; epoch++) CHECK(epoch_of(another) == epoch_of(straight));
+
+    // What no feed can have taken, as it could not be counted.
+    std::string wrong = state;
+    wrong.replace(wrong.find("\"mixture\":\"") + 11 + 6, 16, "ffffffffffffffff");
+    CHECK_THROWS_AS(another.set_state(wrong), Error);
+    CHECK(epoch_of(another) == epoch_of(straight));
+  }
+}
+
+TEST_CASE("what set_weights refuses") {
+  const Mixed mixed({60, 40}, {1, 1});
+  const auto refusal = [](auto&& action) -> std::string {
+    try {
+      action();
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::bad_pipeline);
+      return error.message();
+    }
+    return "accepted";
+  };
+  Feeder feeder(mixed.pipeline("mixture {} " + batch_of(8, "DROP")), replicas(2));
+  CHECK(refusal([&] { feeder.set_weights({1}); }) == "set_weights: 1 weights for 2 sources");
+  CHECK(refusal([&] { feeder.set_weights({1, 0}); }) == "source[1].weight: 0; a weight is a positive number");
+  CHECK(refusal([&] { feeder.set_weights({1, 1e-12}); }).rfind("source[1].weight: 1e-12 of 1", 0) == 0);
+  REQUIRE(feeder.next(0));
+  CHECK(refusal([&] {
+          feeder.set_weights({2, 1});
+        }) == "set_weights: epoch 0 has begun; call it when every replica has had the end of an epoch");
+  Feeder plain(mixed.data.pipeline(batch_of(8, "DROP")));
+  CHECK(refusal([&] { plain.set_weights({2, 1}); }) == "set_weights: the pipeline has no mixture");
+  const Mixed empty({60, 0}, {1, 1});
+  CHECK(refusal([&] {
+          Feeder(empty.pipeline("mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } " + batch_of(8, "DROP")));
+        }) == "source[1]: it has no sample, and the mixture takes of it again and again; leave it out");
+}
+
+TEST_CASE("a mixture of windows") {
+  const Mixed mixed({200, 90}, {2, 1});
+  Feeder feeder(
+      mixed.pipeline("window { size: 4 shift: 2 } mixture { stop: ALL_DATASETS_EXHAUSTED } "
+                     "shuffle { mode: GLOBAL } " +
+                     batch_of(10, "PARTIAL")));
+  std::set<int64_t> firsts;
+  for (int64_t seen = 0; seen < feeder.samples_per_epoch();) {
+    const Batch batch = feeder.next();
+    REQUIRE(batch);
+    const auto ids = batch.at("id").as<int64_t>();
+    for (size_t i = 0; i < ids.size(); i += 4, seen++) {
+      CHECK(firsts.insert(ids[i]).second);
+      for (size_t frame = 1; frame < 4; frame++) CHECK(ids[i + frame] == ids[i] + static_cast<int64_t>(frame));
+    }
+  }
+  CHECK(firsts.size() == (200 - 4) / 2 + 1 + (90 - 4) / 2 + 1);
+}
+
+TEST_CASE("the plan has slots for what a mixture holds open") {
+  const Mixed mixed({9000, 700, 5, 2600}, {4, 1, 0.3, 2});
+  for (const std::string& order : orders)
+    for (const char* stop : {"mixture { stop: ALL_DATASETS_EXHAUSTED } ", "mixture {} epoch { repeat: 30 } ",
+                             "mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } ",
+                             "mixture { stop: CYCLE_FOREVER } epoch { steps: 60 } "})
+      for (const int world : {1, 4}) {
+        INFO(order << stop << world);
+        flow::PipelineSpec spec = flow::validate(mixed.pipeline(stop + order + batch_of(64, "PARTIAL")));
+        const auto data = std::make_shared<const flow::DataSet>(flow::count_data(spec, 1, {}));
+        const flow::Ranks ranks{.rank = world - 1, .world_size = world, .replicas = 1};
+        // The smallest limit that a plan fits into.
+        uint64_t fits = spec.memory_limit, fails = 0;
+        while (fits - fails > 4096) {
+          spec.memory_limit = fails + (fits - fails) / 2;
+          try {
+            flow::Plan(spec, data, ranks, 1);
+            fits = spec.memory_limit;
+          } catch (const Error&) {
+            fails = spec.memory_limit;
+          }
+        }
+        spec.memory_limit = fits;
+        const flow::Plan plan(spec, data, ranks, 1);
+        flow::Walk walk(plan, {}, false);
+        std::vector<flow::Ticket> tickets;
+        uint64_t finished = 0;
+        flow::Step step;
+        for (int64_t i = 0; i < 300; i++) {
+          walk.next(step, &tickets);
+          REQUIRE(tickets.size() - finished < plan.slots);
+          finished += step.finished.size();
+        }
+      }
+}
+
+TEST_CASE("compressed sources of a mixture are each inflated once") {
+  const Data a({30000}, Compression::gzip), b({20000}, Compression::gzip);
+  Options options;
+  options.threads = 1;
+  Feeder feeder(parse_pipeline("source { files: '" + a.path(0) + "' weight: 3 } source { files: '" + b.path(0) +
+                                   "' weight: 2 } feature { name: 'id' dtype: INT64 } "
+                                   "mixture { stop: ALL_DATASETS_EXHAUSTED } " +
+                                   batch_of(100, "PARTIAL"),
+                               a.dir().path()),
+                options);
+  std::vector<int64_t> ids = read_epoch(feeder).front().all();
+  std::vector<int64_t> wanted = numbers(30000);
+  const std::vector<int64_t> of_b = numbers(20000);
+  wanted.insert(wanted.end(), of_b.begin(), of_b.end());
+  std::sort(ids.begin(), ids.end());
+  std::sort(wanted.begin(), wanted.end());
+  CHECK(ids == wanted);
+  const Report report = feeder.report();
+  CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+  // What is read ahead are a few epochs, whatever the machine does. Inflated from the front for each of their blocks,
+  // the files would be read three times as often.
+  for (int epoch = 0; epoch < 19; epoch++) read_epoch(feeder);
+  const uint64_t files = std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0));
+  CHECK(feeder.report().bytes_read <= 40 * files);
+}

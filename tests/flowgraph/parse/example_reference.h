@@ -1,0 +1,17 @@
+// The Example parser's answers as libprotobuf gives them, and the comparison of the two.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flowgraph/parse/example_parser.h"
+
+namespace feedline::test {
+
+/// Parses the records with both, in one session with columns of exactly arena_bound() bytes. Returns what differs, or
+/// an empty string. hits: the session's layout_hits().
+std::string compare_with_protobuf(const std::vector<flow::FeatureSpec>& features, std::span<const std::string> records,
+                                  uint64_t* hits = nullptr);
+
+}  // namespace feedline::test

@@ -1,0 +1,656 @@
+// Pipelines made ready: what comes of the examples, and what is said of everything that makes no sense.
+#include <fmt/format.h>
+
+#include "base/machine.h"
+#include "feedline/error.h"
+#include "flowgraph/example_pipelines.h"
+#include "flowgraph/pipeline/spec.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::flow;
+
+namespace {
+
+// No disk: every pattern is a file.
+FileList one_each(const FilePatterns& patterns) { return {patterns.files, {}}; }
+
+PipelineSpec resolve(std::string_view text) { return validate(parse_pipeline(text), one_each); }
+
+// Frames for texts about one thing only.
+const std::string source = "source { files: \"f\" } ";
+const std::string batch = "batch { global_batch_size: 8 } ";
+const std::string features =
+    "feature { name: \"d\" dtype: BYTES length: 12 } feature { name: \"open\" dtype: BYTES } "
+    "feature { name: \"n\" dtype: INT64 } feature { name: \"m\" dtype: INT64 } feature { name: \"x\" dtype: FLOAT32 } "
+    "feature { name: \"image\" dtype: FLOAT32 shape: [4, 5, 3] } feature { name: \"square\" dtype: FLOAT32 shape: [3, "
+    "3, 3] } "
+    "feature { name: \"list\" dtype: INT64 kind: VARIABLE } feature { name: \"texts\" dtype: BYTES kind: VARIABLE } "
+    "feature { name: \"steps\" dtype: FLOAT32 kind: FIXED_SEQUENCE } ";
+
+PipelineSpec with_output(const std::string& output) { return resolve(source + batch + features + output); }
+OutputSpec output_of(const std::string& output) { return with_output(output).outputs.at(0); }
+
+std::string error_of(const std::string& text) {
+  try {
+    resolve(text);
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    const std::string what = error.what();
+    return what.substr(0, what.rfind(" ["));
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("the chess pipeline") {
+  const PipelineSpec spec = resolve(test::chess_pipeline);
+  REQUIRE(spec.sources.size() == 1);
+  CHECK(spec.sources[0].files == std::vector<std::string>{"data/chess-*.tfrecord"});
+  CHECK(spec.sources[0].compression == Compression::automatic);
+  CHECK(spec.sources[0].record_limit == uint64_t{256} << 20);
+  REQUIRE(spec.features.size() == 2);
+  CHECK(spec.features[0].key == "d");
+  CHECK(spec.features[0].length == 194);
+  CHECK(spec.global_batch_size == 512);
+  CHECK(spec.last_batch_policy == LastBatchPolicy::drop);
+  CHECK(spec.repeat == 1);
+  CHECK(spec.host_prefetch == 2);
+  CHECK(spec.device_prefetch == 2);
+  CHECK(spec.device_limit == 0);
+  CHECK(spec.memory_limit == usable_memory() / 4);
+  CHECK(spec.max_failures == -1);
+  CHECK(spec.warnings.empty());
+
+  REQUIRE(spec.outputs.size() == 4);
+  const OutputSpec& board = spec.outputs[0];
+  CHECK(board.shape == Shape({8, 8, 24}));
+  CHECK(board.dtype == DType::float32);
+  REQUIRE(board.unpack);
+  CHECK(board.unpack->stored == DType::unset);
+  CHECK(board.unpack->width == 1);
+  CHECK_FALSE(board.unpack->lsb_first);
+  CHECK(board.unpack->stride_bits == std::vector<int64_t>{192, 24, 0});
+  CHECK(board.unpack->channel_axis == 2);
+  CHECK(board.unpack->channel_bits[1] == 4);
+  CHECK(board.unpack->channel_bits[23] == 23);
+  CHECK(board.unpack->scale.size() == 24);
+  CHECK(board.unpack->row_bytes() == 192);
+  CHECK(spec.outputs[1].shape == Shape({10}));
+  CHECK(spec.outputs[1].unpack->bit_offset == 1536);
+  CHECK(spec.outputs[1].unpack->channel_axis == -1);
+  CHECK(spec.outputs[2].internal);
+  CHECK(spec.outputs[2].shape == Shape());
+  CHECK(std::get<FromExpression>(spec.outputs[3].from).expression == 0);
+  CHECK(spec.outputs[3].unpack->stored == DType::float64);
+
+  REQUIRE(spec.expressions.size() == 1);
+  CHECK(spec.expressions[0].output == "score");
+  REQUIRE(spec.expressions[0].inputs.size() == 2);
+  const auto& mate = spec.expressions[0].inputs[0];
+  CHECK(spec.expressions[0].program.inputs()[0].name == "out.mate");
+  CHECK(mate.feature == 0);
+  CHECK(mate.dtype == DType::float32);
+  REQUIRE(mate.unpack);
+  CHECK(mate.unpack->bit_offset == 1546);
+  CHECK(mate.unpack->out == DType::float32);
+  CHECK(spec.expressions[0].inputs[1].feature == 1);
+  CHECK_FALSE(spec.expressions[0].inputs[1].unpack);
+}
+
+TEST_CASE("the image pipeline") {
+  const PipelineSpec spec = resolve(test::image_pipeline);
+  CHECK(spec.features[0].length == 3072);  // decode_raw says so
+  const OutputSpec& image = spec.outputs[0];
+  CHECK(image.shape == Shape({32, 32, 3}));
+  REQUIRE(image.unpack);
+  CHECK(image.unpack->stored == DType::uint8);
+  CHECK(image.unpack->stride_bits == std::vector<int64_t>{256, 8, 8192});
+  CHECK(image.unpack->channel_axis == 2);
+  REQUIRE(image.unpack->normalize);
+  CHECK(image.unpack->normalize->scale == 0.00392156862745098f);
+  CHECK(image.unpack->normalize->mean == std::vector<float>{0.485f, 0.456f, 0.406f});
+  CHECK(image.unpack->out == DType::float16);
+  CHECK(image.unpack->row_bytes() == 3072);
+  CHECK(spec.valid_mask == "valid");
+  CHECK(spec.outputs[1].dtype == DType::int32);
+}
+
+TEST_CASE("index") {
+  const auto index = [](const std::string& text) {
+    const std::string pipeline = "source { files: \"f\" " + text + " } " + batch + features;
+    return validate(parse_pipeline(pipeline, "/data"), one_each).sources[0].index;
+  };
+  CHECK_FALSE(index("").given);
+  CHECK(index("").mode == IndexMode::build);
+  CHECK(index("").stride == 16384);
+  CHECK(index("").dir.empty());
+  CHECK(index("index {}").given);
+  CHECK(index("index { mode: REQUIRE }").mode == IndexMode::require);
+  CHECK(index("index { stride: \"4KiB\" }").stride == 4096);
+  CHECK(index("index { dir: \"i/../j\" }").dir == "/data/j");
+  CHECK(index("index { dir: \"/i\" }").dir == "/i");
+}
+
+TEST_CASE("the table pipeline") {
+  const PipelineSpec spec = resolve(test::table_pipeline);
+  CHECK(spec.sources[0].name == "2024");
+  CHECK(spec.sources[0].compression == Compression::gzip);
+  CHECK(spec.sources[0].record_limit == 1 << 20);
+  CHECK(spec.sources[1].files.size() == 2);
+  CHECK(spec.features[0].default_ints == std::vector<int64_t>{-1});
+  CHECK(std::isnan(spec.features[1].default_floats.at(0)));
+  CHECK(spec.features[2].default_ints == std::vector<int64_t>{0, 0, 0});
+  CHECK(spec.features[3].key == "text/words");
+  CHECK(spec.features[3].max_values == 100);
+  CHECK(spec.features[4].kind == FeatureKind::ragged);
+  CHECK(spec.features[5].default_floats == std::vector<float>{-1});
+  CHECK(spec.batch_size_per_replica == 32);
+  CHECK(spec.global_batch_size == 0);
+  CHECK(spec.repeat == -1);
+  CHECK(spec.on_error == OnError::skip_record);
+  CHECK(spec.max_failures == 10);
+  CHECK(spec.max_failure_rate == 0.01);
+  CHECK(spec.memory_limit == 256 << 20);
+  CHECK(spec.threads == 3);
+  CHECK(spec.host_prefetch == 4);
+  CHECK(spec.shuffle.seed == 42);
+
+  const auto& stack = std::get<FromStack>(spec.outputs[0].from);
+  CHECK(stack.features == std::vector<int>{0, 1});
+  CHECK(spec.outputs[0].shape == Shape({2}));
+  REQUIRE(stack.unpack.size() == 2);
+  CHECK(stack.unpack[0].stored == DType::int64);
+  CHECK(stack.unpack[1].stored == DType::float32);
+  CHECK(stack.unpack[1].normalize->mean == std::vector<float>{10});
+  CHECK(stack.unpack[1].normalize->std == std::vector<float>{5});
+  CHECK(spec.outputs[1].shape == Shape({3}));
+  CHECK(spec.outputs[1].dtype == DType::int64);
+  CHECK(spec.outputs[2].variable);
+  CHECK(spec.outputs[2].dtype == DType::bytes);
+  CHECK_FALSE(spec.outputs[2].unpack_value);
+  CHECK(spec.outputs[3].variable);
+  CHECK(spec.outputs[3].unpack_value->out == DType::int32);
+  CHECK(spec.outputs[4].padded);
+  CHECK(spec.outputs[4].shape == Shape({2}));
+  CHECK(std::get<FromReserved>(spec.outputs[5].from).what == Reserved::offset);
+  CHECK(spec.outputs[5].dtype == DType::int64);
+  CHECK(spec.outputs[6].dtype == DType::boolean);
+  CHECK(spec.expressions[0].program.inputs().size() == 2);
+}
+
+TEST_CASE("no outputs: every feature as it is") {
+  const PipelineSpec spec = resolve(source + batch + features);
+  REQUIRE(spec.outputs.size() == spec.features.size());
+  CHECK(spec.outputs[0].name == "d");
+  CHECK(spec.outputs[0].dtype == DType::uint8);  // bytes of one length are a tensor
+  CHECK(spec.outputs[0].shape == Shape({12}));
+  CHECK(spec.outputs[1].dtype == DType::bytes);
+  CHECK_FALSE(spec.outputs[1].unpack);
+  CHECK(spec.outputs[5].shape == Shape({4, 5, 3}));
+  CHECK(spec.warnings.empty());
+}
+
+TEST_CASE("bytes of a known length, several in a record") {
+  const PipelineSpec spec = resolve(source + batch + "feature { name: \"b\" dtype: BYTES shape: [2, 3] length: 4 }");
+  CHECK(spec.outputs[0].shape == Shape({2, 3, 4}));
+  CHECK(spec.outputs[0].unpack->shape == Shape({4}));
+  const OutputSpec kept = output_of("output { name: \"o\" feature: \"d\" dtype: BYTES }");
+  CHECK(kept.dtype == DType::bytes);
+  CHECK_FALSE(kept.unpack);
+}
+
+TEST_CASE("records that are no message are one feature") {
+  const std::string raw = "source { files: \"f\" record_type: RAW } " + batch;
+  const PipelineSpec spec = resolve(raw);
+  REQUIRE(spec.features.size() == 1);
+  CHECK(spec.features[0].name == "record");
+  CHECK(spec.features[0].length == -1);
+  CHECK(spec.outputs[0].dtype == DType::bytes);
+  CHECK(resolve(raw + "feature { name: \"record\" dtype: BYTES length: 9 }").outputs[0].shape == Shape({9}));
+  CHECK(resolve(raw + "output { name: \"o\" feature: \"record\" decode_raw { stored: INT16 shape: [5] } }")
+            .features[0]
+            .length == 10);
+  CHECK(error_of(raw + "feature { name: \"d\" dtype: BYTES }") ==
+        "feature 'd': a source of record_type RAW has one feature, `record`: the bytes of the record");
+  CHECK(error_of(raw + "feature { name: \"record\" dtype: BYTES kind: VARIABLE }") ==
+        "feature 'record': with record_type RAW this is BYTES, and only its length can be told");
+}
+
+TEST_CASE("the dtype of an output is that of what it is made from") {
+  const auto [text, dtype] = GENERATE(table<const char*, DType>({
+      {"feature: \"n\"", DType::int64},
+      {"feature: \"x\"", DType::float32},
+      {"feature: \"x\" normalize { scale: 2 }", DType::float32},
+      {"feature: \"n\" normalize { scale: 2 }", DType::float32},
+      {"feature: \"@file\"", DType::int64},
+      {"expression { formula: \"n\" }", DType::float64},
+      {"stack { features: [\"n\", \"m\"] }", DType::int64},
+      {"feature: \"d\" unpack_bits {}", DType::uint8},
+      {"feature: \"d\" unpack_bits { width: 8 sign_extend: true }", DType::int8},
+      {"feature: \"d\" unpack_bits { width: 9 }", DType::uint16},
+      {"feature: \"d\" unpack_bits { width: 16 sign_extend: true }", DType::int16},
+      {"feature: \"d\" unpack_bits { width: 17 }", DType::uint32},
+      {"feature: \"d\" unpack_bits { width: 32 sign_extend: true }", DType::int32},
+      {"feature: \"d\" unpack_bits { scale: 2 }", DType::float32},
+      {"feature: \"d\" unpack_bits { bias: 2 }", DType::float32},
+      {"feature: \"d\" unpack_bits { normalize_here: 1 }", DType::unset},
+      {"feature: \"d\" decode_raw { shape: 12 }", DType::uint8},
+      {"feature: \"d\" decode_raw { stored: BFLOAT16 shape: 6 }", DType::bfloat16},
+      {"feature: \"d\" decode_raw { stored: INT32 shape: 3 big_endian: true }", DType::int32},
+  }));
+  CAPTURE(text);
+  const std::string output = fmt::format("output {{ name: \"o\" {} }}", text);
+  if (dtype == DType::unset)
+    CHECK_THROWS_AS(output_of(output), Error);
+  else
+    CHECK(output_of(output).dtype == dtype);
+}
+
+TEST_CASE("layouts become strides, and channels follow") {
+  const auto unpack = [](const char* text) {
+    return *output_of(fmt::format("output {{ name: \"o\" {} }}", text)).unpack;
+  };
+  SECTION("HWC to CHW") {
+    const auto spec =
+        unpack("feature: \"d\" decode_raw { shape: [2, 3, 2] layout: HWC } layout: CHW normalize { mean: [1, 2] }");
+    CHECK(spec.shape == Shape({2, 2, 3}));
+    CHECK(spec.stride_bits == std::vector<int64_t>{8, 48, 16});
+    CHECK(spec.channel_axis == 0);
+  }
+  SECTION("as stored") {
+    const auto spec = unpack("feature: \"d\" decode_raw { shape: [2, 3, 2] layout: CHW } normalize { mean: [1, 2] }");
+    CHECK(spec.shape == Shape({2, 3, 2}));
+    CHECK(spec.channel_axis == 0);
+  }
+  SECTION("one mean is for all") {
+    CHECK(unpack("feature: \"d\" decode_raw { shape: [2, 3, 2] layout: CHW } normalize { mean: 1 }").channel_axis ==
+          -1);
+  }
+  SECTION("bits have their channels last, which of three axes is HWC") {
+    const auto spec = unpack(
+        "feature: \"d\" unpack_bits { shape: [4, 5, 3] channel_order: [2, 1, 0] scale: [1, 2, 3] width: 1 } layout: "
+        "CHW");
+    CHECK(spec.shape == Shape({3, 4, 5}));
+    CHECK(spec.stride_bits == std::vector<int64_t>{0, 15, 3});
+    CHECK(spec.channel_bits == std::vector<int64_t>{2, 1, 0});
+    CHECK(spec.channel_axis == 0);
+  }
+  SECTION("without a layout several means go along the last axis") {
+    CHECK(unpack("feature: \"image\" normalize { mean: [1, 2, 3] }").channel_axis == 2);
+    CHECK(unpack("feature: \"d\" decode_raw { shape: [3, 4] } normalize { std: [1, 2, 3, 4] }").channel_axis == 1);
+    CHECK(unpack("feature: \"d\" unpack_bits { shape: [3, 4] bias: [1, 2, 3, 4] }").channel_axis == 1);
+  }
+}
+
+TEST_CASE("formulas in an order in which each needs only those before it") {
+  const PipelineSpec spec = with_output(
+      "output { name: \"a\" dtype: INT8 expression { formula: \"out.b + out.c\" } }"
+      "output { name: \"b\" expression { formula: \"out.c * 2\" } }"
+      "output { name: \"c\" dtype: FLOAT16 expression { formula: \"x + n\" } internal: true }");
+  REQUIRE(spec.expressions.size() == 3);
+  CHECK(spec.expressions[0].output == "c");
+  CHECK(spec.expressions[1].output == "b");
+  CHECK(spec.expressions[2].output == "a");
+  CHECK(std::get<FromExpression>(spec.outputs[0].from).expression == 2);
+  CHECK(std::get<FromExpression>(spec.outputs[2].from).expression == 0);
+  CHECK(spec.expressions[2].inputs[1].expression == 0);
+  CHECK(spec.expressions[2].inputs[1].dtype == DType::float16);
+}
+
+TEST_CASE("an only CPU set") {
+  CHECK(resolve(source + batch + features + "parallelism { cpu_set: \"\" }").cpu_set.empty());
+  CHECK(error_of(source + batch + features + "parallelism { cpu_set: \"1000-1001\" }")
+            .starts_with("parallelism.cpu_set: this process may not use CPU 1000, only "));
+}
+
+TEST_CASE("warnings") {
+  const auto [text, warning] = GENERATE(table<const char*, const char*>({
+      {"output { name: \"o\" stack { features: [\"n\", \"m\", \"x\"] } dtype: INT8 } output { name: \"a\" feature: "
+       "\"list\" } "
+       "output { name: \"b\" feature: \"texts\" } output { name: \"c\" feature: \"steps\" } output { name: \"e\" "
+       "feature: \"d\" }",
+       "feature 'open', 'image', 'square': read and checked in every record, but no output is made from them"},
+      {"output { name: \"o\" feature: \"d\" unpack_bits { shape: 3 channel_order: [0, 0, 2] } }",
+       "output 'o': unpack_bits.channel_order: channel 0 is delivered twice, so another one is not"},
+      {"output { name: \"o\" feature: \"n\" } output { name: \"i\" feature: \"n\" internal: true }",
+       "output 'i': internal, but no formula reads it"},
+      {"errors { max_failures: 3 }",
+       "errors: max_failures and max_failure_rate count nothing with on_error RAISE, which stops at the first"},
+  }));
+  CHECK(with_output(text).warnings.at(0) == warning);
+}
+
+TEST_CASE("a file in two sources is warned of, unless each takes a part of it") {
+  const auto warnings = [](const std::string& sources) { return resolve(sources + batch + features).warnings; };
+  CHECK(warnings("source { files: 'f' } source { files: 'g' }").empty());
+  CHECK(warnings("source { files: 'f' } source { name: 'b' files: ['g', 'f'] }") ==
+        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, and fed by both"});
+  CHECK(
+      warnings("source { files: ['f', 'g'] } source { files: 'h' range: '0:10' } source { files: ['f', 'g', 'h'] }") ==
+      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, and fed by both",
+                               "source[2]: files: 'h' is in source[1], too, and fed by both"});
+  CHECK(warnings("source { files: 'f' range: '0%:50%' } source { files: 'f' range: '50%:100%' }").empty());
+  CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
+}
+
+TEST_CASE("what makes no sense is refused by its name") {
+  struct Case {
+    std::string text;
+    const char* message;
+  };
+  const auto whole = [](const char* text, const char* message) { return Case{text, message}; };
+  const auto besides = [](const char* text, const char* message) {
+    return Case{source + batch + features + text, message};
+  };
+  const auto feature = [](const char* text, const char* message) {
+    return Case{source + batch + "feature { " + text + " }", message};
+  };
+  const auto output = [](const char* text, const char* message) {
+    return Case{source + batch + features + "output { name: \"o\" " + text + " }", message};
+  };
+  const Case cases[] = {
+      whole("", "batch: give global_batch_size or batch_size_per_replica"),
+      whole("batch { global_batch_size: 8 }",
+            "source: there is none; name the files: source { files: \"data/*.tfrecord\" }"),
+      whole("batch { global_batch_size: 0 }", "batch.global_batch_size: 0 rows; it must be 1 to 2147483647"),
+      whole("batch { batch_size_per_replica: -1 }",
+            "batch.batch_size_per_replica: -1 rows; it must be 1 to 2147483647"),
+      whole("batch { global_batch_size: 8 } source {}", "source: files: there are none; name paths or globs"),
+      whole("batch { global_batch_size: 8 } source { files: \"a\" }",
+            "feature: there is none; name what is to be read of each record: feature { name: \"...\" dtype: ... }"),
+      whole("batch { global_batch_size: 8 } source { name: \"a\" files: \"a\" } source { name: \"a\" files: \"a\" }",
+            "source 'a': name: there are two sources of this name"),
+      whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" record_type: RAW }",
+            "source[1]: record_type: all sources must have the same"),
+      whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" feature { name: \"x\" dtype: "
+            "INT64 } } "
+            "feature { name: \"y\" dtype: INT64 }",
+            "source[1]: feature: sources with different features are not in this version yet; give all the same, best "
+            "outside of `source`"),
+      whole("batch { global_batch_size: 8 } source { files: \"a\" record_limit: \"much\" }",
+            "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
+            "1.5GiB or 100MB"),
+
+      whole("batch { global_batch_size: 8 } source { files: \"a\" index { stride: \"15\" } }",
+            "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
+
+      // Not in this version.
+      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
+      besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
+      besides("window { size: 3 key: \"nn\" }",
+              "window.key: there is no feature 'nn'; there are: d open n m x image square list texts steps"),
+      besides("mixture { stop: CYCLE_FOREVER }",
+              "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop"),
+      besides("mixture {} epoch { steps: 9 }",
+              "epoch.steps: a mixture's epoch ends by mixture.stop, which is FIRST_DATASET_EXHAUSTED; write "
+              "CYCLE_FOREVER, or leave steps out"),
+      besides("mixture {} epoch { repeat: -1 }",
+              "epoch.repeat: -1 has no end, and mixture.stop is FIRST_DATASET_EXHAUSTED; write CYCLE_FOREVER and "
+              "epoch.steps"),
+      besides("mixture {} source { files: \"g\" weight: 2 }",
+              "source[0].weight: the other sources have one; what is its part of the mixture?"),
+      besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
+      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
+      besides("shuffle { shuffle_files: true }", "shuffle.shuffle_files: of no use with mode BLOCK; leave it out"),
+      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
+      besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
+      besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
+              "shuffle: give buffer_size or buffer_bytes, not both"),
+      besides("shuffle { mode: NONE }", "no error"),
+      besides("shuffle { mode: NONE buffer_size: 9 buffer_bytes: '9' block_size: '1KiB' lanes: 3 shuffle_files: true }",
+              "no error"),
+      besides("epoch { steps: -1 }", "epoch.steps: -1; it must be 1 to 1099511627776, or left out"),
+      besides("distribute { timeout: '5s' }",
+              "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
+              "MpiOptions)"),
+      besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
+      besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few"),
+      besides("parallelism { device_prefetch: 5000 }", "parallelism.device_prefetch: 5000; it must be 1 to 1024"),
+      besides(
+          "source { files: \"g\" index { mode: LAZY } }",
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no sources of another "
+          "mode: use BUILD, or leave that out"),
+      besides("source { files: \"g\" weight: 2 }",
+              "source.weight: sources are read one after another; write mixture {} to draw them by weight"),
+      besides("source { files: \"g\" range: \"9\" }",
+              "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
+      besides("source { files: \"g\" num_shards: -2 }", "source[1]: num_shards: -2 is negative"),
+      besides("source { name: \"s\" files: \"g\" num_shards: 2 shard_id: 2 }",
+              "source 's': shard_id: 2; of 2 shards it must be 0 to 1"),
+      besides("source { files: \"g\" record_type: SEQUENCE_EXAMPLE }",
+              "source[1]: record_type: SEQUENCE_EXAMPLE: not in this version yet; remove it (record_type is EXAMPLE or "
+              "RAW)"),
+      feature("name: \"f\" dtype: INT64 where: FEATURE_LIST",
+              "feature 'f': where: FEATURE_LIST: not in this version yet; remove it (features of an Example need no "
+              "`where`)"),
+      output("feature: \"d\" decode_image {}",
+             "output 'o': decode_image: not in this version yet; remove it (store pixels and use decode_raw, or pass "
+             "the encoded bytes on)"),
+      output("feature: \"n\" lookup {}",
+             "output 'o': lookup: not in this version yet; remove it (pass the index on and look up in the trainer)"),
+      output("custom {}",
+             "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
+             "are there)"),
+      output("feature: \"image\" crop {}",
+             "output 'o': crop: not in this version yet; remove it (crop in the trainer)"),
+      output("feature: \"image\" resize {}",
+             "output 'o': resize: not in this version yet; remove it (resize in the trainer)"),
+      output("feature: \"image\" flip {}",
+             "output 'o': flip: not in this version yet; remove it (flip in the trainer)"),
+
+      // Texts and numbers of any kind.
+      Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }", "batch.valid_mask: not UTF-8"},
+      feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: not UTF-8"),
+      besides("errors { on_error: 7 }", "errors.on_error: 7 stands for no OnError"),
+      besides("epoch { repeat: -2 }", "epoch.repeat: -2; it is a number of passes, or -1 without end"),
+      besides("errors { max_failures: -1 }", "errors.max_failures: -1 is negative; leave it out for any number"),
+      besides("errors { max_failure_rate: 1.5 }", "errors.max_failure_rate: 1.5; it is a part of the records, 0 to 1"),
+      besides("errors { max_failure_rate: nan }", "errors.max_failure_rate: nan; it is a part of the records, 0 to 1"),
+      besides(
+          "memory { limit: \"-1\" }",
+          "memory.limit: '-1' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB"),
+      besides("memory { limit: \"0\" }", "memory.limit: 0 bytes are too few"),
+      besides("parallelism { threads: -1 }", "parallelism.threads: -1; it must be 1 to 4096"),
+      besides("parallelism { host_prefetch: 5000 }", "parallelism.host_prefetch: 5000; it must be 1 to 1024"),
+      besides("parallelism { cpu_set: \"0-\" }", "parallelism.cpu_set: '0-'; write CPUs and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"3-1\" }", "parallelism.cpu_set: '3-1'; write CPUs and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"0,\" }", "parallelism.cpu_set: '0,'; write CPUs and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"0;1\" }", "parallelism.cpu_set: '0;1'; write CPUs and ranges, as in \"0-3,8\""),
+
+      // Features.
+      feature("dtype: INT64", "feature: name: every feature needs one"),
+      besides("feature {}", "feature[10]: name: every feature needs one"),
+      besides("feature { name: \"n\" dtype: INT64 }", "feature 'n': name: there are two features of this name"),
+      besides("feature { name: \"k\" key: \"n\" dtype: INT64 }",
+              "feature 'k': key: another feature reads 'n' already; several outputs can be made from one feature"),
+      feature("name: \"@n\" dtype: INT64",
+              "feature '@n': name: names that begin with @ are reserved (@record @file @offset @source)"),
+      feature("name: \"f\"", "feature 'f': dtype: write BYTES, FLOAT32 or INT64, as the records have it"),
+      feature("name: \"f\" dtype: UINT8",
+              "feature 'f': dtype: records hold BYTES, FLOAT32 and INT64 only; UINT8 can be the dtype of an output"),
+      feature("name: \"f\" dtype: INT64 shape: [2, -1]", "feature 'f': shape: [2, -1] has an axis of -1"),
+      feature("name: \"f\" dtype: INT64 shape: [1,1,1,1,1,1,1,1,1]",
+              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes; at most 8 can be"),
+      feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [1,1,1,1,1,1,1,1]",
+              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1] has 8 axes; at most 7 can be"),
+      feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [0]", "feature 'f': shape: [0] has an axis of 0"),
+      feature("name: \"f\" dtype: INT64 shape: [4294967296, 4294967296]",
+              "feature 'f': shape: [4294967296, 4294967296] has more than 2^31 elements"),
+      feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]", "feature 'f': shape: a VARIABLE feature has none"),
+      feature("name: \"f\" dtype: BYTES length: -1", "feature 'f': length: -1 is negative"),
+      feature("name: \"f\" dtype: BYTES length: 4294967296",
+              "feature 'f': length: 4294967296; a message, and so a record, ends at 2 GiB"),
+      feature("name: \"f\" dtype: INT64 length: 8",
+              "feature 'f': length: only BYTES have one; the number of values is `shape`"),
+      feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
+              "feature 'f': max_values: 18014398509481984; a message, and so a record, ends at 2 GiB"),
+      feature("name: \"f\" dtype: INT64 shape: [536870912]",
+              "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
+      feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5", "feature 'f': max_values: -5 is negative"),
+      feature("name: \"f\" dtype: INT64 max_values: 5",
+              "feature 'f': max_values: a FIXED feature has as many values as `shape` says"),
+      feature("name: \"f\" dtype: INT64 default_value { float32_value: 1 }",
+              "feature 'f': default_value: for INT64 write default_value { int64_value: ... }"),
+      feature("name: \"f\" dtype: BYTES default_value {}",
+              "feature 'f': default_value: for BYTES write default_value { bytes_value: ... }"),
+      feature("name: \"f\" dtype: INT64 shape: 3 default_value { int64_value: 1 } default_value { int64_value: 1 }",
+              "feature 'f': default_value: 2 values; give one, or 3 as shape [3] has"),
+      feature("name: \"f\" dtype: INT64 kind: RAGGED default_value { int64_value: 1 }",
+              "feature 'f': default_value: a RAGGED feature that a record lacks has no values; remove it"),
+      feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: 1 } default_value { "
+              "int64_value: 1 }",
+              "feature 'f': default_value: 2 values; the padding is one"),
+      feature("name: \"f\" dtype: BYTES length: 3 default_value { bytes_value: \"ab\" }",
+              "feature 'f': default_value: 2 bytes, but length is 3"),
+      feature("name: \"f\" dtype: INT64 shape: [5000, 5000] default_value { int64_value: 1 }",
+              "feature 'f': default_value: shape [5000, 5000] has too many elements for a default (at most 4194304)"),
+
+      // Outputs.
+      besides("output {}", "output: name: every output needs one"),
+      besides("output { name: \"a\" feature: \"n\" } output {}", "output[1]: name: every output needs one"),
+      besides("output { name: \"a\" feature: \"n\" } output { name: \"a\" feature: \"m\" }",
+              "output 'a': name: there are two outputs of this name"),
+      besides("output { name: \"a.values\" feature: \"n\" } output { name: \"a\" feature: \"list\" }",
+              "output 'a': name: its tensor 'a.values' has the name of another output's"),
+      besides("output { name: \"a\" feature: \"n\" internal: true }", "output: all are internal; nothing is delivered"),
+      Case{source + features + "output { name: \"a\" feature: \"n\" } batch { global_batch_size: 8 valid_mask: \"a\" }",
+           "batch.valid_mask: 'a' is an output already; it names a new one"},
+      output("", "output 'o': feature: an output is made from a feature, an expression or a stack; name one"),
+      output("feature: \"imag\"",
+             "output 'o': feature: there is no feature 'imag'; did you mean 'image'? There are: d open n m x image "
+             "square list texts steps"),
+      output("feature: \"@line\"",
+             "output 'o': feature: there is no '@line'; reserved are @record @file @offset @source"),
+      output("feature: \"n\" expression { formula: \"n\" }",
+             "output 'o': feature: an output is made from a feature or by expression, not both"),
+      output("feature: \"n\" stack { features: \"n\" }",
+             "output 'o': feature: an output is made from a feature or by stack, not both"),
+      output("feature: \"n\" dtype: BYTES", "output 'o': dtype: BYTES cannot be made from numbers"),
+      output("feature: \"open\" dtype: UINT8",
+             "output 'o': dtype: UINT8 from BYTES: bytes become numbers by decode_raw or unpack_bits"),
+      output("feature: \"d\" dtype: FLOAT32",
+             "output 'o': dtype: FLOAT32 from BYTES: bytes become numbers by decode_raw or unpack_bits"),
+      output("feature: \"d\" normalize {}", "output 'o': normalize: bytes become numbers by decode_raw or unpack_bits"),
+      output("feature: \"d\" layout: HWC", "output 'o': layout: bytes become numbers by decode_raw or unpack_bits"),
+      output("feature: \"list\" layout: HWC",
+             "output 'o': layout: feature 'list' is VARIABLE INT64, which has no layout"),
+      output("feature: \"n\" layout: HWC", "output 'o': layout: it needs a shape of 3 axes, not []"),
+      output("feature: \"image\" layout: CHW",
+             "output 'o': layout: how the values lie is not known: only decode_raw.layout says it; remove layout to "
+             "deliver them as they lie"),
+
+      // unpack_bits.
+      output("unpack_bits {}", "output 'o': feature: unpack_bits needs a feature of BYTES; name one"),
+      output("feature: \"n\" unpack_bits {}",
+             "output 'o': unpack_bits: it needs one BYTES value in each record; feature 'n' is FIXED INT64"),
+      output("feature: \"texts\" unpack_bits {}",
+             "output 'o': unpack_bits: it needs one BYTES value in each record; feature 'texts' is VARIABLE BYTES"),
+      output("feature: \"open\" unpack_bits { bit_offset: 9 shape: 8 }",
+             "output 'o': unpack_bits: the length of feature 'open' must be known; write it there: length: 3, or more "
+             "where bytes follow"),
+      output("feature: \"d\" unpack_bits { width: 33 }", "output 'o': unpack_bits.width: 33; it must be 1 to 32 bits"),
+      output("feature: \"d\" unpack_bits { width: -1 }", "output 'o': unpack_bits.width: -1; it must be 1 to 32 bits"),
+      output("feature: \"d\" unpack_bits { shape: [0] }", "output 'o': unpack_bits.shape: [0] has an axis of 0"),
+      output("feature: \"d\" unpack_bits { bit_offset: 90 shape: [2, 2] width: 2 }",
+             "output 'o': unpack_bits: 8 bits from 90 on are wanted, but feature 'd' has 96 (12 bytes)"),
+      output("feature: \"d\" unpack_bits { bit_offset: -1 }", "output 'o': unpack_bits.bit_offset: -1 is negative"),
+      output(
+          "feature: \"d\" unpack_bits { bit_offset: 9223372036854775807 shape: 5 }",
+          "output 'o': unpack_bits: 5 bits from 9223372036854775807 on are wanted, but feature 'd' has 96 (12 bytes)"),
+      output("feature: \"d\" unpack_bits { channel_order: 0 }",
+             "output 'o': unpack_bits.channel_order: a scalar has no channels; give unpack_bits.shape"),
+      output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1] }",
+             "output 'o': unpack_bits.channel_order: 2 entries, shape [2, 3] wants 3"),
+      output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1, 3] }",
+             "output 'o': unpack_bits.channel_order: there is no channel 3; stored are 0 to 2"),
+      output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
+             "output 'o': unpack_bits.scale: 2 values, shape [2, 3] wants 1 or 3"),
+      output("feature: \"d\" unpack_bits { bias: [1, 2] }",
+             "output 'o': unpack_bits.bias: 2 values, but a scalar has no channels; give one"),
+      output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
+      output("feature: \"d\" unpack_bits { shape: [2, 3] } layout: CHW",
+             "output 'o': layout: it needs a shape of 3 axes, not [2, 3]"),
+
+      // decode_raw.
+      output("feature: \"x\" decode_raw {}",
+             "output 'o': decode_raw: it needs one BYTES value in each record; feature 'x' is FIXED FLOAT32"),
+      output("feature: \"d\" decode_raw { stored: BYTES shape: 12 }",
+             "output 'o': decode_raw.stored: BYTES is no type of numbers"),
+      output("feature: \"d\" decode_raw { stored: INT16 shape: [3, 3] }",
+             "output 'o': decode_raw.shape: [3, 3] of INT16 are 18 bytes, but feature 'd' has 12"),
+      output("feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
+             "[4] }",
+             "output 'p': decode_raw.shape: [4] of UINT8 are 4 bytes, but feature 'open' has 3"),
+      output("feature: \"d\" decode_raw { shape: [12] layout: HWC }",
+             "output 'o': decode_raw.layout: it needs a shape of 3 axes, not [12]"),
+      output("feature: \"d\" decode_raw { shape: [2, 2, 3] } layout: CHW",
+             "output 'o': layout: how the values lie is not known: only decode_raw.layout says it; remove layout to "
+             "deliver them as they lie"),
+      feature("name: \"f\" dtype: BYTES default_value { bytes_value: \"ab\" } } output { name: \"o\" feature: \"f\" "
+              "decode_raw { shape: 3 }",
+              "feature 'f': default_value: 2 bytes, but output 'o' decodes 3"),
+
+      // normalize.
+      output("feature: \"x\" normalize { mean: [1, 2] }",
+             "output 'o': normalize.mean: 2 values, but a scalar has no channels; give one"),
+      output("feature: \"list\" normalize { mean: [1, 2] }",
+             "output 'o': normalize.mean: 2 values, but a scalar has no channels; give one"),
+      output("feature: \"image\" normalize { mean: [1, 2] }",
+             "output 'o': normalize.mean: 2 values, but the last axis of [4, 5, 3] is 3; give one value, or as many"),
+      output("feature: \"square\" normalize { std: [1, 2, 3] }",
+             "output 'o': normalize.std: 3 values, which could be for the first or the last axis of [3, 3, 3]; its "
+             "layout is not known"),
+      output("feature: \"image\" normalize { std: 0 }", "output 'o': normalize.std: 0; it must be above 0"),
+      output("feature: \"image\" normalize { std: 1e-60 }", "output 'o': normalize.std: 0; it must be above 0"),
+      output("feature: \"image\" normalize { scale: 1e60 }",
+             "output 'o': normalize.scale: 1e+60 is not a finite float32"),
+      output("feature: \"image\" normalize { mean: nan }", "output 'o': normalize.mean: nan is not a finite float32"),
+      output("expression { formula: \"n\" } normalize {}", "output 'o': normalize: write it into the formula"),
+
+      // stack.
+      output("stack {}", "output 'o': stack.features: there are none"),
+      output(
+          "stack { features: \"k\" }",
+          "output 'o': stack.features: there is no feature 'k'. There are: d open n m x image square list texts steps"),
+      output("stack { features: \"k*\" }", "output 'o': stack.features: no feature matches 'k*'"),
+      output("stack { features: [\"n\", \"x\"] }",
+             "output 'o': dtype: 'n' is INT64 and 'x' FLOAT32; say which it shall be"),
+      output("stack { features: [\"n\", \"d\"] }",
+             "output 'o': stack.features: feature 'd' is FIXED BYTES; only scalars of numbers can stand side by side"),
+      output("stack { features: [\"image\"] }",
+             "output 'o': stack.features: feature 'image' is FIXED FLOAT32 [4, 5, 3]; only scalars of numbers can "
+             "stand side by side"),
+      output("stack { features: [\"n\", \"m\"] } normalize { mean: [1, 2, 3] }",
+             "output 'o': normalize.mean: 3 values, but the last axis of [2] is 2; give one value, or as many"),
+      output("stack { features: [\"n\", \"m\"] } layout: HWC",
+             "output 'o': layout: it needs a shape of 3 axes, not [2]"),
+
+      // Formulas.
+      output("expression {}", "output 'o': expression.formula: the formula is empty\n  \n  ^"),
+      output("expression { formula: \"n + mm\" }",
+             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.o\n  n + mm\n  "
+             "    ^"),
+      output("expression { formula: \"out.o + 1\" }",
+             "output 'o': expression.formula: it reads its own result: out.o -> out.o"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
+             "output 'o': expression.formula: it reads its own result: out.o -> out.b -> out.o"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
+             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is [4, 5, 3]"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"open\"",
+             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is BYTES"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"list\"",
+             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is of varying length"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"@file\"",
+             "output 'o': expression.formula: out.b: formulas cannot read @record, @file, @offset and @source"),
+      output("expression { formula: \"A\" constants { key: \"2A\" value: 1 } }",
+             "output 'o': expression.formula: constant '2A': a name is letters, digits and _, and no digit first"),
+      output("expression { formula: \"n\" constants { key: \"n\" value: 1 } }",
+             "output 'o': expression.formula: 'n' is a constant and a feature; rename the constant"),
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.text);
+    CHECK(error_of(c.text) == c.message);
+  }
+}

@@ -1,0 +1,93 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "feedline/device.h"
+#include "gpu/cuda/cuda_launch.h"
+#include "support/device_buffer.h"
+#include "unpack_device.h"
+
+namespace feedline::test {
+namespace {
+
+// A run with its rows on the GPU, at addresses that lie to lines of 64 bytes as those of the host do.
+class OnGpu {
+ public:
+  explicit OnGpu(const DeviceRun& run)
+      : run_(run), tables_(run.unpack.tables().size()), in_(run.in.size() + 64), out_(run.out.size() + 64) {
+    put(run.unpack.tables(), tables_.bytes());
+    put(run.in, in());
+    put(run.out, out());
+  }
+  void launch() {
+    require(gpu::launch_unpack(
+        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows}, tables_.bytes()),
+        cudaStreamPerThread));
+  }
+  void fill(int value) { require(cudaMemsetAsync(out(), value, run_.out.size(), cudaStreamPerThread)); }
+  void fetch() {
+    require(cudaStreamSynchronize(cudaStreamPerThread));
+    require(cudaMemcpy(run_.out.data(), out(), run_.out.size(), cudaMemcpyDeviceToHost));
+  }
+
+ private:
+  static size_t skew(const std::byte* host) { return reinterpret_cast<uintptr_t>(host) % 64; }
+  static void put(std::span<const std::byte> bytes, std::byte* to) {
+    require(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  }
+  std::byte* in() const { return in_.bytes() + skew(run_.in.data()); }
+  std::byte* out() const { return out_.bytes() + skew(run_.out.data()); }
+
+  const DeviceRun run_;
+  const DeviceBuffer tables_, in_, out_;
+};
+
+// The median of several measurements of `repeats` calls.
+double seconds_of(int repeats, const std::function<void()>& call) {
+  cudaEvent_t begin, end;
+  require(cudaEventCreate(&begin));
+  require(cudaEventCreate(&end));
+  std::vector<float> times(11);
+  for (float& milliseconds : times) {
+    require(cudaEventRecord(begin, cudaStreamPerThread));
+    for (int i = 0; i < repeats; i++) call();
+    require(cudaEventRecord(end, cudaStreamPerThread));
+    require(cudaEventSynchronize(end));
+    require(cudaEventElapsedTime(&milliseconds, begin, end));
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::sort(times.begin(), times.end());
+  return static_cast<double>(times[times.size() / 2]) * 1e-3 / repeats;
+}
+
+}  // namespace
+
+const char* const device_name = "GPU";
+
+std::optional<std::string> no_device() {
+  const Gpus gpus = visible_gpus();
+  return gpus.count > 0 ? std::nullopt : std::optional(gpus.why);
+}
+
+void run(const DeviceRun& run) {
+  OnGpu gpu(run);
+  gpu.launch();
+  gpu.fetch();
+}
+
+std::optional<DeviceSeconds> time(const DeviceRun& batch) {
+  constexpr int repeats = 20;
+  constexpr size_t bytes =
+      size_t{256} << 20;  // several times what a GPU's cache holds: it is memory that is to be seen
+  const size_t times = std::max<size_t>(1, bytes / batch.out.size());
+  std::vector<std::byte> in, out(times * batch.out.size());
+  for (size_t i = 0; i < times; i++) in.insert(in.end(), batch.in.begin(), batch.in.end());
+  OnGpu gpu({batch.unpack, in, batch.in_stride, out, batch.out_stride, times * batch.rows});
+  const auto one = [&](auto&& call) { return seconds_of(repeats, call) / static_cast<double>(times); };
+  return DeviceSeconds{one([&] { gpu.launch(); }), one([&] { gpu.fill(1); })};
+}
+
+}  // namespace feedline::test

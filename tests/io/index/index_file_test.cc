@@ -1,0 +1,433 @@
+// Indexes on disk: what is written comes back, and nothing else is taken for it.
+#include "io/index/index_file.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "base/syscall_hooks.h"
+#include "io/frames.h"
+#include "io/index/index_import.h"
+#include "io/index/index_store.h"
+#include "support/catch.h"
+#include "support/own_cache.h"
+#include "support/same_index.h"
+#include "support/temp_dir.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// 100 records of 500 bytes, two of them damaged.
+std::string damaged_file() {
+  std::string file;
+  for (int i = 0; i < 100; i++) file += frame(std::string(500, static_cast<char>(i)));
+  file[516 * 10 + 100] ^= 1;
+  file.replace(516 * 50, 700, 700, '\0');
+  return file;
+}
+
+// An index in a folder of its own, for one test to spoil.
+struct Fixture {
+  TempDir dir;
+  std::string data_path, index_path = dir.file("a.feedline-index");
+  io::CountOptions options{.stride = 1000};
+  io::FileId data;
+  io::FileIndex index;
+
+  explicit Fixture(const std::string& content = damaged_file()) : data_path(dir.write("a", content)) {
+    data = io::stat_file(data_path);
+    index = io::count_records(data_path, options);
+    io::write_index(index_path, index, data, options);
+  }
+  std::string refusal() const {
+    const io::IndexFile read = io::read_index(index_path, data, options);
+    CHECK_FALSE(read.index);
+    return read.refused;
+  }
+};
+
+void mend_checksum(std::string& bytes) {
+  const uint32_t crc = io::crc32c(bytes_of(bytes).subspan(16));
+  std::memcpy(bytes.data() + 12, &crc, 4);
+}
+
+template <typename T>
+void put(std::string& bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+SyscallHook& hook(const std::string& name) {
+  for (SyscallHook* each : SyscallHook::all())
+    if (name == each->name()) return *each;
+  throw std::runtime_error("no hook " + name);
+}
+
+}  // namespace
+
+TEST_CASE("an index comes back as it was written") {
+  const Fixture f;
+  REQUIRE(f.index.bad.size() == 2);
+  const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+  CHECK(read.refused.empty());
+  REQUIRE(read.index);
+  check_same(*read.index, f.index);
+  CHECK(f.index.memory_bytes() > 0);
+  const uint64_t of_bad = read.index->bad.capacity() * sizeof(io::BadRegion);
+  CHECK(read.index->memory_bytes() ==
+        f.index.entries.size() * sizeof(io::IndexEntry) + f.index.sums.size() * 8 + of_bad);
+  CHECK(io::index_bytes(f.index, f.data, f.options) == content_of(f.index_path));
+  const io::FileIndex copy = *read.index;  // shares the tables
+  CHECK(copy.entries.begin() == read.index->entries.begin());
+}
+
+TEST_CASE("an index that is changed after it was read stays what was checked") {
+  Fixture f;
+  f.options.stride = 16;  // some pages
+  f.index = io::count_records(f.data_path, f.options);
+  io::write_index(f.index_path, f.index, f.data, f.options);
+  const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+  REQUIRE(read.index);
+  const auto size = static_cast<std::streamsize>(std::filesystem::file_size(f.index_path));
+  std::fstream(f.index_path, std::ios::in | std::ios::out | std::ios::binary)
+      .write(std::string(static_cast<size_t>(size), '\xff').data(), size);
+  check_same(*read.index, f.index);
+}
+
+TEST_CASE("what cannot be an index is refused before it is read") {
+  const Fixture f;
+  const std::string good = content_of(f.index_path);
+  hook("read").fail_nth_call(2);  // the header is read, nothing else
+  const auto refusal_of = [&](const std::string& header, uint64_t size) {
+    f.dir.write("a.feedline-index", header);
+    std::filesystem::resize_file(f.index_path, size);
+    const std::string refusal = f.refusal();
+    CHECK(hook("read").pending());
+    return refusal;
+  };
+  const uint64_t huge = uint64_t{1} << 40;  // sparse
+  CHECK(refusal_of("", huge) == "is no index of feedline");
+  hook("read").fail_nth_call(2);
+  CHECK(refusal_of(good.substr(0, 152), huge).find("cut short or damaged") != std::string::npos);
+  // A header that says the size which the file has.
+  for (const size_t at : {120, 128, 136, 144}) {
+    std::string header = good.substr(0, 152);
+    const uint64_t row = at == 120 ? 16 : at == 128 ? 8 : at == 136 ? 32 : 1, rows = huge / row;
+    uint64_t before = 0;
+    std::memcpy(&before, header.data() + at, 8);
+    put(header, at, rows);
+    INFO(at);
+    hook("read").fail_nth_call(2);
+    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("makes no sense") != std::string::npos);
+  }
+  hook("read").fail_nth_call(0);
+  std::filesystem::remove(f.index_path);
+  REQUIRE(mkfifo(f.index_path.c_str(), 0600) == 0);  // nobody ever writes to it
+  CHECK(f.refusal() == "is no regular file");
+}
+
+TEST_CASE("an index of an empty file, of a file without records, of a compressed one") {
+  for (const std::string& content : {std::string(), std::string(700, 'x')}) {
+    const Fixture f(content);
+    const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+    INFO(read.refused);
+    REQUIRE(read.index);
+    check_same(*read.index, f.index);
+    CHECK(read.index->records == 0);
+  }
+  const std::string gzip = std::string(FEEDLINE_GOLDEN) + "/chess/gzip.tfrecord";
+  const TempDir dir;
+  const io::FileId data = io::stat_file(gzip);
+  const io::FileIndex index = io::count_records(gzip, {});
+  CHECK(index.compression == Compression::gzip);
+  io::write_index(dir.file("i"), index, data, {});
+  const io::IndexFile read = io::read_index(dir.file("i"), data, {});
+  REQUIRE(read.index);
+  check_same(*read.index, index);
+  // The same, had it been said; not so had something else been said.
+  CHECK(io::read_index(dir.file("i"), data, {.compression = Compression::gzip}).index);
+  CHECK_FALSE(io::read_index(dir.file("i"), data, {.compression = Compression::none}).index);
+}
+
+TEST_CASE("an index has at most a thousandth of its file") {
+  const TempDir dir;
+  std::mt19937 random(1);
+  std::string file;
+  while (file.size() < 16 << 20) file += frame(std::string(random() % 500, 'x'));
+  const std::string path = dir.write("a", file);
+  io::write_index(dir.file("i"), io::count_records(path, {}), io::stat_file(path), {});
+  CHECK(std::filesystem::file_size(dir.file("i")) * 1000 <= file.size());
+}
+
+TEST_CASE("an index of something else is refused, with the reason") {
+  const Fixture f;
+  const auto why = [&](io::FileId data, const io::CountOptions& options) {
+    const io::IndexFile read = io::read_index(f.index_path, data, options);
+    CHECK_FALSE(read.index);
+    return read.refused;
+  };
+  io::FileId data = f.data;
+  data.size++;
+  CHECK(why(data, f.options) == "is of a file of 51600 bytes, this one has 51601");
+  data = f.data;
+  data.version++;
+  CHECK(why(data, f.options).find("written to") != std::string::npos);
+  io::CountOptions options = f.options;
+  options.stride = 2000;
+  CHECK(why(f.data, options) == "has a stride of 1000 bytes, asked for are 2000");
+  options = f.options;
+  options.record_limit = 99;
+  CHECK(why(f.data, options).find("record_limit") != std::string::npos);
+  options = f.options;
+  options.compression = Compression::gzip;
+  CHECK(why(f.data, options).find("compression") != std::string::npos);
+}
+
+TEST_CASE("what is no index is refused, and nothing is no refusal") {
+  Fixture f;
+  std::filesystem::remove(f.index_path);
+  CHECK(f.refusal().empty());
+  f.dir.write("a.feedline-index", "");
+  CHECK(f.refusal() == "is no index of feedline");
+  f.dir.write("a.feedline-index", std::string(1000, 'x'));
+  CHECK(f.refusal() == "is no index of feedline");
+  std::filesystem::remove(f.index_path);
+  std::filesystem::create_directory(f.index_path);
+  CHECK(f.refusal().find("regular file") != std::string::npos);
+}
+
+TEST_CASE("an index with any byte changed, added or missing is refused") {
+  const Fixture f;
+  const std::string good = content_of(f.index_path);
+  for (size_t at = 0; at < good.size(); at++) {
+    std::string spoiled = good;
+    spoiled[at] ^= static_cast<char>(1 << at % 8);
+    f.dir.write("a.feedline-index", spoiled);
+    INFO(at);
+    CHECK_FALSE(f.refusal().empty());
+  }
+  for (size_t size = 0; size < good.size(); size += 7) {
+    f.dir.write("a.feedline-index", good.substr(0, size));
+    CHECK_FALSE(f.refusal().empty());
+  }
+  f.dir.write("a.feedline-index", good + "x");
+  CHECK(f.refusal().find("cut short") != std::string::npos);
+  std::string newer = good;
+  newer[8] = 2;
+  f.dir.write("a.feedline-index", newer);
+  CHECK(f.refusal() == "has format version 2, this feedline reads 1");
+}
+
+TEST_CASE("an index with a right checksum and nonsense inside is refused") {
+  const Fixture f;
+  const std::string good = content_of(f.index_path);
+  const size_t entries = 152, sums = entries + 16 * f.index.entries.size(), bad = sums + 8 * f.index.sums.size();
+  const std::vector<std::pair<size_t, uint64_t>> changes = {
+      {32, uint64_t{9} << 32},          // compression
+      {64, f.index.records + 1},        // records
+      {72, f.index.payload_bytes + 1},  // payload bytes
+      {80, f.index.largest_record + 1},
+      {88, 1},
+      {96, f.index.end + 16},
+      {104, f.index.stream_size + 1000},
+      {112, f.index.audit + 1},
+      {entries, 600},                  // the first entry lies inside the first record
+      {entries + 16 * 5, 1},           // entries do not ascend
+      {entries + 16 * 5, UINT64_MAX},  // beyond the file
+      {entries + 16 * 5 + 8, 0},       // records do not ascend
+      {entries + 16 * 5 + 8, 1000},    // more than there is room for
+      {sums, f.index.sums[0] + 1},
+      {bad, f.index.bad[0].offset + 16},
+      {bad + 8, UINT64_MAX},
+      {bad + 8, f.index.bad[0].length + 16},
+      {bad + 16, 90},
+      {bad + 24, 200},                // category
+      {bad + 24, uint64_t{1} << 40},  // message length
+      {bad + 24, 0},
+  };
+  for (const auto& [at, value] : changes) {
+    std::string spoiled = good;
+    put(spoiled, at, value);
+    mend_checksum(spoiled);
+    f.dir.write("a.feedline-index", spoiled);
+    INFO(at << " " << value);
+    CHECK(f.refusal().find("makes no sense") != std::string::npos);
+  }
+  // As many rows as no file has.
+  for (const size_t at : {120, 128, 136, 144})
+    for (const uint64_t rows : {uint64_t{0}, UINT64_MAX, UINT64_MAX / 16 + 2}) {
+      std::string spoiled = good;
+      put(spoiled, at, rows);
+      mend_checksum(spoiled);
+      f.dir.write("a.feedline-index", spoiled);
+      CHECK_FALSE(f.refusal().empty());
+    }
+}
+
+TEST_CASE("indexes lie beside the data, in a folder that was named, or in the cache") {
+  const TempDir dir;
+  const OwnCache cache(dir.file("cache"));
+  const std::string path = dir.write("a b", damaged_file());
+  const io::FileId data = io::stat_file(path);
+  const io::FileIndex index = io::count_records(path, {});
+  const auto kept_at = [&](const std::string& folder) { return io::keep_index(index, data, {}, folder); };
+
+  CHECK_FALSE(io::find_index(data, {}, "").index);
+  CHECK(kept_at("") == path + ".feedline-index");
+  io::KeptIndex found = io::find_index(data, {}, "");
+  REQUIRE(found.index);
+  CHECK(found.path == path + ".feedline-index");
+
+  const std::string named = dir.file("not/yet/there");
+  found = io::find_index(data, {}, named);
+  CHECK_FALSE(found.index);
+  CHECK_FALSE(found.refused);
+  CHECK(found.why.find("there is no " + named) == 0);
+  const std::string in_named = kept_at(named);
+  CHECK(in_named.rfind(named + "/a b-", 0) == 0);
+  CHECK(in_named.ends_with(".feedline-index"));
+  CHECK(io::find_index(data, {}, named).path == in_named);
+  // Another file of this name has another place.
+  CHECK(io::index_place(dir.file("other/a b"), named, 0) != in_named);
+
+  // The folder of the data is read-only.
+  std::filesystem::remove(path + ".feedline-index");
+  hook("create").fail_nth_call(1);
+  const std::string in_cache = kept_at("");
+  CHECK(in_cache.rfind(dir.file("cache/feedline/a b-"), 0) == 0);
+  CHECK(io::find_index(data, {}, "").path == in_cache);
+
+  // No cache either: the first place's error.
+  std::filesystem::remove_all(dir.file("cache"));
+  dir.write("cache", "a file");
+  hook("create").fail_nth_call(1);
+  try {
+    kept_at("");
+    FAIL("kept");
+  } catch (const Error& error) {
+    CHECK(error.place().file == path + ".feedline-index");
+  }
+}
+
+TEST_CASE("a stale index beside the data does not hide a valid one in the cache, and says why it is refused") {
+  const TempDir dir;
+  const OwnCache cache(dir.file("cache"));
+  const std::string path = dir.write("a", damaged_file());
+  const io::FileId data = io::stat_file(path);
+  const io::FileIndex index = io::count_records(path, {});
+  io::keep_index(index, data, {}, "");
+  io::CountOptions other;
+  other.stride = 99;
+  io::KeptIndex found = io::find_index(data, other, "");
+  CHECK(found.refused);
+  CHECK(found.why.find(path + ".feedline-index has a stride of 16384 bytes, asked for are 99") == 0);
+  hook("create").fail_nth_call(1);
+  io::keep_index(io::count_records(path, other), data, other, "");
+  CHECK(io::find_index(data, other, "").index);
+  CHECK(io::find_index(data, {}, "").index);
+}
+
+TEST_CASE("a file that was written to while it was counted has no index") {
+  const TempDir dir;
+  const std::string path = dir.write("a", damaged_file());
+  io::FileId before = io::stat_file(path);
+  const io::FileIndex index = io::count_records(path, {});
+  before.version--;
+  CHECK_THROWS_AS(io::keep_index(index, before, {}, ""), Error);
+  CHECK_FALSE(std::filesystem::exists(path + ".feedline-index"));
+}
+
+TEST_CASE("whatever call fails, the index is there or not, and nothing else is") {
+  const TempDir dir;
+  const OwnCache cache(dir.file("cache"));
+  const std::string path = dir.write("a", damaged_file());
+  const io::FileId data = io::stat_file(path);
+  const io::FileIndex index = io::count_records(path, {});
+  size_t failures = 0;
+  for (SyscallHook* each : SyscallHook::all())
+    for (int64_t n = 1;; n++) {
+      INFO(each->name() << " " << n);
+      std::filesystem::remove(path + ".feedline-index");
+      std::filesystem::remove_all(dir.file("cache"));
+      each->fail_nth_call(n);
+      std::string kept;
+      try {
+        kept = io::keep_index(index, data, {}, "");
+      } catch (const Error& error) {
+        CHECK(error.category() == Category::io_error);
+      }
+      const io::KeptIndex found = io::find_index(data, {}, "");
+      if (found.index) check_same(*found.index, index);
+      const bool fired = !each->pending();
+      each->fail_nth_call(0);
+      // Where something failed once, a second look finds what was kept.
+      if (!kept.empty()) REQUIRE(io::find_index(data, {}, "").index);
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(dir.path())) {
+        const std::string name = entry.path().filename();
+        CHECK_FALSE(name.ends_with(".part"));
+      }
+      if (!fired) {
+        CHECK(kept == path + ".feedline-index");
+        CHECK(found.index);
+        break;
+      }
+      failures++;
+    }
+  std::printf("failures acted out while keeping and finding an index: %zu\n", failures);
+  CHECK(failures > 10);
+}
+
+TEST_CASE("names of indexes") {
+  CHECK(io::is_index_name("a.feedline-index"));
+  CHECK(io::is_index_name("/b/a.tfrecord.feedline-index"));
+  CHECK(io::is_index_name("a.feedline-index.123-0.part"));
+  CHECK_FALSE(io::is_index_name("a.feedline-index.tfrecord"));
+  CHECK_FALSE(io::is_index_name("/x.feedline-index/a"));
+  CHECK_FALSE(io::is_index_name(".feedline-index"));
+  CHECK_FALSE(io::is_index_name("feedline-index"));
+}
+
+TEST_CASE("tfrecord2idx's text is compared with what was counted") {
+  const TempDir dir;
+  std::string file, text;
+  std::mt19937 random(3);
+  for (int i = 0; i < 20'000; i++) {  // longer than the pieces it is read in
+    const std::string record = frame(std::string(random() % 100, 'x'));
+    text += std::to_string(file.size()) + " " + std::to_string(record.size()) + "\n";
+    file += record;
+  }
+  const io::FileIndex index = io::count_records(dir.write("a", file), {.stride = 1000});
+  const auto differs = [&](const std::string& idx) { return io::differs_from_idx(dir.write("a.idx", idx), index); };
+  CHECK(differs(text).empty());
+  CHECK(differs(text.substr(0, text.size() - 1)).empty());  // no line end
+  CHECK(differs("").find("it has 0 good records, the file has 20000") == 0);
+  CHECK(differs(text + std::to_string(file.size()) + " 16\n").find("20001") != std::string::npos);
+  CHECK(differs("x" + text) == "line 1: 'x0 " + text.substr(2, text.find('\n') - 2) + "' is no offset and length");
+  CHECK(differs("0 16\n20 16\n") == "line 2: offset 20, but the line before ends at 16");
+  CHECK(differs("16 16\n").find("line 1: offset 16, but") == 0);
+  CHECK(differs("0 18446744073709551615\n1 16\n").find("line 2") == 0);
+  CHECK(differs("1 18446744073709551615\n").find("is no offset") != std::string::npos);
+  std::string shifted;  // gapless, but not where the records are
+  for (uint64_t at = 0, size = 0; at < file.size(); at += size) {
+    size = std::min<uint64_t>(66, file.size() - at);
+    shifted += std::to_string(at) + " " + std::to_string(size) + "\n";
+  }
+  CHECK(differs(shifted).find(" begins at ") != std::string::npos);
+
+  // It lists damaged records, too.
+  file[12] ^= 1;
+  const io::FileIndex damaged = io::count_records(dir.write("a", file), {.stride = 1000});
+  REQUIRE(damaged.bad.size() == 1);
+  CHECK(io::differs_from_idx(dir.write("a.idx", text), damaged).empty());
+}

@@ -1,0 +1,226 @@
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "base/syscall_hooks.h"
+#include "feedline/records.h"
+#include "io/frames.h"
+#include "io/index/count_records.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+std::string deflated(std::string_view text, int window_bits) {
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(compressBound(text.size()) + 64, '\0');
+  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return out;
+}
+std::string gzipped(std::string_view text) { return deflated(text, 31); }
+
+struct Failure {
+  Category category;
+  uint64_t offset, length, record;
+  bool operator==(const Failure&) const = default;
+};
+
+struct Outcome {
+  std::vector<std::string> payloads;
+  std::vector<Failure> failures;
+};
+
+Outcome read_all(const std::string& path, const RecordReader::Options& options = {}) {
+  Outcome outcome;
+  RecordReader reader(path, options);
+  Record record;
+  for (uint64_t expected = 0;;) {
+    switch (reader.next(record)) {
+      case ReadResult::record:
+        CHECK(record.number == outcome.payloads.size());
+        CHECK(record.offset == expected);
+        CHECK(record.stored_crc == io::mask_crc(io::crc32c(record.payload)));
+        expected += record.payload.size() + 16;
+        outcome.payloads.emplace_back(text_of(record.payload));
+        break;
+      case ReadResult::error: {
+        const auto skipped = reader.skipped();
+        const Place& place = reader.error().place();
+        CHECK(skipped.offset == expected);
+        CHECK(place ==
+              Place{path, static_cast<int64_t>(skipped.offset), static_cast<int64_t>(outcome.payloads.size()), ""});
+        outcome.failures.push_back(
+            {reader.error().category(), skipped.offset, skipped.length, outcome.payloads.size()});
+        expected += skipped.length;
+        break;
+      }
+      case ReadResult::end:
+        CHECK(reader.next(record) == ReadResult::end);
+        CHECK(reader.file_position() == reader.file_size());
+        return outcome;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("records of every size come back from plain and compressed files") {
+  const TempDir dir;
+  std::mt19937 random(1);
+  std::vector<std::string> payloads;
+  std::string file;
+  for (const size_t size : {0, 1, 229, 65536, 262144 - 28, 262144, 262145, 700'000, 3, 2'800'000, 5'000'000, 0, 17}) {
+    payloads.push_back(random_text(size, random));
+    file += frame(payloads.back());
+  }
+  for (int i = 0; i < 5000; i++) {
+    payloads.push_back(random_text(random() % 400, random));
+    file += frame(payloads.back());
+  }
+  for (const std::string& path :
+       {dir.write("plain", file), dir.write("gzip", gzipped(file)), dir.write("zlib", deflated(file, 15)),
+        dir.write("members", gzipped(file.substr(0, 1'000'000)) + gzipped("") + gzipped(file.substr(1'000'000)))}) {
+    const Outcome outcome = read_all(path);
+    CHECK((outcome.payloads == payloads));
+    CHECK(outcome.failures.empty());
+  }
+}
+
+TEST_CASE("damage in a plain file is reported where it is, and the rest is read") {
+  const TempDir dir;
+  const std::string a = frame("first"), b = frame("the second one"), c = frame("third");
+  std::string damaged = b;
+  damaged[15] ^= 1;
+  CHECK(read_all(dir.write("data", a + damaged + c)).failures ==
+        std::vector<Failure>{{Category::bad_data_crc, a.size(), b.size(), 1}});
+  damaged = b;
+  damaged[3] ^= 64;
+  const Outcome length = read_all(dir.write("length", a + damaged + c));
+  CHECK(length.failures == std::vector<Failure>{{Category::bad_length_crc, a.size(), b.size(), 1}});
+  CHECK(length.payloads == std::vector<std::string>{"first", "third"});
+  CHECK(read_all(dir.write("cut", a + b.substr(0, 20))).failures ==
+        std::vector<Failure>{{Category::truncated_data, a.size(), 20, 1}});
+  CHECK(read_all(dir.write("header", a + b.substr(0, 7))).failures ==
+        std::vector<Failure>{{Category::truncated_length, a.size(), 7, 1}});
+  CHECK(read_all(dir.write("large", a + frame(std::string(100, 'x')) + c), {.record_limit = 99}).failures ==
+        std::vector<Failure>{{Category::record_too_large, a.size(), 116, 1}});
+  CHECK(read_all(dir.write("huge", a + frame_header(uint64_t{1} << 63) + c)).failures ==
+        std::vector<Failure>{{Category::record_too_large, a.size(), 12 + c.size(), 1}});
+  CHECK(read_all(dir.write("garbage", "this is no TFRecord at all, but a text")).failures ==
+        std::vector<Failure>{{Category::bad_length_crc, 0, 38, 0}});
+}
+
+TEST_CASE("damage in a compressed file") {
+  const TempDir dir;
+  const std::string a = frame("first"), b = frame("the second one"), c = frame("third");
+  std::string damaged = b;
+  damaged[15] ^= 1;
+  const Outcome data = read_all(dir.write("data", gzipped(a + damaged + c)));
+  CHECK(data.failures == std::vector<Failure>{{Category::bad_data_crc, a.size(), b.size(), 1}});
+  CHECK(data.payloads == std::vector<std::string>{"first", "third"});
+
+  damaged = b;
+  damaged[1] ^= 4;
+  const Outcome length = read_all(dir.write("length", gzipped(a + damaged + c)));
+  CHECK(length.failures == std::vector<Failure>{{Category::bad_length_crc, a.size(), b.size(), 1}});
+  CHECK(length.payloads == std::vector<std::string>{"first", "third"});
+
+  // Nothing says where the next record begins, and there is no way back: the rest is one bad region.
+  damaged.replace(0, 12, 12, '\0');
+  CHECK(read_all(dir.write("zeroed", gzipped(a + damaged + c))).failures ==
+        std::vector<Failure>{{Category::bad_length_crc, a.size(), b.size() + c.size(), 1}});
+
+  CHECK(read_all(dir.write("large", gzipped(a + frame(std::string(100, 'x')) + c)), {.record_limit = 99}).failures ==
+        std::vector<Failure>{{Category::record_too_large, a.size(), 116, 1}});
+  CHECK(read_all(dir.write("huge", gzipped(a + frame_header(~uint64_t{0}) + c))).failures ==
+        std::vector<Failure>{{Category::record_too_large, a.size(), 12 + c.size(), 1}});
+  CHECK(read_all(dir.write("cut inside", gzipped(a + b.substr(0, 20)))).failures ==
+        std::vector<Failure>{{Category::truncated_data, a.size(), 20, 1}});
+
+  // The stream's own damage: the records that came out are good, what follows is the stream's error.
+  std::string checksum = gzipped(a + b + c);
+  checksum[checksum.size() - 8] ^= 1;
+  const Outcome trailer = read_all(dir.write("trailer", checksum));
+  CHECK(trailer.payloads.size() == 3);
+  CHECK(trailer.failures == std::vector<Failure>{{Category::bad_compression, a.size() + b.size() + c.size(), 0, 3}});
+  CHECK(read_all(dir.write("told", a), {.compression = Compression::gzip}).failures ==
+        std::vector<Failure>{{Category::bad_compression, 0, 0, 0}});
+}
+
+TEST_CASE("a stated length costs no memory") {
+  const TempDir dir;
+  // 200 MiB by its header, within the limit; in a compressed file nothing tells how much will come.
+  const std::string path = dir.write("long", gzipped(frame("a") + frame_header(200 << 20) + "some bytes"));
+  const Outcome outcome = read_all(path);
+  CHECK(outcome.failures == std::vector<Failure>{{Category::truncated_data, 17, 22, 1}});
+}
+
+TEST_CASE("what cannot be opened") {
+  const TempDir dir;
+  CHECK_THROWS_AS(RecordReader(dir.file("none")), Error);
+  CHECK_THROWS_AS(RecordReader(dir.path()), Error);
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_AS(RecordReader(dir.file("pipe")), Error);  // and does not wait for a writer
+}
+
+TEST_CASE("a file that becomes shorter while it is read is an error") {
+  const TempDir dir;
+  std::string file;
+  for (int i = 0; i < 1000; i++) file += frame(std::string(1000, 'x'));
+  const std::string path = dir.write("a", file);
+  RecordReader reader(path);
+  Record record;
+  REQUIRE(reader.next(record) == ReadResult::record);
+  std::filesystem::resize_file(path, 300'000);
+  const auto rest = [&] {
+    while (reader.next(record) == ReadResult::record) continue;
+  };
+  CHECK_THROWS_AS(rest(), Error);
+}
+
+TEST_CASE("whichever call fails while reading: the same records, or io_error") {
+  const TempDir dir;
+  std::string file, damaged;
+  for (int i = 0; i < 100; i++) file += frame(std::string(5000, static_cast<char>(i)));
+  damaged = file;
+  damaged[200'000] ^= 1;
+  size_t failures = 0;
+  for (const std::string& path :
+       {dir.write("plain", file), dir.write("gzip", gzipped(file)), dir.write("damaged", damaged)})
+    for (SyscallHook* hook : SyscallHook::all())
+      for (int64_t n = 1;; n++) {
+        INFO(hook->name() << " " << n);
+        hook->fail_nth_call(n);
+        bool threw = false;
+        try {
+          const io::FileIndex index = io::count_records(path, {});
+          CHECK(index.records + index.bad.size() == 100);
+        } catch (const Error& error) {
+          threw = true;
+          CHECK(error.category() == Category::io_error);
+          CHECK(error.place().file == path);
+        }
+        const bool fired = !hook->pending();
+        hook->fail_nth_call(0);
+        if (!fired) {
+          CHECK_FALSE(threw);
+          break;
+        }
+        failures++;
+      }
+  std::printf("failures acted out while reading: %zu\n", failures);
+  CHECK(failures > 20);
+}

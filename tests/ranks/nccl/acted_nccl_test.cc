@@ -1,0 +1,142 @@
+// What only acted GPUs show of their communicator: what each failure does, and that nothing is left behind.
+#include "support/acted_nccl.h"
+
+#include <future>
+#include <set>
+
+#include "base/syscall_hooks.h"
+#include "feedline/nccl_communicator.h"
+#include "ranks/communicator_conformance.h"
+#include "support/acted_cuda.h"
+#include "support/catch.h"
+#include "support/device_buffer.h"
+#include "support/ranks.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+using Body = std::function<void(Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu)>;
+
+// What each rank threw, or "".
+std::vector<std::string> on_ranks(int ranks, const Body& body) {
+  auto ends = communicators_between_threads(ranks);
+  return side_by_side(ranks, [&](int rank) {
+    require(cudaSetDevice(rank));
+    cudaStream_t stream;
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const auto destroy = [](cudaStream_t s) { cudaStreamDestroy(s); };
+    const std::unique_ptr<CUstream_st, decltype(destroy)> owner(stream, destroy);
+    const DeviceBuffer buffer(4096);
+    const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank),
+                                     {.drain = std::chrono::milliseconds(30)});
+    body(*c, stream, {buffer.bytes(), buffer.size()});
+  });
+}
+
+// Every kind of call, on both kinds of stream.
+void calls(Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
+  const size_t part = on_gpu.size() / 2 / static_cast<size_t>(c.size());
+  const std::span all = on_gpu.first(part * static_cast<size_t>(c.size()));
+  const int64_t floats = static_cast<int64_t>(part) / 4;
+  for (const Stream on : {Stream::cuda(stream), Stream::host}) {
+    c.all_gather(all.subspan(static_cast<size_t>(c.rank()) * part, part), all, on);
+    c.all_reduce({all.data(), DType::float32, {floats}}, Reduction::sum, on);
+    c.reduce_scatter({all.data(), DType::float32, {floats * c.size()}},
+                     {on_gpu.data() + on_gpu.size() / 2, DType::float32, {floats}}, Reduction::max, on);
+    c.broadcast(all, 0, on);
+    const Communicator::Part to{(c.rank() + 1) % c.size(), all.first(16)};
+    const Communicator::Part from{(c.rank() + c.size() - 1) % c.size(), all.subspan(16, 16)};
+    c.send_receive({&to, 1}, {&from, 1}, on);
+    c.barrier();
+  }
+  require(cudaStreamSynchronize(stream));
+}
+
+bool nothing_is_left() {
+  const ActedState state = acted_state();
+  return state.streams == 0 && state.events == 0 && state.allocations == 0 && acted_comms() == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a communicator of GPUs gives back all it took, and makes no context on other GPUs") {
+  act_gpus(3);
+  auto ends = communicators_between_threads(2);
+  side_by_side(2, [&](int rank) { nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank + 1)); });
+  CHECK(acted_state().contexts == std::set<int>{1, 2});
+  for (const std::string& thrown : on_ranks(3, calls)) CHECK(thrown == "");
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
+  act_gpus(1);
+  const auto make = [](const std::vector<DeviceId>& gpus) {
+    auto ends = communicators_between_threads(2);
+    return side_by_side(2, [&](int rank) {
+      nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), gpus[static_cast<size_t>(rank)]);
+    });
+  };
+  for (const std::string& thrown : make({cuda(0), cuda(1)}))
+    CHECK(thrown.find("there is no GPU 1: this process sees 1") != std::string::npos);
+  // The other rank may have been ready before, and would hear of it at its next call.
+  const std::vector<std::string> thrown = make({cuda(0), cuda(0)});
+  CHECK((thrown[0] + thrown[1]).find("ncclCommGetAsyncError: an acted error") != std::string::npos);
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("streams that wait for a rank go on when it fails") {
+  act_gpus(3);
+  std::promise<void> gate;
+  const auto thrown = on_ranks(3, [&](Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
+    // Rank 1's part of the call is not done before the gate opens.
+    if (c.rank() == 1) act_on(stream, [&gate] { gate.get_future().wait(); });
+    const Error error = error_of([&] {
+      c.broadcast(on_gpu, 1, Stream::cuda(stream));
+      if (c.rank() == 1) c.abort(Error(Category::bad_image, "no such picture"));
+      if (c.rank() != 1) require(cudaStreamSynchronize(stream));
+      c.barrier();
+    });
+    expect(error.message() == "rank 1, call 2: no such picture", error.message());
+    if (c.rank() == 1) gate.set_value();
+  });
+  for (const std::string& what : thrown) CHECK(what == "");
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing is left behind") {
+  act_gpus(3);
+  for (SyscallHook* hook : SyscallHook::all()) {
+    const std::string name = hook->name();
+    if (name.find("cuda") != 0 && name != "nccl") continue;
+    for (int64_t n = 1; n <= 100; n++) {  // what is polled has no last call
+      INFO(name << ", call " << n);
+      hook->fail_nth_call(n);
+      const std::vector<std::string> thrown = on_ranks(3, calls);
+      const bool came = !hook->pending();
+      hook->fail_nth_call(0);
+      if (!came) break;
+      // A rank that had all it wanted has heard of nothing; who has, has heard the same.
+      CHECK(std::set<std::string>(thrown.begin(), thrown.end()).size() <= 2);
+      REQUIRE(nothing_is_left());
+    }
+  }
+}
+
+TEST_CASE("a call is refused while its stream captures, and on another GPU's default stream") {
+  act_gpus(2);
+  for (const std::string& thrown : on_ranks(2, [](Communicator&c, cudaStream_t stream, std::span<std::byte> on_gpu) {
+         act_capture(stream, true);
+         const Error captured = error_of([&] { c.broadcast(on_gpu, 0, Stream::cuda(stream)); });
+         expect(captured.category() == Category::device_error, captured.what());
+         act_capture(stream, false);
+         const Error threads = error_of([&] { c.broadcast(on_gpu, 0, Stream::cuda_per_thread); });
+         expect(threads.category() == Category::bad_pipeline, threads.what());
+         require(cudaSetDevice(1 - c.rank()));
+         const Error other = error_of([&] { c.broadcast(on_gpu, 0, Stream::cuda_legacy); });
+         expect(other.category() == Category::bad_pipeline, other.what());
+         c.broadcast(on_gpu, 0, Stream::cuda(stream));
+       }))
+    CHECK(thrown == "");
+}

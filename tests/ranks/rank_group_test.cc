@@ -1,0 +1,98 @@
+#include "ranks/rank_group.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+#include "feedline/error.h"
+#include "io/frames.h"
+#include "support/catch.h"
+#include "support/ranks.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+TEST_CASE("messages of any length reach all ranks, in pieces") {
+  std::mt19937 random(1);
+  constexpr size_t piece = 256 << 10;
+  const std::vector<std::vector<size_t>> rounds = {
+      {0, 0, 0}, {1, 0, 700}, {piece, piece + 1, piece - 1}, {0, 5 * piece + 3, 10}, {2 * piece, 0, 4 * piece}};
+  std::vector<std::vector<std::string>> given;
+  for (const auto& sizes : rounds) {
+    given.emplace_back();
+    for (const size_t size : sizes) given.back().push_back(random_text(size, random));
+  }
+  std::vector<std::vector<std::vector<std::string>>> got(3);
+  std::vector<size_t> longest(3);
+  const auto thrown = on_ranks(3, [&](int rank, const Exchange& exchange) {
+    const auto mine = static_cast<size_t>(rank);
+    const auto measured = [&](std::string_view bytes) {
+      longest[mine] = std::max(longest[mine], bytes.size());
+      return exchange(bytes);
+    };
+    RankGroup group(measured, rank, 3);
+    for (const auto& round : given) got[mine].push_back(group.all_gather(round[mine]));
+  });
+  for (size_t rank = 0; rank < 3; rank++) {
+    CHECK(thrown[rank].empty());
+    CHECK(got[rank] == given);
+    CHECK(longest[rank] <= 257 << 10);
+  }
+}
+
+TEST_CASE("who has no exchange is a group of its own") {
+  RankGroup alone({}, 3, 4);
+  CHECK(alone.size() == 1);
+  CHECK(alone.rank() == 0);
+  CHECK(alone.all_gather("mine") == std::vector<std::string>{"mine"});
+  CHECK_THROWS_WITH(alone.run([] { throw std::runtime_error("reason"); }), "reason");
+}
+
+TEST_CASE("wherever a rank fails, all fail with its reason") {
+  struct Odd {};
+  for (const int when : {0, 1, 2})
+    for (const int kind : {0, 1, 2, 3}) {
+      std::vector<int> categories(3, -1);
+      const auto thrown = on_ranks(3, [&](int rank, Exchange exchange) {
+        RankGroup group(std::move(exchange), rank, 3);
+        try {
+          group.run([&] {
+            for (int round = 0; round < 2; round++) {
+              if (rank > 0 && round == when && kind == 3) throw Error(Category::bad_image, std::to_string(rank));
+              if (rank == 1 && round == when) {
+                if (kind == 0) throw Error(Category::bad_image, "it is blue", {"file", 1, 2, "x"});
+                if (kind == 1) throw std::runtime_error(std::string(1 << 20, 'x'));
+                if (kind == 2) throw Odd();
+              }
+              group.all_gather(std::string(600'000 * rank, 'y'));
+            }
+            if (rank == 1 && when == 2) throw Error(Category::bad_image, "it is blue", {"file", 1, 2, "x"});
+          });
+        } catch (const Error& error) {
+          categories[static_cast<size_t>(rank)] = static_cast<int>(error.category());
+          throw;
+        } catch (const Odd&) {
+          throw std::runtime_error("odd");
+        }
+      });
+      INFO(when << " " << kind);
+      const std::string said = thrown[0];
+      if (kind == 0 || when == 2) {
+        CHECK(said == "file: offset 1: record 2: feature 'x': rank 1: it is blue [bad_image]");
+        CHECK(thrown[1] == "file: offset 1: record 2: feature 'x': it is blue [bad_image]");
+        CHECK(categories == std::vector<int>(3, static_cast<int>(Category::bad_image)));
+      } else if (kind == 1) {
+        CHECK(said.find("rank 1: xxx") == 0);
+        CHECK(said.ends_with("xxx [io_error]"));
+        CHECK(thrown[1] == std::string(1 << 20, 'x'));
+      } else if (kind == 2) {
+        CHECK(said == "rank 1: its start was given up [io_error]");
+        CHECK(thrown[1] == "odd");
+      } else {
+        CHECK(said == "rank 1: 1 [bad_image]");
+        CHECK(thrown[1] == "1 [bad_image]");
+        CHECK(thrown[2] == "2 [bad_image]");  // its own
+      }
+      if (kind != 3 || when == 2) CHECK(thrown[2] == said);
+    }
+}

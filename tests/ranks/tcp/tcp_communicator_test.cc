@@ -1,0 +1,336 @@
+// Ranks between which TCP carries the bytes: as threads, each with its own connections, and as processes.
+#include "feedline/tcp_communicator.h"
+
+#include <array>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <latch>
+
+#include "ranks/communicator_conformance.h"
+#include "ranks/tcp/sockets.h"
+#include "ranks/tcp/tcp_rendezvous.h"
+#include "support/catch.h"
+#include "support/launch.h"
+#include "support/log_lines.h"
+#include "support/process.h"
+#include "support/ranks.h"
+#include "support/tcp.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+// What each rank threw.
+std::vector<std::string> on_tcp_ranks(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
+  const int port = free_port();
+  return side_by_side(ranks, [&](int rank) { body(tcp_communicator(tcp_options(rank, ranks, port))); });
+}
+
+void all_well(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
+  for (const std::string& thrown : on_tcp_ranks(ranks, body)) CHECK(thrown == "");
+}
+
+gpu::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(10); }
+
+gpu::Socket come_to(int port) {
+  const gpu::Deadline until = soon();
+  for (;;) try {
+      return gpu::connect_to(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front(), until);
+    } catch (const Error&) {
+      if (std::chrono::steady_clock::now() > until) throw;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("tcp: a communicator does what all do") {
+  const int ranks = GENERATE(1, 2, 3, 4, 8);
+  all_well(ranks, [](std::unique_ptr<Communicator> c) { conformance(*c); });
+}
+
+TEST_CASE("tcp: what is wrong on one rank ends all of them, and says where") {
+  all_well(4, [](std::unique_ptr<Communicator> c) { calls_differently(*c); });
+  all_well(4, [](std::unique_ptr<Communicator> c) { sends_what_nobody_wants(*c); });
+  all_well(4, [](std::unique_ptr<Communicator> c) { aborts(*c); });
+  all_well(4, [](std::unique_ptr<Communicator> c) { leaves(std::move(c)); });
+}
+
+TEST_CASE("tcp: a rank that leaves in peace takes nothing from a call that it has finished") {
+  for (int round = 0; round < 50; round++) all_well(3, [](std::unique_ptr<Communicator> c) { broadcasts(*c); });
+}
+
+TEST_CASE("tcp: much at once, both ways") {
+  all_well(3, [](std::unique_ptr<Communicator> c) {
+    for (const size_t bytes : {3'000'000, 20'000'000}) {
+      const std::vector<std::byte> mine = pattern(c->rank(), bytes);
+      std::vector<std::byte> all(bytes * 3);
+      c->all_gather(mine, all, Stream::host);
+      for (int rank = 0; rank < 3; rank++)
+        expect(
+            std::ranges::equal(std::span(all).subspan(static_cast<size_t>(rank) * bytes, bytes), pattern(rank, bytes)),
+            "what came");
+    }
+  });
+}
+
+TEST_CASE("tcp: ranks that do not come are named, and nobody waits for ever") {
+  const int port = free_port();
+  const auto thrown = side_by_side(2, [&](int rank) {
+    TcpOptions options = tcp_options(rank == 0 ? 0 : 2, 4, port);
+    options.start_timeout = std::chrono::seconds(3);
+    tcp_communicator(options);
+  });
+  for (const std::string& text : thrown) CHECK_THAT(text, Catch::Contains("ranks 1, 3 have not come to 127.0.0.1:"));
+
+  TcpOptions alone = tcp_options(1, 2, port);
+  alone.start_timeout = std::chrono::milliseconds(200);
+  CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("rank 0 was not met at 127.0.0.1:"));
+}
+
+TEST_CASE("tcp: ranks that are long in coming are named in the log, by those that wait") {
+  const LogLines log;
+  const int port = free_port();
+  const std::string place = "127.0.0.1:" + std::to_string(port);
+  const auto thrown = side_by_side(4, [&](int rank) {
+    if (rank == 0) expect(log.wait_for("s for rank 0 at " + place + ", which is not there"), "rank 2 waits");
+    if (rank == 1) expect(log.wait_for("s at " + place + " for ranks 1, 3 of 4; rank 2 has come"), "rank 0 waits");
+    if (rank == 3) {
+      expect(log.wait_for("s at " + place + " for rank 3 of 4; ranks 1, 2 have come"), "rank 0 waits on");
+      expect(log.wait_for(" s for other ranks to come to rank 0 at " + place), "rank 2 waits on");
+    }
+    gpu::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by name") {
+  int port = free_port();
+  for (const std::string& text :
+       side_by_side(2, [&](int rank) { tcp_communicator(tcp_options(rank, 2 + rank, port)); }))
+    CHECK_THAT(text, Catch::Contains("rank 1 of 3 came to 127.0.0.1:") && Catch::Contains("waits for 2 ranks"));
+
+  port = free_port();
+  const auto thrown = side_by_side(3, [&](int rank) { tcp_communicator(tcp_options(std::min(rank, 1), 3, port)); });
+  CHECK_THAT(thrown[0], Catch::Contains("two processes came as rank 1"));
+}
+
+TEST_CASE("tcp: strangers at the port change nothing") {
+  const int port = free_port();
+  std::latch came(1), met(2);
+  const auto thrown = side_by_side(3, [&](int rank) {
+    if (rank < 2) {
+      if (rank == 1) came.wait();
+      const auto c = tcp_communicator(tcp_options(rank, 2, port));
+      met.count_down();
+      return conformance(*c);
+    }
+    std::vector<gpu::Socket> silent;
+    for (int i = 0; i < 300; i++) silent.push_back(come_to(port));
+    gpu::end_sending(come_to(port));
+    const gpu::Socket talks = come_to(port);
+    gpu::send_all(talks, std::as_bytes(std::span("GET / HTTP/1.1\r\nHost: example\r\n\r\n")), soon());
+    came.count_down();
+    met.wait();
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: ranks may know rank 0 by different names") {
+  const int port = free_port();
+  const auto thrown = side_by_side(4, [&](int rank) {
+    TcpOptions options = tcp_options(rank, 4, port);
+    options.address = std::array{"localhost", "127.0.0.1", "127.0.0.2", "localhost"}[static_cast<size_t>(rank)];
+    conformance(*tcp_communicator(options));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: ranks may make one communicator after another at one port") {
+  const int port = free_port();
+  for (const std::string& thrown : side_by_side(4, [&](int rank) {
+         std::deque<std::unique_ptr<Communicator>> all;
+         for (int made = 0; made < 100; made++) {
+           all.push_back(tcp_communicator(tcp_options(rank, 4, port)));
+           if (all.size() > 3) all.pop_front();
+         }
+         for (const auto& one : all) gathers(*one);
+       }))
+    CHECK(thrown == "");
+}
+
+TEST_CASE("tcp: ranks that have an exchange need no port") {
+  const std::string address = GENERATE("", "localhost");
+  const auto exchanges = exchanges_between_threads(4);
+  const auto thrown = side_by_side(4, [&](int rank) {
+    TcpOptions options{.rank = rank, .world_size = 4, .start_timeout = std::chrono::seconds(60)};
+    if (rank == 0) options.address = address;
+    conformance(*tcp_communicator(options, exchanges[static_cast<size_t>(rank)]));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in the exchange") {
+  const auto thrown_by = [](const std::function<void(TcpOptions&)>& change) {
+    const auto exchanges = exchanges_between_threads(3);
+    return side_by_side(3, [&](int rank) {
+      TcpOptions options{.rank = rank, .world_size = 3};
+      change(options);
+      tcp_communicator(options, exchanges[static_cast<size_t>(rank)]);
+    });
+  };
+  const auto check_all = [](const std::vector<std::string>& thrown, int failed, const std::string& why) {
+    const std::string number = "rank " + std::to_string(failed) + ": ";
+    for (size_t rank = 0; rank < thrown.size(); rank++) {
+      CHECK_THAT(thrown[rank], Catch::Contains(why));
+      CHECK((thrown[rank].find(number) == 0) == (static_cast<int>(rank) != failed));
+    }
+  };
+  const auto port = static_cast<uint16_t>(free_port());
+  const gpu::Socket other = gpu::listen_everywhere(port);
+  check_all(thrown_by([&](TcpOptions& options) { options.port = port; }), 0, "listening at port");
+  check_all(thrown_by([&](TcpOptions& options) {
+              if (options.rank == 2) options.timeout = std::chrono::seconds(0);
+            }),
+            2, "a timeout is more than 0");
+  SyscallHook* hook = find_hook("getifaddrs");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  check_all(thrown_by([](TcpOptions&) {}), 0, "getifaddrs");
+  CHECK_FALSE(hook->pending());
+  // All have met by then: also what is behind that is done by all, or by none.
+  hook = find_hook("eventfd of a communicator");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  for (const std::string& thrown : thrown_by([](TcpOptions&) {})) CHECK_THAT(thrown, Catch::Contains("eventfd"));
+  CHECK_FALSE(hook->pending());
+}
+
+TEST_CASE("tcp: an exchange that counts its calls serves one meeting after another") {
+  const auto exchanges = exchanges_between_threads(2);
+  for (const std::string& thrown : side_by_side(2, [&](int rank) {
+         int calls = 0;
+         const Exchange counted = [&exchange = exchanges[static_cast<size_t>(rank)], own = 0,
+                                   &calls](std::string_view mine) mutable {
+           calls++;
+           if (++own != calls) throw std::logic_error("a copy was called");
+           return exchange(mine);
+         };
+         for (int times = 0; times < 2; times++) gathers(*tcp_communicator({.rank = rank, .world_size = 2}, counted));
+       }))
+    CHECK(thrown == "");
+}
+
+TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
+  const int port = free_port();
+  std::latch again(1);
+  const auto thrown = side_by_side(3, [&](int rank) {
+    if (rank == 1) {
+      TcpOptions hasty = tcp_options(1, 3, port);
+      hasty.start_timeout = std::chrono::milliseconds(0);  // and 5 s for rank 0 to say who has not come
+      std::string text = "was not met";
+      while (text.find("was not met") != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
+      expect(text.find("has not answered within") != std::string::npos, text);
+      again.count_down();
+    }
+    if (rank == 2) again.wait();
+    conformance(*tcp_communicator(tcp_options(rank, 3, port)));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: something else at the port is said to be there") {
+  const int port = free_port();
+  const gpu::Socket other = gpu::listen_everywhere(static_cast<uint16_t>(port));
+  const auto thrown = side_by_side(2, [&](int rank) {
+    if (rank == 0) {
+      const auto come = gpu::accept_from(other, soon());
+      gpu::send_all(come->first, std::vector<std::byte>(4096), soon());
+    } else {
+      tcp_communicator(tcp_options(1, 2, port));
+    }
+  });
+  CHECK_THAT(thrown[1], Catch::Contains("is something else than rank 0"));
+  CHECK_THROWS_WITH(tcp_communicator(tcp_options(0, 2, port)), Catch::Contains("listening at"));
+}
+
+TEST_CASE("tcp: what a launcher says is read from the environment") {
+  const auto set = [](const char* rank, const char* size, const char* address, const char* port) {
+    const auto one = [](const char* name, const char* value) { value ? setenv(name, value, 1) : unsetenv(name); };
+    one("RANK", rank), one("WORLD_SIZE", size), one("MASTER_ADDR", address), one("MASTER_PORT", port);
+  };
+  set("3", "8", "node0", "29500");
+  const TcpOptions options = tcp_options_of_environment();
+  CHECK(options.rank == 3);
+  CHECK(options.world_size == 8);
+  CHECK(options.address == "node0");
+  CHECK(options.port == 29501);
+  set("8", "8", "node0", "29500");
+  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\", a number from 0 to 7 is wanted"));
+  set("1", "8", "node0", "x");
+  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_PORT is \"x\""));
+  set("1", "8", nullptr, "29500");
+  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_ADDR is not set"));
+  set(nullptr, nullptr, nullptr, nullptr);
+  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}), Catch::Contains("at which address and port"));
+  CHECK_THROWS_WITH(tcp_communicator({.rank = 2, .world_size = 2}), Catch::Contains("there is no rank 2 of 2"));
+  CHECK_THROWS_WITH(tcp_communicator({.timeout = std::chrono::seconds(0)}),
+                    Catch::Contains("a timeout is more than 0"));
+}
+
+TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
+  const size_t descriptors = open_descriptors(), before = threads();
+  for (const std::string name :
+       {"socket", "listen", "accept", "connect", "send", "recv", "poll", "eventfd of a communicator"})
+    for (const int nth : {1, 2, 3, 8, 34}) {
+      SyscallHook* const hook = find_hook(name);
+      REQUIRE(hook);
+      hook->fail_nth_call(nth);
+      const int port = free_port();
+      const auto thrown = side_by_side(3, [&](int rank) {
+        TcpOptions options = tcp_options(rank, 3, port);
+        options.start_timeout = std::chrono::seconds(2);  // rank 0 is waited for so long where it cannot begin
+        const auto c = tcp_communicator(options);
+        gathers(*c);
+        c->barrier();
+      });
+      INFO(name << " " << nth);
+      const bool failed = !hook->pending();
+      hook->fail_nth_call(0);
+      // Some are tried again, some are met where nobody needs them any more.
+      for (const std::string& text : thrown)
+        CHECK((text.empty() || (failed && (text.find("[io_error]") != std::string::npos ||
+                                           text.find("[stalled]") != std::string::npos))));
+      CHECK(open_descriptors() == descriptors);
+    }
+  CHECK(threads_settle_at(before));
+}
+
+TEST_CASE("tcp: bytes may come one by one") {
+  SyscallHook* const hook = find_hook("send or recv short");
+  REQUIRE(hook);
+  all_well(3, [&](std::unique_ptr<Communicator> c) {
+    for (int call = 0; call < 300; call++) {
+      hook->fail_nth_call(1 + call % 7);
+      sends(*c);
+    }
+  });
+  hook->fail_nth_call(0);
+}
+
+TEST_CASE("tcp: processes do what all do, and a rank that pauses is no failure") {
+  for (const std::string what : {"conformance", "pause"}) {
+    const Launched launched = torchrun(4, TCP_RANKS " " + what);
+    INFO(what << "\n" << launched.text);
+    CHECK(launched.ok == 4);
+  }
+}
+
+TEST_CASE("tcp: a process that is stopped, killed or wrong ends the others") {
+  for (const std::string what : {"stop", "kill", "differently", "parts", "abort", "leave"}) {
+    const Launched launched = torchrun(4, TCP_RANKS " " + what);
+    INFO(what << "\n" << launched.text);
+    CHECK(launched.ok == (what == "kill" ? 3 : 4));
+  }
+}

@@ -1,0 +1,772 @@
+// feedline convert: what it writes holds what it read, and the pipeline beside it feeds that; what is no such input is
+// refused.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <random>
+
+#include "feedline/records.h"
+#include "flowgraph/parse/example.pb.h"
+#include "golden/manifest.h"
+#include "io/frames.h"
+#include "support/catch.h"
+#include "support/skip.h"
+#include "support/temp_dir.h"
+#include "tool.h"
+#include "tool/convert/cifar10.h"
+#include "tool/convert/csv_reader.h"
+#include "tool/convert/example_writer.h"
+#include "tool/common/message.h"
+#include "tool/convert/npy_reader.h"
+#include "tool/convert/pickle.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using feedline::testing::Example;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string deterministic(const Example& example) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    example.SerializeToCodedStream(&out);
+  }
+  return bytes;
+}
+
+std::vector<Example> read_examples(const std::string& path) {
+  RecordReader reader(path);
+  std::vector<Example> examples;
+  Record record;
+  for (ReadResult result; (result = reader.next(record)) != ReadResult::end;) {
+    REQUIRE(result == ReadResult::record);
+    REQUIRE(examples.emplace_back().ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size())));
+    CHECK(deterministic(examples.back()) == text_of(record.payload));
+  }
+  return examples;
+}
+
+std::string bytes_in(const Example& example, const std::string& key) {
+  const auto& feature = example.features().feature();
+  const auto found = feature.find(key);
+  return found == feature.end() || found->second.bytes_list().value_size() != 1 ? "(none)"
+                                                                                : found->second.bytes_list().value(0);
+}
+
+int64_t int_in(const Example& example, const std::string& key) {
+  const auto& feature = example.features().feature();
+  const auto found = feature.find(key);
+  return found == feature.end() || found->second.int64_list().value_size() != 1 ? INT64_MIN
+                                                                                : found->second.int64_list().value(0);
+}
+
+/// Converts into dir/out, checks the pipeline that it wrote, and gives the result.
+json convert(const TempDir& dir, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "convert");
+  arguments.insert(arguments.end(), {"--out", dir.file("out"), "--json"});
+  const ToolResult result = run_tool(arguments);
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  const json answer = result.json();
+  CHECK(answer.at("pipeline") == read_file(dir.file("out/pipeline.textproto")));
+  const ToolResult check = run_tool({"check", dir.file("out/pipeline.textproto")});
+  INFO(answer.at("pipeline").get<std::string>() << check.err);
+  REQUIRE(check.code == 0);
+  CHECK(check.err.empty());
+  for (const json& set : answer.at("sets")) {
+    uint64_t records = 0;
+    for (const json& shard : set.at("shards"))
+      records += read_examples(dir.file("out/" + shard.get<std::string>())).size();
+    CHECK(records == set.at("records"));
+  }
+  return answer;
+}
+
+std::vector<Example> examples_of(const TempDir& dir, const json& set) {
+  std::vector<Example> all;
+  for (const json& shard : set.at("shards"))
+    for (Example& example : read_examples(dir.file("out/" + shard.get<std::string>())))
+      all.push_back(std::move(example));
+  return all;
+}
+
+/// The one line that a refused conversion says.
+std::string refusal(const TempDir& dir, std::vector<std::string> arguments, int code = 1) {
+  arguments.insert(arguments.begin(), "convert");
+  arguments.insert(arguments.end(), {"--out", dir.file("refused")});
+  const ToolResult result = run_tool(arguments);
+  INFO(result.err);
+  CHECK(result.code == code);
+  CHECK(result.out.empty());
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  if (fs::exists(dir.file("refused")))
+    for (const auto& entry : fs::directory_iterator(dir.file("refused"))) {
+      INFO(entry.path().string());
+      CHECK(entry.path().filename() == "labels.txt");
+    }
+  return result.err;
+}
+
+}  // namespace
+
+TEST_CASE("examples are written as protobuf writes them deterministically") {
+  std::mt19937 random(1);
+  for (int round = 0; round < 500; round++) {
+    std::vector<std::string> keys;
+    for (size_t i = 0, count = random() % 6; i < count; i++) {
+      const std::string key = random_text(random() % 3 == 0 ? 200 : random() % 3, random);
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+    cli::ExampleWriter writer(keys);
+    for (int record = 0; record < 3; record++) {
+      Example expected;
+      expected.mutable_features();
+      for (size_t f = 0; f < keys.size(); f++) {
+        if (random() % 4 == 0) continue;  // not in this record
+        auto& feature = (*expected.mutable_features()->mutable_feature())[keys[f]];
+        const size_t count = random() % 4 == 0 ? 0 : random() % 100;
+        if (const auto kind = random() % 3; kind == 0) {
+          const std::string value = random_text(random() % 2 ? random() % 100 : 20'000, random);
+          feature.mutable_bytes_list()->add_value(value);
+          writer.set_bytes(f, value);
+        } else if (kind == 1) {
+          std::vector<float> values;
+          feature.mutable_float_list();
+          for (size_t i = 0; i < count; i++) {
+            values.push_back(i == 0 ? -0.0f : static_cast<float>(random()) / 7);
+            feature.mutable_float_list()->add_value(values.back());
+          }
+          writer.set_floats(f, values);
+        } else {
+          std::vector<int64_t> values;
+          feature.mutable_int64_list();
+          for (size_t i = 0; i < count; i++) {
+            values.push_back(static_cast<int64_t>(uint64_t{random()} << random() % 40) * (random() % 2 ? 1 : -1));
+            feature.mutable_int64_list()->add_value(values.back());
+          }
+          writer.set_ints(f, values);
+        }
+      }
+      REQUIRE(text_of(writer.finish()) == deterministic(expected));
+    }
+  }
+}
+
+TEST_CASE("records of TensorFlow come out as they were, but for the order of keys") {
+  RecordReader reader(std::string(FEEDLINE_GOLDEN) + "/chess/main-00000-of-00003.tfrecord");
+  cli::ExampleWriter writer({"s", "d"});
+  cli::Message message;
+  Record record;
+  int records = 0;
+  while (reader.next(record) == ReadResult::record) {
+    REQUIRE(message.parse(record.payload));
+    for (const auto& feature : message.features()) {
+      if (feature.key == "d") writer.set_bytes(1, message.bytes(feature)[0]);
+      if (feature.key == "s") writer.set_ints(0, message.ints(feature));
+    }
+    Example original;
+    REQUIRE(original.ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size())));
+    const auto written = writer.finish();
+    REQUIRE(written.size() == record.payload.size());
+    REQUIRE(text_of(written) == deterministic(original));
+    records++;
+  }
+  CHECK(records == 1080);
+}
+
+// CIFAR-10.
+
+namespace {
+
+struct Pictures {
+  std::vector<uint8_t> labels;
+  std::string images;
+};
+
+Pictures some_pictures(size_t count, std::mt19937& random) {
+  Pictures pictures;
+  for (size_t i = 0; i < count; i++) pictures.labels.push_back(static_cast<uint8_t>(random() % 10));
+  pictures.images = random_text(count * 3072, random);
+  return pictures;
+}
+
+std::string binary_batch(const Pictures& pictures) {
+  std::string bytes;
+  for (size_t i = 0; i < pictures.labels.size(); i++)
+    bytes += static_cast<char>(pictures.labels[i]) + pictures.images.substr(i * 3072, 3072);
+  return bytes;
+}
+
+std::string short_string(const std::string& text) { return std::string("U") + static_cast<char>(text.size()) + text; }
+
+/// As cPickle of Python 2 wrote CIFAR-10's batches, protocol 2.
+std::string python_batch(const Pictures& pictures, const std::string& dtype = "u1", char fortran = '\x89') {
+  const auto count = static_cast<uint16_t>(pictures.labels.size());
+  std::string labels;
+  for (const uint8_t label : pictures.labels) labels += std::string("K") + static_cast<char>(label);
+  return std::string("\x80\x02}q\x01(", 6) + short_string("batch_label") + "q\x02" +
+         short_string("training batch 1 of 5") + "q\x03" + short_string("labels") + "q\x04]q\x05(" + labels + "e" +
+         short_string("data") + "q\x06" + "cnumpy.core.multiarray\n_reconstruct\nq\x07" + "cnumpy\nndarray\nq\x08" +
+         std::string("K\0\x85", 3) + short_string("b") + "\x87R(K\x01" + "M" + little_endian(count) + "M" +
+         little_endian(uint16_t{3072}) + "\x86" + "cnumpy\ndtype\nq\x09" + short_string(dtype) +
+         std::string("K\0K\x01\x87Rq\x0a(K\x03", 11) + short_string("|") + "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK" +
+         std::string("\0tb", 3) + fortran + "T" + little_endian(static_cast<uint32_t>(pictures.images.size())) +
+         pictures.images + "tb" + short_string("filenames") + "q\x0b]q\x0c(" + short_string("leptodactylus.png") +
+         "aeu.";
+}
+
+std::string tar_entry(const std::string& name, const std::string& content) {
+  std::string header(512, '\0');
+  const auto put = [&](size_t at, const std::string& text) { header.replace(at, text.size(), text); };
+  char size[13];
+  std::snprintf(size, sizeof size, "%011lo", static_cast<unsigned long>(content.size()));
+  put(0, name);
+  put(100, "0000644");
+  put(108, "0000000");
+  put(116, "0000000");
+  put(124, size);
+  put(136, "00000000000");
+  put(148, "        ");
+  put(156, "0");
+  put(257, std::string("ustar\0", 6) + "00");
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  char checksum[8];
+  std::snprintf(checksum, sizeof checksum, "%06o", sum);
+  put(148, std::string(checksum) + '\0' + ' ');
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+std::string gzip_file(const std::string& path, const std::string& content) {
+  const gzFile file = gzopen(path.c_str(), "wb1");
+  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
+  REQUIRE(gzclose(file) == Z_OK);
+  return path;
+}
+
+const std::vector<std::string> batch_names = {"data_batch_1", "data_batch_2", "data_batch_3",
+                                              "data_batch_4", "data_batch_5", "test_batch"};
+
+bool without_libarchive(const TempDir& dir) {
+  const ToolResult result = run_tool({"convert", "cifar10", dir.write("x", ""), "--out", dir.file("x.out")});
+  if (!contains(result.err, "without libarchive")) return false;
+  skip("built without libarchive");
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("cifar10: both versions, sets as the tutorial's") {
+  if (const TempDir dir; without_libarchive(dir)) return;
+  std::mt19937 random(2);
+  std::vector<Pictures> batches;
+  for (size_t b = 0; b < 6; b++) batches.push_back(some_pictures(b == 4 ? 30 : 20, random));
+  for (const bool binary : {false, true}) {
+    const TempDir dir;
+    const std::string folder = binary ? "cifar-10-batches-bin/" : "cifar-10-batches-py/";
+    std::string tar = tar_entry(folder + (binary ? "batches.meta.txt" : "batches.meta"), "airplane\n");
+    for (const size_t b : {3u, 5u, 2u, 1u, 4u, 0u})  // in no order
+      tar += tar_entry(folder + batch_names[b] + (binary ? ".bin" : ""),
+                       binary ? binary_batch(batches[b]) : python_batch(batches[b]));
+    tar += tar_entry(folder + "readme.html", "read me") + std::string(1024, '\0');
+    const std::string archive = binary ? dir.write("cifar.tar", tar) : gzip_file(dir.file("cifar.tar.gz"), tar);
+    const json result = convert(dir, {"cifar10", archive, "--shard-size", "100KB"});
+    const std::map<std::string, std::vector<size_t>> sets = {
+        {"train", {0, 1, 2, 3}}, {"validation", {4}}, {"eval", {5}}};
+    REQUIRE(result.at("sets").size() == 3);
+    CHECK(result.at("sets")[0].at("shards").size() == 2);  // 80 pictures of 3.1 KB
+    for (const json& set : result.at("sets")) {
+      Pictures expected;
+      for (const size_t b : sets.at(set.at("name"))) {
+        expected.labels.insert(expected.labels.end(), batches[b].labels.begin(), batches[b].labels.end());
+        expected.images += batches[b].images;
+      }
+      const std::vector<Example> examples = examples_of(dir, set);
+      REQUIRE(examples.size() == expected.labels.size());
+      for (size_t i = 0; i < examples.size(); i++) {
+        REQUIRE(int_in(examples[i], "label") == expected.labels[i]);
+        REQUIRE(bytes_in(examples[i], "image") == expected.images.substr(i * 3072, 3072));
+      }
+    }
+    CHECK(run_tool({"dump", dir.file("out/pipeline.textproto"), "--out", dir.file("tensors"), "--set",
+                    "batch.last_batch_policy=PARTIAL"})
+              .code == 0);
+    const NpyArray images = load_npy(dir.file("tensors/image.npy"));
+    CHECK(images.shape == std::vector<int64_t>{80, 3, 32, 32});
+    CHECK(images.as<float>()[0] == Approx(static_cast<uint8_t>(batches[0].images[0]) / 255.0));
+  }
+}
+
+TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
+  const TempDir dir;
+  if (without_libarchive(dir)) return;
+  std::mt19937 random(3);
+  const Pictures pictures = some_pictures(3, random);
+  const auto tar_with = [&](const std::string& name, const std::string& content) {
+    std::string tar;
+    for (const std::string& batch : batch_names)
+      if (batch != "data_batch_3") tar += tar_entry("x/" + batch + ".bin", binary_batch(pictures));
+    if (!name.empty()) tar += tar_entry("x/" + name, content);
+    return dir.write("x.tar", tar + std::string(1024, '\0'));
+  };
+  const auto refused = [&](const std::string& archive) { return refusal(dir, {"cifar10", archive}); };
+  CHECK(contains(refused(tar_with("", "")), "holds no data_batch_3"));
+  CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "5 bytes, no multiple of the 3073"));
+  CHECK(contains(refused(tar_with("data_batch_3.bin", std::string(3073, '\x0a'))), "picture 0 has label 10"));
+  CHECK(contains(refused(tar_with("data_batch_1", python_batch(pictures))), "data_batch_1 in it: it is there twice"));
+  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "f4"))), "'data' is not of uint8"));
+  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran's order"));
+  CHECK(contains(refused(tar_with("data_batch_3", "\x80\x02}.")), "no list 'labels'"));
+  CHECK(contains(refused(tar_with("data_batch_3", "cos\nsystem\n(S'true'\ntR.")), "no pickle of protocol 2 to 5"));
+  CHECK(contains(refused(tar_with("data_batch_3",
+                                  "\x80\x02"
+                                  "cos\nsystem\n(S'true'\ntR.")),
+                 "opcode 0x53"));
+  CHECK(contains(refused(dir.write("no.tar", "this is no archive")), "no tar archive"));
+  CHECK(contains(refused(dir.write("empty.tar", "")), ""));
+  CHECK(contains(refused(dir.file("missing.tar")), "No such file"));
+  std::string gz = read_file(gzip_file(dir.file("a.gz"), tar_entry("x/test_batch.bin", binary_batch(pictures))));
+  CHECK(contains(refused(dir.write("cut.tar.gz", gz.substr(0, gz.size() / 2))), "damaged"));
+  // 70 MB of zeros in a few bytes.
+  CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch", std::string(70 << 20, '\0')))),
+                 "more than the 67108864 bytes"));
+}
+
+TEST_CASE("pickles of every protocol that Python 3 writes") {
+  // By Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5', b'labels': [3, 9], 'data':
+  // (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames': ['a.png', b''],
+  // 'seed': [70000, 2**40, -2**40, -1, True, None]}, protocol=...)
+  using Type = cli::Pickle::Type;
+  for (const char protocol : {'2', '3', '4', '5'}) {
+    INFO(protocol);
+    const std::string bytes =
+        read_file(std::string(FEEDLINE_GOLDEN) + "/pickle/protocol_" + protocol + std::string(".pickle"));
+    REQUIRE(bytes.substr(0, 2) == std::string("\x80") + static_cast<char>(protocol - '0'));
+    const auto check = [](const std::string& pickle) {
+      const cli::Cifar10Batch batch = cli::read_python_batch(pickle);
+      CHECK(batch.labels == std::vector<uint8_t>{3, 9});
+      REQUIRE(batch.images.size() == 2 * 3072);
+      size_t wrong = 0;
+      for (size_t i = 0; i < batch.images.size(); i++) wrong += static_cast<uint8_t>(batch.images[i]) != i * 7 % 256;
+      CHECK(wrong == 0);
+    };
+    check(bytes);
+    const cli::Pickle pickle(bytes);
+    CHECK(pickle.find(pickle.root(), "batch_label")->bytes == "training batch 1 of 5");
+    const cli::Pickle::Value& names = *pickle.find(pickle.root(), "filenames");
+    REQUIRE(names.items.size() == 2);
+    CHECK(pickle[names.items[0]].bytes == "a.png");
+    CHECK(pickle[names.items[1]].type == Type::bytes);
+    CHECK(pickle[names.items[1]].bytes.empty());
+    std::vector<int64_t> seed;
+    for (const cli::Pickle::Ref item : pickle.find(pickle.root(), "seed")->items) seed.push_back(pickle[item].integer);
+    CHECK(seed == std::vector<int64_t>{70000, int64_t{1} << 40, -(int64_t{1} << 40), -1, 1, 0});
+    for (size_t cut = 0; cut < bytes.size(); cut += cut < 200 || cut + 600 > bytes.size() ? 1 : 100)
+      CHECK_THROWS_AS(cli::read_python_batch(bytes.substr(0, cut)), std::runtime_error);
+    if (protocol > '3') continue;
+    std::string numpy_1 = bytes;  // where names are lines
+    numpy_1.replace(numpy_1.find("numpy._core."), 12, "numpy.core.");
+    check(numpy_1);
+  }
+  // Bytes that are text in protocol 2.
+  const auto encoded = [](const std::string& text, const std::string& codec) {
+    return "\x80\x02" + std::string("c_codecs\nencode\nX") + little_endian(static_cast<uint32_t>(text.size())) + text +
+           "X" + little_endian(static_cast<uint32_t>(codec.size())) + codec + "\x86R";
+  };
+  CHECK(cli::Pickle(encoded("a\xc2\x80\xc3\xbf", "latin1") + ".").root().bytes == "a\x80\xff");
+  CHECK(cli::Pickle(encoded("a", "utf-8") + ".").root().type == Type::object);  // calls nothing
+  for (const char* beyond : {"\xc4\x80", "\xc3", "\xc3\x41", "\xe2\x82\xac", "\x80"})
+    CHECK_THROWS_WITH(cli::Pickle(encoded(beyond, "latin1") + "."), Catch::Contains("bytes beyond Latin-1"));
+  // A text that is remembered and encoded again and again would need far more memory than its pickle.
+  std::string again = std::string("\x80\x02](c_codecs\nencode\nq\0X", 23) + little_endian(uint32_t{100'000}) +
+                      std::string(100'000, 'x') + "X\x06" + std::string(3, '\0') + "latin1\x86q\x01R";
+  for (int i = 0; i < 1000; i++) again += std::string("h\0h\1R", 5);
+  CHECK_THROWS_WITH(cli::Pickle(again + "e."), Catch::Contains("encoded several times"));
+  CHECK_THROWS_WITH(cli::Pickle("\x80\x05\x97."), Catch::Contains("lies outside"));
+}
+
+TEST_CASE("pickles: whatever the bytes, an answer or an error") {
+  std::mt19937 random(4);
+  Pictures pictures = some_pictures(2, random);
+  const std::string whole = python_batch(pictures);
+  CHECK(cli::read_python_batch(whole).images == pictures.images);
+  // As Python 3 would write it again: frames, memo without numbers, other names for strings.
+  CHECK(cli::Pickle(std::string("\x80\x04\x95\x0a\0\0\0\0\0\0\0}\x94\x8c\x01"
+                                "a\x94K\x07s.",
+                                21))
+            .root()
+            .items.size() == 2);
+
+  // Without the pictures, so that most changes hit an opcode.
+  const size_t begin = whole.find(pictures.images);
+  int refused = 0, taken = 0;
+  const auto feed = [&](const std::string& bytes) {
+    try {
+      cli::read_python_batch(bytes);
+      taken++;
+    } catch (const std::runtime_error&) {
+      refused++;
+    }
+  };
+  for (size_t cut = 0; cut < whole.size(); cut += cut >= begin && cut + 600 < begin + pictures.images.size() ? 500 : 1)
+    feed(whole.substr(0, cut));
+  CHECK(taken == 0);
+  for (int i = 0; i < 20'000; i++) {
+    std::string bytes = whole;
+    for (size_t k = 0, changes = 1 + random() % 3; k < changes; k++) {
+      size_t at = random() % (whole.size() - pictures.images.size());
+      if (at >= begin) at += pictures.images.size();
+      bytes[at] = random() % 2 ? static_cast<char>(random()) : whole[random() % begin];
+    }
+    feed(bytes);
+  }
+  std::printf("pickles: %d refused, %d taken\n", refused, taken);
+  CHECK(refused > 1000);
+  CHECK(taken > 1000);
+  // Deeper than any stack, and values without end.
+  CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, '(')), cli::Pickle::Malformed);
+  CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, ')')), cli::Pickle::Malformed);
+  std::string nested = "\x80\x02)";
+  for (int i = 0; i < 1'000'000; i++) nested += '\x85';
+  CHECK(cli::Pickle(nested + ".").root().items.size() == 1);
+  std::string memo = "\x80\x02N";
+  memo.append(3 << 20, '\x94');
+  CHECK_THROWS_AS(cli::Pickle(memo + "."), cli::Pickle::Malformed);
+}
+
+// Pictures.
+
+namespace {
+
+const std::string jpeg = "\xff\xd8\xff\xe0", png = "\x89PNG\r\n\x1a\n";
+
+std::string put_file(const std::string& path, const std::string& content) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("images: a folder for each class") {
+  const TempDir dir;
+  const std::string in = dir.file("in");
+  put_file(in + "/cat/b.png", png + "b");
+  put_file(in + "/cat/a.jpg", jpeg + "a");
+  put_file(in + "/cat/more/c.jpg", jpeg + "c");
+  put_file(in + "/Dog/x", jpeg + "x");
+  put_file(in + "/bird/.hidden", "text");
+  put_file(in + "/cat/empty.jpg", "");
+  put_file(in + "/notes.txt", "notes");
+  fs::create_symlink("nowhere", in + "/cat/link.png");
+  const json result = convert(dir, {"images", in});
+  CHECK(read_file(dir.file("out/labels.txt")) == "Dog\nbird\ncat\n");
+  const auto examples = examples_of(dir, result.at("sets")[0]);
+  std::vector<std::pair<int64_t, std::string>> got;
+  for (const Example& example : examples) got.emplace_back(int_in(example, "label"), bytes_in(example, "image"));
+  CHECK(got == std::vector<std::pair<int64_t, std::string>>{
+                   {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
+  CHECK(result.at("left_out") ==
+        json({in + "/notes.txt: in no class's folder", in + "/bird/.hidden: neither JPEG nor PNG",
+              in + "/cat/empty.jpg: neither JPEG nor PNG",
+              in + "/cat/link.png: cannot be opened: No such file or directory"}));
+  const ToolResult text = run_tool({"convert", "images", in, "--out", dir.file("out"), "--shard-size", "8"});
+  CHECK(text.code == 0);
+  CHECK(contains(text.out, "4 records"));
+  CHECK(contains(text.out, "data-*-of-00003.tfrecord"));
+  CHECK(contains(text.err, "left out: " + in + "/notes.txt"));
+
+  fs::create_directories(dir.file("none/a"));
+  CHECK(contains(refusal(dir, {"images", dir.file("none")}), "no JPEG or PNG"));
+  CHECK(contains(refusal(dir, {"images", dir.file("none/a")}), "has no folders"));
+  CHECK(contains(refusal(dir, {"images", dir.file("missing")}), "cannot be listed"));
+  CHECK(contains(refusal(dir, {"images", in, "--feature", "a=" + in}, 2), "name one DIR"));
+}
+
+TEST_CASE("images: folders joined by relative path") {
+  const TempDir dir;
+  put_file(dir.file("blurred/1/a.png"), png + "blurred a");
+  put_file(dir.file("blurred/1/b.png"), png + "blurred b");
+  put_file(dir.file("blurred/c.png"), png + "blurred c");
+  put_file(dir.file("sharp/1/a.png"), png + "sharp a");
+  put_file(dir.file("sharp/c.png"), png + "sharp c");
+  put_file(dir.file("sharp/d.png"), jpeg + "sharp d");
+  const json result = convert(
+      dir, {"images", "--feature", "sharp=" + dir.file("sharp"), "--feature", "blurred=" + dir.file("blurred")});
+  const auto examples = examples_of(dir, result.at("sets")[0]);
+  REQUIRE(examples.size() == 2);
+  CHECK(bytes_in(examples[0], "blurred") == png + "blurred a");
+  CHECK(bytes_in(examples[0], "sharp") == png + "sharp a");
+  CHECK(bytes_in(examples[1], "sharp") == png + "sharp c");
+  CHECK(examples[0].features().feature_size() == 2);
+  CHECK(result.at("left_out") == json({dir.file("blurred/1/b.png") + ": sharp has none of this path",
+                                       dir.file("sharp/d.png") + ": blurred has none of this path"}));
+  fs::create_directories(dir.file("empty"));
+  CHECK(contains(refusal(dir, {"images", "--feature", "a=" + dir.file("sharp"), "--feature", "b=" + dir.file("empty")}),
+                 "the same relative path"));
+  CHECK(contains(refusal(dir, {"images", "--feature", "a=x", "--feature", "a=y"}, 2), "two features are called a"));
+  CHECK(contains(refusal(dir, {"images", "--feature", "=x"}, 2), "NAME=VALUE"));
+}
+
+// Arrays.
+
+namespace {
+
+std::string npy(const std::string& descr, const std::string& shape, const std::string& elements,
+                const std::string& order = "False", int version = 1) {
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+  header.resize(118 - 2 * static_cast<size_t>(version > 1) - 1, ' ');
+  header += '\n';
+  std::string text = std::string("\x93NUMPY") + static_cast<char>(version) + '\0';
+  text += version == 1 ? little_endian(static_cast<uint16_t>(header.size()))
+                       : little_endian(static_cast<uint32_t>(header.size()));
+  return text + header + elements;
+}
+
+template <typename T>
+std::string elements(const std::vector<T>& values, bool big_endian = false) {
+  std::string bytes;
+  for (const T value : values) {
+    std::string one = little_endian(value);
+    if (big_endian) std::reverse(one.begin(), one.end());
+    bytes += one;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("npy: what is dumped is what was in the arrays") {
+  const TempDir dir;
+  const int rows = 1000;
+  std::mt19937 random(5);
+  std::vector<int64_t> ids;
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::vector<int16_t> shorts;
+  for (int i = 0; i < rows * 6; i++) {
+    if (i < rows) ids.push_back(static_cast<int64_t>(uint64_t{random()} << 31 | random()));
+    if (i < rows) doubles.push_back(i / 3.0);
+    floats.push_back(static_cast<float>(i) / 8);
+    shorts.push_back(static_cast<int16_t>(random()));
+  }
+  const std::string pixels = random_text(rows * 2 * 3 * 3, random);
+  const std::string in = dir.path() + "/";
+  dir.write("ids.npy", npy("<i8", "(1000,)", elements(ids)));
+  dir.write("big_ids.npy", npy(">i8", "(1000, 1)", elements(ids, true), "False", 2));
+  dir.write("floats.npy", npy("<f4", "(1000, 2, 3)", elements(floats), "False", 3));
+  dir.write("doubles.npy", npy("<f8", "(1000L,)", elements(doubles)));
+  dir.write("pixels.npy", npy("|u1", "(1000, 2, 3, 3)", pixels));
+  dir.write("flags.npy", npy("|b1", "(1000,)", std::string(500, '\0') + std::string(500, '\1'), "True"));
+  dir.write("shorts.npy", npy(">i2", "(1000, 6)", elements(shorts, true)));
+  dir.write("halves.npy", npy("<f2", "(1000, 1)", elements(std::vector<uint16_t>(rows, 0x3e00))));
+  const json result = convert(dir, {"npy", in + "ids.npy", in + "floats.npy", in + "doubles.npy", in + "pixels.npy",
+                                    in + "flags.npy", in + "halves.npy", "--feature", "big=" + in + "big_ids.npy",
+                                    "--feature", "short=" + in + "shorts.npy", "--shard-size", "20KB"});
+  CHECK(result.at("sets")[0].at("shards").size() > 5);
+  const std::string pipeline = result.at("pipeline");
+  CHECK(contains(pipeline, "rounded to float32"));
+  CHECK(contains(pipeline, "stored: INT16 big_endian: true shape: [6]"));
+
+  const ToolResult dump = run_tool({"dump", dir.file("out/pipeline.textproto"), "--out", dir.file("tensors"), "--set",
+                                    "batch.last_batch_policy=PARTIAL"});
+  INFO(dump.err);
+  REQUIRE(dump.code == 0);
+  const auto array = [&](const std::string& name) { return load_npy(dir.file("tensors/" + name + ".npy")); };
+  const auto bytes = [](const NpyArray& a) {
+    return std::string(reinterpret_cast<const char*>(a.bytes.data()), a.bytes.size());
+  };
+  CHECK(bytes(array("ids")) == elements(ids));
+  CHECK(bytes(array("big")) == elements(ids));
+  CHECK(array("big").shape == std::vector<int64_t>{rows, 1});
+  CHECK(bytes(array("floats")) == elements(floats));
+  CHECK(array("floats").shape == std::vector<int64_t>{rows, 2, 3});
+  CHECK(bytes(array("doubles")) == elements(std::vector<float>(doubles.begin(), doubles.end())));
+  CHECK(bytes(array("pixels")) == pixels);
+  CHECK(array("pixels").shape == std::vector<int64_t>{rows, 2, 3, 3});
+  CHECK(bytes(array("flags")) == std::string(500, '\0') + std::string(500, '\1'));
+  CHECK(bytes(array("short")) == elements(shorts));
+  CHECK(array("halves").dtype == "<f2");
+}
+
+TEST_CASE("npy: what is no array of rows is refused") {
+  const TempDir dir;
+  const auto refused = [&](const std::string& content) { return refusal(dir, {"npy", dir.write("x.npy", content)}); };
+  const std::string good = npy("<i8", "(2,)", std::string(16, 'x'));
+  CHECK(contains(refused(""), "is no .npy file"));
+  CHECK(contains(refused("PK\3\4 some archive"), "is no .npy file"));
+  CHECK(contains(refused(good.substr(0, 40)), "its header is cut short"));
+  CHECK(contains(refused(good.substr(0, good.size() - 1)), "has 15 bytes of elements, and 2 rows of 8 bytes"));
+  CHECK(contains(refused(good + "x"), "has 17 bytes"));
+  CHECK(contains(refused(npy("<i8", "()", std::string(8, 'x'))), "without rows"));
+  CHECK(contains(refused(npy("<i8", "(0,)", "")), "has no rows"));
+  CHECK(contains(refused(npy("<i8", "(2, 0)", "")), "its rows are empty"));
+  CHECK(contains(refused(npy("<f4", "(2, 2)", std::string(16, 'x'), "True")), "ascontiguousarray"));
+  CHECK(contains(refused(npy("<u8", "(2,)", std::string(16, 'x'))), "no feature"));
+  CHECK(contains(refused(npy("|O", "(2,)", "")), "not known"));
+  CHECK(contains(refused(npy("<U4", "(1,)", std::string(16, 'x'))), "not known"));
+  CHECK(contains(refused(npy("<i8", "(4611686018427387904, 4)", "")), "has 0 bytes"));
+  CHECK(contains(refused(npy("<i8", "(2, 4611686018427387904, 4)", "")), "255 MiB"));
+  CHECK(contains(refused(npy("<i8", "(-2,)", "")), "makes sense"));
+  CHECK(contains(refused(npy("<i8", "2", "")), "makes sense"));
+  std::string structure = npy("<i8", "(2,)", "");
+  structure.replace(structure.find("'<i8'"), 5, "[('a'");
+  CHECK(contains(refused(structure), "structures"));
+  CHECK(contains(refused(npy("<i8", "(2,)", "", "maybe")), "makes sense"));
+  std::string version = good;
+  version[6] = 9;
+  CHECK(contains(refused(version), "version 9"));
+  dir.write("three.npy", npy("<i8", "(3,)", std::string(24, 'x')));
+  dir.write("two.npy", good);
+  CHECK(contains(refusal(dir, {"npy", dir.file("three.npy"), dir.file("two.npy")}), "has 2 rows"));
+  CHECK(contains(refusal(dir, {"npy", dir.file("two.npy"), dir.file("two.npy")}, 2), "two features are called two"));
+  CHECK(contains(refusal(dir, {"npy"}, 2), "FILE"));
+
+  // Any change of a header is an answer or an error.
+  std::mt19937 random(6);
+  for (int i = 0; i < 3000; i++) {
+    std::string changed = good;
+    for (int k = 0; k < 3; k++) changed[random() % 128] = random() % 3 ? static_cast<char>(random() % 96 + 32) : '\0';
+    try {
+      cli::NpyReader reader(dir.write("changed.npy", changed));
+      for (uint64_t row = 0; row < reader.rows(); row++) reader.next();
+    } catch (const Error&) {
+    }
+  }
+}
+
+// Tables.
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+/// Cells, quoted ones with a ' before them.
+Rows rows_of(const TempDir& dir, const std::string& text) {
+  cli::CsvReader reader(dir.write("rows.csv", text));
+  Rows rows;
+  std::vector<cli::CsvReader::Cell> cells;
+  while (reader.next(cells)) {
+    rows.emplace_back();
+    for (const auto& cell : cells) rows.back().push_back((cell.quoted ? "'" : "") + std::string(cell.text));
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("csv: rows and cells by RFC 4180") {
+  const TempDir dir;
+  CHECK(rows_of(dir, "").empty());
+  CHECK(rows_of(dir, "\n\r\n").empty());
+  CHECK(rows_of(dir, "a") == Rows{{"a"}});
+  CHECK(rows_of(dir, "a,b\r\nc,d\r\n") == Rows{{"a", "b"}, {"c", "d"}});
+  CHECK(rows_of(dir, "a,b\nc,") == Rows{{"a", "b"}, {"c", ""}});
+  CHECK(rows_of(dir, ",\n\n,,\n") == Rows{{"", ""}, {"", "", ""}});
+  CHECK(rows_of(dir,
+                "\xef\xbb\xbf"
+                "a,b") == Rows{{"a", "b"}});
+  CHECK(rows_of(dir, "\"a,b\",\"\"\n\"x\"\"y\"\"\",\"line\nbreak\"\r\n\"\"\"\"") ==
+        Rows{{"'a,b", "'"}, {"'x\"y\"", "'line\nbreak"}, {"'\""}});
+  const auto error = [&](const std::string& text) {
+    try {
+      rows_of(dir, text);
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return std::string();
+  };
+  CHECK(contains(error("a\n\nb,\"c\nd"), "line 3: a quote is opened here and never closed"));
+  CHECK(contains(error("a\n\"b\nc\" ,d"), "line 3: something follows a closing quote"));
+  CHECK(contains(error("a,b\"c\""), "line 1: a quote inside a cell"));
+}
+
+TEST_CASE("csv: rows longer than a buffer, and cut anywhere by one") {
+  const TempDir dir;
+  std::mt19937 random(7);
+  Rows expected;
+  std::string text;
+  for (int i = 0; i < 3000; i++) {
+    auto& row = expected.emplace_back();
+    for (int c = 0; c < 3; c++) {
+      std::string cell = random_text(i == 1500 ? 1 << 21 : random() % 1000, random);
+      std::string quoted;
+      for (char& x : cell) {
+        x = "\",\r\nab"[static_cast<uint8_t>(x) % 6];
+        quoted += x == '"' ? "\"\"" : std::string(1, x);
+      }
+      text += (c ? "," : "") + ("\"" + quoted + "\"");
+      row.push_back("'" + cell);
+    }
+    text += i % 2 ? "\r\n" : "\n";
+  }
+  CHECK(rows_of(dir, text) == expected);
+}
+
+TEST_CASE("csv: columns are of the narrowest type that holds them") {
+  const TempDir dir;
+  const std::string text =
+      "whole,number,zip,text,mixed,huge,quoted,empty,rare\n"
+      "1,1.5,02139,a,1,99999999999999999999,\"7\",,\n"
+      "-9223372036854775808,-2e3,10115,\"b,c\",x,1,\"8\",,5\n"
+      "0,nan,00501,\"\",2.5,2,9,,\n";
+  const json result = convert(dir, {"csv", dir.write("x.csv", text)});
+  const auto examples = examples_of(dir, result.at("sets")[0]);
+  REQUIRE(examples.size() == 3);
+  const auto number = [&](size_t row, const std::string& key) {
+    return examples[row].features().feature().at(key).float_list().value(0);
+  };
+  CHECK(int_in(examples[1], "whole") == INT64_MIN);
+  CHECK(number(0, "number") == 1.5f);
+  CHECK(number(1, "number") == -2000);
+  CHECK(std::isnan(number(2, "number")));
+  CHECK(bytes_in(examples[0], "zip") == "02139");
+  CHECK(bytes_in(examples[1], "text") == "b,c");
+  CHECK(bytes_in(examples[2], "text").empty());
+  CHECK(bytes_in(examples[0], "mixed") == "1");
+  CHECK(bytes_in(examples[0], "huge") == "99999999999999999999");
+  CHECK(int_in(examples[0], "quoted") == 7);
+  CHECK(int_in(examples[1], "rare") == 5);
+  for (const Example& example : examples) CHECK(example.features().feature().count("empty") == 0);
+  CHECK(examples[0].features().feature().count("rare") == 0);
+  CHECK(contains(result.at("pipeline"), "Column \"empty\" is empty"));
+  CHECK(contains(result.at("pipeline"), "in 1 of 3 rows"));
+
+  const json told = convert(
+      dir, {"csv", dir.file("x.csv"), "--type", "zip=int64", "--type", "whole=float32", "--type", "mixed=bytes"});
+  const auto again = examples_of(dir, told.at("sets")[0]);
+  CHECK(int_in(again[2], "zip") == 501);
+  CHECK(again[1].features().feature().at("whole").float_list().value(0) == -0x1p63f);
+  CHECK(contains(told.at("pipeline"), "name: \"zip\" dtype: INT64"));
+}
+
+TEST_CASE("csv: what is no table is refused with its line") {
+  const TempDir dir;
+  const auto refused = [&](const std::string& text, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"csv", dir.write("x.csv", text)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return refusal(dir, arguments);
+  };
+  CHECK(contains(refused(""), "is empty"));
+  CHECK(contains(refused("a,b\n"), "no rows"));
+  CHECK(contains(refused("a,b\n1,2\n3\n"), "line 3: 1 cells, the header has 2"));
+  CHECK(contains(refused("a,a\n1,2\n"), "two columns are called"));
+  CHECK(contains(refused("a,\n1,2\n"), "column 2 has no name"));
+  CHECK(contains(refused("a\nx\n", {"--type", "a=int64"}), "line 2: column \"a\" has \"x\", which is no whole number"));
+  CHECK(contains(refused("a\n1e300\n", {"--type", "a=float32"}), "no number of float32"));
+  CHECK(contains(refused("a\n1\n", {"--type", "b=int64"}), "there is no column \"b\""));
+  CHECK(contains(refusal(dir, {"csv", dir.file("x.csv"), "--type", "a=int32"}, 2), "none of int64, float32, bytes"));
+}

@@ -1,0 +1,66 @@
+// When a command tells how far it is, and how.
+#include "tool/common/terminal.h"
+
+#include <cstdio>
+
+#include "support/catch.h"
+
+using namespace feedline::cli;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Shown {
+  explicit Shown(bool rewritable) : line(file, rewritable, start) {}
+  ~Shown() {
+    line.clear();
+    std::fclose(file);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  std::string text() const {
+    std::rewind(file);
+    std::string bytes(4096, '\0');
+    bytes.resize(std::fread(bytes.data(), 1, bytes.size(), file));
+    return bytes;
+  }
+
+  const LiveLine::Clock::time_point start{1h};
+  std::FILE* const file = std::tmpfile();
+  LiveLine line;
+};
+
+}  // namespace
+
+TEST_CASE("a file is told every 10 s, by whole lines") {
+  Shown shown(false);
+  CHECK_FALSE(shown.line.due(shown.start));
+  CHECK_FALSE(shown.line.due(shown.start + 9999ms));
+  CHECK(shown.line.due(shown.start + 10s));
+  const std::string wide(200, 'x');
+  shown.line.show("counting 12 %", shown.start + 13s);
+  CHECK_FALSE(shown.line.due(shown.start + 22999ms));
+  CHECK(shown.line.due(shown.start + 23s));
+  shown.line.show(wide, shown.start + 23s);
+  shown.line.clear();
+  CHECK(shown.text() == "feedline: counting 12 %\nfeedline: " + wide + "\n");
+}
+
+TEST_CASE("a terminal's line is rewritten five times a second, and taken away") {
+  Shown shown(true);
+  CHECK_FALSE(shown.line.due(shown.start + 199ms));
+  CHECK(shown.line.due(shown.start + 200ms));
+  shown.line.show("counting 12 %", shown.start + 200ms);
+  CHECK_FALSE(shown.line.due(shown.start + 399ms));
+  CHECK(shown.line.due(shown.start + 400ms));
+  shown.line.show(std::string(200, 'x'), shown.start + 400ms);
+  shown.line.clear();
+  shown.line.clear();
+  CHECK(shown.text() == "\rcounting 12 %\x1b[K\r" + std::string(79, 'x') + "\x1b[K\r\x1b[K");
+}
+
+TEST_CASE("numbers of things") {
+  CHECK(format_count(0, "step") == "0 steps");
+  CHECK(format_count(1, "step") == "1 step");
+  CHECK(format_count(1234, "bad record") == "1,234 bad records");
+}

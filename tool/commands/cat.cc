@@ -1,0 +1,151 @@
+// feedline cat: records as JSON, one a line.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "feedline/records.h"
+#include "tool/commands/commands.h"
+#include "tool/common/files.h"
+#include "tool/common/flags.h"
+#include "tool/common/json.h"
+#include "tool/common/message.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr size_t shown_bytes = 48, shown_values = 16;  // of a value, of a list, without --full
+
+struct Args {
+  std::string file;
+  Compression compression = Compression::automatic;
+  std::optional<uint64_t> record, limit;
+  bool full = false;
+};
+
+/// A string where the bytes are text, else an object that says how long they are.
+Json to_json(std::string_view bytes, bool full) {
+  const bool text = is_printable(bytes);
+  if (full || bytes.size() <= shown_bytes) {
+    return text ? Json(bytes) : Json{{"base64", to_base64(bytes)}, {"length", bytes.size()}};
+  }
+  if (!text) return {{"base64_begin", to_base64(bytes.substr(0, shown_bytes))}, {"length", bytes.size()}};
+  size_t cut = shown_bytes;
+  while (cut > 0 && (static_cast<unsigned char>(bytes[cut]) & 0xc0) == 0x80) cut--;  // not inside a character
+  return {{"text_begin", bytes.substr(0, cut)}, {"length", bytes.size()}};
+}
+
+/// The shortest decimal number that is this float; JSON has none for NaN and the infinities.
+Json to_json(float value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+  return std::strtod(fmt::format("{}", value).c_str(), nullptr);
+}
+
+Json to_json(const Message& message, const Message::Feature& feature, bool full) {
+  const size_t shown = full ? feature.count : std::min(feature.count, shown_values);
+  Json values = Json::array();
+  for (size_t i = 0; i < shown; i++) {
+    if (feature.kind == Kind::bytes_list) values.push_back(to_json(message.bytes(feature)[i], full));
+    if (feature.kind == Kind::float_list) values.push_back(to_json(message.floats(feature)[i]));
+    if (feature.kind == Kind::int64_list) values.push_back(message.ints(feature)[i]);
+  }
+  Json json = {{"kind", name(feature.kind)}, {"count", feature.count}};
+  json[shown < feature.count ? "values_begin" : "values"] = std::move(values);
+  return json;
+}
+
+/// Keys are bytes; one that is not UTF-8 is shown in hexadecimal.
+std::string shown_key(std::string_view key) { return is_utf8(key) ? std::string(key) : "hex " + to_hex(key); }
+
+using Object = std::vector<std::pair<std::string, Json>>;  // appending to Json itself would search for each key
+Json to_object(Object&& members) {
+  Json json = Json::object();
+  auto& map = json.get_ref<Json::object_t&>();
+  for (auto& [key, value] : members)
+    map.std::vector<Json::object_t::value_type>::emplace_back(std::move(key), std::move(value));
+  return json;
+}
+
+Json features_of(const Message& message, bool full) {
+  Object members;
+  for (const auto& feature : message.features())
+    members.emplace_back(shown_key(feature.key), to_json(message, feature, full));
+  return to_object(std::move(members));
+}
+
+Json to_json(const Record& record, Message& message, bool full) {
+  Json json = {{"record", record.number}, {"offset", record.offset}, {"length", record.payload.size()}};
+  TypeGuess guess;
+  guess.add(message, message.parse(record.payload));
+  json["message"] = name(guess.type());
+  if (guess.type() == MessageType::other) {
+    json["bytes"] =
+        to_json(std::string_view(reinterpret_cast<const char*>(record.payload.data()), record.payload.size()), full);
+    return json;
+  }
+  const bool sequence = guess.type() == MessageType::sequence_example;
+  json[sequence ? "context" : "features"] = features_of(message, full);
+  if (!sequence) return json;
+  Object lists;
+  for (const auto& list : message.feature_lists()) {
+    const auto steps = message.steps(list);
+    const size_t shown = full ? steps.size() : std::min(steps.size(), shown_values);
+    Json values = Json::array();
+    for (const auto& step : steps.first(shown)) values.push_back(to_json(message, step, full));
+    Json entry = {{"count", steps.size()}};
+    entry[shown < steps.size() ? "steps_begin" : "steps"] = std::move(values);
+    lists.emplace_back(shown_key(list.key), std::move(entry));
+  }
+  json["feature_lists"] = to_object(std::move(lists));
+  return json;
+}
+
+int cat(const Args& args) {
+  RecordReader reader(args.file, {.compression = args.compression});
+  const uint64_t first = args.record.value_or(0);
+  const uint64_t end = args.record ? first + 1 : args.limit.value_or(UINT64_MAX);
+  bool damaged = false;
+  uint64_t seen = 0;
+  Record record;
+  Message message;
+  for (ReadResult result; seen < end && (result = reader.next(record)) != ReadResult::end;) {
+    if (result == ReadResult::error) {
+      fmt::print(stderr, "feedline: {}\n", reader.error().what());
+      damaged = true;
+    } else if (seen++ >= first) {
+      print_json(to_json(record, message, args.full), -1);
+    }
+  }
+  if (args.record && seen <= first) {
+    Place place;
+    place.file = args.file;
+    throw Error(Category::bad_pipeline,
+                fmt::format("there is no record {}: the file has {} good records, the first is record 0", first,
+                            format_count(seen)),
+                std::move(place));
+  }
+  return damaged ? 1 : 0;
+}
+
+}  // namespace
+
+void add_cat(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("cat", "records as JSON, one a line; long values shortened");
+  command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text(" ");
+  CLI::Option* record = command->add_option("--record", args->record, "this record alone; the first is 0")
+                            ->check(whole_number(0))
+                            ->option_text("N");
+  command->add_option("--limit", args->limit, "the first N records (default: all)")
+      ->check(whole_number(1))
+      ->option_text("N")
+      ->excludes(record);
+  add_compression(*command, args->compression);
+  command->add_flag("--full", args->full, "shorten nothing");
+  command->callback([args, &run] { run = [args] { return cat(*args); }; });
+}
+
+}  // namespace feedline::cli

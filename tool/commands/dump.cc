@@ -1,0 +1,222 @@
+// feedline dump: an epoch as .npy files, and report.json about it.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "flowgraph/pipeline/spec.h"
+#include "io/output_file.h"
+#include "tool/commands/commands.h"
+#include "tool/feeding/epoch_audit.h"
+#include "tool/common/flags.h"
+#include "tool/common/interrupt.h"
+#include "tool/common/json.h"
+#include "tool/common/lock.h"
+#include "tool/feeding/output_files.h"
+#include "tool/feeding/pipeline_args.h"
+#include "tool/feeding/state_file.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Args {
+  PipelineArgs pipeline;
+  std::string out;
+  uint64_t epoch = 0;
+  uint64_t steps = 0;  // 0: all
+  std::string state;   // empty: none
+  bool accept_changes = false;
+};
+
+std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
+  std::vector<std::unique_ptr<OutputFiles>> outputs;
+  std::set<std::string> names;
+  std::vector<flow::OutputSpec> delivered = spec.outputs;
+  if (!spec.valid_mask.empty()) {
+    flow::OutputSpec& mask = delivered.emplace_back();
+    mask.name = spec.valid_mask;
+    mask.dtype = DType::boolean;
+  }
+  for (const flow::OutputSpec& output : delivered) {
+    if (output.internal) continue;
+    outputs.push_back(std::make_unique<OutputFiles>(folder, spec, output));
+    for (const std::string& name : outputs.back()->names()) {
+      if (!names.insert(name).second) {
+        throw Error(Category::bad_pipeline,
+                    fmt::format("two outputs would be written to {}; rename output '{}'", name, output.name));
+      }
+    }
+  }
+  return outputs;
+}
+
+struct Result {
+  Report report;
+  std::vector<std::string> files;
+  int64_t samples = 0;
+  std::optional<Error> error;
+};
+
+/// False: the end of the epoch, or of the feed by result.error.
+bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
+  try {
+    for (;;) {
+      const Next next = feeder.next(replica, std::chrono::milliseconds(100), batch);
+      if (next != Next::not_ready) return next == Next::batch;
+      if (Interrupt::happened()) return false;
+    }
+  } catch (const Error& error) {
+    if (!result.error) result.error = error;
+    return false;
+  }
+}
+
+/// How far a dump is.
+class DumpProgress {
+ public:
+  /// most_steps: 0 if the epoch alone bounds them.
+  DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
+
+  /// Tells of it, if it is time to: `step` of the epoch is done, the samples of all steps so far are `samples`.
+  void show(int64_t step, int64_t samples) {
+    if (!first_step_) first_step_ = step;
+    const auto now = LiveLine::Clock::now();
+    if (!line_.due(now)) return;
+    const double elapsed = std::chrono::duration<double>(now - start_).count();
+    std::string text = fmt::format("step {}", format_count(static_cast<uint64_t>(step + 1)));
+    int64_t end = feeder_.steps_per_epoch();  // -1: unknown
+    if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
+      end = *first_step_ + static_cast<int64_t>(most_steps_);
+    if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
+    text += fmt::format(", {} samples, {} samples/s", format_count(static_cast<uint64_t>(samples)),
+                        format_rate(static_cast<double>(samples) / elapsed));
+    if (end >= 0)
+      text += fmt::format(", {} left", format_seconds(elapsed * static_cast<double>(end - step - 1) /
+                                                      static_cast<double>(step + 1 - *first_step_)));
+    line_.show(text, now);
+  }
+
+ private:
+  const Feeder& feeder_;
+  const uint64_t most_steps_;
+  std::optional<int64_t> first_step_;
+  LiveLine line_;
+  const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
+};
+
+/// Takes the epoch to its end, so many steps of it (0: all), or as far as it goes. The rows of a step lie in the order
+/// of the replicas.
+void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
+  DumpProgress progress(feeder, steps);
+  bool more = true;
+  for (uint64_t taken = 0; more && (steps == 0 || taken < steps); taken++) {
+    more = false;
+    for (int replica = 0; replica < feeder.replicas(); replica++) {
+      Batch batch;
+      if (!take_batch(feeder, replica, batch, result)) continue;
+      more = true;
+      for (const auto& output : outputs) output->append(batch);
+      result.samples += batch->valid_count();
+      progress.show(batch->step(), result.samples);
+    }
+    Interrupt::check();
+  }
+}
+
+void dump_epoch(const Args& args, Result& result) {
+  const Pipeline pipeline = load(args.pipeline);
+  const flow::PipelineSpec spec = flow::validate(pipeline);
+  if (spec.repeat < 0 && spec.epoch_steps == 0 && args.steps == 0) {
+    throw Error(Category::bad_pipeline,
+                "epoch.repeat: -1 never ends, so it cannot be dumped as a whole; take --steps N of it, or --set "
+                "epoch.repeat=1");
+  }
+  Options options = feeder_options(args.pipeline);
+  options.epoch = args.epoch;
+  options.deliver_before_error = true;
+  std::optional<StateFile> state;
+  if (!args.state.empty()) state.emplace(args.state);
+  Feeder feeder(pipeline, std::move(options));
+  if (state) state->restore(feeder, args.accept_changes);
+  result.files = feeder.files();
+  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+
+  auto outputs = open_outputs(args.out, spec);
+  take_epoch(feeder, args.steps, outputs, result);
+  result.report = feeder.report();
+  for (const auto& output : outputs) output->close();
+  if (state && !result.error) state->save(feeder.get_state());
+}
+
+void write_report(const fs::path& folder, const Result& result) {
+  const Json json = {{"records", result.report.records},
+                     {"steps", result.report.steps},
+                     {"samples", result.samples},
+                     {"dropped", result.report.dropped},
+                     {"filler", result.report.filler},
+                     {"errors", to_json(result.report.errors, result.error)},
+                     {"audit", result.report.audit},
+                     {"epoch_audit", audit_json(result.report)},
+                     {"errors_total", result.report.errors_total},
+                     {"files", result.files}};
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  io::OutputFile file(folder / "report.json");
+  file.write(std::as_bytes(std::span(text)));
+  file.publish();
+}
+
+int dump(const Args& args) {
+  const Interrupt interrupt;
+  const LockedFolder lock(args.out);
+  Result result;
+  try {
+    dump_epoch(args, result);
+  } catch (const Error& thrown) {
+    result.error = thrown;
+  }
+  write_report(args.out, result);
+  if (result.error) throw *result.error;
+  fmt::print("{} in {}, to {}\n", format_count(static_cast<uint64_t>(result.samples), "sample"),
+             format_count(result.report.steps, "step"), args.out);
+  const auto differs = audit_failure(result.report);
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return differs ? 1 : 0;
+}
+
+}  // namespace
+
+void add_dump(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("dump", "write each output of an epoch as a .npy file, and report.json");
+  add_pipeline_args(*command, args->pipeline);
+  add_rank_args(*command, args->pipeline);
+  command->add_option("--out", args->out, "folder to write to; made where it is missing")
+      ->required()
+      ->option_text("DIR");
+  CLI::Option* const epoch = command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
+                                 ->check(whole_number(0))
+                                 ->option_text("E");
+  command->add_option("--steps", args->steps, "no more than so many steps (default: all of the epoch)")
+      ->check(whole_number(1))
+      ->option_text("N");
+  CLI::Option* const state =
+      command
+          ->add_option("--state", args->state,
+                       "keep in FILE what was written, and go on from there where it exists: parts of an epoch in "
+                       "folders of their own")
+          ->excludes(epoch)
+          ->option_text("FILE");
+  command
+      ->add_flag("--accept-changes", args->accept_changes,
+                 "go on at the step that FILE names though data or pipeline have changed since")
+      ->needs(state);
+  command->callback([args, &run] { run = [args] { return dump(*args); }; });
+}
+
+}  // namespace feedline::cli

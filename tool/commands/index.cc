@@ -1,0 +1,174 @@
+// feedline index: makes the indexes that feeding looks for, or checks them.
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "base/byte_size.h"
+#include "io/index/index_import.h"
+#include "io/index/index_store.h"
+#include "tool/commands/commands.h"
+#include "tool/common/files.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  FileArgs input;
+  std::string dir, import;
+  uint64_t stride = io::default_stride, record_limit = io::default_record_limit;
+  bool check = false, json = false;
+};
+
+struct Result {
+  FileSummary summary;
+  std::string index;       // where it lies; empty: there is none
+  std::string_view state;  // "valid": it was there; "built"; "none"
+  std::string refused;     // why one that was there did not hold
+  std::string wrong;       // with --check and --import: what does not agree
+  std::string unwritten;   // why the index of a file that was read could not be written
+  uint64_t index_bytes = 0;
+};
+
+/// "what it found instead", where the file does not hold what its index says.
+std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
+  const bool same =
+      index.records == counted.records && index.audit == counted.audit && index.end == counted.end &&
+      std::equal(index.entries.begin(), index.entries.end(), counted.entries.begin(), counted.entries.end());
+  return same ? ""
+              : fmt::format("it says {} records with audit {:016x}, the file has {} with {:016x}", index.records,
+                            index.audit, counted.records, counted.audit);
+}
+
+void index_file(const Args& args, const std::string& path, Result& result, Progress& progress) {
+  const io::CountOptions options{
+      .compression = args.input.compression, .record_limit = args.record_limit, .stride = args.stride};
+  const io::FileId data = io::stat_file(path);
+  result.summary.size = data.size;
+  const auto count = [&] { return io::count_records(path, options, [&](uint64_t bytes) { progress.add(bytes); }); };
+  io::KeptIndex kept = io::find_index(data, options, args.dir);
+  result.index = kept.path;
+  result.state = kept.index ? "valid" : "none";
+  if (!kept.index && kept.refused) result.refused = kept.why;
+  if (args.check) {
+    const io::FileIndex counted = count();
+    result.wrong = kept.index ? differs(*kept.index, counted) : kept.why;
+    kept.index = counted;
+  } else if (kept.index) {
+    progress.add(data.size);
+  } else {
+    io::let_mtime_settle(data);
+    kept.index = count();
+  }
+  result.summary.take(*kept.index);
+  if (result.state == "none" && !args.check) {
+    try {
+      result.index = io::keep_index(*kept.index, data, options, args.dir);
+      result.state = "built";
+    } catch (const Error& error) {
+      result.unwritten = error.what();
+    }
+  }
+  if (!result.index.empty()) result.index_bytes = size_of({result.index});
+  if (args.import.empty()) return;
+  if (const std::string difference = io::differs_from_idx(args.import, *kept.index); !difference.empty())
+    result.wrong = fmt::format("{}: {}", args.import, difference);
+}
+
+Json to_json(const Result& result) {
+  Json json = to_json(result.summary);
+  json["index"] = result.index.empty() ? Json() : Json(result.index);
+  json["index_bytes"] = result.index_bytes;
+  json["state"] = result.state;
+  json["refused"] = result.refused.empty() ? Json() : Json(result.refused);
+  json["unwritten"] = result.unwritten.empty() ? Json() : Json(result.unwritten);
+  json["wrong"] = result.wrong.empty() ? Json() : Json(result.wrong);
+  return json;
+}
+
+int index(const Args& args) {
+  if (!args.import.empty() && args.input.files.size() != 1) throw UsageError("--import is of one FILE");
+  std::vector<Result> results(args.input.files.size());
+  Progress progress(args.check ? "checking" : "indexing", size_of(args.input.files));
+  tbb::parallel_for(size_t{0}, results.size(), [&](size_t i) {
+    results[i].summary.file = args.input.files[i];
+    results[i].state = "none";
+    try {
+      index_file(args, args.input.files[i], results[i], progress);
+    } catch (const Error& error) {  // it cannot be read to its end
+      results[i].summary.damage.push_back({error, 0});
+    }
+  });
+  progress.done();
+
+  std::vector<FileSummary> summaries;
+  for (const Result& result : results) summaries.push_back(result.summary);
+  bool sound = print_damage(summaries) == 0;
+  Json files = Json::array();
+  for (const Result& result : results) {
+    if (!result.wrong.empty()) fmt::print(stderr, "feedline: {}: {}\n", result.summary.file, result.wrong);
+    if (!result.unwritten.empty())
+      fmt::print(stderr, "feedline: {}: {}the index could not be written: {}\n", result.summary.file,
+                 result.summary.damage.empty() ? "the file is sound, " : "", result.unwritten);
+    sound &= result.wrong.empty() && result.unwritten.empty();
+    if (args.json) {
+      files.push_back(to_json(result));
+      continue;
+    }
+    fmt::print("{}\n", describe(result.summary));
+    if (result.state == "built" && !result.refused.empty()) fmt::print("  counted anew: {}\n", result.refused);
+    if (!result.index.empty())
+      fmt::print("  {} {}, {}\n", result.state == "built" ? "built" : "index", result.index,
+                 format_byte_size(result.index_bytes));
+  }
+  if (args.json) print_json({{"files", std::move(files)}});
+  return sound ? 0 : 1;
+}
+
+/// A flag that takes a size as people write it.
+void add_size(CLI::App& command, const std::string& flag, uint64_t& size, uint64_t least, uint64_t most,
+              const std::string& help) {
+  const auto take = [flag, &size, least, most](const std::string& text) {
+    try {
+      size = parse_byte_size(text);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(flag, error.message());
+    }
+    if (size < least || size > most)
+      throw CLI::ValidationError(
+          flag, fmt::format("'{}' is not from {} to {}", text, format_byte_size(least), format_byte_size(most)));
+  };
+  command.add_option_function<std::string>(flag, take, fmt::format("{} (default: {})", help, format_byte_size(size)))
+      ->option_text("SIZE");
+}
+
+}  // namespace
+
+void add_index(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand(
+      "index", "count TFRecord files once and keep where their records are, beside them; feeding does so, too");
+  add_file_args(*command, args->input);
+  command->add_option("--dir", args->dir, "keep the indexes in this folder (a pipeline's index.dir)")
+      ->option_text("DIR");
+  add_size(*command, "--stride", args->stride, io::smallest_stride, io::largest_stride,
+           "bytes of file for each entry (a pipeline's index.stride)");
+  add_size(*command, "--record-limit", args->record_limit, 1, UINT32_MAX,
+           "a longer record is an error (a pipeline's record_limit)");
+  CLI::Option* check =
+      command->add_flag("--check", args->check,
+                        "build nothing: count again, and compare; exit code 1 where an index is missing "
+                        "or wrong");
+  command
+      ->add_option("--import", args->import,
+                   "compare with the text that DALI's tfrecord2idx made of FILE: its lines must be the records")
+      ->excludes(check)
+      ->option_text("FILE.idx");
+  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->callback([args, &run] { run = [args] { return index(*args); }; });
+}
+
+}  // namespace feedline::cli

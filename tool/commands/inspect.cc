@@ -1,0 +1,128 @@
+// feedline inspect: what is in the files, and a pipeline for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/byte_size.h"
+#include "tool/commands/commands.h"
+#include "tool/inspect/feature_stats.h"
+#include "tool/common/files.h"
+#include "tool/inspect/infer_pipeline.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  FileArgs input;
+  bool json = false, pipeline = false;
+};
+
+/// A line of the result: one kind of one feature.
+struct Row {
+  std::string name;
+  std::string_view kind;
+  KindStats stats;
+  bool is_bytes = false;
+};
+
+/// By name, then kind. Those of a SequenceExample go by context/NAME and feature_lists/NAME, the latter once with its
+/// steps and once with the values of all steps together.
+std::vector<Row> rows_of(const DataStats& data) {
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& row_name, const FeatureStats& stats) {
+    for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list, Kind::unset}) {
+      if (stats.of(kind).records) rows.push_back({row_name, name(kind), stats.of(kind), kind == Kind::bytes_list});
+    }
+  };
+  if (data.type() == MessageType::other) return rows;
+  const bool sequence = data.type() == MessageType::sequence_example;
+  for (const auto& [key, stats] : data.features()) add(sequence ? "context/" + key : key, stats);
+  if (!sequence) return rows;
+  for (const auto& [key, stats] : data.feature_lists()) {
+    rows.push_back({"feature_lists/" + key + " (steps)", "steps", stats.steps, false});
+    add("feature_lists/" + key + " (values)", stats.values);
+  }
+  return rows;
+}
+
+Json to_json(const Row& row) {
+  Json json = {{"name", row.name}, {"kind", row.kind}, {"records", row.stats.records}};
+  if (!is_utf8(row.name)) json["name_hex"] = to_hex(row.name);
+  json["count_min"] = row.stats.count_min;
+  json["count_max"] = row.stats.count_max;
+  json["total"] = row.stats.total;
+  if (row.is_bytes) {
+    json["length_min"] = row.stats.length_min;
+    json["length_max"] = row.stats.length_max;
+  }
+  return json;
+}
+
+void print_for_people(const DataStats& data, const std::vector<FileSummary>& files) {
+  for (const FileSummary& file : files) fmt::print("{}\n", describe(file));
+  fmt::print("\nmessage: {}, {} records", name(data.type()), format_count(data.records()));
+  if (data.type() != MessageType::other && data.unparsed()) {
+    fmt::print(", {} of another type", format_count(data.unparsed()));
+  }
+  const std::vector<Row> rows = rows_of(data);
+  fmt::print("\n");
+  if (rows.empty()) return;
+  size_t width = 7;
+  for (const Row& row : rows) width = std::max(width, row.name.size());
+  fmt::print("\n{:{}}  {:10}  {:>12}  {:>12}  {}\n", "feature", width, "kind", "records", "values", "bytes a value");
+  for (const Row& row : rows) {
+    const std::string shown = is_printable(row.name) ? row.name : "hex " + to_hex(row.name);
+    std::string bytes = row.is_bytes && row.stats.total ? format_range(row.stats.length_min, row.stats.length_max) : "";
+    if (row.stats.total && row.stats.jpeg == row.stats.total) bytes += " (JPEG)";
+    if (row.stats.total && row.stats.png == row.stats.total) bytes += " (PNG)";
+    fmt::print("{:{}}  {:10}  {:>12}  {:>12}  {}\n", shown, width, row.kind, format_count(row.stats.records),
+               format_range(row.stats.count_min, row.stats.count_max), bytes);
+  }
+}
+
+int inspect(const Args& args) {
+  std::vector<DataStats> by_file(args.input.files.size());
+  const auto files =
+      scan_files(args.input, "reading", [&](size_t file, const Record& record) { by_file[file].add(record.payload); });
+  DataStats data;
+  for (const DataStats& of_file : by_file) data.add(of_file);
+
+  const size_t damaged = print_damage(files);
+  if (args.pipeline) {
+    if (std::none_of(files.begin(), files.end(), [](const FileSummary& file) { return file.opened(); })) return 1;
+    fmt::print("{}", infer_pipeline(data, files));
+  } else if (args.json) {
+    Json result = {{"files", Json::array()}, {"message", name(data.type())}, {"features", Json::array()}};
+    for (const FileSummary& file : files) {
+      Json entry = to_json(file);
+      entry["size"] = file.size;
+      entry["record_min"] = file.record_min;
+      entry["record_max"] = file.record_max;
+      result["files"].push_back(std::move(entry));
+    }
+    for (const Row& row : rows_of(data)) result["features"].push_back(to_json(row));
+    print_json(result);
+  } else {
+    print_for_people(data, files);
+  }
+  return damaged ? 1 : 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "what is in TFRecord files: records, features, and a pipeline for them");
+  add_file_args(*command, args->input);
+  CLI::Option* json = command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command
+      ->add_flag("--pipeline", args->pipeline,
+                 "print a pipeline inferred from the data, for `feedline check` and `run`")
+      ->excludes(json);
+  command->callback([args, &run] { run = [args] { return inspect(*args); }; });
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,234 @@
+// feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/byte_size.h"
+#include "tool/commands/commands.h"
+#include "tool/feeding/epoch_audit.h"
+#include "tool/feeding/feed.h"
+#include "tool/common/flags.h"
+#include "tool/common/interrupt.h"
+#include "tool/common/json.h"
+#include "tool/feeding/pipeline_args.h"
+#include "tool/feeding/state_file.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  PipelineArgs pipeline;
+  FeedOptions how;
+  IoOptions io;
+  bool json = false;
+};
+
+Json known(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
+/// Precondition: there were some.
+double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
+
+Json to_json(const Args& args, const FeedResult& result) {
+  const Report& report = result.report;
+  Json json = {{"records", result.records},
+               {"steps", result.steps},
+               {"wall_s", result.wall_s},
+               {"records_per_s", known(result.per_second(result.records))},
+               {"bytes_per_s", known(result.per_second(report.bytes_read))},
+               {"bytes_read", report.bytes_read},
+               {"bytes_copied", report.bytes_copied},
+               {"bytes_between_gpus", report.bytes_between_gpus},
+               {"distribute_mode", report.distribute_mode},
+               {"bytes_sent", report.bytes_sent},
+               {"bytes_received", report.bytes_received},
+               {"cpu_s", result.cpu_s},
+               {"cpu_ns_per_record", result.records > 0 ? Json(cpu_ns_per_record(result)) : Json()},
+               {"rss_peak_bytes", result.rss_peak_bytes},
+               {"count_s", report.count_s},
+               {"first_batch_s", report.first_batch_s},
+               {"next_us",
+                {{"p50", report.next_us.p50},
+                 {"p99", report.next_us.p99},
+                 {"max", report.next_us.max},
+                 {"histogram", report.next_us.histogram}}},
+               {"data_readiness", report.data_readiness},
+               {"next_wait_s", report.next_wait_s},
+               {"next_wait_share", args.how.replay ? Json() : Json(waited_share(report, result.replicas))},
+               {"waited_for", report.waited_for},
+               {"dropped", report.dropped},
+               {"filler", report.filler},
+               {"audit", report.audit},
+               {"epoch_audit", audit_json(report)},
+               {"differing_epochs", report.differing_epochs},
+               {"backend", report.backend},
+               {"resumed", result.resumed.empty() ? Json() : Json::parse(result.resumed)},
+               {"interrupted", result.interrupted}};
+  json["waited_s"] = Json::object();
+  for (const auto& [stage, seconds] : report.waited_s) json["waited_s"][stage] = seconds;
+  json["outputs"] = Json::object();
+  for (const auto& [name, made] : report.outputs) json["outputs"][name] = made;
+  json["stages"] = Json::array();
+  for (const StageReport& stage : report.stages) {
+    json["stages"].push_back({{"name", stage.name},
+                              {"busy_s", stage.busy_s},
+                              {"wait_s", stage.wait_s},
+                              {"queue", stage.queue},
+                              {"messages", stage.messages}});
+  }
+  json["errors"] = cli::to_json(report.errors, result.error);
+  json["errors_total"] = report.errors_total;
+  json["error"] = result.error ? cli::to_json(*result.error) : Json();
+  return json;
+}
+
+void print_errors(const Report& report) {
+  constexpr size_t most = 10;
+  const size_t told = std::min(most, report.errors.size());
+  for (size_t i = 0; i < told; i++) fmt::print("bad      {}\n", report.errors[i].what());
+  if (report.errors_total > told)
+    fmt::print("         and {} more; --json tells of the first {}\n", format_count(report.errors_total - told),
+               format_count(report.errors.size()));
+}
+
+/// What the trainer has waited for, and how long.
+void print_waits(const Args& args, const FeedResult& result) {
+  const Report& report = result.report;
+  const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
+  if (real_trainer) {
+    const double share = waited_share(report, result.replicas);
+    std::string waits;
+    for (const auto& [stage, seconds] : report.waited_s)
+      if (share >= 0.0005 && seconds >= 0.0005)
+        waits += fmt::format("{} {} for {}", waits.empty() ? ":" : ",", format_seconds(seconds), stage);
+    fmt::print("trainer  waited {:.1f} % of the time{}{}\n", 100 * share, waits,
+               result.replicas > 1 && !waits.empty() ? fmt::format(" ({} replicas together)", result.replicas) : "");
+  } else if (!args.how.replay) {
+    fmt::print("trainer  none (--step-ms 0): this is as fast as the feed goes{}\n",
+               report.waited_for.empty() ? "" : fmt::format("; next() waited most for {}", report.waited_for));
+  }
+  fmt::print(
+      "next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us{}\n", report.next_us.p50, report.next_us.p99,
+      report.next_us.max,
+      real_trainer ? fmt::format("; its batch was ready in {:.1f} % of calls", 100 * report.data_readiness) : "");
+}
+
+void print_stages(const Report& report) {
+  fmt::print("\n{:12} {:>10} {:>10} {:>10}\n", "stage", "busy", "no room", "messages");
+  for (const StageReport& stage : report.stages) {
+    fmt::print("{:12} {:>10} {:>10} {:>10}\n", stage.name, format_seconds(stage.busy_s), format_seconds(stage.wait_s),
+               format_count(stage.messages));
+  }
+  fmt::print(
+      "\nbusy: all threads' time inside the stage. no room: how long it had work but no free memory, because later\n"
+      "stages or the trainer had not yet used what was there. messages: the pieces of work that it was given.\n");
+}
+
+void print_for_people(const Args& args, const FeedResult& result) {
+  const Report& report = result.report;
+  const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
+  fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
+             format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
+             records_per_s
+                 ? fmt::format("{} records/s, {}B/s of files", format_rate(*records_per_s), format_rate(*bytes_per_s))
+                 : "too short to tell the rate");
+  print_waits(args, result);
+  const std::string of_record =
+      result.records > 0 ? fmt::format(" ({:.3g} ns a record)", cpu_ns_per_record(result)) : std::string();
+  fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
+             format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
+             format_seconds(report.first_batch_s), format_seconds(report.count_s));
+  fmt::print("data     {} dropped, {} filler, {}, {}\n", format_count(report.dropped), format_count(report.filler),
+             format_count(report.errors_total, "bad record"), audit_text(report));
+  print_errors(report);
+  if (report.bytes_copied > 0)
+    fmt::print("GPUs     {} copied to them, {} from one to another\n", format_byte_size(report.bytes_copied),
+               format_byte_size(report.bytes_between_gpus));
+  if (report.bytes_sent + report.bytes_received > 0)
+    fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
+               format_byte_size(report.bytes_received));
+  for (const auto& [name, made] : report.outputs) fmt::print("where    {:<24} {}\n", name, made);
+  fmt::print("reads    {}\n", report.backend);
+  print_stages(report);
+}
+
+int run_pipeline(const Args& args) {
+  const Pipeline pipeline = load(args.pipeline);
+  Options options = feeder_options(args.pipeline);
+  options.io = args.io;
+  FeedResult result;
+  try {
+    result = feed(pipeline, std::move(options), args.how, "");
+    if (!result.resumed.empty())
+      fmt::print(stderr, "feedline: it went on at {}, as {} says\n", state_in_words(result.resumed), args.how.state);
+  } catch (const Error& error) {
+    result.interrupted = Interrupt::happened();
+    if (!result.interrupted) result.error = error;
+  }
+  if (args.json) {
+    print_json(to_json(args, result));
+  } else if (result.steps > 0 || !result.error) {
+    print_for_people(args, result);
+  }
+  if (result.error) fmt::print(stderr, "feedline: {}\n", result.error->what());
+  const auto differs = audit_failure(result.report);
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return result.error || differs ? 1 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("run", "feed a sink as fast as it goes, or a trainer, and report");
+  add_pipeline_args(*command, args->pipeline);
+  add_device_args(*command, args->pipeline);
+  add_rank_args(*command, args->pipeline);
+  command->add_option("--epochs", args->how.epochs, "epochs to feed (default: 1)")
+      ->check(whole_number(1))
+      ->option_text("N");
+  command->add_option("--steps", args->how.steps, "stop after so many steps (default: all of the epochs)")
+      ->check(whole_number(1))
+      ->option_text("N");
+  command
+      ->add_option("--step-ms", args->how.step_ms,
+                   "milliseconds that the trainer keeps each batch (default: 0, no trainer: as fast as it goes)")
+      ->check(milliseconds())
+      ->option_text("T");
+  CLI::Option* const replay =
+      command
+          ->add_option("--replay", args->how.replay,
+                       "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
+          ->check(whole_number(1))
+          ->option_text("N");
+  CLI::Option* const state =
+      command
+          ->add_option("--state", args->how.state,
+                       "keep in FILE what was trained, and go on from there where it exists; --epochs counts from the "
+                       "first epoch on")
+          ->option_text("FILE");
+  command
+      ->add_option("--state-every", args->how.state_every_ms, "milliseconds between two writes of it (default: 1000)")
+      ->check(milliseconds())
+      ->needs(state)
+      ->option_text("T");
+  command
+      ->add_flag("--accept-changes", args->how.accept_changes,
+                 "go on at the step that FILE names though data or pipeline have changed since")
+      ->needs(state);
+  replay->excludes(state);
+  add_choice<BackendKind>(
+      *command, "--io", args->io.backend,
+      {{"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}},
+      "auto, uring or pread: how files are read (default: auto)")
+      ->option_text("HOW");
+  add_choice<Toggle>(*command, "--direct", args->io.direct,
+                     {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
+                     "auto, on or off: O_DIRECT, past the page cache (default: auto)")
+      ->option_text("HOW");
+  command->add_flag("--json", args->json, "the report as JSON on standard output");
+  command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,148 @@
+// feedline split: TFRecord files into shards.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/byte_size.h"
+#include "tool/commands/commands.h"
+#include "tool/common/files.h"
+#include "tool/common/flags.h"
+#include "tool/common/interrupt.h"
+#include "tool/reshard/shard_advice.h"
+#include "tool/reshard/split_run.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  std::vector<std::string> inputs;
+  std::string out;
+  std::string shard_size, memory = "1GiB";
+  SplitOptions options;
+  uint64_t readers = 1;
+  bool advise = false, json = false;
+};
+
+uint64_t size_of_flag(const char* flag, const std::string& text) {
+  try {
+    if (const uint64_t bytes = parse_byte_size(text)) return bytes;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("{}: {}", flag, error.message()));
+  }
+  throw UsageError(fmt::format("{}: 0 bytes hold nothing", flag));
+}
+
+/// What a file's shards are called: its name less "-00000-of-00016" and what is behind ".tfrecord".
+std::string name_of(const std::string& file) {
+  std::string name = std::filesystem::path(file).filename().string();
+  name = name.substr(0, name.find(".tfrecord"));
+  if (const size_t of = name.rfind("-of-"); of != std::string::npos) {
+    const size_t number = name.find_last_not_of("0123456789", of - 1);
+    if (of > 0 && number != std::string::npos && number + 1 < of && name[number] == '-') name.resize(number);
+  }
+  return name;
+}
+
+Json to_json(const ShardAdvice& advice) {
+  return {{"readers", advice.readers},
+          {"shards", advice.shards},
+          {"shard_bytes", advice.shard_bytes},
+          {"as_good", advice.as_good},
+          {"text", advice.text}};
+}
+
+int advise(const Args& args) {
+  uint64_t bytes = 0;
+  for (const std::string& input : args.inputs) bytes += identify(input).size;
+  const ShardAdvice advice = advise_shards(bytes, args.readers);
+  if (args.json) {
+    print_json({{"bytes", bytes}, {"advice", to_json(advice)}});
+  } else {
+    fmt::print("{}\n", advice.text);
+  }
+  return 0;
+}
+
+int split(Args args) {
+  if (args.advise) return advise(args);
+  SplitOptions& options = args.options;
+  if (args.out.empty()) throw UsageError("--out is required, but with --advise");
+  if (args.shard_size.empty() && !options.shards) throw UsageError("say --shards N or --shard-size SIZE");
+  if (!args.shard_size.empty()) options.shard_bytes = size_of_flag("--shard-size", args.shard_size);
+  if (options.name.empty()) options.name = name_of(args.inputs.front());
+  if (options.name.empty() || options.name[0] == '.' || options.name.find('/') != std::string::npos)
+    throw UsageError(fmt::format("--name: '{}' does not begin a file's name", options.name));
+
+  const Interrupt interrupt;
+  const SplitResult result = run_split(options, args.inputs, args.out, size_of_flag("--memory", args.memory));
+  const ShardAdvice advice = advise_shards(result.framed_bytes, args.readers);
+  if (args.json) {
+    print_json({{"records", result.records},
+                {"bytes", result.framed_bytes},
+                {"out", args.out},
+                {"shards", result.files},
+                {"kept", result.kept},
+                {"errors", result.bad},
+                {"advice", to_json(advice)}});
+    return 0;
+  }
+  fmt::print("{} records, {}, in {} shard{}: {}/{}\n", format_count(result.records),
+             format_byte_size(result.framed_bytes), format_count(result.shards), result.shards == 1 ? "" : "s",
+             args.out, shard_pattern(options.name, result.shards, options.gzip));
+  if (result.kept) fmt::print("{} of them were there already, whole\n", format_count(result.kept));
+  if (!result.bad.empty())
+    fmt::print("{} bad place{} left out\n", format_count(result.bad.size()), result.bad.size() == 1 ? "" : "s");
+  fmt::print("{}\n", advice.text);
+  return 0;
+}
+
+}  // namespace
+
+void add_split(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command =
+      app.add_subcommand("split", "reshard TFRecord files, in their order or shuffled, every record verified");
+  command->footer(
+      "Shards have equal numbers of records (one more or less), as those who split data by files count steps. In "
+      "order,\n"
+      "shard i of n gets records [i N/n, (i+1) N/n): one behind another, the shards are the inputs. A shard appears "
+      "when\n"
+      "it is whole; after a kill, the same command goes on. They are called NAME-00000-of-00016.tfrecord, compressed\n"
+      "ones .tfrecord.gz.");
+  add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")->required();
+  command->add_option("--out", args->out, "folder to write to; made where it is missing")->option_text("DIR");
+  CLI::Option* shards = command->add_option("--shards", args->options.shards, "how many")
+                            ->check(whole_number(1, most_shards))
+                            ->option_text("N");
+  command->add_option("--shard-size", args->shard_size, "as many as it takes to hold about this much each, as in 150MB")
+      ->option_text("SIZE")
+      ->excludes(shards);
+  command->add_option("--name", args->options.name, "what the shards are called (default: as the first input)")
+      ->option_text("NAME");
+  add_choice<bool>(*command, "--compression", args->options.gzip, {{"none", false}, {"gzip", true}},
+                   "none or gzip: of the shards (default: none)")
+      ->option_text("C");
+  command->add_flag("--skip-bad", args->options.skip_bad,
+                    "leave bad records out and list them (default: refuse them before anything is written)");
+  CLI::Option* shuffle = command->add_flag(
+      "--shuffle", args->options.shuffle,
+      "a uniformly random order; needs the data's size on disk once more while it runs (default: in order)");
+  command->add_option("--seed", args->options.seed, "of the order: same inputs, same seed, same order (default: 0)")
+      ->check(whole_number(0))
+      ->option_text("S")
+      ->needs(shuffle);
+  command->add_option("--memory", args->memory, "bound of what --shuffle holds at once (default: 1GiB)")
+      ->option_text("SIZE");
+  command
+      ->add_option("--readers", args->readers, "ranks times files that each reads at once, for the advice (default: 1)")
+      ->check(whole_number(1, 1'000'000))
+      ->option_text("R");
+  command->add_flag("--advise", args->advise, "only say how many shards suit the readers, by the sizes of the inputs");
+  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->callback([args, &run] { run = [args] { return split(*args); }; });
+}
+
+}  // namespace feedline::cli

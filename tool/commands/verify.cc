@@ -1,0 +1,50 @@
+// feedline verify: reads every byte of the files and checks both checksums of every record.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/byte_size.h"
+#include "tool/commands/commands.h"
+#include "tool/common/files.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  FileArgs input;
+  bool json = false;
+};
+
+int verify(const Args& args) {
+  const auto summaries = verify_files(args.input, "verifying");
+  const size_t damaged = print_damage(summaries);
+  if (args.json) {
+    Json files = Json::array();
+    for (const FileSummary& summary : summaries) files.push_back(to_json(summary));
+    print_json({{"files", std::move(files)}});
+    return damaged ? 1 : 0;
+  }
+  uint64_t records = 0, bytes = 0;
+  for (const FileSummary& summary : summaries) {
+    fmt::print("{}\n", describe(summary));
+    records += summary.records;
+    bytes += summary.payload_bytes;
+  }
+  fmt::print("{} of {} files sound: {} good records, {}\n", summaries.size() - damaged, summaries.size(),
+             format_count(records), format_byte_size(bytes));
+  return damaged ? 1 : 0;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command =
+      app.add_subcommand("verify", "check every byte of TFRecord files; exit code 1 when one is damaged");
+  add_file_args(*command, args->input);
+  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->callback([args, &run] { run = [args] { return verify(*args); }; });
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,181 @@
+#include "tool/common/files.h"
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+
+#include "base/byte_size.h"
+#include "io/index/count_records.h"
+#include "io/index/index_store.h"
+#include "tool/common/flags.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr std::array compression_names = {"auto", "none", "gzip", "zlib"};
+
+const char* name(Compression compression) { return compression_names[static_cast<size_t>(compression)]; }
+
+FileSummary scan_file(const std::string& file, Compression compression, Progress& progress,
+                      const std::function<void(const Record&)>& on_record) {
+  FileSummary summary;
+  summary.file = file;
+  try {
+    RecordReader reader(file, {.compression = compression});
+    summary.size = reader.file_size();
+    uint64_t reported = 0;
+    const auto report = [&] {
+      progress.add(reader.file_position() - reported);
+      reported = reader.file_position();
+    };
+    Record record;
+    for (ReadResult result; (result = reader.next(record)) != ReadResult::end;) {
+      if (result == ReadResult::error) {
+        summary.damage.push_back({reader.error(), reader.skipped().length});
+        continue;
+      }
+      const uint64_t bytes = record.payload.size();
+      summary.record_min = summary.records ? std::min(summary.record_min, bytes) : bytes;
+      summary.record_max = std::max(summary.record_max, bytes);
+      summary.records++;
+      summary.payload_bytes += bytes;
+      on_record(record);
+      if (reader.file_position() - reported >= uint64_t{4} << 20) report();
+    }
+    summary.compression = reader.compression();
+    report();
+  } catch (const Error& error) {  // the file cannot be opened, or read any further
+    summary.damage.push_back({error, 0});
+  }
+  return summary;
+}
+
+FileSummary verify_file(const std::string& file, Compression compression, Progress& progress) {
+  FileSummary summary;
+  summary.file = file;
+  try {
+    summary.size = size_of({file});
+    // Nobody asks for its entries.
+    const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
+                                                  [&](uint64_t bytes) { progress.add(bytes); });
+    summary.take(index);
+  } catch (const Error& error) {  // the file cannot be opened, or read to its end
+    summary.damage.push_back({error, 0});
+  }
+  return summary;
+}
+
+}  // namespace
+
+void FileSummary::take(const io::FileIndex& index) {
+  compression = index.compression;
+  records = index.records;
+  payload_bytes = index.payload_bytes;
+  record_min = index.smallest_record;
+  record_max = index.largest_record;
+  for (const io::BadRegion& region : index.bad) damage.push_back({region.error(file), region.length});
+}
+
+uint64_t size_of(const std::vector<std::string>& files) {
+  uint64_t total = 0;
+  for (const std::string& file : files) {
+    std::error_code missing;  // told when the file is opened
+    const uint64_t size = std::filesystem::file_size(file, missing);
+    total += missing ? 0 : size;
+  }
+  return total;
+}
+
+void add_compression(CLI::App& command, Compression& compression) {
+  add_choice<Compression>(command, "--compression", compression,
+                          {{"auto", Compression::automatic},
+                           {"none", Compression::none},
+                           {"gzip", Compression::gzip},
+                           {"zlib", Compression::zlib}},
+                          "auto, none, gzip or zlib; auto looks at the content (default: auto)")
+      ->option_text("C");
+}
+
+CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
+                       const std::string& help) {
+  const auto choose = [&files](const std::vector<std::string>& given) {
+    std::copy_if(given.begin(), given.end(), std::back_inserter(files),
+                 [](const std::string& file) { return !io::is_index_name(file); });
+    if (files.empty()) files = given;
+  };
+  return command
+      .add_option_function<std::vector<std::string>>(name, choose, help + "; indexes among them are left out")
+      ->option_text("...");
+}
+
+void add_file_args(CLI::App& command, FileArgs& args) {
+  add_files(command, "FILE", args.files, "TFRecord files")->required();
+  add_compression(command, args.compression);
+}
+
+Json to_json(const FileSummary& summary) {
+  Json errors = Json::array();
+  for (const auto& [error, skipped_bytes] : summary.damage) {
+    Json entry = to_json(error);
+    entry.erase("file");
+    entry.erase("feature");
+    entry["skipped_bytes"] = skipped_bytes;
+    errors.push_back(std::move(entry));
+  }
+  return {{"file", summary.file},
+          {"compression", summary.opened() ? Json(name(summary.compression)) : Json()},
+          {"records", summary.records},
+          {"payload_bytes", summary.payload_bytes},
+          {"errors", std::move(errors)}};
+}
+
+std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
+                                    const std::function<void(size_t, const Record&)>& on_record) {
+  Progress progress(what, size_of(args.files));
+  std::vector<FileSummary> summaries(args.files.size());
+  tbb::parallel_for(size_t{0}, args.files.size(), [&](size_t i) {
+    summaries[i] =
+        scan_file(args.files[i], args.compression, progress, [&](const Record& record) { on_record(i, record); });
+  });
+  return summaries;
+}
+
+std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what) {
+  Progress progress(what, size_of(args.files));
+  std::vector<FileSummary> summaries(args.files.size());
+  tbb::parallel_for(size_t{0}, args.files.size(),
+                    [&](size_t i) { summaries[i] = verify_file(args.files[i], args.compression, progress); });
+  return summaries;
+}
+
+std::string describe(const FileSummary& summary) {
+  if (!summary.opened()) return fmt::format("{}: cannot be read", summary.file);
+  std::string text = fmt::format("{}: {} records, {}", summary.file, format_count(summary.records),
+                                 format_byte_size(summary.payload_bytes));
+  if (summary.compression != Compression::none) {
+    text += fmt::format(" in {} of {}", format_byte_size(summary.size), name(summary.compression));
+  }
+  if (summary.records) text += fmt::format(", {} bytes each", format_range(summary.record_min, summary.record_max));
+  return text + (summary.damage.empty() ? "" : ", damaged");
+}
+
+size_t print_damage(const std::vector<FileSummary>& summaries) {
+  size_t damaged = 0;
+  for (const FileSummary& summary : summaries) {
+    Place place;
+    place.file = summary.file;
+    for (const auto& [error, skipped_bytes] : summary.damage) {
+      const std::string lost = skipped_bytes ? fmt::format(" ({} skipped)", format_byte_size(skipped_bytes)) : "";
+      fmt::print(stderr, "feedline: {}{}\n", error.at(place).what(), lost);
+    }
+    damaged += !summary.damage.empty();
+  }
+  return damaged;
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,73 @@
+#include "tool/common/lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "feedline/error.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr int most_tries = 100;
+
+Error failed(const std::string& path, const std::string& why) {
+  return Error(Category::io_error, why, {path, -1, -1, {}});
+}
+
+/// Opens and locks. -1: another process holds the lock.
+int open_locked(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (fd < 0) throw failed(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  // Any other failure: some network file systems lock nothing.
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/// Whether the path still leads to what is open, which nobody has removed.
+bool is_at(const std::string& path, int fd) {
+  struct stat opened {
+  }, there{};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
+         opened.st_dev == there.st_dev;
+}
+
+}  // namespace
+
+LockedFolder::LockedFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw failed(path, fmt::format("the folder cannot be made: {}", error.message()));
+  fd_ = open_locked(path, O_RDONLY | O_DIRECTORY);
+  if (fd_ < 0)
+    throw failed(path,
+                 "another feedline is writing to this folder; wait until it has ended, or write to another folder");
+}
+
+LockedFolder::~LockedFolder() { close(fd_); }
+
+LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(open_locked(lock_, O_RDWR | O_CREAT)) {
+  // Who held it may have removed it between our two calls: then it is made anew.
+  for (int tries = 0; fd_ >= 0 && !is_at(lock_, fd_) && tries < most_tries; tries++) {
+    close(fd_);
+    fd_ = open_locked(lock_, O_RDWR | O_CREAT);
+  }
+  if (fd_ < 0)
+    throw failed(path, "another feedline is using this file; wait until it has ended, or name a file for each process");
+}
+
+LockedFile::~LockedFile() {
+  unlink(lock_.c_str());  // while it is held, so that nobody holds what is no longer there
+  close(fd_);
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,165 @@
+#include "tool/common/record_map.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/syscall_hooks.h"
+#include "io/index/count_records.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr uint64_t record_limit = io::default_record_limit;
+// Of the bytes between marks: so many bytes are read in vain where a range begins, and a terabyte needs 16 MB of marks.
+constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
+
+Place in(const std::string& file) {
+  Place place;
+  place.file = file;
+  return place;
+}
+
+}  // namespace
+
+FileIdentity identify(const std::string& path) {
+  struct stat status {};
+  int error = injected<io::StatOp>();
+  if (!error && stat(path.c_str(), &status) != 0) error = errno;
+  if (error) throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), in(path));
+  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is no regular file", in(path));
+  return {std::filesystem::absolute(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
+          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+RecordMap::RecordMap(std::vector<MappedFile> files) : files_(std::move(files)), first_{0} {
+  for (const MappedFile& file : files_) first_.push_back(first_.back() + file.records);
+}
+
+size_t RecordMap::file_of(uint64_t record) const noexcept {
+  // The last file that begins at or before it: those without records lie before.
+  return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end() - 1, record) - first_.begin()) - 1;
+}
+
+uint64_t RecordMap::framed_bytes() const noexcept {
+  uint64_t bytes = 0;
+  for (const MappedFile& file : files_) bytes += file.framed_bytes();
+  return bytes;
+}
+
+void RecordMap::thin_marks(std::span<const uint64_t> records) {
+  auto wanted = records.begin();
+  for (size_t i = 0; i < files_.size(); i++) {
+    std::vector<io::IndexEntry>& marks = files_[i].marks;
+    std::vector<io::IndexEntry> kept;
+    if (!marks.empty()) kept.push_back(marks.front());
+    auto mark = marks.begin();
+    for (; wanted != records.end() && *wanted < first_[i + 1]; ++wanted) {
+      while (std::next(mark) != marks.end() && first_[i] + std::next(mark)->record <= *wanted) ++mark;
+      if (kept.back().record != mark->record) kept.push_back(*mark);
+    }
+    marks = std::move(kept);
+  }
+}
+
+std::vector<uint64_t> RecordMap::ranges(uint64_t bytes) const {
+  std::vector<uint64_t> begins;
+  for (size_t i = 0; i < files_.size(); i++) {
+    uint64_t next = 0;  // offset in the file
+    for (const io::IndexEntry& mark : files_[i].marks) {
+      if (mark.record == files_[i].records || (mark.record > 0 && mark.offset < next)) continue;
+      begins.push_back(first_[i] + mark.record);
+      next = mark.offset + bytes;
+    }
+  }
+  begins.push_back(records());
+  return begins;
+}
+
+RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::vector<io::BadRegion>>& damage,
+                      const std::function<void(uint64_t)>& progress) {
+  uint64_t total = 0;
+  for (const FileIdentity& file : files) total += file.size;
+  io::CountOptions options;
+  options.record_limit = record_limit;
+  options.stride = std::max(least_stride, total / most_marks);
+
+  std::vector<MappedFile> mapped(files.size());
+  damage.assign(files.size(), {});
+  tbb::parallel_for(size_t{0}, files.size(), [&](size_t i) {
+    io::FileIndex index = io::count_records(files[i].path, options, progress);
+    MappedFile& file = mapped[i];
+    file.identity = files[i];
+    file.compression = index.compression;
+    file.records = index.records;
+    file.payload_bytes = index.payload_bytes;
+    if (file.records > 0) file.marks.push_back(index.entries.front());
+    if (file.compression == Compression::none) {
+      for (const io::IndexEntry& entry : index.entries)
+        if (entry.record < file.records && entry.record > file.marks.back().record) file.marks.push_back(entry);
+    }
+    for (const io::BadRegion& region : index.bad) file.bad_offsets.push_back(region.offset);
+    damage[i] = std::move(index.bad);
+  });
+  return RecordMap(std::move(mapped));
+}
+
+void RecordCursor::read(uint64_t begin, uint64_t end,
+                        const std::function<void(uint64_t, const io::RecordView&)>& on_record) {
+  if (begin >= end) return;
+  seek(begin);
+  for (uint64_t number = begin; number < end; number++) {
+    if (number == map_.first_record(file_ + 1)) seek(number);
+    on_record(number, next());
+  }
+}
+
+void RecordCursor::seek(uint64_t record) {
+  const size_t file = map_.file_of(record);
+  const MappedFile& mapped = map_.files()[file];
+  const uint64_t local = record - map_.first_record(file);
+  const auto mark =
+      std::prev(std::upper_bound(mapped.marks.begin(), mapped.marks.end(), local,
+                                 [](uint64_t r, const io::IndexEntry& entry) { return r < entry.record; }));
+  const auto at = [&] { return stream_->number() + view_; };
+  if (!stream_ || file != file_ || local < at() || mark->record > at()) {
+    file_ = file;
+    stream_.emplace(mapped.identity.path, mapped.compression, record_limit);
+    view_ = 0;
+    if (mapped.compression == Compression::none) stream_->go_on_at(mark->offset, mark->record);
+  }
+  while (at() < local) next();
+}
+
+io::RecordView RecordCursor::next() {
+  while (view_ == stream_->records().size()) {
+    view_ = 0;
+    switch (stream_->next()) {
+      case io::RecordStream::Found::records:
+        break;
+      case io::RecordStream::Found::end:
+        changed("ends early");
+      case io::RecordStream::Found::damage: {
+        const auto& known = map_.files()[file_].bad_offsets;
+        const io::BadRegion& region = stream_->damage();
+        if (!std::binary_search(known.begin(), known.end(), region.offset))
+          throw region.error(map_.files()[file_].identity.path);
+      }
+    }
+  }
+  return stream_->records()[view_++];
+}
+
+void RecordCursor::changed(const std::string& how) const {
+  throw Error(Category::io_error, fmt::format("has changed since its records were counted: it {}", how),
+              in(map_.files()[file_].identity.path));
+}
+
+}  // namespace feedline::cli

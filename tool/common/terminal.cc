@@ -1,0 +1,122 @@
+#include "tool/common/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace feedline::cli {
+
+std::string format_count(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t place = text.size(); place > 3;) text.insert(place -= 3, 1, ',');
+  return text;
+}
+
+std::string format_count(uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", format_count(number), noun, number == 1 ? "" : "s");
+}
+
+std::string format_range(uint64_t least, uint64_t most) {
+  return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
+}
+
+std::string format_rate(double per_second) {
+  constexpr std::array units = {"", " k", " M", " G", " T"};
+  size_t unit = 0;
+  while (per_second >= 999.5 && unit + 1 < units.size()) {
+    per_second /= 1000;
+    unit++;
+  }
+  const int decimals = per_second >= 99.95 || (unit == 0 && per_second == std::floor(per_second)) ? 0
+                       : per_second >= 9.995                                                      ? 1
+                                                                                                  : 2;
+  return fmt::format("{:.{}f}{}", per_second, decimals, units[unit]);
+}
+
+std::string format_seconds(double seconds) {
+  if (!(seconds < 1e9)) return "?";
+  if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<uint64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+namespace {
+
+bool is_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && terminal && std::string_view(terminal) != "dumb";
+}
+
+}  // namespace
+
+LiveLine::LiveLine() : LiveLine(stderr, is_terminal(), Clock::now()) {}
+
+LiveLine::LiveLine(std::FILE* out, bool rewritable, Clock::time_point start)
+    : out_(out), rewritable_(rewritable), shown_at_(start) {}
+
+bool LiveLine::due(Clock::time_point now) const noexcept {
+  return now - shown_at_ >= (rewritable_ ? terminal_pace : file_pace);
+}
+
+void LiveLine::show(std::string_view text, Clock::time_point now) {
+  shown_at_ = now;
+  if (!rewritable_) {
+    fmt::print(out_, "feedline: {}\n", text);
+    std::fflush(out_);
+    return;
+  }
+  winsize size{};
+  const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  const size_t columns = known ? size.ws_col - 1u : 79u;  // a line that wraps could not be rewritten
+  fmt::print(out_, "\r{}\x1b[K", text.substr(0, columns));
+  std::fflush(out_);
+  shown_ = true;
+}
+
+void LiveLine::clear() {
+  if (!shown_) return;
+  std::fputs("\r\x1b[K", out_);
+  std::fflush(out_);
+  shown_ = false;
+}
+
+void Progress::add(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  show();
+}
+
+void Progress::set(uint64_t done, uint64_t total) {
+  const std::lock_guard lock(mutex_);
+  done_ = done;
+  total_ = total;
+  show();
+}
+
+void Progress::done() {
+  const std::lock_guard lock(mutex_);
+  line_.clear();
+}
+
+void Progress::show() {
+  const auto now = LiveLine::Clock::now();
+  if (!line_.due(now)) return;
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const double rate = static_cast<double>(done_) / elapsed;
+  const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
+  const double percent = total_ ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
+  line_.show(fmt::format("{} {:.0f} %, {}B/s, {} left", what_, std::min(percent, 100.0), format_rate(rate),
+                         format_seconds(left)),
+             now);
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <stdexcept>
+
+#include "tool/convert/cifar10.h"
+#include "tool/convert/convert.h"
+#include "tool/convert/example_writer.h"
+#include "tool/common/record_map.h"
+#include "tool/convert/tar_archive.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr uint64_t most_batch_bytes = uint64_t{64} << 20;  // a batch has 31 MB
+
+// In the archive with ".bin" behind them, or without.
+const std::vector<std::pair<std::string, std::vector<std::string>>> sets = {
+    {"train", {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4"}},
+    {"validation", {"data_batch_5"}},
+    {"eval", {"test_batch"}},
+};
+
+std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
+  std::map<std::string, Cifar10Batch> batches;
+  const auto batch_of = [](const std::string& file) {
+    return file.ends_with(".bin") ? file.substr(0, file.size() - 4) : file;
+  };
+  Progress progress("reading", identify(archive).size);
+  read_archive(
+      archive, most_batch_bytes,
+      [&](const std::string& file) {
+        for (const auto& [set, names] : sets)
+          for (const std::string& name : names)
+            if (batch_of(file) == name) return true;
+        return false;
+      },
+      [&](const std::string& file, std::string content) {
+        try {
+          const bool binary = file.ends_with(".bin");
+          if (!batches.try_emplace(batch_of(file), binary ? read_binary_batch(content) : read_python_batch(content))
+                   .second)
+            throw std::runtime_error("it is there twice");
+        } catch (const std::runtime_error& error) {
+          refuse_input(archive, fmt::format("{} in it: {}", file, error.what()));
+        }
+      },
+      [&](uint64_t bytes) {
+        progress.add(bytes);
+        Interrupt::check();
+      });
+  for (const auto& [set, names] : sets)
+    for (const std::string& name : names)
+      if (!batches.contains(name))
+        refuse_input(archive, fmt::format("holds no {0} and no {0}.bin: it is not CIFAR-10, or not all of it", name));
+  return batches;
+}
+
+}  // namespace
+
+Converted convert_cifar10(const std::string& archive, const ConvertTarget& target) {
+  const auto batches = read_batches(archive);
+  uint64_t pictures = 0;
+  for (const auto& [name, batch] : batches) pictures += batch.labels.size();
+  make_folder(target.folder);
+  Progress progress("writing", pictures * cifar10_image_bytes);
+  Converted result;
+  std::vector<std::string> patterns;
+  for (const auto& [set, names] : sets) {
+    uint64_t records = 0;
+    for (const std::string& name : names) records += batches.at(name).labels.size();
+    ExampleWriter example({"image", "label"});
+    ShardWriter writer(target, set, records, records * (cifar10_image_bytes + 48), progress);
+    for (const std::string& name : names) {
+      const Cifar10Batch& batch = batches.at(name);
+      for (size_t i = 0; i < batch.labels.size(); i++) {
+        const int64_t label = batch.labels[i];
+        example.set_bytes(0, std::string_view(batch.images).substr(i * cifar10_image_bytes, cifar10_image_bytes));
+        example.set_ints(1, {&label, 1});
+        writer.write(example.finish());
+      }
+    }
+    patterns.push_back(writer.pattern());
+    result.sets.push_back(writer.finish());
+  }
+  progress.done();
+  TextFeature image{.key = "image", .length = cifar10_image_bytes};
+  image.output_dtype = "FLOAT32";
+  // 1 / 255; pictures stay as planes.
+  image.made = "decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }";
+  const TextFeature label{.key = "label", .kind = Kind::int64_list};
+  result.pipeline =
+      pipeline_text({"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",
+                     fmt::format("source {{ files: {} }}", text_literal(patterns[1])),
+                     fmt::format("source {{ files: {} }}", text_literal(patterns[2]))},
+                    patterns[0], {image, label}, result.sets[0].records, result.sets[0].payload_bytes);
+  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  return result;
+}
+
+}  // namespace feedline::cli

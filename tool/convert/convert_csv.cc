@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "tool/convert/convert.h"
+#include "tool/convert/csv_reader.h"
+#include "tool/convert/example_writer.h"
+#include "tool/common/record_map.h"
+
+namespace feedline::cli {
+namespace {
+
+/// What a text can be read as without losing what it says. "007" is no number but a name of something; so is a whole
+/// number beyond int64.
+enum class Reads : uint8_t { as_int, as_float, as_text };
+
+template <typename T>
+bool parse(std::string_view text, T& value) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && rest == end;
+}
+
+Reads reads(std::string_view text) {
+  int64_t whole = 0;
+  double number = 0;
+  const std::string_view digits = text.substr(text.starts_with('-'));
+  if (digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9') return Reads::as_text;
+  if (parse(text, whole)) return Reads::as_int;
+  if (digits.find_first_not_of("0123456789") == std::string_view::npos) return Reads::as_text;
+  return parse(text, number) ? Reads::as_float : Reads::as_text;
+}
+
+/// Of a column, over the whole table.
+struct Column {
+  std::string key;
+  std::optional<Kind> told;
+  Reads widest = Reads::as_int;
+  uint64_t cells = 0;  // that are there
+  uint64_t length_min = UINT64_MAX, length_max = 0;
+  bool rounded = false;  // a number that float32 does not have
+
+  Kind kind() const {
+    if (told) return *told;
+    return widest == Reads::as_int ? Kind::int64_list : widest == Reads::as_float ? Kind::float_list : Kind::bytes_list;
+  }
+
+  void look_at(const CsvReader::Cell& cell) {
+    cells++;
+    length_min = std::min<uint64_t>(length_min, cell.text.size());
+    length_max = std::max<uint64_t>(length_max, cell.text.size());
+    if (told || widest == Reads::as_text) return;
+    // An empty string, in quotes, is a value that no number is.
+    widest = std::max(widest, cell.text.empty() ? Reads::as_text : reads(cell.text));
+  }
+};
+
+bool is_missing(const CsvReader::Cell& cell) { return cell.text.empty() && !cell.quoted; }
+
+class Csv {
+ public:
+  Csv(const std::string& file, const std::map<std::string, Kind>& types) : file_(file), types_(types) {}
+
+  /// Calls on_row for each row behind the header, which has as many cells.
+  template <typename OnRow>
+  void for_rows(Progress* progress, OnRow&& on_row) {
+    CsvReader reader(file_);
+    std::vector<CsvReader::Cell> cells;
+    if (!reader.next(cells)) refuse_input(file_, "is empty: the first row names the features");
+    if (columns_.empty()) take_header(cells);
+    std::optional<Meter> meter;
+    if (progress) meter.emplace(*progress);
+    for (uint64_t told = 0; reader.next(cells);) {
+      if (cells.size() != columns_.size())
+        refuse_input(file_,
+                     fmt::format("line {}: {} cells, the header has {}", reader.line(), cells.size(), columns_.size()));
+      on_row(cells, reader.line());
+      if (meter) meter->add(reader.position() - std::exchange(told, reader.position()));
+    }
+  }
+
+  /// Rows of it.
+  uint64_t look() {
+    uint64_t rows = 0;
+    Progress progress("reading", identify(file_).size);
+    for_rows(&progress, [&](const std::vector<CsvReader::Cell>& cells, uint64_t) {
+      rows++;
+      for (size_t i = 0; i < cells.size(); i++)
+        if (!is_missing(cells[i])) columns_[i].look_at(cells[i]);
+    });
+    if (rows == 0) refuse_input(file_, "has a header and no rows");
+    return rows;
+  }
+
+  void set(ExampleWriter& example, size_t i, std::string_view text, uint64_t line) {
+    const Column& column = columns_[i];
+    const auto refuse = [&](const char* wanted) {
+      refuse_input(file_, fmt::format("line {}: column {} has {}, which is no {}", line, text_literal(column.key),
+                                      text_literal(text.substr(0, 40)), wanted));
+    };
+    if (column.kind() == Kind::int64_list) {
+      int64_t value = 0;
+      if (!parse(text, value)) refuse("whole number from -2^63 to 2^63 - 1");
+      example.set_ints(i, {&value, 1});
+    } else if (column.kind() == Kind::float_list) {
+      double value = 0;
+      if (!parse(text, value)) refuse("number");
+      const auto rounded = static_cast<float>(value);
+      if (std::isfinite(value) && !std::isfinite(rounded)) refuse("number of float32");
+      columns_[i].rounded = columns_[i].rounded || (std::isfinite(value) && static_cast<double>(rounded) != value);
+      example.set_floats(i, {&rounded, 1});
+    } else {
+      example.set_bytes(i, text);
+    }
+  }
+
+  const std::vector<Column>& columns() const { return columns_; }
+
+ private:
+  void take_header(const std::vector<CsvReader::Cell>& cells) {
+    std::set<std::string_view> seen;
+    for (const CsvReader::Cell& cell : cells) {
+      if (cell.text.empty()) refuse_input(file_, fmt::format("column {} has no name", columns_.size() + 1));
+      if (!seen.insert(cell.text).second)
+        refuse_input(file_, fmt::format("two columns are called {}", text_literal(cell.text)));
+      columns_.emplace_back().key = cell.text;
+      if (const auto told = types_.find(columns_.back().key); told != types_.end()) columns_.back().told = told->second;
+    }
+    for (const auto& [key, kind] : types_)
+      if (!seen.contains(key)) refuse_input(file_, fmt::format("--type: there is no column {}", text_literal(key)));
+  }
+
+  const std::string file_;
+  const std::map<std::string, Kind>& types_;
+  std::vector<Column> columns_;
+};
+
+TextFeature text_of(const Column& column, uint64_t rows) {
+  TextFeature text{.key = column.key, .kind = column.kind()};
+  text.missing = column.cells < rows;
+  const auto remark = [&](const std::string& more) { text.remark += (text.remark.empty() ? "" : "; ") + more; };
+  if (text.kind == Kind::bytes_list) {
+    if (column.length_min == column.length_max && column.length_min > 0 && !text.missing)
+      text.length = static_cast<int64_t>(column.length_min);
+    else
+      remark(fmt::format("{} bytes", format_range(column.length_min, column.length_max)));
+  }
+  if (column.rounded) remark("rounded to float32");
+  if (text.missing) remark(fmt::format("in {} of {} rows", format_count(column.cells), format_count(rows)));
+  return text;
+}
+
+}  // namespace
+
+Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, const ConvertTarget& target) {
+  Csv csv(file, types);
+  const uint64_t rows = csv.look();
+  std::vector<std::string> keys;
+  uint64_t names = 0;
+  for (const Column& column : csv.columns()) {
+    keys.push_back(column.key);
+    names += column.key.size() + 16;
+  }
+  make_folder(target.folder);
+  Converted result;
+  ExampleWriter example(keys);
+  const uint64_t bytes = identify(file).size + rows * names;
+  Progress progress("writing", bytes);
+  ShardWriter writer(target, "data", rows, bytes, progress);
+  csv.for_rows(nullptr, [&](const std::vector<CsvReader::Cell>& cells, uint64_t line) {
+    for (size_t i = 0; i < cells.size(); i++)
+      if (!is_missing(cells[i])) csv.set(example, i, cells[i].text, line);
+    writer.write(example.finish());
+  });
+  const std::string pattern = writer.pattern();
+  result.sets.push_back(writer.finish());
+  progress.done();
+
+  std::vector<TextFeature> features;
+  std::vector<std::string> comments = {"Columns of " + text_literal(file)};
+  for (const Column& column : csv.columns()) {
+    if (column.cells > 0)
+      features.push_back(text_of(column, rows));
+    else
+      comments.push_back(fmt::format("Column {} is empty", text_literal(column.key)));
+  }
+  result.pipeline = pipeline_text(comments, pattern, features, result.sets[0].records, result.sets[0].payload_bytes);
+  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  return result;
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,191 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "io/file.h"
+#include "io/records/record_scanner.h"
+#include "tool/convert/convert.h"
+#include "tool/convert/example_writer.h"
+
+namespace feedline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t most_image_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
+
+struct Image {
+  std::string path;  // relative
+  uint64_t bytes = 0;
+};
+
+/// Every file below a folder, ascending by relative path, byte by byte. Linked folders are not entered.
+std::vector<std::string> files_below(const fs::path& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
+       entry.increment(error)) {
+    std::error_code unknown;  // a link to nothing, say: that will show
+    if (!entry->is_directory(unknown)) files.push_back(entry->path().lexically_relative(folder).string());
+  }
+  if (error) refuse_input(folder.string(), fmt::format("cannot be listed: {}", error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// How large it is; empty: why it is no image that can be taken.
+std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
+  try {
+    const io::InputFile file(path);
+    std::array<char, 8> first{};
+    const size_t size = std::min<uint64_t>(first.size(), file.size());
+    file.read_at(0, std::as_writable_bytes(std::span(first)).first(size));
+    const std::string_view begin(first.data(), size);
+    // ISO/IEC 10918-1, SOI and the next marker; RFC 2083, 3.1
+    const bool image = begin.starts_with("\xff\xd8\xff") || begin == "\x89PNG\r\n\x1a\n";
+    why = !image ? "neither JPEG nor PNG" : file.size() > most_image_bytes ? "larger than 255 MiB" : "";
+    if (why.empty()) return file.size();
+  } catch (const Error& error) {
+    why = error.message();
+  }
+  return std::nullopt;
+}
+
+void read_image(const std::string& path, uint64_t bytes, std::vector<std::byte>& content) {
+  const io::InputFile file(path);
+  if (file.size() != bytes) refuse_input(path, "has changed since it was listed");
+  content.resize(bytes);
+  file.read_at(0, content);
+}
+
+struct Plan {
+  std::vector<std::string> keys;
+  std::vector<std::vector<Image>> records;  // an image for each key
+  std::vector<int64_t> labels;              // of each record, or none
+};
+
+Converted write_images(const Plan& plan, const ConvertTarget& target, Converted result,
+                       std::vector<std::string> comments) {
+  uint64_t bytes = 0;
+  for (const auto& record : plan.records)
+    for (const Image& image : record) bytes += image.bytes;
+  std::vector<std::string> keys = plan.keys;
+  if (!plan.labels.empty()) keys.push_back("label");
+  ExampleWriter example(keys);
+  Progress progress("writing", bytes);
+  ShardWriter writer(target, "data", plan.records.size(), bytes, progress);
+  std::vector<std::byte> content;
+  for (size_t r = 0; r < plan.records.size(); r++) {
+    for (size_t f = 0; f < plan.keys.size(); f++) {
+      const Image& image = plan.records[r][f];
+      read_image(image.path, image.bytes, content);
+      example.set_bytes(f, content);
+    }
+    if (!plan.labels.empty()) example.set_ints(plan.keys.size(), {&plan.labels[r], 1});
+    writer.write(example.finish());
+  }
+  const std::string pattern = writer.pattern();
+  result.sets.push_back(writer.finish());
+  progress.done();
+
+  std::vector<TextFeature> features;
+  for (const std::string& key : plan.keys)
+    features.push_back({.key = key, .remark = "JPEG or PNG files, delivered as they are"});
+  if (!plan.labels.empty()) features.push_back({.key = "label", .kind = Kind::int64_list});
+  result.pipeline = pipeline_text(comments, pattern, features, result.sets[0].records, result.sets[0].payload_bytes);
+  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  return result;
+}
+
+}  // namespace
+
+Converted convert_image_classes(const std::string& images, const ConvertTarget& target) {
+  Converted result;
+  Plan plan;
+  plan.keys = {"image"};
+  std::vector<std::string> classes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(images, error)) {
+    std::error_code unknown;
+    if (entry.is_directory(unknown))
+      classes.push_back(entry.path().filename());
+    else
+      result.left_out.push_back(entry.path().string() + ": in no class's folder");
+  }
+  if (error) refuse_input(images, fmt::format("cannot be listed: {}", error.message()));
+  std::sort(classes.begin(), classes.end());
+  std::sort(result.left_out.begin(), result.left_out.end());
+  if (classes.empty())
+    refuse_input(images, "has no folders, one for each class; folders that belong together go by --feature NAME=DIR");
+
+  std::string labels;
+  int64_t label = 0;
+  for (const std::string& name : classes) {
+    if (name.find('\n') != std::string::npos) refuse_input(images, "a class's name has a line end");
+    const fs::path folder = fs::path(images) / name;
+    for (const std::string& file : files_below(folder)) {
+      const std::string path = (folder / file).string();
+      std::string why;
+      if (const auto bytes = image_size(path, why)) {
+        plan.records.push_back({{path, *bytes}});
+        plan.labels.push_back(label);
+      } else {
+        result.left_out.push_back(path + ": " + why);
+      }
+      Interrupt::check();
+    }
+    labels += name + "\n";
+    label++;
+  }
+  if (plan.records.empty()) refuse_input(images, "holds no JPEG or PNG file");
+  make_folder(target.folder);
+  write_text(target.folder + "/labels.txt", labels);
+  return write_images(plan, target, std::move(result),
+                      {fmt::format("Pictures of {} classes: line n + 1 of labels.txt names label n. They lie class by "
+                                   "class: `feedline split --shuffle` mixes them for good.",
+                                   classes.size())});
+}
+
+Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
+                             const ConvertTarget& target) {
+  Converted result;
+  Plan plan;
+  std::map<std::string, std::vector<Image>> by_path;
+  std::set<std::string> bad;
+  for (const auto& [key, folder] : folders) {
+    for (const std::string& file : files_below(folder)) {
+      const std::string path = (fs::path(folder) / file).string();
+      std::string why;
+      if (const auto bytes = image_size(path, why)) {
+        by_path[file].resize(folders.size());
+        by_path[file][plan.keys.size()] = {path, *bytes};
+      } else {
+        result.left_out.push_back(path + ": " + why);
+      }
+      Interrupt::check();
+    }
+    plan.keys.push_back(key);
+  }
+  for (auto& [file, images] : by_path) {
+    std::string missing;
+    for (size_t f = 0; f < images.size(); f++)
+      if (images[f].path.empty()) missing += (missing.empty() ? "" : ", ") + plan.keys[f];
+    if (missing.empty()) {
+      plan.records.push_back(std::move(images));
+      continue;
+    }
+    for (const Image& image : images)
+      if (!image.path.empty())
+        result.left_out.push_back(fmt::format("{}: {} has none of this path", image.path, missing));
+  }
+  if (plan.records.empty())
+    refuse_input(folders.front().second, "no JPEG or PNG file has the same relative path in all folders");
+  make_folder(target.folder);
+  return write_images(plan, target, std::move(result),
+                      {fmt::format("Pictures that have the same path in {} folders.", folders.size())});
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/index/index.h"
+#include "io/output_file.h"
+#include "tool/convert/convert.h"
+#include "tool/common/shard_names.h"
+
+namespace feedline::cli {
+namespace {
+
+uint64_t shards_for(uint64_t records, uint64_t bytes, uint64_t shard_bytes) {
+  const uint64_t wanted = (bytes + shard_bytes / 2) / shard_bytes;
+  return std::clamp<uint64_t>(wanted, 1, std::clamp<uint64_t>(records, 1, most_shards));
+}
+
+}  // namespace
+
+ShardWriter::ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes,
+                         Progress& progress)
+    : folder_(target.folder),
+      records_(records),
+      shards_(shards_for(records, bytes, target.shard_bytes)),
+      pattern_(shard_pattern(name, shards_)),
+      meter_(progress) {
+  set_.name = std::move(name);
+  open();
+}
+
+void ShardWriter::open() {
+  set_.shards.push_back(shard_name(set_.name, set_.shards.size(), shards_));
+  writer_.emplace(folder_ + "/" + set_.shards.back());
+}
+
+void ShardWriter::write(std::span<const std::byte> record) {
+  if (set_.records == shard_begin(set_.shards.size(), shards_, records_)) {
+    writer_->close();
+    open();
+  }
+  if (record.size() > io::default_record_limit)
+    refuse_input(folder_ + "/" + set_.shards.back(),
+                 fmt::format("record {} would have {} bytes, more than the {} that readers take", set_.records,
+                             record.size(), io::default_record_limit));
+  writer_->write(record);
+  set_.records++;
+  set_.payload_bytes += record.size();
+  meter_.add(record.size());
+}
+
+Converted::Set ShardWriter::finish() {
+  writer_->close();
+  writer_.reset();
+  return std::move(set_);
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return;
+  Place place;
+  place.file = folder;
+  throw Error(Category::io_error, fmt::format("cannot be made: {}", error.message()), std::move(place));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  io::OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.publish();
+}
+
+void refuse_input(const std::string& file, const std::string& why) {
+  Place place;
+  place.file = file;
+  throw Error(Category::bad_pipeline, why, std::move(place));
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,105 @@
+#include "tool/convert/csv_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tool/convert/convert.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr size_t block_bytes = 1 << 20;
+constexpr size_t most_row_bytes = size_t{255} << 20;
+
+}  // namespace
+
+CsvReader::CsvReader(const std::string& path) : file_(path) {
+  more();
+  if (buffer_.starts_with("\xef\xbb\xbf")) next_ = 3;
+}
+
+/// Reads on; what is before next_ goes. False: the file is over.
+bool CsvReader::more() {
+  buffer_.erase(0, next_);
+  next_ = 0;
+  if (buffer_.size() > most_row_bytes) refuse(row_line_, "a row has more than 255 MiB: is a quote not closed?");
+  const size_t have = buffer_.size(),
+               size = std::min<uint64_t>(std::max(block_bytes, have), file_.size() - file_position_);
+  buffer_.resize(have + size);
+  file_.read_at(file_position_, std::as_writable_bytes(std::span(buffer_)).subspan(have));
+  file_position_ += size;
+  return size > 0;
+}
+
+void CsvReader::refuse(uint64_t line, const char* why) const {
+  refuse_input(file_.path(), fmt::format("line {}: {}", line, why));
+}
+
+bool CsvReader::next(std::vector<Cell>& cells) {
+  for (;;) {
+    while (next_ < buffer_.size() && (buffer_[next_] == '\n' || buffer_[next_] == '\r'))
+      line_ += buffer_[next_++] == '\n';
+    if (next_ < buffer_.size()) break;
+    if (!more()) return false;
+  }
+  row_line_ = line_;
+  while (!scan_row()) more();
+  cells.clear();
+  for (const Piece& piece : pieces_)
+    cells.push_back(
+        {std::string_view(piece.rewritten ? rewritten_ : buffer_).substr(piece.begin, piece.end - piece.begin),
+         piece.quoted});
+  return true;
+}
+
+// Leaves the row's cells in pieces_. False: the buffer ends before it is known where the row does.
+bool CsvReader::scan_row() {
+  const bool last = file_position_ == file_.size();
+  pieces_.clear();
+  rewritten_.clear();
+  line_ = row_line_;
+  size_t at = next_;
+  do {
+    if (at == buffer_.size() && !last) return false;
+    if (at < buffer_.size() && buffer_[at] == '"') {
+      if (!scan_quoted(at, last)) return false;
+    } else {
+      const size_t end = std::min(buffer_.find_first_of(",\r\n\"", at), buffer_.size());
+      if (end == buffer_.size() && !last) return false;
+      if (end < buffer_.size() && buffer_[end] == '"')
+        refuse(line_, "a quote inside a cell that does not begin with one");
+      pieces_.push_back({at, end, false, false});
+      at = end;
+    }
+  } while (at < buffer_.size() && buffer_[at] == ',' && ++at);
+  next_ = at;  // the line's end stays for next()
+  return true;
+}
+
+/// From the opening quote to behind the closing one.
+bool CsvReader::scan_quoted(size_t& at, bool last) {
+  const uint64_t opened = line_;
+  const size_t begin = ++at, rewritten_begin = rewritten_.size();
+  for (size_t from = begin;;) {
+    const size_t quote = buffer_.find('"', at);
+    if (quote == std::string::npos && last) refuse(opened, "a quote is opened here and never closed");
+    if (quote == std::string::npos || (quote + 1 == buffer_.size() && !last)) return false;
+    line_ += static_cast<uint64_t>(std::count(&buffer_[at], &buffer_[quote], '\n'));
+    at = quote + 1;
+    if (at < buffer_.size() && buffer_[at] == '"') {  // two of them stand for one
+      rewritten_.append(buffer_, from, at - from);
+      from = ++at;
+      continue;
+    }
+    if (at < buffer_.size() && buffer_[at] != ',' && buffer_[at] != '\r' && buffer_[at] != '\n')
+      refuse(line_, "something follows a closing quote, where a comma or the line's end was expected");
+    const bool rewritten = from != begin;
+    if (rewritten) rewritten_.append(buffer_, from, quote - from);
+    pieces_.push_back(rewritten ? Piece{rewritten_begin, rewritten_.size(), true, true}
+                                : Piece{begin, quote, true, false});
+    return true;
+  }
+}
+
+}  // namespace feedline::cli

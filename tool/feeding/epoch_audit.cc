@@ -1,0 +1,47 @@
+#include "tool/feeding/epoch_audit.h"
+
+#include <fmt/format.h>
+
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+
+using Verdict = EpochAudit::Verdict;
+
+Json audit_json(const Report& report) {
+  if (!report.last_epoch) return {};
+  const EpochAudit& audit = *report.last_epoch;
+  return {{"epoch", audit.epoch},
+          {"delivered", audit.delivered},
+          {"dropped", audit.dropped},
+          {"bad", audit.bad},
+          {"expected", audit.expected},
+          {"holds", audit.verdict == Verdict::open ? Json() : Json(audit.verdict == Verdict::holds)},
+          {"why", audit.why.empty() ? Json() : Json(audit.why)}};
+}
+
+std::string audit_text(const Report& report) {
+  const std::string sum = fmt::format("audit {:016x}", report.audit);
+  if (!report.last_epoch) return sum + ", no epoch was finished";
+  const EpochAudit& audit = *report.last_epoch;
+  switch (audit.verdict) {
+    case Verdict::holds:
+      return fmt::format("{}: epoch {} was all of its data, once", sum, audit.epoch);
+    case Verdict::differs:
+      return fmt::format("{}: epoch {} was NOT its data, once", sum, audit.epoch);
+    case Verdict::open:
+      break;
+  }
+  return fmt::format("{}, epoch {} not compared: {}", sum, audit.epoch, audit.why);
+}
+
+std::optional<std::string> audit_failure(const Report& report) {
+  if (report.differing_epochs == 0) return std::nullopt;
+  return fmt::format(
+      "{} did not deliver each record of their data once: what was delivered, dropped and bad does not add up "
+      "to what the indexes say; either files have changed since they were indexed (feedline index --check FILE...), "
+      "or feedline has a bug",
+      format_count(report.differing_epochs, "epoch"));
+}
+
+}  // namespace feedline::cli

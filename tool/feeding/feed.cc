@@ -1,0 +1,304 @@
+#include "tool/feeding/feed.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tool/common/interrupt.h"
+#include "tool/feeding/state_file.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// RssAnon + RssShmem (proc_pid_status(5)): memory of our own, mapped files left out.
+uint64_t own_memory() {
+  std::ifstream status("/proc/self/status");
+  uint64_t bytes = 0;
+  for (std::string key, rest; status >> key && std::getline(status, rest);) {
+    if (key == "RssAnon:" || key == "RssShmem:") bytes += std::stoull(rest) * 1024;  // "  1234 kB"
+  }
+  return bytes;
+}
+
+class Feed {
+ public:
+  Feed(const Pipeline& pipeline, Options options, const FeedOptions& how)
+      : idle_memory_(own_memory()),
+        how_(how),
+        state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
+        feeder_(pipeline, std::move(options)) {
+    for (const std::string& warning : feeder_.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+    if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
+    result_.replicas = feeder_.replicas();
+    first_epoch_ = feeder_.epoch();
+    trained_.resize(static_cast<size_t>(feeder_.replicas()));
+  }
+
+  FeedResult run(const std::string& title) {
+    std::vector<std::thread> replicas;
+    running_ = feeder_.replicas();
+    result_.steps = UINT64_MAX;
+    for (int i = 0; i < feeder_.replicas(); i++) replicas.emplace_back([this, i] { serve(i); });
+    watch(title);
+    for (std::thread& replica : replicas) replica.join();
+    sample_memory();
+    keep_state();
+    result_.interrupted = Interrupt::happened();
+    result_.report = report_with_ranks();
+    result_.records = records_;
+    if (started_) {
+      result_.wall_s = std::max(std::chrono::duration<double>(ended_ - *started_).count(), 1e-9);
+      result_.cpu_s = cpu_seconds() - cpu_at_start_;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // The report, with the audit of all ranks where they can be asked: those whose feed ended well come to this, too.
+  Report report_with_ranks() {
+    Report report = feeder_.report();
+    if (result_.error || result_.interrupted) return report;
+    try {
+      report.last_epoch = feeder_.audit_ranks();
+      if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
+        report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
+    } catch (const Error& error) {  // a rank has failed or left; this rank's own feed is whole
+      if (report.last_epoch) report.last_epoch->why = error.what();
+    }
+    return report;
+  }
+
+  // A replica's thread.
+  void serve(int replica) {
+    std::optional<Error> error;
+    uint64_t steps = 0;
+    try {
+      how_.replay ? replay(replica, steps) : take_all(replica, steps);
+    } catch (const Error& thrown) {
+      error = thrown;
+    } catch (const std::exception& thrown) {
+      error = Error(Category::io_error, thrown.what());
+    }
+    const std::lock_guard lock(mutex_);
+    result_.steps = std::min(result_.steps, steps);
+    ended_ = Clock::now();
+    if (error && !stopping_) {
+      stopping_ = true;
+      result_.error = std::move(error);
+      feeder_.stop();  // wakes the others
+    }
+    running_--;
+    changed_.notify_all();
+  }
+
+  void take_all(int replica, uint64_t& steps) {
+    for (uint64_t epoch = first_epoch_; epoch < how_.epochs; epoch++) {
+      while (how_.steps == 0 || steps < how_.steps) {
+        const Batch batch = feeder_.next(replica);
+        if (!batch) {
+          note_trained(replica, {epoch + 1, 0});
+          break;
+        }
+        batch->ready_on(Stream::host);
+        start_clock();
+        if (!train(batch->valid_count(), steps)) return;
+        note_trained(replica, {epoch, static_cast<int64_t>(batch->step()) + 1});
+        if (stopping_) return;
+      }
+    }
+  }
+
+  // Nobody looks at the batches, so that repeating one needs no more of it than its number of records.
+  void replay(int replica, uint64_t& steps) {
+    std::vector<int64_t> batches;
+    while (batches.size() < how_.replay) {
+      const Batch batch = feeder_.next(replica);
+      if (!batch) break;
+      batches.push_back(batch->valid_count());
+    }
+    start_clock();
+    const uint64_t wanted = steps_wanted().value_or(UINT64_MAX);
+    while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
+  }
+
+  /// Of each replica; none: without end.
+  std::optional<uint64_t> steps_wanted() const {
+    if (how_.steps) return how_.steps;
+    if (feeder_.steps_per_epoch() < 0) return std::nullopt;
+    return static_cast<uint64_t>(feeder_.steps_per_epoch()) * (how_.epochs - std::min(how_.epochs, first_epoch_));
+  }
+
+  void start_clock() {
+    if (started_flag_.exchange(true)) return;
+    const std::lock_guard lock(mutex_);
+    started_ = Clock::now();
+    cpu_at_start_ = cpu_seconds();
+  }
+
+  /// The trainer's step. False: it was cut short.
+  bool train(int64_t records, uint64_t& steps) {
+    if (how_.step_ms > 0) {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, std::chrono::duration<double, std::milli>(how_.step_ms),
+                            [&] { return stopping_.load(); }))
+        return false;
+    }
+    records_ += static_cast<uint64_t>(records);
+    steps++;
+    return true;
+  }
+
+  /// What a replica has trained: so many steps of an epoch.
+  struct Trained {
+    uint64_t epoch = 0;
+    int64_t step = 0;
+    auto operator<=>(const Trained&) const = default;
+  };
+
+  void note_trained(int replica, const Trained& trained) {
+    if (!state_) return;
+    const std::lock_guard lock(mutex_);
+    trained_[static_cast<size_t>(replica)] = trained;
+  }
+
+  // The main thread's. Behind a failure the run ends.
+  void keep_state() {
+    if (!state_) return;
+    std::optional<Trained> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all = *std::min_element(trained_.begin(), trained_.end());
+    }
+    if (!all) return;
+    try {
+      state_->save(feeder_.get_state(all->epoch, all->step));
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex_);
+      if (!result_.error) result_.error = error;
+      stopping_ = true;
+      feeder_.stop();
+      changed_.notify_all();
+    }
+  }
+
+  // The main thread: the line, the memory, the signals.
+  void watch(const std::string& title) {
+    LiveLine line;
+    Clock::time_point shown = Clock::now();
+    uint64_t records = 0, bytes = 0;
+    double rate = 0, bytes_rate = 0;
+    const std::chrono::duration<double, std::milli> state_every(how_.state_every_ms);
+    Clock::time_point kept = shown;
+    const auto look_every = state_ ? std::clamp<std::chrono::duration<double, std::milli>>(state_every, 1ms, 20ms)
+                                   : std::chrono::duration<double, std::milli>(20ms);
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, look_every, [&] { return running_ == 0; })) {
+      if (Interrupt::happened() && !stopping_.exchange(true)) {
+        feeder_.stop();
+        changed_.notify_all();
+      }
+      lock.unlock();
+      sample_memory();
+      if (Clock::now() - kept >= state_every) {
+        keep_state();
+        kept = Clock::now();
+      }
+      const double elapsed = seconds_since(shown);
+      if (line.due()) {
+        const Report report = feeder_.report();
+        const auto smooth = [&](double& value, uint64_t& before, uint64_t now) {
+          const double current = static_cast<double>(now - before) / elapsed;
+          value = value == 0 ? current : 0.7 * value + 0.3 * current;
+          before = now;
+        };
+        smooth(rate, records, records_);
+        smooth(bytes_rate, bytes, report.bytes_read);
+        line.show(title + live_text(report, rate, bytes_rate));
+        shown = Clock::now();
+      }
+      lock.lock();
+    }
+  }
+
+  std::string live_text(const Report& now, double rate, double bytes_rate) const {
+    std::string text = fmt::format("step {}", format_count(now.steps));
+    const uint64_t steps = steps_wanted().value_or(0);
+    if (steps) text += fmt::format("/{}", format_count(steps));
+    if (steps > now.steps && now.steps > 0) {
+      const double step_s = now.wall_s / static_cast<double>(now.steps);
+      text += fmt::format(", {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
+    }
+    text += fmt::format("  {}, {}/s, {}B/s", format_count(now.records, "record"), format_rate(rate),
+                        format_rate(bytes_rate));
+    // A trainer that takes no time always waits, and so does every one for its first batch.
+    const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
+    const double waited = waited_share(now, feeder_.replicas());
+    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * waited);
+    if (!now.waited_for.empty() && (!real_trainer || waited >= 0.005))
+      text += fmt::format("{} for {}", real_trainer ? "," : "  waits", now.waited_for);
+    return text;
+  }
+
+  void sample_memory() {
+    const uint64_t now = own_memory();
+    result_.rss_peak_bytes = std::max(result_.rss_peak_bytes, now - std::min(now, idle_memory_));
+  }
+
+  const uint64_t idle_memory_;
+  const FeedOptions how_;
+  const std::unique_ptr<StateFile> state_;  // null: none is kept
+  Feeder feeder_;
+  uint64_t first_epoch_ = 0;
+
+  std::atomic<bool> stopping_ = false, started_flag_ = false;
+  std::atomic<uint64_t> records_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_ = 0;
+  std::vector<std::optional<Trained>> trained_;  // by replica; none: nothing yet
+  FeedResult result_;                            // rss_peak_bytes: of the main thread alone
+  std::optional<Clock::time_point> started_;
+  Clock::time_point ended_;
+  double cpu_at_start_ = 0;
+};
+
+}  // namespace
+
+std::optional<double> FeedResult::per_second(uint64_t amount) const {
+  if (steps < 2 || wall_s < 0.01) return std::nullopt;
+  return static_cast<double>(amount) / wall_s;
+}
+
+double waited_share(const Report& report, int replicas) {
+  return report.wall_s > 0 ? std::min(report.next_wait_s / (report.wall_s * replicas), 1.0) : 0;
+}
+
+FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {
+  const Interrupt interrupt;
+  return Feed(pipeline, std::move(options), how).run(title);
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,61 @@
+// The outputs of an epoch, batch after batch, as .npy files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "feedline/batch.h"
+#include "flowgraph/pipeline/spec.h"
+#include "tool/feeding/npy_writer.h"
+
+namespace feedline::cli {
+
+/// A name as a file name: '/', '%', control characters, and a leading '.' become %XX.
+std::string file_name(std::string_view output);
+
+/// One output: NAME.npy; NAME.values.npy and NAME.row_splits.npy; or NAME.bytes.npy and NAME.offsets.npy, with
+/// NAME.row_splits.npy where a record may have several. Filler rows are left out. Throws Error io_error.
+class OutputFiles {
+ public:
+  OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output);
+
+  void append(const Batch& batch);
+  /// Puts the files in place.
+  void close();
+  /// Of the files, without their folder.
+  std::vector<std::string> names() const;
+
+ private:
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  struct Piece {
+    int64_t rows = 0, width = 0;  // width: values of a row
+  };
+
+  NpyWriter& open(const std::string& suffix, DType dtype, const Shape& row_shape);
+  static std::vector<Range> valid_rows(const Batch& batch);
+  int64_t values_in(const Batch& batch) const;
+  void append_rows(const TensorView& tensor, Range rows);
+  Range append_splits(std::span<const int64_t> splits, Range rows);
+  void append_bytes(const Batch& batch, Range values);
+  void pad_to(int64_t width);
+  void pad_bytes_to(int64_t width);
+
+  const std::string folder_, name_;
+  std::vector<std::unique_ptr<NpyWriter>> files_;  // dense, values or bytes; then offsets; then row_splits
+  bool has_offsets_ = false, has_splits_ = false;
+  int64_t values_of_row_ = 1;       // of bytes without row_splits
+  int64_t values_ = 0, bytes_ = 0;  // so far
+
+  // A padded output, [samples, steps, shape...], is as wide in each batch as that needs. So what is written are pieces,
+  // which are written again where they turn out to differ.
+  bool padded_ = false;
+  Shape step_shape_;
+  std::vector<std::byte> padding_;  // of numbers: one; else a value
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace feedline::cli

@@ -1,0 +1,121 @@
+#include "tool/feeding/pipeline_args.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "feedline/tcp_communicator.h"
+#include "tool/commands/commands.h"
+#include "tool/common/flags.h"
+#include "tool/common/interrupt.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in) {
+    Place place;
+    place.file = file;
+    throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), std::move(place));
+  }
+  return text;
+}
+
+TcpOptions meeting(const PipelineArgs& args) {
+  TcpOptions options{.rank = args.rank, .world_size = args.world_size};
+  const size_t colon = args.meet.rfind(':');
+  if (colon != std::string::npos) options.address = args.meet.substr(0, colon);
+  if (options.address.starts_with('[') && options.address.ends_with(']'))  // IPv6
+    options.address = options.address.substr(1, options.address.size() - 2);
+  const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);
+  if (options.address.empty() || error != std::errc() || end != port.data() + port.size() || options.port == 0)
+    throw UsageError(fmt::format("--meet {}: write ADDRESS:PORT, as in node0:29501", args.meet));
+  return options;
+}
+
+}  // namespace
+
+void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
+  command.add_option("PIPELINE", args.texts, "pipeline text; each further one is laid over those before it")
+      ->required()
+      ->option_text("...");
+  command.add_option("--set", args.set, "set one field, as in batch.last_batch_policy=PAD; several times if need be")
+      ->option_text("PATH=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--replicas", args.replicas, "virtual replicas that share each batch (default: 1)")
+      ->check(whole_number(1, 1024))
+      ->option_text("N");
+}
+
+void add_device_args(CLI::App& command, PipelineArgs& args) {
+  command
+      .add_option("--devices", args.devices,
+                  "a replica on each: host:4, cuda (all GPUs), cuda:0,1, or auto: the GPUs there are, else the host")
+      ->excludes("--replicas")
+      ->option_text("LIST");
+}
+
+void add_rank_args(CLI::App& command, PipelineArgs& args) {
+  command.add_option("--rank", args.rank, "of this process (default: 0)")
+      ->check(whole_number(0, INT32_MAX))
+      ->option_text("R");
+  command.add_option("--world-size", args.world_size, "processes that share the data (default: 1)")
+      ->check(whole_number(1, INT32_MAX))
+      ->option_text("W");
+  command
+      .add_option(
+          "--meet", args.meet,
+          "where rank 0 waits for the others; they then compare pipelines and data, share the counting, hear of "
+          "one that fails, and may `distribute` rows (default: each by itself)")
+      ->option_text("ADDRESS:PORT");
+}
+
+Pipeline load(const PipelineArgs& args) {
+  if (args.world_size < 1 || args.rank < 0 || args.rank >= args.world_size) {
+    throw UsageError(
+        fmt::format("--rank {} --world-size {}: ranks are 0 to world size - 1", args.rank, args.world_size));
+  }
+  if (!args.meet.empty()) meeting(args);
+  Pipeline pipeline = load_pipeline(args.texts.front());
+  for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
+  for (const std::string& assignment : args.set) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) throw UsageError(fmt::format("--set {}: write PATH=VALUE", assignment));
+    try {
+      pipeline = pipeline.with(assignment.substr(0, equals), assignment.substr(equals + 1));
+    } catch (const Error& error) {
+      throw UsageError(fmt::format("--set {}: {}", assignment, error.message()));
+    }
+  }
+  return pipeline;
+}
+
+Options feeder_options(const PipelineArgs& args) {
+  Options options;
+  options.rank = args.rank;
+  options.world_size = args.world_size;
+  try {
+    options.devices = parse_devices(args.devices.empty() ? fmt::format("host:{}", args.replicas) : args.devices);
+  } catch (const Error& error) {
+    if (error.category() != Category::bad_pipeline) throw;
+    throw UsageError(fmt::format("--{}", error.message()));
+  }
+  options.on_progress = [progress = std::make_shared<Progress>("counting", 0)](uint64_t done, uint64_t total) {
+    Interrupt::check();
+    done < total ? progress->set(done, total) : progress->done();
+  };
+  if (!args.meet.empty()) options.communicator = tcp_communicator(meeting(args));
+  return options;
+}
+
+}  // namespace feedline::cli

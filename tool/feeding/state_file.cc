@@ -1,0 +1,63 @@
+#include "tool/feeding/state_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "io/output_file.h"
+
+namespace feedline::cli {
+
+StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
+
+// What a killed process may have left: OutputFile's temporary names.
+void StateFile::remove_unfinished() const {
+  namespace fs = std::filesystem;
+  const fs::path path(path_);
+  const std::string prefix = path.filename().string() + ".";
+  std::error_code error;
+  for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(".part")) fs::remove(entry->path(), error);
+  }
+}
+
+bool StateFile::restore(Feeder& feeder, bool accept_changes) {
+  remove_unfinished();
+  errno = 0;
+  std::ifstream in(path_, std::ios::binary);
+  if (!in && errno == ENOENT) return false;
+  std::string text(8192, '\0');  // more than any state
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (!in.eof() && !in.good())
+    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), {path_, -1, -1, {}});
+  try {
+    feeder.set_state(text, accept_changes);
+  } catch (const Error& error) {
+    throw error.at({path_, -1, -1, {}});
+  }
+  saved_ = std::move(text);
+  return true;
+}
+
+void StateFile::save(const std::string& state) {
+  if (state == saved_) return;
+  io::OutputFile file(path_);
+  file.write(std::as_bytes(std::span(state)));
+  file.publish();
+  saved_ = state;
+}
+
+std::string state_in_words(const std::string& state) {
+  const auto json = nlohmann::json::parse(state);
+  return fmt::format("step {} of epoch {}", json.at("step").get<uint64_t>(), json.at("epoch").get<uint64_t>());
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,93 @@
+#include "tool/inspect/feature_stats.h"
+
+#include <algorithm>
+
+namespace feedline::cli {
+namespace {
+
+/// The entry of a key; no string is made for one that is there.
+template <typename Map>
+auto& entry(Map& map, std::string_view key) {
+  const auto found = map.find(key);
+  return found != map.end() ? found->second : map[std::string(key)];
+}
+
+}  // namespace
+
+void KindStats::add(const KindStats& other) {
+  if (other.records == 0) return;
+  const auto lower = [](bool first, uint64_t mine, uint64_t theirs) { return first ? theirs : std::min(mine, theirs); };
+  count_min = lower(records == 0, count_min, other.count_min);
+  count_max = std::max(count_max, other.count_max);
+  if (other.total) {
+    length_min = lower(total == 0, length_min, other.length_min);
+    length_max = std::max(length_max, other.length_max);
+  }
+  records += other.records;
+  total += other.total;
+  jpeg += other.jpeg;
+  png += other.png;
+}
+
+KindStats DataStats::stats_of(const Message::Feature& feature) const {
+  KindStats stats{.records = 1,
+                  .count_min = feature.count,
+                  .count_max = feature.count,
+                  .total = feature.count,
+                  .length_min = 0,
+                  .length_max = 0,
+                  .jpeg = 0,
+                  .png = 0};
+  if (feature.kind != Kind::bytes_list || feature.count == 0) return stats;
+  stats.length_min = UINT64_MAX;
+  for (const std::string_view value : message_.bytes(feature)) {
+    stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
+    stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
+    stats.jpeg += value.starts_with("\xff\xd8\xff");      // ISO/IEC 10918-1, SOI and the next marker
+    stats.png += value.starts_with("\x89PNG\r\n\x1a\n");  // RFC 2083, 3.1
+  }
+  return stats;
+}
+
+void DataStats::add(std::span<const std::byte> record) {
+  records_++;
+  const bool parsed = message_.parse(record);
+  guess_.add(message_, parsed);
+  if (!parsed) return;
+  for (const auto& feature : message_.features()) entry(features_, feature.key).of(feature.kind).add(stats_of(feature));
+  for (const auto& list : message_.feature_lists()) {
+    FeatureListStats& stats = entry(lists_, list.key);
+    stats.steps.add({.records = 1,
+                     .count_min = list.count,
+                     .count_max = list.count,
+                     .total = list.count,
+                     .length_min = 0,
+                     .length_max = 0,
+                     .jpeg = 0,
+                     .png = 0});
+    FeatureStats of_record;
+    for (const auto& step : message_.steps(list)) {
+      KindStats& sum = of_record.of(step.kind);
+      sum.add(stats_of(step));
+      sum.records = 1;
+      sum.count_min = sum.count_max = sum.total;
+    }
+    for (size_t kind = 0; kind < kind_count; kind++) stats.values.kinds[kind].add(of_record.kinds[kind]);
+  }
+}
+
+void DataStats::add(const DataStats& other) {
+  records_ += other.records_;
+  guess_.add(other.guess_);
+  for (const auto& [key, theirs] : other.features_) {
+    FeatureStats& mine = entry(features_, key);
+    for (size_t kind = 0; kind < kind_count; kind++) mine.kinds[kind].add(theirs.kinds[kind]);
+  }
+  for (const auto& [key, theirs] : other.lists_) {
+    FeatureListStats& mine = entry(lists_, key);
+    mine.steps.add(theirs.steps);
+    for (size_t kind = 0; kind < kind_count; kind++) mine.values.kinds[kind].add(theirs.values.kinds[kind]);
+  }
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,67 @@
+// What is in the features of a data set: the result of `feedline inspect`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tool/common/message.h"
+
+namespace feedline::cli {
+
+/// Of the records in which a feature has a certain kind of values.
+struct KindStats {
+  uint64_t records = 0;
+  uint64_t count_min = 0, count_max = 0, total = 0;  // values of a record
+  uint64_t length_min = 0, length_max = 0;           // bytes of a value; bytes_list only
+  uint64_t jpeg = 0, png = 0;                        // values that begin as such a file does
+
+  void add(const KindStats& other);
+};
+
+struct FeatureStats {
+  std::array<KindStats, kind_count> kinds;
+  KindStats& of(Kind kind) { return kinds[static_cast<size_t>(kind)]; }
+  const KindStats& of(Kind kind) const { return kinds[static_cast<size_t>(kind)]; }
+};
+
+struct FeatureListStats {
+  KindStats steps;      // counts are steps
+  FeatureStats values;  // counts are the values of all steps
+};
+
+/// Filled record by record. Not thread-safe: one for each thread, then added up.
+class DataStats {
+ public:
+  void add(std::span<const std::byte> record);
+  void add(const DataStats& other);
+
+  MessageType type() const { return guess_.type(); }
+  uint64_t records() const noexcept { return records_; }
+  /// Records that are not of the type of most.
+  uint64_t unparsed() const noexcept { return guess_.unparsed(); }
+  /// By key; of an Example, or the context of a SequenceExample.
+  std::map<std::string, FeatureStats> features() const { return {features_.begin(), features_.end()}; }
+  std::map<std::string, FeatureListStats> feature_lists() const { return {lists_.begin(), lists_.end()}; }
+
+ private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  template <typename Stats>
+  using ByKey = std::unordered_map<std::string, Stats, Hash, std::equal_to<>>;
+
+  KindStats stats_of(const Message::Feature& feature) const;
+
+  uint64_t records_ = 0;
+  Message message_;
+  TypeGuess guess_;
+  ByKey<FeatureStats> features_;
+  ByKey<FeatureListStats> lists_;
+};
+
+}  // namespace feedline::cli

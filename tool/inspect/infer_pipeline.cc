@@ -1,0 +1,120 @@
+#include "tool/inspect/infer_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include "base/byte_size.h"
+#include "tool/common/json.h"
+#include "tool/common/pipeline_text.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Line {
+  std::string text;
+  bool usable = true;  // else a comment says why not
+};
+
+Line describe_feature(const std::string& key, size_t number, const FeatureStats& stats, uint64_t records) {
+  std::vector<Kind> kinds;
+  for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
+    if (stats.of(kind).records) kinds.push_back(kind);
+  if (kinds.empty()) return {fmt::format("# feature {}: never has a value\n", text_literal(key)), false};
+  if (kinds.size() > 1) {
+    std::string found;
+    for (const Kind kind : kinds) {
+      found += fmt::format("{}{} in {} records", found.empty() ? "" : ", ", name(kind),
+                           format_count(stats.of(kind).records));
+    }
+    return {fmt::format("# feature {}: of several kinds: {}\n", text_literal(key), found), false};
+  }
+
+  const Kind kind = kinds.front();
+  const KindStats& values = stats.of(kind);
+  const bool is_bytes = kind == Kind::bytes_list;
+  const bool fixed = values.count_min == values.count_max && values.count_min > 0;
+  const bool missing = values.records < records;
+
+  std::string line = "feature { " + text_feature_name(key, number);
+  line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : kind == Kind::float_list ? "FLOAT32" : "INT64");
+  std::string remarks;
+  const auto remark = [&](const std::string& text) { remarks += (remarks.empty() ? "" : "; ") + text; };
+  if (!fixed) {
+    line += " kind: VARIABLE";
+    remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
+  } else if (values.count_min > 1) {
+    line += fmt::format(" shape: [{}]", values.count_min);
+  }
+  if (is_bytes && values.total) {
+    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && missing)) {
+      line += fmt::format(" length: {}", values.length_min);
+    } else {
+      remark(fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
+    }
+    if (values.jpeg == values.total) remark("JPEG files, delivered as they are");
+    if (values.png == values.total) remark("PNG files, delivered as they are");
+  }
+  if (missing) {
+    if (fixed) {
+      line += fmt::format(" default_value {{ {} }}", is_bytes                   ? "bytes_value: \"\""
+                                                     : kind == Kind::float_list ? "float32_value: 0"
+                                                                                : "int64_value: 0");
+    }
+    remark(fmt::format("in {} of {} records", format_count(values.records), format_count(records)));
+  }
+  line += " }";
+  if (!remarks.empty()) line += "  # " + remarks;
+  return {line + "\n"};
+}
+
+}  // namespace
+
+std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files) {
+  uint64_t payload_bytes = 0, regions = 0;
+  for (const FileSummary& file : files) {
+    payload_bytes += file.payload_bytes;
+    regions += file.damage.size();
+  }
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {} records, {}, in {} file{}.\n",
+                 format_count(stats.records()), format_byte_size(payload_bytes), files.size(),
+                 files.size() == 1 ? "" : "s");
+
+  std::string lines;
+  bool raw = true;
+  if (stats.type() == MessageType::example) {
+    size_t number = 0;
+    for (const auto& [key, of_key] : stats.features()) {
+      const Line line = describe_feature(key, number++, of_key, stats.records());
+      lines += line.text;
+      raw = raw && !line.usable;
+    }
+  }
+  fmt::format_to(out, "source {{\n");
+  for (const FileSummary& file : files) {
+    if (!file.opened()) continue;
+    fmt::format_to(out, "  files: {}\n",
+                   text_literal(std::filesystem::absolute(file.file).lexically_normal().string()));
+  }
+  if (raw) {
+    fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
+                   stats.type() == MessageType::example ? "no feature has values"
+                                                        : fmt::format("message: {}", name(stats.type())));
+  }
+  fmt::format_to(out, "}}\n{}", lines);
+  const uint64_t size = fair_batch_size(stats.records(), payload_bytes);
+  fmt::format_to(out, "batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n", size);
+  if (regions || (stats.unparsed() && !raw)) {
+    fmt::format_to(out, "errors {{ on_error: SKIP_RECORD }}  # {} damaged places, {} records of another type\n",
+                   format_count(regions), format_count(stats.unparsed()));
+  }
+  if (!raw) fmt::format_to(out, "# No output is named, so that every feature is delivered as it is.\n");
+  return text;
+}
+
+}  // namespace feedline::cli

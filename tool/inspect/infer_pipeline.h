@@ -1,0 +1,16 @@
+// A pipeline for data that somebody just looked at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tool/inspect/feature_stats.h"
+#include "tool/common/files.h"
+
+namespace feedline::cli {
+
+/// Pipeline text that `feedline check` accepts for these files and that delivers every feature as it is. What the data
+/// cannot tell, or feedline cannot feed, stands in comments.
+std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
+
+}  // namespace feedline::cli

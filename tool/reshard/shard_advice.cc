@@ -1,0 +1,57 @@
+#include "tool/reshard/shard_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+// Sizes that TensorFlow's guides and others settle on; most wanted is their middle.
+constexpr uint64_t least_bytes = 100'000'000, most_bytes = 200'000'000, middle_bytes = 150'000'000;
+
+std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(bytes)) + "B"; }
+
+constexpr uint64_t divided_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+}  // namespace
+
+ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
+  ShardAdvice advice;
+  advice.readers = readers;
+  const std::string who = readers == 1 ? "1 reader" : fmt::format("{} readers", format_count(readers));
+  // Multiples of the readers: those of at most `most_bytes` begin with the first, and while there are `least_bytes` for
+  // each reader one of them has at least these.
+  const uint64_t first = std::max<uint64_t>(divided_up(divided_up(bytes, most_bytes), readers), 1);
+  const uint64_t last = bytes / least_bytes / readers;
+  if (last == 0) {
+    advice.shards = readers;
+    advice.shard_bytes = bytes / readers;
+    advice.text = fmt::format(
+        "{}: {} shard{} of {}: one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
+        "fewer than readers.",
+        who, format_count(advice.shards), readers == 1 ? "" : "s", size_text(advice.shard_bytes));
+    if (readers == 1)
+      advice.text = fmt::format("{}: 1 shard of {}: less than 100 MB is not worth splitting.", who, size_text(bytes));
+    return advice;
+  }
+  const uint64_t best = std::clamp((bytes / middle_bytes + readers / 2) / readers, first, last);
+  advice.shards = best * readers;
+  advice.shard_bytes = bytes / advice.shards;
+  const uint64_t step = std::max<uint64_t>(1, (last - first) / 4);
+  for (uint64_t k = best > 2 * step ? best - 2 * step : 1; k <= best + 2 * step; k += step)
+    if (k >= first && k <= last && k != best) advice.as_good.push_back(k * readers);
+  std::string others;
+  for (const uint64_t n : advice.as_good) others += (others.empty() ? "" : ", ") + format_count(n);
+  advice.text =
+      fmt::format("{}: {} shard{} of {}{}. ", who, format_count(advice.shards), advice.shards == 1 ? "" : "s",
+                  size_text(advice.shard_bytes), others.empty() ? "" : fmt::format(" ({} would do as well)", others));
+  if (readers > 1) advice.text += "The readers divide it, so each gets as many files and none waits. ";
+  advice.text +=
+      "Of 100 to 200 MB: opening a file costs nothing beside reading it, and one is quickly copied, or made again.";
+  return advice;
+}
+
+}  // namespace feedline::cli
