@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 
 namespace feedline {
 namespace {
@@ -37,7 +37,7 @@ Exchange exchange_over(std::shared_ptr<Communicator> communicator) {
     try {
       gather(*communicator, mine, *gathered);
     } catch (...) {
-      keep_for_ever(gathered);
+      leak(gathered);
       throw;
     }
     std::vector<std::string> strings;

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "ranks/rank_group.h"
@@ -499,7 +499,7 @@ Feeder::Feeder(const Pipeline& pipeline, Options options)
     : impl_(std::make_unique<Impl>(pipeline, std::move(options))) {}
 
 Feeder::~Feeder() {
-  if (impl_->forked()) keep_for_ever(std::shared_ptr<Impl>(std::move(impl_)));
+  if (impl_->forked()) leak(std::shared_ptr<Impl>(std::move(impl_)));
 }
 
 Batch Feeder::next(int replica) {

@@ -7,7 +7,7 @@
 
 #include "flowgraph/chunk/chunk.h"
 #include "flowgraph/order/steps.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 

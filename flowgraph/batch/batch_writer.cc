@@ -11,8 +11,8 @@
 #include "base/machine.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/batch_rows.h"
-#include "flowgraph/parse/compute.h"
-#include "flowgraph/batch/varying.h"
+#include "flowgraph/parse/formula_columns.h"
+#include "flowgraph/batch/ragged_writer.h"
 
 namespace feedline::flow {
 
@@ -92,7 +92,7 @@ void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, 
 
 // Brings the first bytes of each row into the second-level cache, which has room for more at a time than the first; the
 // rest of them follows by itself.
-void foresee(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
+void prefetch_rows(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
   constexpr uintptr_t line = 64, most = 4 * line;
   for (const std::byte* row : rows) {
     const auto at = reinterpret_cast<uintptr_t>(row), end = at + std::min(row_bytes, most);
@@ -105,9 +105,9 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
                       std::byte* out, size_t stride) noexcept {
   constexpr size_t some = 16;
   const auto from = [&](size_t first) { return rows.subspan(first, std::min(some, rows.size() - first)); };
-  foresee(from(0), row_bytes);
+  prefetch_rows(from(0), row_bytes);
   for (size_t first = 0; first < rows.size(); first += some) {
-    if (first + some < rows.size()) foresee(from(first + some), row_bytes);
+    if (first + some < rows.size()) prefetch_rows(from(first + some), row_bytes);
     unpack(from(first), out + first * stride, stride);
   }
 }

@@ -15,7 +15,7 @@
 #include "flowgraph/batch/assemble.h"
 #include "flowgraph/batch/batch_writer.h"
 #include "flowgraph/feed/error_log.h"
-#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
 #include "flowgraph/chunk/slots.h"
 #include "flowgraph/feed/stage_counters.h"
@@ -46,8 +46,8 @@ struct Kick {};
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
 
 /// A batch that has a buffer, or a marker, which needs none.
-struct Begun {
-  Begun(BatchRows&& rows_, int replica_, BatchBuffer* buffer_)
+struct PendingBatch {
+  PendingBatch(BatchRows&& rows_, int replica_, BatchBuffer* buffer_)
       : rows(std::move(rows_)), replica(replica_), buffer(buffer_), done(!buffer) {}
   BatchRows rows;
   int replica;
@@ -70,10 +70,10 @@ struct Graph::Impl {
   Impl(const Plan& plan, const GraphOptions& options);
   ~Impl();
 
-  // What is being read: into a slot, or into an input of a lane. The tag of its reads.
+  // What is being read: into a slot, or into an input of an inflater. The tag of its reads.
   struct InFlight {
     ChunkRef chunk;
-    InflateLane::Input* input = nullptr;
+    FileInflater::Input* input = nullptr;
     std::atomic<size_t> left{0};
     std::atomic<int> error{0};
     void fly(ChunkRef to, size_t reads, int error_so_far) {
@@ -84,7 +84,7 @@ struct Graph::Impl {
     std::vector<io::Read> untried;  // may lie in the page cache: [parse] looks there first
   };
 
-  void make_lanes();
+  void make_inflaters();
   void make_backend(const IoOptions& io);
   void make_nodes();
   void wake() noexcept;
@@ -95,9 +95,9 @@ struct Graph::Impl {
   uint64_t read_ahead() const noexcept { return cached() ? plan.read_ahead : plan.read_ahead_of_disk; }
   bool issue_next();
   bool read_lazily();
-  InflateLane*& lane_of(const Ticket& ticket);
+  FileInflater*& inflater_of(const Ticket& ticket);
   bool lane_ready(const Ticket& ticket);
-  void run_lane(InflateLane* lane);
+  void run_inflater(FileInflater* inflater);
   void read_into(const ChunkRef& chunk);
   void inflate_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
@@ -112,7 +112,7 @@ struct Graph::Impl {
   void begin_batches(int replica);
   void deliver_done(int replica);
   void wait_for_many_buffers(int replica);
-  void write(Begun& batch);
+  void write(PendingBatch& batch);
   std::optional<std::string> exceeded_limit() const;
   std::optional<Error> note(const Error& error);
   void note_errors(Chunk& chunk);
@@ -147,17 +147,17 @@ struct Graph::Impl {
 
   // Memory, and who may use it.
   const std::shared_ptr<Slots> slots;
-  gpu::Memory lane_memory;
-  std::optional<Pool<InflateLane*>> idle_lanes;
-  std::deque<InFlight> flights;  // by slot, then two for each lane
-  std::deque<InflateLane> lanes;
+  gpu::Memory inflater_memory;
+  std::optional<Pool<FileInflater*>> idle_inflaters;
+  std::deque<InFlight> flights;  // by slot, then two for each inflater
+  std::deque<FileInflater> inflaters;
   std::vector<std::shared_ptr<BatchRing>> rings;
   std::unique_ptr<Delivery> delivery;
 
   // [read]; only its body touches these.
   TicketQueue tickets;
   uint64_t next_sequence = 0;
-  std::vector<InflateLane*> open_lanes;  // of each source of a mixture, or one: its compressed file that is being read
+  std::vector<FileInflater*> open_inflaters;  // of each source of a mixture, or one: its compressed file that is being read
   std::vector<io::Read> requests;        // of one burst
   size_t burst = 0;                      // chunks that they are for
   uint64_t passed_by = 0;                // chunks that were not looked for in the page cache
@@ -175,7 +175,7 @@ struct Graph::Impl {
   std::vector<std::vector<BatchRows>> completed_batches;
   // [unpack r]: batches that wait for a buffer, and behind them those that wait to be delivered in their order
   std::vector<std::deque<BatchRows>> waiting;
-  std::vector<std::deque<Begun>> begun;
+  std::vector<std::deque<PendingBatch>> pending;
 
   StageCounters read_counters{"feedline read"}, inflate_counters{"feedline inflate"}, parse_counters{"feedline parse"},
       assemble_counters{"feedline assemble"};
@@ -194,12 +194,12 @@ struct Graph::Impl {
     tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
     tf::graph graph{context};
     tf::async_node<Kick, ChunkRef> read;
-    tf::function_node<InflateLane*> inflate;
+    tf::function_node<FileInflater*> inflate;
     tf::multifunction_node<ChunkRef, std::tuple<ChunkRef>> parse;
     tf::sequencer_node<ChunkRef> in_order;
     tf::function_node<ChunkRef> assemble;
     std::deque<tf::function_node<Batches>> unpack;
-    tf::function_node<Begun*> write;
+    tf::function_node<PendingBatch*> write;
   };
   std::unique_ptr<Nodes> nodes;
   std::optional<Workers> workers;
@@ -209,7 +209,7 @@ struct Graph::Impl {
 Graph::Impl::Nodes::Nodes(Impl& impl)
     : read(graph, tf::serial, [&impl](const Kick&, auto&) { impl.guarded(impl.read_counters, [&] { impl.read(); }); }),
       inflate(graph, tf::unlimited,
-              [&impl](InflateLane* busy) {
+              [&impl](FileInflater* busy) {
                 impl.guarded(impl.inflate_counters, [&] { busy->run(); });
                 impl.inflate_counters.waiting--;
               }),
@@ -231,7 +231,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
           tf::node_priority_t(1)),
       write(
           graph, tf::unlimited,
-          [&impl](Begun* batch) {
+          [&impl](PendingBatch* batch) {
             impl.guarded(impl.unpack_counters[static_cast<size_t>(batch->replica)], [&] { impl.write(*batch); });
           },
           tf::node_priority_t(1)) {
@@ -252,15 +252,15 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
       slots(std::make_shared<Slots>(plan, plan.lends ? options.copied_to.front() : host())),
       flights(plan.slots),
       tickets(plan, options.start),
-      open_lanes(plan.mixture ? plan.spec.sources.size() : 1),
+      open_inflaters(plan.mixture ? plan.spec.sources.size() : 1),
       assembler(plan, options.start, options.deliver_before_error),
       needed(assembler.needed()),
       completed_batches(static_cast<size_t>(plan.replicas)),
       waiting(static_cast<size_t>(plan.replicas)),
-      begun(static_cast<size_t>(plan.replicas)),
+      pending(static_cast<size_t>(plan.replicas)),
       arena(plan.threads, static_cast<unsigned>(plan.threads)) {
   if (plan.data.lazy) lazy.emplace(plan);
-  make_lanes();
+  make_inflaters();
   for (int replica = 0; replica < plan.replicas; replica++) {
     unpack_counters.emplace_back("feedline unpack");
     rings.push_back(std::make_shared<BatchRing>(plan, replica, options.copied_to[static_cast<size_t>(replica)]));
@@ -274,14 +274,14 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
   make_nodes();
 }
 
-void Graph::Impl::make_lanes() {
-  std::vector<InflateLane*> idle;
-  if (plan.lanes > 0) lane_memory = gpu::Memory(plan.lanes * InflateLane::memory_bytes);
-  for (uint32_t l = 0; l < plan.lanes; l++) {
+void Graph::Impl::make_inflaters() {
+  std::vector<FileInflater*> idle;
+  if (plan.inflaters > 0) inflater_memory = gpu::Memory(plan.inflaters * FileInflater::memory_bytes);
+  for (uint32_t l = 0; l < plan.inflaters; l++) {
     flights.emplace_back();
     flights.emplace_back();
-    InflateLane::Callbacks callbacks;
-    callbacks.read = [this, l](uint32_t file, InflateLane::Input& input) {
+    FileInflater::Callbacks callbacks;
+    callbacks.read = [this, l](uint32_t file, FileInflater::Input& input) {
       InFlight& flight = flights[plan.slots + 2 * l + input.number];
       flight.input = &input;
       flight.left = 1;
@@ -294,12 +294,12 @@ void Graph::Impl::make_lanes() {
       parse_counters.waiting++;
       nodes->parse.try_put(chunk);
     };
-    callbacks.idle = [this](InflateLane* idle_lane) { idle_lanes->give_back(idle_lane); };
-    lanes.emplace_back(plan, lane_memory.bytes().subspan(l * InflateLane::memory_bytes, InflateLane::memory_bytes),
+    callbacks.idle = [this](FileInflater* idle_inflater) { idle_inflaters->give_back(idle_inflater); };
+    inflaters.emplace_back(plan, inflater_memory.bytes().subspan(l * FileInflater::memory_bytes, FileInflater::memory_bytes),
                        std::move(callbacks));
-    idle.push_back(&lanes.back());
+    idle.push_back(&inflaters.back());
   }
-  idle_lanes.emplace(std::move(idle));
+  idle_inflaters.emplace(std::move(idle));
 }
 
 void Graph::Impl::make_backend(const IoOptions& io) {
@@ -320,7 +320,7 @@ void Graph::Impl::make_nodes() {
     wake();
   };
   slots->pool().on_return(kick_read);
-  idle_lanes->on_return(kick_read);
+  idle_inflaters->on_return(kick_read);
   for (int replica = 0; replica < plan.replicas; replica++)
     rings[static_cast<size_t>(replica)]->pool().on_return([this, replica] {
       nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
@@ -355,7 +355,7 @@ Graph::Impl::~Impl() {
   workers->end();
   nodes->graph.reset();  // lets go of queued messages
   waiting.clear();
-  begun.clear();
+  pending.clear();
   not_looked_up.clear();
   delivery.reset();
   backend.reset();
@@ -365,7 +365,7 @@ Graph::Impl::~Impl() {
 void Graph::Impl::stop() noexcept {
   if (stopping.exchange(true)) return;
   slots->pool().close();
-  idle_lanes->close();
+  idle_inflaters->close();
   for (auto& ring : rings) ring->pool().close();
   delivery->stop();
   nodes->graph.cancel();
@@ -414,30 +414,30 @@ bool Graph::Impl::read_lazily() {
   return true;
 }
 
-// The sources of a mixture take turns, so each keeps a lane of its own.
-InflateLane*& Graph::Impl::lane_of(const Ticket& ticket) {
-  return open_lanes[plan.mixture ? plan.data.files[ticket.extents.front().file].source : 0];
+// The sources of a mixture take turns, so each keeps an inflater of its own.
+FileInflater*& Graph::Impl::inflater_of(const Ticket& ticket) {
+  return open_inflaters[plan.mixture ? plan.data.files[ticket.extents.front().file].source : 0];
 }
 
-// A ticket of a compressed file goes to the lane that inflates the file, if it has not passed the place; else to
-// another, which begins at the front. False: there is no idle lane; the next one that becomes idle kicks [read].
+// A ticket of a compressed file goes to the inflater that inflates the file, if it has not passed the place; else to
+// another, which begins at the front. False: there is no idle inflater; the next one that becomes idle kicks [read].
 bool Graph::Impl::lane_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
   if (!plan.data.files[file].compressed()) return true;
-  InflateLane*& lane = lane_of(ticket);
-  if (lane && lane->continues_with(ticket)) return true;
-  if (InflateLane* const before = std::exchange(lane, nullptr); before && before->finish()) run_lane(before);
-  const auto idle = idle_lanes->take();
+  FileInflater*& inflater = inflater_of(ticket);
+  if (inflater && inflater->continues_with(ticket)) return true;
+  if (FileInflater* const before = std::exchange(inflater, nullptr); before && before->finish()) run_inflater(before);
+  const auto idle = idle_inflaters->take();
   if (!idle) return false;
-  lane = *idle;
-  lane->open(file);
+  inflater = *idle;
+  inflater->open(file);
   return true;
 }
 
-void Graph::Impl::run_lane(InflateLane* lane) {
+void Graph::Impl::run_inflater(FileInflater* inflater) {
   inflate_counters.waiting++;
-  nodes->inflate.try_put(lane);
+  nodes->inflate.try_put(inflater);
 }
 
 void Graph::Impl::inflate_into(const ChunkRef& chunk) {
@@ -446,8 +446,8 @@ void Graph::Impl::inflate_into(const ChunkRef& chunk) {
     chunk->extents.push_back(at);
     at += extent.length;
   }
-  InflateLane* const lane = lane_of(chunk->ticket);
-  if (lane->add(chunk)) run_lane(lane);
+  FileInflater* const inflater = inflater_of(chunk->ticket);
+  if (inflater->add(chunk)) run_inflater(inflater);
 }
 
 void Graph::Impl::read_into(const ChunkRef& chunk) {
@@ -538,7 +538,7 @@ void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   try {
     if (flight.input) {
       bytes_read += flight.input->length;
-      if (flight.input->lane->arrived(*flight.input, flight.error)) run_lane(flight.input->lane);
+      if (flight.input->inflater->arrived(*flight.input, flight.error)) run_inflater(flight.input->inflater);
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
       note_read(*chunk, flight.error);
@@ -618,7 +618,7 @@ void Graph::Impl::unpack(int replica, const Batches& message) {
   if (message) std::move(message->begin(), message->end(), std::back_inserter(queue));
   begin_batches(replica);
   deliver_done(replica);
-  if (!queue.empty() && begun[static_cast<size_t>(replica)].empty()) delivery->out_of_buffers(replica);
+  if (!queue.empty() && pending[static_cast<size_t>(replica)].empty()) delivery->out_of_buffers(replica);
 }
 
 void Graph::Impl::begin_batches(int replica) {
@@ -626,17 +626,17 @@ void Graph::Impl::begin_batches(int replica) {
   std::deque<BatchRows>& queue = waiting[r];
   for (; !queue.empty() && !stopping; queue.pop_front()) {
     if (queue.front().kind != BatchRows::Kind::batch) {
-      begun[r].emplace_back(std::move(queue.front()), replica, nullptr);
+      pending[r].emplace_back(std::move(queue.front()), replica, nullptr);
       continue;
     }
     const auto buffer = rings[r]->pool().take();
     if (!buffer) return;
-    begun[r].emplace_back(std::move(queue.front()), replica, *buffer);
-    nodes->write.try_put(&begun[r].back());
+    pending[r].emplace_back(std::move(queue.front()), replica, *buffer);
+    nodes->write.try_put(&pending[r].back());
   }
 }
 
-void Graph::Impl::write(Begun& batch) {
+void Graph::Impl::write(PendingBatch& batch) {
   writer.write(batch.rows, *batch.buffer);
   const int replica = batch.replica;
   batch.done = true;  // and may be gone
@@ -646,8 +646,8 @@ void Graph::Impl::write(Begun& batch) {
 void Graph::Impl::deliver_done(int replica) {
   const auto r = static_cast<size_t>(replica);
   std::vector<Ready> done;
-  for (; !begun[r].empty() && begun[r].front().done; begun[r].pop_front()) {
-    Begun& next = begun[r].front();
+  for (; !pending[r].empty() && pending[r].front().done; pending[r].pop_front()) {
+    PendingBatch& next = pending[r].front();
     done.push_back(
         {.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
     if (next.buffer) {
@@ -710,8 +710,8 @@ GraphReport Graph::report() const {
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
   };
   add("read", impl.read_counters, impl.slots->pool().dry_s(), impl.read_counters.waiting);
-  if (impl.plan.lanes > 0)
-    add("inflate", impl.inflate_counters, impl.idle_lanes->dry_s(), impl.inflate_counters.waiting);
+  if (impl.plan.inflaters > 0)
+    add("inflate", impl.inflate_counters, impl.idle_inflaters->dry_s(), impl.inflate_counters.waiting);
   add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
   add("assemble", impl.assemble_counters, 0, 0);
   for (int r = 0; r < impl.plan.replicas; r++)

@@ -9,7 +9,7 @@
 
 #include "base/byte_size.h"
 #include "base/float_environment.h"
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 using Part = Communicator::Part;
 
-constexpr auto farewell = std::chrono::seconds(5);                // for the others to hear that this rank leaves
+constexpr auto leave_timeout = std::chrono::seconds(5);                // for the others to hear that this rank leaves
 constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 
@@ -85,7 +85,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
     buffer_wait_.watch(*rings_.back());
   }
   exchanged_->rings = rings_;
-  exchanged_->words.resize(static_cast<size_t>(distribution_.ranks()));
+  exchanged_->votes.resize(static_cast<size_t>(distribution_.ranks()));
   exchanged_->heads.resize(start_.parts.size());
   for (Head& head : exchanged_->heads) head.numbers.resize(head_numbers + shape_numbers * batches_.packed().size());
   delivery_ = std::make_unique<Delivery>(
@@ -94,17 +94,17 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
 }
 
 Transfer::~Transfer() {
-  wish(Wish::leave);
+  intend(Intent::leave);
   {
     std::unique_lock lock(mutex_);
-    const bool heard = changed_.wait_for(lock, farewell, [&] { return ended_; });
+    const bool heard = changed_.wait_for(lock, leave_timeout, [&] { return ended_; });
     lock.unlock();
     if (!heard)
       communicator_.abort(Error(Category::stalled, "its feeder has ended, and the others did not come to hear of it"));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
-  if (communicator_.failure()) keep_for_ever(exchanged_);
+  if (communicator_.failure()) leak(exchanged_);
 }
 
 void Transfer::run() {
@@ -118,9 +118,9 @@ void Transfer::run() {
 }
 
 void Transfer::end_together() {
-  wish(Wish::begin_anew);
+  intend(Intent::begin_anew);
   std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return ended_ || wish_ == Wish::leave; };
+  const auto is_over = [&] { return ended_ || intent_ == Intent::leave; };
   if (!changed_.wait_for(lock, long_wait, is_over)) {
     lock.unlock();
     log_warning("this rank is to be set to another place, and waits for the others to be set there, too");
@@ -132,13 +132,13 @@ void Transfer::end_together() {
 
 void Transfer::stop() noexcept {
   delivery_->stop();
-  wish(Wish::leave);
+  intend(Intent::leave);
 }
 
-void Transfer::wish(Wish wish) noexcept {
+void Transfer::intend(Intent intent) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    wish_ = std::max(wish_, wish);
+    intent_ = std::max(intent_, intent);
   }
   changed_.notify_all();
   if (start_.graph) start_.graph->stop();  // its next() may be waited for
@@ -186,27 +186,27 @@ void Transfer::end_with(const Error& error) {
 }
 
 bool Transfer::step() {
-  exchanged_->word = prepare();
+  exchanged_->vote = prepare();
   meet();
-  const std::vector<Word>& all = exchanged_->words;
-  const auto one_that = [&](Wish wish) {
-    return std::find_if(all.begin(), all.end(), [&](const Word& word) { return word.wish == wish; });
+  const std::vector<StepVote>& all = exchanged_->votes;
+  const auto one_that = [&](Intent intent) {
+    return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
   };
-  if (const auto leaver = one_that(Wish::leave); leaver != all.end()) {
+  if (const auto leaver = one_that(Intent::leave); leaver != all.end()) {
     end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, behind step {} of epoch {}",
                                                   leaver - all.begin(), position_.step, position_.epoch)));
     return false;
   }
-  if (one_that(Wish::begin_anew) != all.end()) {
-    if (one_that(Wish::go_on) == all.end()) return false;
+  if (one_that(Intent::begin_anew) != all.end()) {
+    if (one_that(Intent::go_on) == all.end()) return false;
     // They go on meeting, so that one that gives up, or is lost, is heard of.
     paused_ = true;
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, between_meetings, [&] { return wish_ != exchanged_->word.wish; });
+    changed_.wait_for(lock, between_meetings, [&] { return intent_ != exchanged_->vote.intent; });
     return true;
   }
   check_words();
-  if (all[static_cast<size_t>(distribution_.reader_of(distribution_.rank))].coming == Coming::end_of_epoch)
+  if (all[static_cast<size_t>(distribution_.reader_of(distribution_.rank))].offer == Offer::end_of_epoch)
     end_epoch();
   else
     receive();
@@ -214,46 +214,46 @@ bool Transfer::step() {
 }
 
 // A reader waits for its next step.
-Transfer::Word Transfer::prepare() {
+Transfer::StepVote Transfer::prepare() {
   exchanged_->parts.clear();
   {
     const std::lock_guard lock(mutex_);
-    if (wish_ != Wish::go_on) return {.wish = wish_};
+    if (intent_ != Intent::go_on) return {.intent = intent_};
   }
   if (!start_.graph || paused_) return {};
-  Word word{.epoch = position_.epoch, .step = position_.step};
+  StepVote vote{.epoch = position_.epoch, .step = position_.step};
   waits_for_rows_ = true;
   try {
     for (int part = 0; part < distribution_.planned().replicas; part++) {
       Delivery& parts = start_.graph->delivery();
-      word.coming = parts.next(part, std::nullopt, exchanged_->parts.emplace_back()) == Delivery::Outcome::batch
-                        ? Coming::batch
-                        : Coming::end_of_epoch;
+      vote.offer = parts.next(part, std::nullopt, exchanged_->parts.emplace_back()) == Delivery::Outcome::batch
+                        ? Offer::batch
+                        : Offer::end_of_epoch;
     }
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
-    if (wish_ == Wish::go_on) throw;
-    word = {.wish = wish_};  // and woke us
+    if (intent_ == Intent::go_on) throw;
+    vote = {.intent = intent_};  // and woke us
   }
   waits_for_rows_ = false;
-  return word;
+  return vote;
 }
 
 void Transfer::meet() {
-  communicator_.all_gather(std::as_bytes(std::span(&exchanged_->word, 1)),
-                           std::as_writable_bytes(std::span(exchanged_->words)), feedline::Stream::host);
+  communicator_.all_gather(std::as_bytes(std::span(&exchanged_->vote, 1)),
+                           std::as_writable_bytes(std::span(exchanged_->votes)), feedline::Stream::host);
 }
 
 // That all readers, and this rank, are at one place.
 void Transfer::check_words() const {
-  const std::vector<Word>& all = exchanged_->words;
+  const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
-    const Word &word = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
-    if (word.coming != first.coming || word.epoch != position_.epoch || word.step != position_.step)
+    const StepVote &vote = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
+    if (vote.offer != first.offer || vote.epoch != position_.epoch || vote.step != position_.step)
       throw Error(
           Category::bad_pipeline,
           fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the data has changed",
-                      reader, word.step, word.epoch, position_.step, position_.epoch));
+                      reader, vote.step, vote.epoch, position_.step, position_.epoch));
   }
 }
 
@@ -382,19 +382,19 @@ void Transfer::copy_to_replicas() {
 
 BatchBuffer* Transfer::take_buffer(size_t replica) {
   BatchBuffer* const buffer =
-      buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), [&] { return wish_ != Wish::go_on; });
+      buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), [&] { return intent_ != Intent::go_on; });
   return buffer ? buffer : spare_buffer();
 }
 
 BatchBuffer* Transfer::spare_buffer() {
-  Spare& spare = exchanged_->spares.emplace_back(gpu::Memory(batches_.buffer_bytes()));
-  spare.buffer.memory = spare.memory.bytes().data();
-  spare.buffer.content = batches_.content(spare.buffer.memory);
-  return &spare.buffer;
+  Scratch& one = exchanged_->scratch.emplace_back(gpu::Memory(batches_.buffer_bytes()));
+  one.buffer.memory = one.memory.bytes().data();
+  one.buffer.content = batches_.content(one.buffer.memory);
+  return &one.buffer;
 }
 
 void Transfer::deliver(size_t replica) {
-  if (!exchanged_->spares.empty()) return;  // nobody wants it any more
+  if (!exchanged_->scratch.empty()) return;  // nobody wants it any more
   BatchBuffer& buffer = *buffers_[replica];
   const Head& head = exchanged_->heads[std::min(replica, start_.parts.size() - 1)];
   buffer.content.epoch = position_.epoch;

@@ -75,18 +75,18 @@ class Transfer {
   static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas);
 
  private:
-  enum class Wish : uint32_t { go_on, begin_anew, leave };
-  enum class Coming : uint32_t { nothing, batch, end_of_epoch };
+  enum class Intent : uint32_t { go_on, begin_anew, leave };
+  enum class Offer : uint32_t { nothing, batch, end_of_epoch };
   /// What a rank says when all meet.
-  struct Word {
-    Wish wish = Wish::go_on;
-    Coming coming = Coming::nothing;
+  struct StepVote {
+    Intent intent = Intent::go_on;
+    Offer offer = Offer::nothing;
     uint64_t epoch = 0;
     int64_t step = 0;
   };
   /// Where a step goes that nobody wants any more, when no buffer is free.
-  struct Spare {
-    explicit Spare(gpu::Memory m) : memory(std::move(m)) {}
+  struct Scratch {
+    explicit Scratch(gpu::Memory m) : memory(std::move(m)) {}
     gpu::Memory memory;
     BatchBuffer buffer = {};
   };
@@ -98,7 +98,7 @@ class Transfer {
 
   void loop() noexcept;
   bool step();
-  Word prepare();
+  StepVote prepare();
   void meet();
   void check_words() const;
   void receive();
@@ -116,7 +116,7 @@ class Transfer {
   void end_epoch();
   void fail() noexcept;
   void end_with(const Error& error);
-  void wish(Wish wish) noexcept;
+  void intend(Intent intent) noexcept;
 
   const PipelineSpec spec_;
   const Start start_;
@@ -133,12 +133,12 @@ class Transfer {
   bool paused_ = false;  // some rank is to begin anew: no step comes any more
   /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
   struct Exchanged {
-    std::vector<Word> words;        // of the ranks
-    Word word;                      // this rank's
+    std::vector<StepVote> votes;        // of the ranks
+    StepVote vote;                      // this rank's
     std::vector<Head> heads, sent;  // of the parts that come; of a reader's
     std::vector<Batch> parts;       // of a reader: this step's
     std::vector<std::shared_ptr<BatchRing>> rings;
-    std::deque<Spare> spares;
+    std::deque<Scratch> scratch;
   };
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
   std::vector<BatchBuffer*> buffers_;  // by device
@@ -149,7 +149,7 @@ class Transfer {
 
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  Wish wish_ = Wish::go_on;
+  Intent intent_ = Intent::go_on;
   BufferWait buffer_wait_{mutex_, changed_};
   bool ended_ = true;
   std::exception_ptr failure_;

@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "feedline/error.h"
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 
 namespace feedline::flow {
 namespace {

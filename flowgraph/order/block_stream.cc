@@ -18,7 +18,7 @@ BlockStream::BlockStream(const Order& order, uint32_t lane, uint64_t first_pass,
   taken_ = sample - order.lane_samples(lane, phase);
   const auto ends = pass_->round_ends.begin() + static_cast<ptrdiff_t>(this->lane().first_round);
   round_ = static_cast<uint32_t>(std::upper_bound(ends, ends + this->lane().rounds, taken_) - ends);
-  next_block_ = round_ < order.window() ? 0 : round_ - order.window() + 1;
+  next_block_ = round_ < order.mixed_blocks() ? 0 : round_ - order.mixed_blocks() + 1;
 }
 
 void BlockStream::enter_pass(uint64_t phase) {
@@ -29,14 +29,14 @@ void BlockStream::enter_pass(uint64_t phase) {
   entered_ = false;
 }
 
-void BlockStream::open_next(Taking& to) {
+void BlockStream::open_next(TakeResult& to) {
   const Pass::Part part = pass_->part(lane(), next_block_++);
   const Block& block = order_->blocks()[part.block];
   const uint64_t first = block.first + part.first;  // sample of the file
   Open open{.ticket = to.tickets++, .segments = {}, .samples = {}};
   if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, first, part.rows);
   if (to.with_rows) {
-    open.segments = segments_of(*pass_, part.block, part.rows, order_->window());
+    open.segments = segments_of(*pass_, part.block, part.rows, order_->mixed_blocks());
     open.samples.resize(part.rows);
     // The parts of a block in two lanes are two decks.
     fill_shuffled(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})),
@@ -45,10 +45,10 @@ void BlockStream::open_next(Taking& to) {
   open_.push_back(std::move(open));
 }
 
-void BlockStream::enter_round(Taking& to) {
+void BlockStream::enter_round(TakeResult& to) {
   entered_ = true;
   while (next_block_ <= round_ && next_block_ < lane().blocks) open_next(to);
-  if (!to.with_rows || order_->window() == 1) return;
+  if (!to.with_rows || order_->mixed_blocks() == 1) return;
   drawn_.clear();
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
   for (const Open& block : open_) {
@@ -60,13 +60,13 @@ void BlockStream::enter_round(Taking& to) {
 }
 
 BlockStream::Drawn BlockStream::drawn(size_t i) const noexcept {
-  return order_->window() == 1 ? Drawn{open_.back().ticket, open_.back().samples[i]} : drawn_[i];
+  return order_->mixed_blocks() == 1 ? Drawn{open_.back().ticket, open_.back().samples[i]} : drawn_[i];
 }
 
 // The oldest block has given its last segment.
 void BlockStream::leave_round(Step& step) {
   const uint32_t oldest = next_block_ - static_cast<uint32_t>(open_.size());
-  if (!open_.empty() && oldest + order_->window() == round_ + 1) {
+  if (!open_.empty() && oldest + order_->mixed_blocks() == round_ + 1) {
     step.finished.push_back(open_.front().ticket);
     open_.pop_front();
   }
@@ -74,7 +74,7 @@ void BlockStream::leave_round(Step& step) {
   entered_ = false;
 }
 
-void BlockStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void BlockStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t done = 0; done < count;) {
     if (taken_ == lane().end - lane().begin) {
       close(to.step);  // the last segments of small blocks may have been empty, and their rounds not entered

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "flowgraph/order/order.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
 /// Each block is a ticket; it is open for as many rounds as it has segments.
-class BlockStream final : public Stream {
+class BlockStream final : public SampleStream {
  public:
   /// From sample `sample` of the lane on; its passes are numbered from `first_pass` on.
   BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
@@ -35,8 +35,8 @@ class BlockStream final : public Stream {
   uint64_t round_begin() const noexcept { return round_ == 0 ? 0 : round_end(round_ - 1); }
   Drawn drawn(size_t i) const noexcept;
   void enter_pass(uint64_t phase);
-  void enter_round(Taking& to);
-  void open_next(Taking& to);
+  void enter_round(TakeResult& to);
+  void open_next(TakeResult& to);
   void leave_round(Step& step);
 
   const Order* order_;

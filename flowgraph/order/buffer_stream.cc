@@ -101,7 +101,7 @@ BufferStream::Sample BufferStream::pop() {
   return sample;
 }
 
-TicketRows BufferStream::pick(const Sample& sample, Taking& to) {
+TicketRows BufferStream::pick(const Sample& sample, TakeResult& to) {
   if (!picks_ || picks_->samples == order_->picks()) {
     picks_ = {.ticket = to.tickets++, .opened = to.opened ? to.opened->size() : 0};
     to.step.finished.push_back(picks_->ticket);
@@ -116,7 +116,7 @@ TicketRows BufferStream::pick(const Sample& sample, Taking& to) {
   return {picks_->ticket, row, frames, 0};
 }
 
-TicketRows BufferStream::row_of(const Sample& sample, Taking& to) {
+TicketRows BufferStream::row_of(const Sample& sample, TakeResult& to) {
   if (expired_[sample.block]) return pick(sample, to);
   uint64_t& ticket = open_[sample.block];
   const Block& block = order_->blocks()[sample.block];
@@ -137,7 +137,7 @@ void BufferStream::expire(Step& step) {
   }
 }
 
-void BufferStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void BufferStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   expire(to.step);  // of where it begins
   for (int64_t row = 0; row < count; row++) {
     if (position_ == order_->samples()) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "flowgraph/order/order.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
@@ -18,11 +18,11 @@ namespace feedline::flow {
 ///
 /// A block is a ticket, from the first of its samples that is wanted until Order::buffer_age() behind its last one:
 /// then hardly any is left in the buffer. Those that are left are read again, each by itself.
-class BufferStream final : public Stream {
+class BufferStream final : public SampleStream {
  public:
   BufferStream(const Order& order, uint64_t first_pass, uint64_t sample);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
@@ -37,7 +37,7 @@ class BufferStream final : public Stream {
   /// A ticket of samples that are read by themselves, in this step.
   struct Picks {
     uint64_t ticket = 0;
-    size_t opened = 0;  // where it is in Taking::opened
+    size_t opened = 0;  // where it is in TakeResult::opened
     uint32_t samples = 0, rows = 0;
   };
 
@@ -48,8 +48,8 @@ class BufferStream final : public Stream {
   uint64_t draw(uint64_t position) const noexcept;
   std::optional<Sample> next_of_sequence();
   Sample pop();
-  TicketRows row_of(const Sample& sample, Taking& to);
-  TicketRows pick(const Sample& sample, Taking& to);
+  TicketRows row_of(const Sample& sample, TakeResult& to);
+  TicketRows pick(const Sample& sample, TakeResult& to);
   void expire(Step& step);
 
   const Order* order_;

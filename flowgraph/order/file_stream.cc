@@ -7,7 +7,7 @@ namespace feedline::flow {
 FileStream::FileStream(const Order& order, uint64_t first_pass, uint64_t sample)
     : order_(&order), sequence_(order, first_pass, sample) {}
 
-FileStream::Open& FileStream::open(uint32_t number, uint64_t sample, Taking& to) {
+FileStream::Open& FileStream::open(uint32_t number, uint64_t sample, TakeResult& to) {
   for (Open& open : open_)
     if (open.block == number) return open;
   const Block& block = order_->blocks()[number];
@@ -16,7 +16,7 @@ FileStream::Open& FileStream::open(uint32_t number, uint64_t sample, Taking& to)
   return open_.back();
 }
 
-void FileStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void FileStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t done = 0; done < count;) {
     const Run run = sequence_.next(static_cast<uint64_t>(count - done));
     for (uint64_t sample = run.first; sample < run.first + run.count;) {

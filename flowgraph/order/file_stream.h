@@ -6,16 +6,16 @@
 
 #include "flowgraph/order/order.h"
 #include "flowgraph/order/pass_sequence.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
 /// Each block is a ticket, with its rows from the first that this rank wants.
-class FileStream final : public Stream {
+class FileStream final : public SampleStream {
  public:
   FileStream(const Order& order, uint64_t first_pass, uint64_t sample);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
@@ -24,7 +24,7 @@ class FileStream final : public Stream {
     uint64_t ticket = 0;
     uint64_t first = 0;  // sample of its file: row 0 of the ticket
   };
-  Open& open(uint32_t block, uint64_t sample, Taking& to);
+  Open& open(uint32_t block, uint64_t sample, TakeResult& to);
 
   const Order* order_;
   PassSequence sequence_;

@@ -11,15 +11,15 @@ GlobalStream::GlobalStream(const Order& order, uint64_t first_pass, uint64_t sam
       pass_(sample / order.samples()),
       permutation_(order.samples(), order.key_of_pass(first_pass + pass_)) {}
 
-uint32_t GlobalStream::add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, Taking& to) const {
-  const Order::Place place = order_->place(sample);
+uint32_t GlobalStream::add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, TakeResult& to) const {
+  const Order::FileSample place = order_->place(sample);
   if (ticket) order_->add_samples(*ticket, place.file, place.sample, 1);
   const uint32_t frames = order_->rows_of(place.file, place.sample, place.sample).count;
   if (to.with_rows) flow::add_rows(*order_, {to.tickets - 1, row, frames, at}, to.step.rows);
   return (frames - 1) * static_cast<uint32_t>(order_->stride()) + 1;
 }
 
-void GlobalStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void GlobalStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t row = wanted.first; row < wanted.last;) {
     const int64_t end = std::min<int64_t>(wanted.last, row + order_->picks());
     to.step.finished.push_back(to.tickets++);

@@ -25,7 +25,7 @@ void MixedStream::draw(int64_t count, Rows wanted) {
   }
 }
 
-void MixedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void MixedStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   draw(count, wanted);
   for (size_t s = 0; s < sources_.size(); s++) {
     Source& source = sources_[s];
@@ -33,8 +33,8 @@ void MixedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
     if (!source.stream) source.stream = open_(s, source.begins_at);
     source.taken.rows.clear();
     source.taken.finished.clear();
-    Taking taking{source.taken, to.tickets, to.opened, to.with_rows};
-    source.stream->take(source.drawn, source.wanted, 0, taking);
+    TakeResult result{source.taken, to.tickets, to.opened, to.with_rows};
+    source.stream->take(source.drawn, source.wanted, 0, result);
     to.step.finished.insert(to.step.finished.end(), source.taken.finished.begin(), source.taken.finished.end());
     source.run = source.used = 0;
     source.sample = source.wanted.first;

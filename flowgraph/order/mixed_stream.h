@@ -7,26 +7,26 @@
 #include <vector>
 
 #include "flowgraph/order/mixture.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
 /// Each sample comes from the stream of its source; these begin where they are first drawn from.
-class MixedStream final : public Stream {
+class MixedStream final : public SampleStream {
  public:
   /// A source's stream, from a sample of its lane on.
-  using Open = std::function<std::unique_ptr<Stream>(size_t source, uint64_t sample)>;
+  using Open = std::function<std::unique_ptr<SampleStream>(size_t source, uint64_t sample)>;
 
   /// From a sample of the lane in an epoch on. frames: rows of a sample.
   MixedStream(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample, int64_t frames, Open open);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
   struct Source {
     uint64_t begins_at = 0;  // sample of its lane
-    std::unique_ptr<Stream> stream;
+    std::unique_ptr<SampleStream> stream;
     // In this step:
     int64_t drawn = 0;
     Rows wanted;         // of those

@@ -215,7 +215,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
-  window_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
+  mixed_blocks_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
   // What a few orders need, and a little more: most others then fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
     uint32_t open = 0;
@@ -246,7 +246,7 @@ uint64_t Order::key_of_pass(uint64_t number) const noexcept {
   return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, 0});
 }
 
-Order::Place Order::place(uint64_t sample) const noexcept {
+Order::FileSample Order::place(uint64_t sample) const noexcept {
   const auto behind = std::upper_bound(file_starts_.begin(), file_starts_.end(), sample);
   return {static_cast<uint32_t>(behind - file_starts_.begin() - 1), sample - behind[-1]};
 }
@@ -385,15 +385,15 @@ uint32_t Order::plan_rounds(Pass& pass) const {
   std::vector<uint64_t> ends;
   for (Lane& lane : pass.lanes) {
     if (lane.blocks == 0) continue;
-    lane.rounds = lane.blocks + window_ - 1;
+    lane.rounds = lane.blocks + mixed_blocks_ - 1;
     ends.assign(lane.rounds, 0);
     for (uint32_t i = 0; i < lane.blocks; i++) {
       const Pass::Part part = pass.part(lane, i);
-      const Segments segments = segments_of(pass, part.block, part.rows, window_);
-      if (part.rows < window_) {
+      const Segments segments = segments_of(pass, part.block, part.rows, mixed_blocks_);
+      if (part.rows < mixed_blocks_) {
         for (uint32_t row = 0; row < part.rows; row++) ends[i + segments.of(row)]++;
       } else {
-        for (uint32_t s = 0, sum = 0; s < window_; s++) {
+        for (uint32_t s = 0, sum = 0; s < mixed_blocks_; s++) {
           const uint32_t up_to = segments.before(s + 1);
           ends[i + s] += up_to - std::exchange(sum, up_to);
         }
@@ -404,7 +404,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
     for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
       while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lanes_.step) last++;
       last = std::max(first, last);
-      const uint32_t oldest = first < window_ ? 0 : first - window_ + 1;
+      const uint32_t oldest = first < mixed_blocks_ ? 0 : first - mixed_blocks_ + 1;
       most = std::max(most, std::min(last, lane.blocks - 1) - std::min(oldest, lane.blocks - 1) + 1);
     }
     lane.first_round = pass.round_ends.size();
@@ -465,7 +465,7 @@ uint64_t Order::memory_bytes() const noexcept {
   const uint64_t passes = shuffle_.mode != ShuffleMode::block
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
-                                     lanes_.count * (sizeof(Lane) + window_ * sizeof(uint64_t)));
+                                     lanes_.count * (sizeof(Lane) + mixed_blocks_ * sizeof(uint64_t)));
   // [read] and [assemble] have a BufferStream each: 8 bytes for a sample of the buffer, and 25 for a block. They are
   // made one after the other, and one that begins in the middle of a pass needs 4 more for a sample until it is made.
   const uint64_t buffers =

@@ -66,7 +66,7 @@ class Order {
   const Blocks& blocks() const noexcept { return blocks_; }
   const Lanes& lanes() const noexcept { return lanes_; }
   /// Blocks of a lane that mix.
-  uint32_t window() const noexcept { return window_; }
+  uint32_t mixed_blocks() const noexcept { return mixed_blocks_; }
 
   /// `number`: since the beginning of the feed; it chooses the order. `phase`: within the epoch; it chooses where lanes
   /// are cut, so that over the passes of an epoch all lanes stay equal. Thread-safe; the last two are kept.
@@ -76,11 +76,11 @@ class Order {
   uint64_t key_of_pass(uint64_t number) const noexcept;
 
   /// A sample of the data in file order, and the block that one is in.
-  struct Place {
+  struct FileSample {
     uint32_t file = 0;
     uint64_t sample = 0;  // of the file
   };
-  Place place(uint64_t sample) const noexcept;
+  FileSample place(uint64_t sample) const noexcept;
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
   /// What is read for the samples [first, first + count) of a file, as rows of a ticket.
@@ -165,7 +165,7 @@ class Order {
   uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;
   uint64_t pick_bytes_ = 0;
-  uint32_t window_ = 1;
+  uint32_t mixed_blocks_ = 1;
   uint32_t open_blocks_ = 0;
 
   struct Kept {

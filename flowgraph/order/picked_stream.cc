@@ -8,7 +8,7 @@ namespace feedline::flow {
 PickedStream::PickedStream(const Order& order, const Steps& steps, uint64_t sample)
     : order_(&order), steps_(&steps), next_(sample) {}
 
-void PickedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void PickedStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   const uint64_t end = next_ + static_cast<uint64_t>(wanted.last);
   for (uint64_t sample = next_ + static_cast<uint64_t>(wanted.first); sample < end;) {
     if (!current_ || sample >= current_->end) open_block_of(sample, to);
@@ -22,13 +22,13 @@ void PickedStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
   next_ += static_cast<uint64_t>(count);
 }
 
-void PickedStream::open_block_of(uint64_t sample, Taking& to) {
+void PickedStream::open_block_of(uint64_t sample, TakeResult& to) {
   const Blocks& blocks = order_->blocks();
   if (current_) {
     to.step.finished.push_back(current_->ticket);
   } else {
     const uint64_t in_pass = sample % order_->samples();
-    const Order::Place place = order_->place(in_pass);
+    const Order::FileSample place = order_->place(in_pass);
     current_ = Current();
     current_->block = order_->block_at(place.file, place.sample);
     current_->first = sample - (place.sample - blocks[current_->block].first);

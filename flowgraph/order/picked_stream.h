@@ -5,18 +5,18 @@
 #include <optional>
 
 #include "flowgraph/order/order.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
 /// Each block is a ticket, with the rows that this rank is to have in the steps that the block reaches into. A block of
 /// so small records that its steps are short (Order::picks_rows) is read whole, from the first of these rows to the
 /// last.
-class PickedStream final : public Stream {
+class PickedStream final : public SampleStream {
  public:
   PickedStream(const Order& order, const Steps& steps, uint64_t sample);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
@@ -28,7 +28,7 @@ class PickedStream final : public Stream {
     uint32_t next_row = 0;  // of the ticket
     bool whole = false;     // the rows between those that are wanted are rows of the ticket, too
   };
-  void open_block_of(uint64_t sample, Taking& to);
+  void open_block_of(uint64_t sample, TakeResult& to);
   void fill_in(Ticket& ticket) const;
 
   const Order* order_;

@@ -24,9 +24,9 @@ Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t pos
   uint64_t sum = 0;
   for (uint32_t number = 0; number < numbers; number++) {
     sum += drawn_[number] = drawn_before(number, now);
-    if (drawn_[number] < amounts_[number]) coming_.push_back({time(number, drawn_[number]), number});
+    if (drawn_[number] < amounts_[number]) next_draws_.push_back({time(number, drawn_[number]), number});
   }
-  std::make_heap(coming_.begin(), coming_.end());
+  std::make_heap(next_draws_.begin(), next_draws_.end());
   // Several may come at one moment.
   while (sum++ < position) next();
 }
@@ -50,13 +50,13 @@ uint64_t Stratified::drawn_before(uint32_t number, uint64_t time) const noexcept
 }
 
 uint32_t Stratified::next() {
-  std::pop_heap(coming_.begin(), coming_.end());
-  const uint32_t number = coming_.back().number;
+  std::pop_heap(next_draws_.begin(), next_draws_.end());
+  const uint32_t number = next_draws_.back().number;
   if (++drawn_[number] < amounts_[number]) {
-    coming_.back().time = time(number, drawn_[number]);
-    std::push_heap(coming_.begin(), coming_.end());
+    next_draws_.back().time = time(number, drawn_[number]);
+    std::push_heap(next_draws_.begin(), next_draws_.end());
   } else {
-    coming_.pop_back();
+    next_draws_.pop_back();
   }
   return number;
 }

@@ -16,18 +16,18 @@ class Stratified {
   /// From `position` of the sequence on. Amounts are at most 2^40. O(numbers * 64).
   Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t position);
 
-  bool ended() const noexcept { return coming_.empty(); }
+  bool ended() const noexcept { return next_draws_.empty(); }
   /// Precondition: not ended.
   uint32_t next();
   /// Of each number, how many came before the next one.
   const std::vector<uint64_t>& drawn() const noexcept { return drawn_; }
 
  private:
-  struct Coming {
+  struct NextDraw {
     uint64_t time = 0;
     uint32_t number = 0;
     /// The heap's top is the first.
-    bool operator<(const Coming& other) const noexcept {
+    bool operator<(const NextDraw& other) const noexcept {
       return time != other.time ? time > other.time : number > other.number;
     }
   };
@@ -39,7 +39,7 @@ class Stratified {
   std::vector<uint64_t> amounts_, drawn_;
   std::vector<uint64_t> keys_;
   std::vector<Wide> lengths_;   // of the parts: fractions of 2^128
-  std::vector<Coming> coming_;  // a heap: the next of each number that has one
+  std::vector<NextDraw> next_draws_;  // a heap: the next of each number that has one
 };
 
 }  // namespace feedline::flow

@@ -7,7 +7,7 @@ namespace feedline::flow {
 WindowStream::WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
     : data_(&data), order_(&order), windows_(order.windows()), sequence_(order, first_pass, sample) {}
 
-const WindowStream::Open& WindowStream::open(uint32_t number, uint64_t from, Taking& to) {
+const WindowStream::Open& WindowStream::open(uint32_t number, uint64_t from, TakeResult& to) {
   for (const Open& open : open_)
     if (open.block == number) return open;
   const Block& block = order_->blocks()[number];
@@ -27,7 +27,7 @@ void WindowStream::finish(uint64_t frame, uint32_t file, Step& step) {
   });
 }
 
-void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_t at, Taking& to) {
+void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_t at, TakeResult& to) {
   const std::vector<uint64_t>& starts = windows_->file_starts();
   const auto stride = static_cast<uint64_t>(windows_->spec().stride);
   uint64_t frame = window.first;
@@ -43,7 +43,7 @@ void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_
   }
 }
 
-void WindowStream::take(int64_t count, Rows wanted, int64_t at, Taking& to) {
+void WindowStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t done = 0; done < count;) {
     const uint64_t pass = sequence_.pass();
     const Run run = sequence_.next(static_cast<uint64_t>(count - done));

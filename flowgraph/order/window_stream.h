@@ -6,17 +6,17 @@
 
 #include "flowgraph/order/order.h"
 #include "flowgraph/order/pass_sequence.h"
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
 /// Each block is a ticket, open as long as windows reach into it: what windows share is read and parsed once. A step's
 /// rows are the frames of its windows, `size` places each; those of frames that are not there are left out.
-class WindowStream final : public Stream {
+class WindowStream final : public SampleStream {
  public:
   WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
 
-  void take(int64_t count, Rows wanted, int64_t at, Taking& to) override;
+  void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
 
  private:
@@ -26,8 +26,8 @@ class WindowStream final : public Stream {
     uint64_t ticket = 0;
     uint64_t first = 0;  // frame: row 0 of the ticket
   };
-  void add_rows(const Windows::Window& window, uint32_t file, int64_t at, Taking& to);
-  const Open& open(uint32_t block, uint64_t from, Taking& to);
+  void add_rows(const Windows::Window& window, uint32_t file, int64_t at, TakeResult& to);
+  const Open& open(uint32_t block, uint64_t from, TakeResult& to);
   /// Blocks up to a frame: of one file, where others are open beside it.
   void finish(uint64_t frame, uint32_t file, Step& step);
 

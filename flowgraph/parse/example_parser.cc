@@ -12,7 +12,7 @@
 
 #include "base/audit.h"
 #include "base/utf8.h"
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/record_layout.h"
 #include "flowgraph/parse/record_shape.h"
@@ -322,7 +322,7 @@ struct ExampleParser::Session::State {
   uint32_t lacking_rows = 0;   // rows of such records, and of those that are no Example; all others had every feature
   std::vector<Flaw> flaws;
   uint32_t row = 0;
-  bool foreseen = true;
+  bool predicted = true;
   const uint8_t* broken_at = nullptr;
   int32_t broken_feature = -1;
 };
@@ -343,8 +343,8 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
       hits_++;
     } else if (state.parse_example(record)) {
       if (state.complete(record, errors)) {
-        hits_ += state.foreseen;
-        if (state.foreseen && state.shaped) state.shapes.learn(*state.layout, begin, record.size, state.all_features());
+        hits_ += state.predicted;
+        if (state.predicted && state.shaped) state.shapes.learn(*state.layout, begin, record.size, state.all_features());
       }
     } else {
       state.lacking_rows++;
@@ -365,7 +365,7 @@ std::vector<bool> ExampleParser::Session::seen() const {
 
 bool ExampleParser::Session::State::parse_example(const io::RecordView& record) {
   for (uint64_t& word : good) word = 0;
-  foreseen = true;
+  predicted = true;
   broken_feature = -1;
   const auto* p = reinterpret_cast<const uint8_t*>(record.data);
   const uint8_t* end = p + record.size;
@@ -381,7 +381,7 @@ bool ExampleParser::Session::State::parse_example(const io::RecordView& record) 
       p = parse_features(p, p + size);
       if (!p) return false;
     } else {
-      foreseen = false;
+      predicted = false;
       p = wire::skip_field(tag, p, end, depth_in_example);
       if (!p) return fail(field);
     }
@@ -419,7 +419,7 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
   return p;
 }
 
-/// What was not as foreseen at first.
+/// What was not as predicted at first.
 const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t* p, const uint8_t* end,
                                                                    EntryShape*& before) {
   uint32_t size;
@@ -431,7 +431,7 @@ const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t
       return payload + size;
     }
   }
-  foreseen = false;
+  predicted = false;
   const uint8_t* field = p;
   uint32_t tag;
   p = wire::read_tag(p, end, tag);

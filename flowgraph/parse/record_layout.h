@@ -1,7 +1,7 @@
 // What the entries of a map<string, Feature> look like, learned from the records themselves.
 //
 // Writers put the same keys into every record, in the same order, and most values have the same size or shift only the
-// lengths around them. So an entry is foreseen from the one before it, and is the foreseen one if its header
+// lengths around them. So an entry is predicted from the one before it, and is the predicted one if its header
 //
 //     0a LENGTH  0a KEYLENGTH key  12 LENGTH  KIND LENGTH  0a LENGTH | payload
 //
@@ -24,7 +24,7 @@ namespace feedline::flow {
 /// Kinds of a Feature: the field numbers of its oneof.
 enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
 
-/// A key that is asked for, as far as its entries may be foreseen.
+/// A key that is asked for, as far as its entries may be predicted.
 struct RequestedKey {
   static constexpr uint64_t any_size = ~uint64_t{0};
 
@@ -134,7 +134,7 @@ class RecordLayout {
   /// What comes before the first entry.
   EntryShape* start() noexcept { return &shapes_[0]; }
 
-  /// The entry [p, end) with this key came after `before` and was not foreseen. Learns it where it is in the usual
+  /// The entry [p, end) with this key came after `before` and was not predicted. Learns it where it is in the usual
   /// form. key: number of the requested key, or -1. Allocates only while there are new keys.
   EntryShape* learn(EntryShape* before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key);
 

@@ -40,9 +40,9 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
 }  // namespace
 
 void RecordShapes::learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted) {
-  Place& place = places_[size % places];
-  if (std::exchange(place.last_size, size) != size || !std::has_single_bit(++place.tries)) return;
-  RecordShape& shape = place.shape;
+  Slot& slot = slots_[size % slots];
+  if (std::exchange(slot.last_size, size) != size || !std::has_single_bit(++slot.tries)) return;
+  RecordShape& shape = slot.shape;
   shape.size = size;
   shape.words.clear();
   shape.values.clear();

@@ -1,6 +1,6 @@
 // Records that are alike as a whole.
 //
-// Entry by entry, each place follows from the lengths before it, and a CPU waits for one to begin the next. Records of
+// Entry by entry, each place in a record follows from the lengths before it, and a CPU waits for one to begin the next. Records of
 // one size mostly have all their lengths alike, too: then every place is known before anything is read. What is left is
 // to see that the bytes between the payloads are those that were learned, and to put the payloads where they go.
 #pragma once
@@ -47,7 +47,7 @@ class RecordShapes {
  public:
   /// The shape of this record, or null.
   const RecordShape* of(const uint8_t* record, uint32_t size) const noexcept {
-    const RecordShape& shape = places_[size % places].shape;
+    const RecordShape& shape = slots_[size % slots].shape;
     return shape.size == size && !shape.words.empty() && shape.matches(record) ? &shape : nullptr;
   }
 
@@ -57,13 +57,13 @@ class RecordShapes {
   void learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted);
 
  private:
-  static constexpr size_t places = 16;  // numbers of different widths make a few sizes, pictures any
-  struct Place {
+  static constexpr size_t slots = 16;  // numbers of different widths make a few sizes, pictures any
+  struct Slot {
     uint32_t last_size = 0;  // that had no shape
     uint32_t tries = 0;
     RecordShape shape;
   };
-  std::array<Place, places> places_;
+  std::array<Slot, slots> slots_;
 };
 
 }  // namespace feedline::flow

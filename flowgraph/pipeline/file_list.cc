@@ -15,7 +15,7 @@
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 #include "io/index/index_store.h"
 
 namespace feedline::flow {

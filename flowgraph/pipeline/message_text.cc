@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 
 namespace feedline::flow {
 namespace {

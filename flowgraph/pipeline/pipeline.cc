@@ -13,7 +13,7 @@
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/pipeline/message_text.h"
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 
 namespace feedline {
 namespace {

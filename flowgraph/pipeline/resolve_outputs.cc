@@ -9,7 +9,7 @@
 #include <set>
 
 #include "feedline/error.h"
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/unsupported.h"
 

@@ -11,7 +11,7 @@
 #include "base/audit.h"
 #include "base/byte_size.h"
 #include "flowgraph/order/draws.h"
-#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
 #include "flowgraph/plan/walk.h"
 #include "io/read/read_backend.h"
@@ -214,9 +214,9 @@ void Plan::plan_slots() {
           std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
       inflates |= compressed;
     }
-    if (inflates) lanes++;  // a source with a compressed file keeps one of its own
+    if (inflates) inflaters++;  // a source with a compressed file keeps one of its own
   }
-  if (lanes > 0) lanes += static_cast<uint32_t>(threads);
+  if (inflaters > 0) inflaters += static_cast<uint32_t>(threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
@@ -356,7 +356,7 @@ void Plan::fit_memory(const MemoryLine& more) {
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
   const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order_bytes() +
-                          lanes * InflateLane::memory_bytes + counting + product(more.count, more.bytes);
+                          inflaters * FileInflater::memory_bytes + counting + product(more.count, more.bytes);
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -374,7 +374,7 @@ void Plan::fit_memory(const MemoryLine& more) {
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
             more,
-            {"inflating", lanes, InflateLane::memory_bytes},
+            {"inflating", inflaters, FileInflater::memory_bytes},
             {"counting while reading", 1, counting},
             {"index", 1, index_bytes},
             {"order", 1, order_bytes()}};
@@ -382,7 +382,7 @@ void Plan::fit_memory(const MemoryLine& more) {
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches =
-      fewest_slots * slot_bytes + index_bytes + order_bytes() + lanes * InflateLane::memory_bytes + counting +
+      fewest_slots * slot_bytes + index_bytes + order_bytes() + inflaters * FileInflater::memory_bytes + counting +
       product(more.count, more.bytes) +
       buffers * (io::block_bytes + tensor_alignment * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);

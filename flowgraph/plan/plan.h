@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/parse/compute.h"
+#include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/data/data_set.h"
 #include "flowgraph/batch/epoch_sums.h"
 #include "flowgraph/parse/example_parser.h"
@@ -86,7 +86,7 @@ struct Plan {
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;
   bool lends = false;  // a batch of one row holds its chunk: bytes may be delivered where they were read
-  uint32_t lanes = 0;  // of inflating; 0: no compressed file
+  uint32_t inflaters = 0;  // 0: no compressed file
   std::vector<MemoryLine> memory;
 
   /// Batches that may hold a chunk each, at most: as many as there are buffers where the plan lends rows.

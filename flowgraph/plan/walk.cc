@@ -15,7 +15,7 @@ namespace feedline::flow {
 namespace {
 
 // One lane of an order, from a sample on.
-std::unique_ptr<Stream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
+std::unique_ptr<SampleStream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
                                     uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
@@ -43,8 +43,8 @@ Walk::Walk(const Plan& plan, Start start, bool with_rows)
       streams_(plan.steps.lanes()) {}
 
 // Of the samples of the epoch that the current step begins with, or of all epochs where one goes on from another.
-Stream& Walk::stream(uint32_t lane) {
-  std::unique_ptr<Stream>& stream = streams_[lane];
+SampleStream& Walk::stream(uint32_t lane) {
+  std::unique_ptr<SampleStream>& stream = streams_[lane];
   if (stream) return *stream;
   const auto open = [this, lane, first_pass = steps_.first_pass(epoch_)](size_t source, uint64_t sample) {
     return open_stream(plan_, *plan_.orders[source], lane, first_pass, sample);
@@ -76,12 +76,12 @@ void Walk::next(Step& step, std::vector<Ticket>* opened) {
   } else {
     step.kind = steps_.kind(step_);
     const Rows& wanted = steps_.of_rank(step.kind);
-    Taking taking{step, tickets_, opened, with_rows_};
+    TakeResult result{step, tickets_, opened, with_rows_};
     for (uint32_t lane = 0; lane < steps_.lanes(); lane++) {
       const Steps::LaneRows rows = steps_.of_lane(step.kind, lane);
       const Rows of_lane{std::max(wanted.first, rows.first) - rows.first,
                          std::min(wanted.last, rows.first + rows.count) - rows.first};
-      if (of_lane.first < of_lane.last) stream(lane).take(rows.count, of_lane, rows.first, taking);
+      if (of_lane.first < of_lane.last) stream(lane).take(rows.count, of_lane, rows.first, result);
     }
     step_++;
   }

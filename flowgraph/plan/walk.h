@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "flowgraph/order/stream.h"
+#include "flowgraph/order/sample_stream.h"
 
 namespace feedline::flow {
 
@@ -25,7 +25,7 @@ class Walk {
   void next(Step& step, std::vector<Ticket>* opened);
 
  private:
-  Stream& stream(uint32_t lane);
+  SampleStream& stream(uint32_t lane);
 
   const Plan& plan_;
   const Steps& steps_;
@@ -33,7 +33,7 @@ class Walk {
   uint64_t epoch_;
   int64_t step_;
   uint64_t tickets_ = 0;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by lane; null: this rank has not taken from it yet
+  std::vector<std::unique_ptr<SampleStream>> streams_;  // by lane; null: this rank has not taken from it yet
 };
 
 }  // namespace feedline::flow

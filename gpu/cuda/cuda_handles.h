@@ -58,18 +58,18 @@ class Context {
 
 /// What the program's threads are while they are in our code: on the GPU, and free to make calls that a trainer's
 /// capture of a graph on another thread would forbid them. Afterwards they are what they were.
-class Visit {
+class ScopedContext {
  public:
-  explicit Visit(const Context& context) noexcept : context_(context) {
+  explicit ScopedContext(const Context& context) noexcept : context_(context) {
     context_.push();
     cudaThreadExchangeStreamCaptureMode(&mode_);
   }
-  ~Visit() {
+  ~ScopedContext() {
     cudaThreadExchangeStreamCaptureMode(&mode_);
     context_.pop();
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
+  ScopedContext(const ScopedContext&) = delete;
+  ScopedContext& operator=(const ScopedContext&) = delete;
 
  private:
   const Context& context_;

@@ -21,28 +21,28 @@ class CudaQueue final : public Queue {
     });
   }
   ~CudaQueue() override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     made_.reset();
   }
 
   DeviceId device() const noexcept override { return gpu_; }
   Stream stream() const noexcept override { return Stream::cuda(made_->stream.get()); }
   std::byte* allocate(size_t bytes) override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     return made_->memory.emplace_back(gpu_, bytes).get();
   }
 
   void copy(void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     call<MemcpyOp>(gpu_, [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, made_->stream.get()); });
   }
   void reduce(const ReduceLaunch& launch) override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     call<LaunchOp>(gpu_, [&] { return launch_reduce(launch, made_->stream.get()); });
   }
   void divide(const DivideLaunch& launch) override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     call<LaunchOp>(gpu_, [&] { return launch_divide(launch, made_->stream.get()); });
   }
 
@@ -51,31 +51,31 @@ class CudaQueue final : public Queue {
   // What waits for an event is given to a stream at once, or before it is recorded again, so one does for all times.
   void follow(Stream stream) override {
     record(made_->followed, stream);
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     made_->followed.wait_on(made_->stream.get());
   }
   void make_marks(size_t count) override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     while (made_->marks.size() < count) made_->marks.emplace_back(gpu_, untimed);
   }
   void mark(size_t number, Stream stream) override { record(made_->marks[number], stream); }
   void follow_mark(size_t number) override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     made_->marks[number].wait_on(made_->stream.get());
   }
   void lead(Stream stream) override {
     check_device(gpu_, stream);
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     check_no_capture(gpu_, stream.cuda_stream(), step);
     made_->led.record(made_->stream.get());
     made_->led.wait_on(stream.cuda_stream());
   }
   void drain(Stream stream) noexcept override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     cudaStreamSynchronize(stream.cuda_stream());
   }
   void wait() override {
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     made_->awaited.record(made_->stream.get());
     made_->awaited.wait();
   }
@@ -86,7 +86,7 @@ class CudaQueue final : public Queue {
 
   void record(CudaEvent& event, Stream stream) {
     check_device(gpu_, stream);
-    const Visit visit(*context_);
+    const ScopedContext scoped(*context_);
     check_no_capture(gpu_, stream.cuda_stream(), step);
     event.record(stream.cuda_stream());
   }

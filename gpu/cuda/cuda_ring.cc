@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "base/log.h"
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
@@ -32,7 +32,7 @@ class Buffer final : public StreamOrder {
 
   void ready_on(Stream stream) override {
     check_device(gpu_, stream);
-    const Visit visit(context_);
+    const ScopedContext scoped(context_);
     if (stream.kind() == DeviceId::Kind::host)
       ready_.wait();
     else
@@ -44,7 +44,7 @@ class Buffer final : public StreamOrder {
     if (stream.kind() == DeviceId::Kind::host)
       throw Error(Category::bad_pipeline, "a batch of a GPU is copied on a stream of that GPU, not on Stream::host");
     check_device(gpu_, stream);
-    const Visit visit(context_);
+    const ScopedContext scoped(context_);
     call<MemcpyOp>(gpu_,
                    [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });
   }
@@ -83,7 +83,7 @@ class Buffer final : public StreamOrder {
   }
 
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
-    const Visit visit(context_);
+    const ScopedContext scoped(context_);
     ready_.wait_on(stream.cuda_stream());
     ready_on_ = stream;  // whatever fails from here on, the buffer is the stream's until it is let go
     arrive();
@@ -107,7 +107,7 @@ class Buffer final : public StreamOrder {
   void release(Stream stream) {
     ready_on_.reset();
     if (stream.kind() == DeviceId::Kind::host) return;
-    const Visit visit(context_);
+    const ScopedContext scoped(context_);
     // An event that is captured would take our next copy into the trainer's graph.
     check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
     try {
@@ -155,7 +155,7 @@ class CudaRing final : public DeviceRing {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
       log_warning(fmt::format("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what()));
-      keep_for_ever(std::shared_ptr<Resources>(std::move(resources_)));
+      leak(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }
 
@@ -177,7 +177,7 @@ class CudaRing final : public DeviceRing {
                   "rows come to a GPU on a stream of that GPU that all threads know, not on Stream::host or "
                   "Stream::cuda_per_thread");
     check_device(gpu_, stream);
-    const Visit visit(resources_->context);
+    const ScopedContext scoped(resources_->context);
     check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
   }
   void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
@@ -185,7 +185,7 @@ class CudaRing final : public DeviceRing {
     resources_->buffers[buffer].go_on(stream, arrive, launches);
   }
   double finish_copy() override {
-    const Visit visit(resources_->context);
+    const ScopedContext scoped(resources_->context);
     const CopyEvents& events = resources_->copies[finished_++ % resources_->copies.size()];
     events.copied.wait();
     float milliseconds = 0;
@@ -194,13 +194,13 @@ class CudaRing final : public DeviceRing {
     return static_cast<double>(milliseconds) * 1e-3;
   }
   void drain() noexcept override {
-    const Visit visit(resources_->context);
+    const ScopedContext scoped(resources_->context);
     cudaStreamSynchronize(resources_->copy.get());
   }
 
  private:
   void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
-    const Visit visit(resources_->context);
+    const ScopedContext scoped(resources_->context);
     CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
     resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, from, copies, launches);
   }

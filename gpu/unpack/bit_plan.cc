@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "gpu/unpack/dispatch.h"
-#include "gpu/unpack/unpack_steps.h"
+#include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {
 namespace {

@@ -36,14 +36,14 @@ FEEDLINE_ELEMENT T read_element(const std::byte* at, bool big_endian) {
 }
 
 /// The parameters of one channel; what a pipeline leaves out has no step, or the value that does nothing.
-struct Steps {
+struct ChannelMath {
   bool affine = false, normalize = false;
   float scale = 1, bias = 0;                     // of affine
   float normalize_scale = 1, mean = 0, std = 1;  // of normalize
 };
 
 template <typename To, typename From>
-FEEDLINE_ELEMENT To apply(const Steps& steps, From value) {
+FEEDLINE_ELEMENT To apply(const ChannelMath& steps, From value) {
   if (!steps.affine && !steps.normalize) return cast<To>(value);
   float x = cast<float>(value);
   if (steps.affine) x = affine(x, steps.scale, steps.bias);

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "gpu/unpack/dispatch.h"
-#include "gpu/unpack/unpack_steps.h"
+#include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {
 namespace {
@@ -27,7 +27,7 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   log_size_ = std::countr_zero(stored_size_);
   out_size_ = size_of(spec.out);
   swap_ = spec.big_endian && !is_field && stored_size_ > 1;
-  const Steps steps = steps_of(spec, 0);
+  const ChannelMath steps = steps_of(spec, 0);
   affine_ = steps.affine;
   normalize_ = steps.normalize;
   if (stored == DType::uint8 && normalize_ && !affine_)
@@ -118,7 +118,7 @@ std::vector<int64_t> TilePlan::list_elements(const Layout& layout, const std::ve
 
 void TilePlan::fill_arrays(const UnpackSpec& spec, const std::vector<int64_t>& channels) {
   for (int64_t channel : channels) {
-    const Steps steps = steps_of(spec, channel);
+    const ChannelMath steps = steps_of(spec, channel);
     if (affine_) {
       affine_arrays_.scale.push_back(steps.scale);
       affine_arrays_.bias_or_mean.push_back(steps.bias);
@@ -154,7 +154,7 @@ void TilePlan::make_lookup_tables(const UnpackSpec& spec, DType stored, size_t c
   lookup_tables_.resize(channels * 256 * out_size_);
   std::byte* table = lookup_tables_.data();
   for (size_t c = 0; c < channels; c++, table += 256 * out_size_) {
-    const Steps steps = steps_of(spec, static_cast<int64_t>(c));
+    const ChannelMath steps = steps_of(spec, static_cast<int64_t>(c));
     for (size_t byte = 0; byte < 256; byte++) {
       with_type(stored, [&](auto from) {
         with_type(spec.out, [&](auto to) {

@@ -87,7 +87,7 @@ class TilePlan {
   std::vector<int64_t> table_;  // from the tile's base: bytes; bits of fields
   FieldLayout fields_{};
 
-  // Steps.
+  // ChannelMath.
   bool affine_ = false, normalize_ = false;
   bool uniform_ = true;       // the same parameters in the whole tile; one for each outer channel
   bool outer_steps_ = false;  // ""

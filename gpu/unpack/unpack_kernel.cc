@@ -5,7 +5,7 @@
 
 #include "base/float_environment.h"
 #include "gpu/unpack/unpack_layout.h"
-#include "gpu/unpack/unpack_steps.h"
+#include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {
 namespace {
@@ -72,9 +72,9 @@ DeviceUnpacker::DeviceUnpacker(const UnpackSpec& spec) : kernel_{op_of(spec), sp
   has_channel_offset_ = !layout.channel_offset.empty();
   channel_offset_at_ = add_table(std::span(layout.channel_offset));
   const int64_t channels = args_.channel_axis < 0 ? 1 : static_cast<int64_t>(args_.length[args_.channel_axis]);
-  std::vector<Steps> steps;
+  std::vector<ChannelMath> steps;
   for (int64_t channel = 0; channel < channels; channel++) steps.push_back(steps_of(spec, channel));
-  steps_at_ = add_table(std::span<const Steps>(steps));
+  steps_at_ = add_table(std::span<const ChannelMath>(steps));
   std::vector<std::byte> values(kernel_.op == UnpackKernel::Op::bits ? 2 * steps.size() * size_of(spec.out) : 0);
   for (size_t i = 0; i < values.size(); i += size_of(spec.out)) {
     const size_t number = i / size_of(spec.out);
@@ -93,7 +93,7 @@ UnpackLaunch DeviceUnpacker::launch(const DeviceRows& rows, const std::byte* tab
   args.out_stride = rows.out_stride;
   args.rows = rows.count;
   if (has_channel_offset_) args.channel_offset = reinterpret_cast<const int64_t*>(tables + channel_offset_at_);
-  args.steps = reinterpret_cast<const Steps*>(tables + steps_at_);
+  args.steps = reinterpret_cast<const ChannelMath*>(tables + steps_at_);
   args.bit_values = tables + bit_values_at_;
 
   const uint64_t stored = std::max<uint64_t>(1, size_of(args.stored));

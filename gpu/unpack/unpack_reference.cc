@@ -5,7 +5,7 @@
 #include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/element.h"
 #include "gpu/unpack/unpack.h"
-#include "gpu/unpack/unpack_steps.h"
+#include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {
 
@@ -22,7 +22,7 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
       }
       if (!spec.channel_bits.empty()) bit += spec.channel_bits[channel];
 
-      const Steps steps = steps_of(spec, channel);
+      const ChannelMath steps = steps_of(spec, channel);
       const auto store = [&](auto value) {
         with_type(spec.out, [&](auto to) {
           const auto result = apply<typename decltype(to)::t>(steps, value);

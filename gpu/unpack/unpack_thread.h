@@ -36,7 +36,7 @@ struct UnpackArgs {
   bool sign_extend, lsb_first, big_endian;
   bool aligned;  // whole elements lie at multiples of their size
 
-  const Steps* steps;           // of each channel, or one
+  const ChannelMath* steps;           // of each channel, or one
   const std::byte* bit_values;  // of single bits: for each channel, or one, what 0 and what 1 becomes
 };
 
@@ -184,13 +184,13 @@ struct CopyOp {
   }
 };
 
-/// Steps and cast. Wide: int64_t, float or double.
+/// ChannelMath and cast. Wide: int64_t, float or double.
 template <typename Wide, typename To>
 struct ConvertOp {
   using Out = To;
   struct Element {
     int64_t bit;
-    Steps steps;
+    ChannelMath steps;
   };
   FEEDLINE_ELEMENT static Element prepare(const UnpackArgs& args, const detail::ElementPlace& place) {
     return {place.bit, args.steps[place.channel]};

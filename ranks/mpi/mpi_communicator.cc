@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "ranks/process/linked_communicator.h"
 
 namespace feedline {
@@ -56,7 +56,7 @@ class MpiLinks final : public gpu::Links {
   }
 
   ~MpiLinks() override {
-    if (!mail_->telling.empty() || mail_->hearing != MPI_REQUEST_NULL) keep_for_ever(mail_);
+    if (!mail_->telling.empty() || mail_->hearing != MPI_REQUEST_NULL) leak(mail_);
   }
 
   int rank() const noexcept override { return rank_; }

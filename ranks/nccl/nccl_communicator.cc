@@ -34,7 +34,7 @@ struct NcclOp {
 };
 
 constexpr auto watch_interval = std::chrono::milliseconds(10);
-constexpr auto longest_farewell = std::chrono::seconds(5);
+constexpr auto leave_timeout = std::chrono::seconds(5);
 
 template <typename Body>
 void nccl_call(DeviceId gpu, const char* name, Body body) {
@@ -149,7 +149,7 @@ class NcclCommunicator final : public Communicator {
     watcher_ = start_thread("feedline-nccl", [this] { watch(); });
   }
   ~NcclCommunicator() override {
-    const gpu::Visit visit(context_);
+    const gpu::ScopedContext scoped(context_);
     try {
       wait_for_streams();
     } catch (const Error& error) {
@@ -161,10 +161,10 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
-    // Before the farewell: who still waits for this rank is to hear that it has left.
+    // Before the wait: who still waits for this rank is to hear that it has left.
     const bool whole = !failure();
     control_.reset();
-    if (whole) say_farewell();
+    if (whole) wait_for_others_to_leave();
     comm_.abort();  // where that was not possible: streams must not wait when what they use is given back
     cudaEventSynchronize(made_->last.get());
     made_.reset();
@@ -267,7 +267,7 @@ class NcclCommunicator final : public Communicator {
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
     // Before all ranks meet: to allocate may wait for other GPUs, which by then have been given what they wait for.
     try {
-      const gpu::Visit visit(context_);
+      const gpu::ScopedContext scoped(context_);
       reserve(slice_bytes * static_cast<size_t>(size()));
     } catch (const Error& error) {
       end_group(error);
@@ -283,7 +283,7 @@ class NcclCommunicator final : public Communicator {
       throw Error(Category::bad_pipeline,
                   "NCCL launches from threads of its own, whose default streams are others: use a stream of your own");
     if (!host) gpu::check_device(gpu_, stream);
-    const gpu::Visit visit(context_);
+    const gpu::ScopedContext scoped(context_);
     const cudaStream_t on = host ? made_->stream.get() : stream.cuda_stream();
     gpu::check_no_capture(gpu_, on, "a call of a communicator");
     const UnderWay under_way(under_way_);
@@ -440,10 +440,10 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  void say_farewell() noexcept {
+  void wait_for_others_to_leave() noexcept {
     try {
       comm_.finalize();
-      const auto end = Clock::now() + longest_farewell;
+      const auto end = Clock::now() + leave_timeout;
       while (comm_.busy()) {
         if (Clock::now() > end) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -4,9 +4,9 @@
 #include <new>
 #include <vector>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "ranks/collective_call.h"
-#include "ranks/process/progress.h"
+#include "ranks/process/process_thread.h"
 #include "gpu/reduce/reduction.h"
 
 namespace feedline::gpu {
@@ -25,7 +25,7 @@ class LinkedCommunicator final : public Communicator {
   LinkedCommunicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
       : progress_(std::move(links), timeout) {}
   ~LinkedCommunicator() override {
-    if (progress_.failure() && progress_.keeps_buffers()) keep_for_ever(kept_);
+    if (progress_.failure() && progress_.keeps_buffers()) leak(kept_);
   }
 
   int rank() const noexcept override { return progress_.rank(); }

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "ranks/process/links.h"
+#include "ranks/process/process_links.h"
 
 namespace feedline::gpu {
 

@@ -1,5 +1,5 @@
-// Feeds of GPUs beside those of the host: the same batches, bit for bit. Runs on real GPUs, and on acted ones
-// (support/acted_cuda.h).
+// Feeds of GPUs beside those of the host: the same batches, bit for bit. Runs on real GPUs, and on fake ones
+// (support/fake_cuda.h).
 #include "device_feed.h"
 
 #include <cuda_runtime_api.h>

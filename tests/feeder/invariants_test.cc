@@ -3,7 +3,7 @@
 #include "base/invariant.h"
 #include "data.h"
 #include "flowgraph/feed/graph.h"
-#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/plan/plan.h"
 #include "support/catch.h"
 
@@ -82,8 +82,8 @@ TEST_CASE("a lane inflates forwards only") {
   const Data data({4000}, Compression::gzip);
   const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");
   const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
-  std::vector<std::byte> memory(flow::InflateLane::memory_bytes);
-  flow::InflateLane lane(plan, memory,
+  std::vector<std::byte> memory(flow::FileInflater::memory_bytes);
+  flow::FileInflater lane(plan, memory,
                          {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
   lane.open(0);
   const auto chunk = [&](uint64_t offset, uint64_t length) {

@@ -1,5 +1,5 @@
 // Rows that go on from GPU to GPU: each rank, a thread with a GPU of its own, is given what it would be given if it
-// read for itself. Runs on real GPUs and NCCL, and on acted ones (support/acted_nccl.h).
+// read for itself. Runs on real GPUs and NCCL, and on fake ones (support/fake_nccl.h).
 #include "damage.h"
 #include "device_feed.h"
 #include "feedline/nccl_communicator.h"

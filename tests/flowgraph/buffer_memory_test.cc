@@ -68,7 +68,7 @@ uint64_t most_of_two(const Order& order, uint64_t sample) {
     Step taken;
     uint64_t tickets = 0;
     std::vector<Ticket> opened;
-    Taking to{taken, tickets, &opened, true};
+    TakeResult to{taken, tickets, &opened, true};
     stream.take(64, {0, 64}, 0, to);
   };
   BufferStream first(order, 0, sample);

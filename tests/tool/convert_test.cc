@@ -21,7 +21,7 @@
 #include "tool/convert/cifar10.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 #include "tool/convert/npy_reader.h"
 #include "tool/convert/pickle.h"
 

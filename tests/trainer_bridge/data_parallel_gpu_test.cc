@@ -1,5 +1,5 @@
 // Variables on GPUs, each rank a thread with one of its own: the values are those that the host comes to, bit for bit.
-// Runs on real GPUs and NCCL, and on acted ones (support/acted_nccl.h).
+// Runs on real GPUs and NCCL, and on fake ones (support/fake_nccl.h).
 #include "gpu_replicas.h"
 #include "support/catch.h"
 #include "support/no_gpus.h"

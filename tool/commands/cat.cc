@@ -11,7 +11,7 @@
 #include "tool/common/files.h"
 #include "tool/common/flags.h"
 #include "tool/common/json.h"
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 
 namespace feedline::cli {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "feedline/records.h"
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 #include "tool/common/meter.h"
 #include "tool/common/pipeline_text.h"
 

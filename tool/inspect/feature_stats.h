@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 
 namespace feedline::cli {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "feedline/error.h"
 
 namespace feedline {
@@ -40,7 +40,7 @@ void Places::to_here(void* here, const void* at_home, size_t bytes) {
   if (apart()) here_->copy(here, at_home, bytes);
 }
 
-void Places::keep_host_memory() const { keep_for_ever(host_); }
+void Places::keep_host_memory() const { leak(host_); }
 
 Verdict::Verdict(Places& places)
     : places_(places), host_(reinterpret_cast<int32_t*>(places.allocate_on_host(sizeof *host_))) {

@@ -384,7 +384,7 @@ TEST_CASE("whatever call fails, the index is there or not, and nothing else is")
       }
       failures++;
     }
-  std::printf("failures acted out while keeping and finding an index: %zu\n", failures);
+  std::printf("failures injected while keeping and finding an index: %zu\n", failures);
   CHECK(failures > 10);
 }
 

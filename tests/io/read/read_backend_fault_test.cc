@@ -63,7 +63,7 @@ TEST_CASE("the n-th call of each kind fails, for n = 1, 2, ... until none is lef
         if (!fired) break;
         injected_failures++;
       }
-  std::printf("%zu failures acted out, %zu of them at the start\n", injected_failures, refused);
+  std::printf("%zu failures injected, %zu of them at the start\n", injected_failures, refused);
   CHECK(injected_failures > 50 * found.size());
   CHECK(refused > 0);
 }

@@ -221,6 +221,6 @@ TEST_CASE("whichever call fails while reading: the same records, or io_error") {
         }
         failures++;
       }
-  std::printf("failures acted out while reading: %zu\n", failures);
+  std::printf("failures injected while reading: %zu\n", failures);
   CHECK(failures > 20);
 }

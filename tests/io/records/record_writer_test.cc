@@ -167,6 +167,6 @@ TEST_CASE("whichever call fails: the whole file or none, and no temporary one") 
         }
         failures++;
       }
-  std::printf("failures acted out while writing: %zu\n", failures);
+  std::printf("failures injected while writing: %zu\n", failures);
   CHECK(failures > 30);
 }

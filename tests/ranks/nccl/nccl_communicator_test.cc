@@ -1,4 +1,4 @@
-// Ranks with a GPU each, in threads of one process: real ones, or acted out (support/acted_nccl.h).
+// Ranks with a GPU each, in threads of one process: real ones, or simulated (support/fake_nccl.h).
 #include "feedline/nccl_communicator.h"
 
 #include <functional>

@@ -1,11 +1,11 @@
-#include "ranks/process/progress.h"
+#include "ranks/process/process_thread.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/keep_for_ever.h"
+#include "base/leak.h"
 #include "base/thread.h"
 #include "ranks/collective_call.h"
 
@@ -23,7 +23,7 @@ Progress::~Progress() {
   }
   links_->wake();
   thread_.join();
-  if (failure_ && links_->keeps_buffers()) keep_for_ever(links_);
+  if (failure_ && links_->keeps_buffers()) leak(links_);
 }
 
 void Progress::run(const Begin& begin) {

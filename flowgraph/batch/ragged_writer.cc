@@ -1,4 +1,4 @@
-#include "flowgraph/batch/varying.h"
+#include "flowgraph/batch/ragged_writer.h"
 
 #include <algorithm>
 #include <array>

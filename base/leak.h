@@ -10,7 +10,7 @@ namespace feedline {
 
 /// What a communicator that has failed may still read or write in its own time (see feedline/mpi_communicator.h), and
 /// what lies on a GPU that cannot be reached any more.
-inline void keep_for_ever(std::shared_ptr<const void> what) {
+inline void leak(std::shared_ptr<const void> what) {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<const void>>;
   const std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
-// What only acted GPUs show of their communicator: what each failure does, and that nothing is left behind.
-#include "support/acted_nccl.h"
+// What only fake GPUs show of their communicator: what each failure does, and that nothing is left behind.
+#include "support/fake_nccl.h"
 
 #include <future>
 #include <set>
@@ -7,7 +7,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/nccl_communicator.h"
 #include "ranks/communicator_conformance.h"
-#include "support/acted_cuda.h"
+#include "support/fake_cuda.h"
 #include "support/catch.h"
 #include "support/device_buffer.h"
 #include "support/ranks.h"
@@ -55,8 +55,8 @@ void calls(Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
 }
 
 bool nothing_is_left() {
-  const ActedState state = acted_state();
-  return state.streams == 0 && state.events == 0 && state.allocations == 0 && acted_comms() == 0;
+  const FakeCudaState state = fake_cuda_state();
+  return state.streams == 0 && state.events == 0 && state.allocations == 0 && fake_comms() == 0;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ TEST_CASE("a communicator of GPUs gives back all it took, and makes no context o
   act_gpus(3);
   auto ends = communicators_between_threads(2);
   side_by_side(2, [&](int rank) { nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank + 1)); });
-  CHECK(acted_state().contexts == std::set<int>{1, 2});
+  CHECK(fake_cuda_state().contexts == std::set<int>{1, 2});
   for (const std::string& thrown : on_ranks(3, calls)) CHECK(thrown == "");
   CHECK(nothing_is_left());
 }
@@ -82,7 +82,7 @@ TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
     CHECK(thrown.find("there is no GPU 1: this process sees 1") != std::string::npos);
   // The other rank may have been ready before, and would hear of it at its next call.
   const std::vector<std::string> thrown = make({cuda(0), cuda(0)});
-  CHECK((thrown[0] + thrown[1]).find("ncclCommGetAsyncError: an acted error") != std::string::npos);
+  CHECK((thrown[0] + thrown[1]).find("ncclCommGetAsyncError: a simulated error") != std::string::npos);
   CHECK(nothing_is_left());
 }
 

@@ -1,11 +1,11 @@
-// cuBLAS acted out on acted GPUs, as far as the example calls it; and the GPUs.
+// A fake cuBLAS on fake GPUs, as far as the example calls it; and the GPUs.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <utility>
 
-#include "support/acted_cuda.h"
+#include "support/fake_cuda.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ struct cublasContext {
 
 extern "C" {
 
-const char* cublasGetStatusString(cublasStatus_t) { return "an acted error"; }
+const char* cublasGetStatusString(cublasStatus_t) { return "a simulated error"; }
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   *handle = new cublasContext;
   return CUBLAS_STATUS_SUCCESS;

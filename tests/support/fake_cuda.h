@@ -1,4 +1,4 @@
-// GPUs acted out on the host: who links acted_cuda.cc instead of the CUDA runtime has as many as he likes.
+// Fake GPUs, simulated on the host: who links fake_cuda.cc instead of the CUDA runtime has as many as he likes.
 //
 // Streams are threads that work in their own time, so what is not ordered by events comes in any order. Kernels are run
 // thread by thread (support/run_threads.h), which is their own code. Memory of a device can only be touched by what
@@ -38,17 +38,17 @@ void fail_gpus();
 /// Gives the stream work of the test's own.
 void act_on(CUstream_st* stream, std::function<void()> work);
 /// Where streams find what lies at an address of a device.
-std::byte* acted_pages(const void* address);
+std::byte* fake_pages(const void* address);
 
-struct ActedState {
+struct FakeCudaState {
   std::set<int> contexts;                  // GPUs that a context was made on: by nearly any call, on the current device
   std::set<std::pair<int, int>> reaching;  // which GPU reads which other's memory by itself
   size_t streams = 0, events = 0;          // that there are
   size_t allocations = 0;                  // of device memory
   size_t pinned = 0;                       // ranges of the host's
   size_t pageable_copies = 0;              // from memory that is not pinned
-  bool operator==(const ActedState&) const = default;
+  bool operator==(const FakeCudaState&) const = default;
 };
-ActedState acted_state();
+FakeCudaState fake_cuda_state();
 
 }  // namespace feedline::test

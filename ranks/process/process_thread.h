@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ranks/group_failure.h"
-#include "ranks/process/links.h"
+#include "ranks/process/process_links.h"
 
 namespace feedline::gpu {
 

@@ -1,4 +1,4 @@
-#include "base/nearest.h"
+#include "base/did_you_mean.h"
 
 #include <algorithm>
 #include <vector>

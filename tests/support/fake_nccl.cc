@@ -1,4 +1,4 @@
-#include "acted_nccl.h"
+#include "fake_nccl.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "acted_cuda.h"
+#include "fake_cuda.h"
 
 namespace {
 
-using feedline::test::acted_pages;
+using feedline::test::fake_pages;
 
 // As long as the program, like the streams.
 std::mutex& mutex = *new std::mutex;  // guards all there is
@@ -76,7 +76,7 @@ void exchange(State& state, const std::vector<Op>& ops) {
   std::vector<std::shared_ptr<Message>> sent;
   for (const Op& op : ops) {
     if (!op.sends) continue;
-    const auto* const from = acted_pages(op.data);
+    const auto* const from = fake_pages(op.data);
     sent.push_back(std::make_shared<Message>(Message{from, op.bytes}));
     state.group->ways[{state.rank, op.peer}].push_back(sent.back());
   }
@@ -88,7 +88,7 @@ void exchange(State& state, const std::vector<Op>& ops) {
     if (state.aborted) break;
     const auto message = way.front();
     way.pop_front();
-    if (message->bytes == op.bytes) std::memmove(acted_pages(op.data), message->from, op.bytes);
+    if (message->bytes == op.bytes) std::memmove(fake_pages(op.data), message->from, op.bytes);
     message->taken = true;
     changed.notify_all();
   }
@@ -128,14 +128,14 @@ void end(ncclComm_t comm) {
 
 }  // namespace
 
-size_t feedline::test::acted_comms() {
+size_t feedline::test::fake_comms() {
   const std::lock_guard lock(mutex);
   return comms;
 }
 
 extern "C" {
 
-const char* ncclGetErrorString(ncclResult_t) { return "an acted error"; }
+const char* ncclGetErrorString(ncclResult_t) { return "a simulated error"; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {

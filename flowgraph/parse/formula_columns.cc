@@ -1,4 +1,4 @@
-#include "flowgraph/parse/compute.h"
+#include "flowgraph/parse/formula_columns.h"
 
 #include <algorithm>
 #include <array>

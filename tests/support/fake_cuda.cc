@@ -1,4 +1,4 @@
-#include "acted_cuda.h"
+#include "fake_cuda.h"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -36,7 +36,7 @@ int driver_error = cudaSuccess;
 bool failed = false;
 std::set<int> unreachable;
 bool reachable_memory = false;
-feedline::test::ActedState state;
+feedline::test::FakeCudaState state;
 thread_local int current_device = 0;
 thread_local std::vector<int> pushed;  // contexts of the driver's, before the current device
 
@@ -180,11 +180,11 @@ void fail_gpus() {
 }
 
 void act_on(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
-std::byte* acted_pages(const void* address) { return pages_of(address); }
+std::byte* fake_pages(const void* address) { return pages_of(address); }
 
-ActedState acted_state() {
+FakeCudaState fake_cuda_state() {
   const std::lock_guard lock(mutex);
-  ActedState now = state;
+  FakeCudaState now = state;
   now.streams = streams.size();
   now.allocations = allocations.size();
   now.pinned = pinned.size();
@@ -273,7 +273,7 @@ const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorOfTheAct";
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an acted error";
+  return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "a simulated error";
 }
 static CUresult get_current(CUcontext* context) {
   *context = reinterpret_cast<CUcontext>(static_cast<intptr_t>(current_device) + 1);

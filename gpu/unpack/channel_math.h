@@ -9,11 +9,11 @@
 
 namespace feedline::gpu {
 
-inline Steps steps_of(const UnpackSpec& spec, int64_t channel) {
+inline ChannelMath steps_of(const UnpackSpec& spec, int64_t channel) {
   const auto pick = [channel](const std::vector<float>& values, float& value) {
     if (!values.empty()) value = values[values.size() == 1 ? 0 : channel];
   };
-  Steps steps;
+  ChannelMath steps;
   steps.affine = !spec.scale.empty() || !spec.bias.empty();
   pick(spec.scale, steps.scale);
   pick(spec.bias, steps.bias);
@@ -30,7 +30,7 @@ inline Steps steps_of(const UnpackSpec& spec, int64_t channel) {
 inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit, void* to) {
   with_type(spec.out, [&](auto type) {
     using Out = typename decltype(type)::t;
-    const Steps steps = steps_of(spec, channel);
+    const ChannelMath steps = steps_of(spec, channel);
     const Out value = spec.sign_extend ? apply<Out>(steps, sign_extended(bit, 1)) : apply<Out>(steps, bit);
     std::memcpy(to, &value, sizeof(value));
   });

@@ -1,4 +1,4 @@
-// What only acted GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
+// What only fake GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
 #include <cuda_runtime_api.h>
 #include <spdlog/spdlog.h>
 
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
-#include "support/acted_cuda.h"
+#include "support/fake_cuda.h"
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
@@ -68,7 +68,7 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
   const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
   std::optional<Consumer> consumer;
   std::thread([&] { consumer.emplace(cuda(2)); }).join();
-  CHECK(acted_state().contexts == std::set{2});
+  CHECK(fake_cuda_state().contexts == std::set{2});
   for (int times = 0; times < 100; times++) {  // on a thread whose device is another
     Feeder feeder(pipeline, of_devices({cuda(2), cuda(2)}));
     for (int step = 0; step < times % 7; step++)
@@ -79,8 +79,8 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
         if (step % 2 == 1) batch.release_on(consumer->stream());
       }
   }
-  CHECK(acted_state().contexts == std::set{2});
-  CHECK(acted_state().pageable_copies == 200);  // the tables of each replica, when it is opened
+  CHECK(fake_cuda_state().contexts == std::set{2});
+  CHECK(fake_cuda_state().pageable_copies == 200);  // the tables of each replica, when it is opened
   std::thread([&] { consumer.reset(); }).join();
   CHECK(all_is_given_back({}));
   act_gpus(2);
@@ -91,7 +91,7 @@ TEST_CASE("feeders begin, feed and end while a trainer captures a graph") {
   const Data data({40});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP"));
   Consumer consumer, captures;
-  const ActedState before = acted_state();
+  const FakeCudaState before = fake_cuda_state();
   act_capture(captures.stream().cuda_stream(), true);
   for (const std::string mode : {"SPLIT", "REPLICATE"}) {
     INFO(mode);
@@ -188,14 +188,14 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   for (int times = 0; times < 2; times++) {  // what is enabled stays so
     if (times == 0) act_gpus(4);
     Feeder feeder(pipeline, of_devices({cuda(2), cuda(0), cuda(0), cuda(3)}));
-    CHECK(acted_state().reaching == std::set<std::pair<int, int>>{{0, 2}, {3, 0}});
-    CHECK(acted_state().contexts == std::set{0, 2, 3});
+    CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{0, 2}, {3, 0}});
+    CHECK(fake_cuda_state().contexts == std::set{0, 2, 3});
   }
   act_gpus(2);
   act_unreachable(0);
   Feeder feeder(pipeline, of_devices({cuda(0), cuda(1)}));
   CHECK(feeder.next(1));
-  CHECK(acted_state().reaching.empty());
+  CHECK(fake_cuda_state().reaching.empty());
   act_gpus(2);
   logger()->set_level(spdlog::level::info);
 }
@@ -231,7 +231,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();
     if (name.rfind("cuda", 0) != 0) continue;
-    const ActedState before = acted_state();
+    const FakeCudaState before = fake_cuda_state();
     for (int64_t n = 1;; n++) {
       INFO(name << ", call " << n);
       hook->fail_nth_call(n);

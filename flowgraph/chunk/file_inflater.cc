@@ -1,4 +1,4 @@
-#include "flowgraph/chunk/inflate_lane.h"
+#include "flowgraph/chunk/file_inflater.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 
 namespace feedline::flow {
 
-InflateLane::InflateLane(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
+FileInflater::FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
     : plan_(plan), callbacks_(std::move(callbacks)), skipped_(memory.subspan(2 * input_bytes, skip_bytes)) {
   for (size_t i = 0; i < inputs_.size(); i++)
-    inputs_[i] = {.lane = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * input_bytes};
+    inputs_[i] = {.inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * input_bytes};
 }
 
-void InflateLane::open(uint32_t file) {
+void FileInflater::open(uint32_t file) {
   file_ = file;
   size_ = plan_.data.files[file].id.size;
   next_offset_ = 0;
@@ -31,7 +31,7 @@ void InflateLane::open(uint32_t file) {
   for (Input& input : inputs_) request(input);
 }
 
-void InflateLane::request(Input& input) {
+void FileInflater::request(Input& input) {
   {
     const std::lock_guard lock(mutex_);
     input.offset = next_offset_;
@@ -42,7 +42,7 @@ void InflateLane::request(Input& input) {
   if (input.length > 0) callbacks_.read(file_, input);
 }
 
-bool InflateLane::add(ChunkRef chunk) {
+bool FileInflater::add(ChunkRef chunk) {
   for (const Extent& extent : chunk->ticket.extents) {
     check_invariant(extent.file == file_ && extent.offset >= added_until_,
                     "inflating file {} up to {}, a ticket wants file {} from {} on", file_, added_until_, extent.file,
@@ -54,20 +54,20 @@ bool InflateLane::add(ChunkRef chunk) {
   return !std::exchange(running_, true);
 }
 
-bool InflateLane::finish() {
+bool FileInflater::finish() {
   const std::lock_guard lock(mutex_);
   last_added_ = true;
   return !std::exchange(running_, true);
 }
 
-bool InflateLane::arrived(Input& input, int error) {
+bool FileInflater::arrived(Input& input, int error) {
   const std::lock_guard lock(mutex_);
   input.state = Input::State::full;
   if (error != 0 && read_error_ == 0) read_error_ = error;
   return !std::exchange(running_, true);
 }
 
-void InflateLane::run() {
+void FileInflater::run() {
   for (;;) {
     ChunkRef chunk;
     {
@@ -77,7 +77,7 @@ void InflateLane::run() {
       const bool finished = chunks_.empty() && last_added_ && !reading;
       const bool starved = in_.empty() && inputs_[current_].state == Input::State::reading;
       if (chunks_.empty() || starved) {
-        running_ = finished;  // a finished lane is claimed until it is opened again
+        running_ = finished;  // a finished inflater is claimed until it is opened again
         if (!finished) return;
       } else {
         chunk = chunks_.front();
@@ -99,7 +99,7 @@ void InflateLane::run() {
   }
 }
 
-bool InflateLane::input_ready() {
+bool FileInflater::input_ready() {
   if (!in_.empty()) return true;
   const std::lock_guard lock(mutex_);
   const Input& input = inputs_[current_];
@@ -111,7 +111,7 @@ bool InflateLane::input_ready() {
   return true;  // or the file is used up
 }
 
-bool InflateLane::fill(Chunk& chunk) {
+bool FileInflater::fill(Chunk& chunk) {
   while (extent_ < chunk.ticket.extents.size()) {
     const Extent& extent = chunk.ticket.extents[extent_];
     const uint64_t end = extent.offset + extent.length;
@@ -150,7 +150,7 @@ bool InflateLane::fill(Chunk& chunk) {
   return true;
 }
 
-std::optional<Error> InflateLane::damage(const Chunk& chunk) {
+std::optional<Error> FileInflater::damage(const Chunk& chunk) {
   const std::lock_guard lock(mutex_);
   if (read_error_ == 0) return std::nullopt;
   return Error(Category::io_error, io::read_error_message(read_error_),

@@ -1,4 +1,4 @@
-// What only acted GPUs show of rows that go between them: what each failure does, and that nothing is left behind.
+// What only fake GPUs show of rows that go between them: what each failure does, and that nothing is left behind.
 #include <cuda_runtime_api.h>
 #include <spdlog/spdlog.h>
 
@@ -6,8 +6,8 @@
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
 #include "feedline/nccl_communicator.h"
-#include "support/acted_cuda.h"
-#include "support/acted_nccl.h"
+#include "support/fake_cuda.h"
+#include "support/fake_nccl.h"
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
@@ -57,7 +57,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();
     if (name.find("cuda") != 0 && name != "nccl") continue;
-    const ActedState before = acted_state();
+    const FakeCudaState before = fake_cuda_state();
     for (int64_t n = 1; n <= 150; n += n < 10 ? 1 : 9) {  // what is polled has no last call
       INFO(name << ", call " << n);
       hook->fail_nth_call(n);
@@ -65,7 +65,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
       const bool came = !hook->pending();
       hook->fail_nth_call(0);
       for (const std::string& what : thrown) CHECK(what != "another batch");
-      REQUIRE(acted_comms() == 0);
+      REQUIRE(fake_comms() == 0);
       if (!came) break;
     }
     INFO(name);

@@ -48,7 +48,7 @@ struct Step {
 };
 
 /// Where what is taken goes.
-struct Taking {
+struct TakeResult {
   Step& step;
   uint64_t& tickets;            // number of the next one
   std::vector<Ticket>* opened;  // null: nobody reads; else those that are opened are appended
@@ -56,13 +56,13 @@ struct Taking {
 };
 
 /// It begins at a sample of an epoch that its constructor is told, and goes on through the passes. Two streams from the
-/// same place open the same tickets, whatever a Taking asks for; one stream is always asked for the same.
-class Stream {
+/// same place open the same tickets, whatever a TakeResult asks for; one stream is always asked for the same.
+class SampleStream {
  public:
-  virtual ~Stream() = default;
+  virtual ~SampleStream() = default;
 
   /// Takes the next `count` samples, the rows from `at` on of the step, of which those numbered `wanted` go into it.
-  virtual void take(int64_t count, Rows wanted, int64_t at, Taking& to) = 0;
+  virtual void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) = 0;
   /// No more is taken.
   virtual void close(Step& step) = 0;
 };

@@ -17,17 +17,17 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// Serial by nature: one thread at a time is inside run(). The rest may be called from any thread. A lane serves one
+/// Serial by nature: one thread at a time is inside run(). The rest may be called from any thread. A inflater serves one
 /// file after another; between two it is idle.
-class InflateLane {
+class FileInflater {
  public:
   static constexpr uint64_t input_bytes = 128 << 10;
   static constexpr uint64_t skip_bytes = 64 << 10;
-  /// Of a lane: its buffers, and the decoder's state and window.
+  /// Of a inflater: its buffers, and the decoder's state and window.
   static constexpr uint64_t memory_bytes = 2 * input_bytes + skip_bytes + (128 << 10);
 
   struct Input {
-    InflateLane* lane = nullptr;
+    FileInflater* inflater = nullptr;
     uint32_t number = 0;  // 0 or 1
     std::byte* buffer = nullptr;
     uint64_t offset = 0, length = 0;  // of the file
@@ -36,11 +36,11 @@ class InflateLane {
   struct Callbacks {
     std::function<void(uint32_t file, Input&)> read;  // start a read; its completion calls arrived()
     std::function<void(ChunkRef)> done;               // a chunk is complete, or has failed
-    std::function<void(InflateLane*)> idle;           // the file's last chunk is done and nothing is being read
+    std::function<void(FileInflater*)> idle;           // the file's last chunk is done and nothing is being read
   };
 
   /// memory: memory_bytes of it.
-  InflateLane(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks);
+  FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks);
 
   /// Begins a file. Precondition: idle.
   void open(uint32_t file);
@@ -51,7 +51,7 @@ class InflateLane {
   /// Adds the next chunk of the file, its ticket and extents set; continues_with() its ticket. True: somebody must call
   /// run().
   [[nodiscard]] bool add(ChunkRef chunk);
-  /// No chunk of the file follows: the lane becomes idle when those added are done. True: somebody must call run().
+  /// No chunk of the file follows: the inflater becomes idle when those added are done. True: somebody must call run().
   [[nodiscard]] bool finish();
   /// A read is done; `error` an errno or 0. True: somebody must call run().
   [[nodiscard]] bool arrived(Input& input, int error);

@@ -1,4 +1,4 @@
-// In place of examples/for_each.cuh, on acted GPUs whose memory the host reaches: a stream's thread does it.
+// In place of examples/for_each.cuh, on fake GPUs whose memory the host reaches: a stream's thread does it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "support/acted_cuda.h"
+#include "support/fake_cuda.h"
 
 #undef __device__
 #define __device__

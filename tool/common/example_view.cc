@@ -1,4 +1,4 @@
-#include "tool/common/message.h"
+#include "tool/common/example_view.h"
 
 #include <algorithm>
 #include <array>

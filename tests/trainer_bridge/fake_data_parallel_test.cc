@@ -1,9 +1,9 @@
-// What only acted GPUs show of variables on GPUs: what each failure does, and that nothing is left behind.
+// What only fake GPUs show of variables on GPUs: what each failure does, and that nothing is left behind.
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "gpu_replicas.h"
-#include "support/acted_cuda.h"
-#include "support/acted_nccl.h"
+#include "support/fake_cuda.h"
+#include "support/fake_nccl.h"
 #include "support/catch.h"
 #include "support/trace_ranges.h"
 
@@ -13,8 +13,8 @@ using namespace feedline::test;
 namespace {
 
 bool nothing_is_left() {
-  const ActedState state = acted_state();
-  return state.streams == 0 && state.events == 0 && state.allocations == 0 && acted_comms() == 0;
+  const FakeCudaState state = fake_cuda_state();
+  return state.streams == 0 && state.events == 0 && state.allocations == 0 && fake_comms() == 0;
 }
 
 void two_steps(GpuModel& model, DataParallel& training) {
@@ -32,9 +32,9 @@ TEST_CASE("a training on GPUs gives back all it took, pins what it copies, and m
     for (const Mode mode : modes) {
       for (const std::string& thrown : on_gpus(mode, 2, owners, DType::float32, two_steps)) CHECK(thrown == "");
       CHECK(nothing_is_left());
-      CHECK(acted_state().pinned == 0);
+      CHECK(fake_cuda_state().pinned == 0);
     }
-  CHECK(acted_state().contexts == std::set<int>{0, 1});
+  CHECK(fake_cuda_state().contexts == std::set<int>{0, 1});
 }
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their training, and nothing is left on GPUs") {

@@ -1,4 +1,4 @@
-#include "ranks/process/links.h"
+#include "ranks/process/process_links.h"
 
 #include <cstring>
 #include <string>
