@@ -21,7 +21,7 @@
 
 #include "base/machine.h"
 #include "feedline/records.h"
-#include "flowgraph/data/data_set.h"
+#include "flowgraph/data/count_data.h"
 #include "io/index/count_records.h"
 #include "io/records/crc32c.h"
 #include "io/index/index_store.h"

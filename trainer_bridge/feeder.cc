@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data/compare_ranks.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/plan/distribution.h"
 #include "flowgraph/batch/empty_epoch.h"
 #include "flowgraph/feed/error_log.h"
@@ -24,10 +25,11 @@
 #include "flowgraph/feed/filter.h"
 #include "flowgraph/feed/graph.h"
 #include "flowgraph/batch/packing.h"
+#include "flowgraph/plan/pass_audit.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/feed/rank_audits.h"
 #include "flowgraph/feed/transfer.h"
-#include "flowgraph/parse/try_records.h"
+#include "flowgraph/feed/try_records.h"
 #include "flowgraph/feed/upload.h"
 #include "gpu/device/device_ring.h"
 
@@ -177,6 +179,7 @@ struct Feeder::Impl {
     flow::DataSet data = flow::count_data(planned, threads, options.on_progress, readers);
     const uint64_t chosen = data.samples;
     flow::apply_filter(planned, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
+    flow::sum_passes(planned, data);
     flow::compare_content(readers, data);
     for (const std::string& warning : data.warnings) log_warning(warning);
     if (data.lazy && distribution.transfers())
@@ -434,8 +437,9 @@ struct Feeder::Impl {
   void note_end_of_epoch() {
     const std::lock_guard lock(mutex);
     if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
-    counted = std::make_unique<flow::Plan>(plan->spec, flow::counted_data(plan->spec, plan->data, *graph->counted()),
-                                           plan->ranks, plan->threads);
+    flow::DataSet data = flow::counted_data(plan->spec, plan->data, *graph->counted());
+    flow::sum_passes(plan->spec, data);
+    counted = std::make_unique<flow::Plan>(plan->spec, std::move(data), plan->ranks, plan->threads);
     facts = flow::facts_of(*counted);
     for (const std::string& warning : counted->data.warnings) log_warning(warning);
   }

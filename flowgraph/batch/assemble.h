@@ -11,7 +11,7 @@
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/batch/arriving_rows.h"
 #include "flowgraph/chunk/chunk.h"
-#include "flowgraph/batch/epoch_sums.h"
+#include "flowgraph/plan/epoch_sums.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"
 

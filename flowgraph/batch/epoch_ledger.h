@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "flowgraph/batch/epoch_sums.h"
+#include "flowgraph/plan/epoch_sums.h"
 
 namespace feedline::flow {
 

@@ -7,14 +7,15 @@
 
 #include "base/invariant.h"
 #include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
 
 FileInflater::FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
-    : plan_(plan), callbacks_(std::move(callbacks)), skipped_(memory.subspan(2 * input_bytes, skip_bytes)) {
+    : plan_(plan), callbacks_(std::move(callbacks)), skipped_(memory.subspan(2 * inflater_input_bytes, inflater_skip_bytes)) {
   for (size_t i = 0; i < inputs_.size(); i++)
-    inputs_[i] = {.inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * input_bytes};
+    inputs_[i] = {.inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * inflater_input_bytes};
 }
 
 void FileInflater::open(uint32_t file) {
@@ -35,7 +36,7 @@ void FileInflater::request(Input& input) {
   {
     const std::lock_guard lock(mutex_);
     input.offset = next_offset_;
-    input.length = std::min(input_bytes, size_ - next_offset_);
+    input.length = std::min(inflater_input_bytes, size_ - next_offset_);
     input.state = input.length > 0 ? Input::State::reading : Input::State::unused;
   }
   next_offset_ += input.length;
@@ -122,7 +123,7 @@ bool FileInflater::fill(Chunk& chunk) {
     if (!input_ready()) return false;
     if ((chunk.failed = damage(chunk))) break;
     const bool skips = position_ < extent.offset;
-    std::span<std::byte> out = skips ? skipped_.first(std::min<uint64_t>(skip_bytes, extent.offset - position_))
+    std::span<std::byte> out = skips ? skipped_.first(std::min<uint64_t>(inflater_skip_bytes, extent.offset - position_))
                                      : chunk.data().subspan(filled_, end - position_);
     const size_t room = out.size();
     const Input& input = inputs_[current_];

@@ -17,15 +17,10 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// Serial by nature: one thread at a time is inside run(). The rest may be called from any thread. A inflater serves one
+/// Serial by nature: one thread at a time is inside run(). The rest may be called from any thread. An inflater serves one
 /// file after another; between two it is idle.
 class FileInflater {
  public:
-  static constexpr uint64_t input_bytes = 128 << 10;
-  static constexpr uint64_t skip_bytes = 64 << 10;
-  /// Of a inflater: its buffers, and the decoder's state and window.
-  static constexpr uint64_t memory_bytes = 2 * input_bytes + skip_bytes + (128 << 10);
-
   struct Input {
     FileInflater* inflater = nullptr;
     uint32_t number = 0;  // 0 or 1
@@ -39,7 +34,7 @@ class FileInflater {
     std::function<void(FileInflater*)> idle;           // the file's last chunk is done and nothing is being read
   };
 
-  /// memory: memory_bytes of it.
+  /// memory: inflater_memory_bytes of it (flowgraph/plan/reader_memory.h).
   FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks);
 
   /// Begins a file. Precondition: idle.

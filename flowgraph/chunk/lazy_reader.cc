@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "flowgraph/data/index_files.h"
 #include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "io/index/index_store.h"
 
 namespace feedline::flow {
@@ -17,26 +18,6 @@ namespace {
 const SourceSpec& source_of(const Plan& plan, uint32_t file) { return plan.spec.sources[plan.data.files[file].source]; }
 
 }  // namespace
-
-uint64_t LazyReader::slot_bytes(uint64_t record_limit) noexcept {
-  return std::max(most_bytes, record_limit + io::frame_bytes);
-}
-
-uint64_t LazyReader::memory_bytes(const PipelineSpec& spec, const DataSet& data) noexcept {
-  // Tables double as they grow.
-  uint64_t longest = 0, indexes = 0;
-  for (const DataFile& file : data.files) {
-    longest = std::max(longest, file.index.largest_record);
-    indexes += 2 * sizeof(io::IndexEntry) * (file.id.size / spec.sources[file.source].index.stride + 2);
-  }
-  return 2 * longest + (uint64_t{1} << 20) + indexes;
-}
-
-// A chunk is closed by a record that does not fit, so two neighbours have more than its bytes or all its rows.
-uint64_t LazyReader::chunks_of(uint64_t rows, uint64_t record_limit) noexcept {
-  const uint64_t bytes = rows * (record_limit + io::frame_bytes);
-  return std::min(rows + 1, 2 * (bytes / most_bytes + rows / most_rows) + 3);
-}
 
 void LazyReader::begin_file() {
   const SourceSpec& source = source_of(plan_, file_);
@@ -114,9 +95,9 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   Ticket& ticket = chunk.ticket;
   uint64_t bytes = 0;
   uint32_t rows = 0;
-  for (; rows < records_.size() && ticket.rows + rows < most_rows; rows++) {
+  for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
     const uint64_t size = records_[rows].size + io::frame_bytes;
-    if (used + bytes + size > most_bytes && ticket.rows + rows > 0) break;
+    if (used + bytes + size > most_lazy_bytes && ticket.rows + rows > 0) break;
     bytes += size;
   }
   if (rows == 0) return false;

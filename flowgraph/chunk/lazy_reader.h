@@ -19,16 +19,6 @@ struct Plan;
 /// (io/index/index_store.h) file by file. Not thread-safe. Reads are blocking, past the read backend.
 class LazyReader {
  public:
-  /// Of a chunk, unless its first record alone has more bytes.
-  static constexpr uint32_t most_rows = 1 << 14;
-  static constexpr uint64_t most_bytes = 512 << 10;
-  /// Of a slot: it takes the longest record that there may be.
-  static uint64_t slot_bytes(uint64_t record_limit) noexcept;
-  /// Of the reader, and of the indexes that it makes.
-  static uint64_t memory_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;
-  /// Chunks that `rows` rows one after another lie in, at most.
-  static uint64_t chunks_of(uint64_t rows, uint64_t record_limit) noexcept;
-
   /// Keeps a reference to `plan`.
   explicit LazyReader(const Plan& plan) : plan_(plan) {}
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,10 +12,6 @@
 #include "flowgraph/pipeline/spec.h"
 #include "io/index/index.h"
 #include "io/read/read_backend.h"
-
-namespace feedline {
-class RankGroup;
-}
 
 namespace feedline::flow {
 
@@ -30,7 +25,7 @@ struct DataFile {
   std::optional<uint64_t> kept_audit = {};  // of the samples: sum of the audit terms, with their key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the one before them
   bool compressed() const noexcept { return index.compression != Compression::none; }
-  /// What a pass over the samples adds to the audit, with the file's key (flowgraph/feed/pass_audit.h).
+  /// What a pass over the samples adds to the audit, with the file's key (flowgraph/plan/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
 
@@ -86,21 +81,5 @@ Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first);
 /// What range, num_shards and shard_id choose of each source: numbers the records and sets the samples of the files and
 /// in all. Under RAISE the data ends at the first known error that lies in what is chosen.
 void choose_samples(const PipelineSpec& spec, DataSet& data);
-
-/// The files as their indexes say; those without a valid one are counted, every byte of them, on `threads` threads:
-/// several files at once, and the ranges of large ones. What was counted is kept (io/index/index_store.h); of files below
-/// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error and chooses
-/// samples; throws Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is
-/// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
-///
-/// `ranks`: all call it, and have the same data, or all throw; each counts its share (flowgraph/data/index_files.h).
-DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
-/// By itself.
-DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress);
-
-/// Lazy data once it has been counted: as count_data() would have it.
-DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes);
 
 }  // namespace feedline::flow

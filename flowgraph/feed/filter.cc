@@ -10,7 +10,6 @@
 #include "base/audit.h"
 #include "flowgraph/feed/graph.h"
 #include "base/mul_div.h"
-#include "flowgraph/feed/pass_audit.h"
 #include "flowgraph/plan/plan.h"
 #include "io/records/crc32c.h"
 #include "io/file.h"
@@ -151,7 +150,7 @@ void apply(const Answer& answer, DataSet& data) {
 
 void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run) {
   if (!spec.filter) return;
-  if (data.samples == 0) return sum_passes(spec, data);
+  if (data.samples == 0) return;
   const uint64_t digest = digest_of(spec, data);
   const std::string path = io::cache_place(fmt::format("{:016x}.feedline-filter", digest), spec.sources[0].index.dir);
   std::optional<Answer> answer;
@@ -164,7 +163,6 @@ void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run)
   for (Error& error : answer->bad) data.skip(std::move(error));
   data.skipped_total += answer->bad_total - answer->bad.size();
   apply(*answer, data);
-  sum_passes(spec, data);
 }
 
 }  // namespace feedline::flow

@@ -21,6 +21,7 @@
 #include "flowgraph/feed/stage_counters.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "flowgraph/feed/workers.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
@@ -276,7 +277,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options_)
 
 void Graph::Impl::make_inflaters() {
   std::vector<FileInflater*> idle;
-  if (plan.inflaters > 0) inflater_memory = gpu::Memory(plan.inflaters * FileInflater::memory_bytes);
+  if (plan.inflaters > 0) inflater_memory = gpu::Memory(plan.inflaters * inflater_memory_bytes);
   for (uint32_t l = 0; l < plan.inflaters; l++) {
     flights.emplace_back();
     flights.emplace_back();
@@ -295,7 +296,7 @@ void Graph::Impl::make_inflaters() {
       nodes->parse.try_put(chunk);
     };
     callbacks.idle = [this](FileInflater* idle_inflater) { idle_inflaters->give_back(idle_inflater); };
-    inflaters.emplace_back(plan, inflater_memory.bytes().subspan(l * FileInflater::memory_bytes, FileInflater::memory_bytes),
+    inflaters.emplace_back(plan, inflater_memory.bytes().subspan(l * inflater_memory_bytes, inflater_memory_bytes),
                        std::move(callbacks));
     idle.push_back(&inflaters.back());
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "feedline/exchange.h"
-#include "flowgraph/batch/epoch_sums.h"
+#include "flowgraph/plan/epoch_sums.h"
 
 namespace feedline::flow {
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "flowgraph/formula/formula.h"
 #include "flowgraph/formula/formula_blocks.h"
 
 namespace feedline::flow {

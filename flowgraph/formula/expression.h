@@ -22,16 +22,15 @@
 #include <string_view>
 #include <vector>
 
+#include "flowgraph/formula/formula_value.h"
+
 namespace feedline::flow {
 
 /// A compiled formula. Immutable; any number of threads may evaluate it at once.
 class Program {
  public:
-  enum class Type : uint8_t { int64, float64 };
-  struct Input {
-    std::string name;  // "s", "out.mate"
-    Type type = Type::float64;
-  };
+  using Type = FormulaType;
+  using Input = FormulaInput;
   /// A column of one scalar for each row.
   struct Column {
     Type type = Type::float64;

@@ -17,7 +17,7 @@
 namespace feedline::flow {
 namespace {
 
-using Type = Program::Type;
+using Type = FormulaType;
 
 struct Function {
   std::string_view name;
@@ -52,7 +52,7 @@ bool can_be_written(std::string_view name) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::map<std::string, double>& constants, std::span<const Program::Input> known)
+  Parser(std::string_view text, const std::map<std::string, double>& constants, std::span<const FormulaInput> known)
       : text_(text), constants_(constants), known_(known) {}
 
   Formula parse() {
@@ -361,7 +361,7 @@ class Parser {
   [[noreturn]] void unknown(const std::string& name, size_t at) const {
     std::vector<std::string> names;
     for (const auto& [constant, value] : constants_) names.push_back(constant);
-    for (const Program::Input& input : known_)
+    for (const FormulaInput& input : known_)
       if (can_be_written(input.name)) names.push_back(input.name);
     fail(names.empty()
              ? fmt::format("unknown name '{}': there is no scalar of numbers to calculate with", name)
@@ -376,7 +376,7 @@ class Parser {
 
   std::string_view text_;
   const std::map<std::string, double>& constants_;
-  std::span<const Program::Input> known_;
+  std::span<const FormulaInput> known_;
   std::string_view token_;
   size_t at_ = 0;
   int level_ = 0;
@@ -386,12 +386,12 @@ class Parser {
 }  // namespace
 
 Formula parse_formula(std::string_view text, const std::map<std::string, double>& constants,
-                      std::span<const Program::Input> known) {
+                      std::span<const FormulaInput> known) {
   for (const auto& [name, value] : constants) {
     if (!is_name(name) || is_keyword(name))
       throw Error(Category::bad_pipeline,
                   fmt::format("constant '{}': a name is letters, digits and _, and no digit first", name));
-    for (const Program::Input& input : known)
+    for (const FormulaInput& input : known)
       if (input.name == name)
         throw Error(Category::bad_pipeline, fmt::format("'{}' is a constant and a feature; rename the constant", name));
   }

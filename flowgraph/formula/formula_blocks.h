@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "flowgraph/formula/formula.h"
+#include "flowgraph/formula/operation.h"
 
 namespace feedline::flow {
 

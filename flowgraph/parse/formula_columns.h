@@ -6,10 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "flowgraph/chunk/chunk.h"
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/pipeline/spec.h"
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 
 namespace feedline::flow {
 

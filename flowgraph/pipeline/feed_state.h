@@ -26,8 +26,6 @@ class Pipeline;
 
 namespace feedline::flow {
 
-struct Plan;
-
 /// So many steps of an epoch have been received; all of the epochs before it.
 struct Position {
   uint64_t epoch = 0;
@@ -68,7 +66,6 @@ struct FeedIdentity {
   uint64_t mixed_since = 0;     // the epoch from which on its weights hold
   std::optional<Reweighted> reweighted = std::nullopt;
 };
-FeedIdentity identity_of(const Plan& plan);
 
 /// Throws Error bad_pipeline for a step that the epoch does not have.
 void check_position(const FeedIdentity& feed, const Position& position);

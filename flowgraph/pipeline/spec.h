@@ -16,7 +16,7 @@
 #include "flowgraph/formula/expression.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/file_list.h"
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 #include "io/index/index.h"
 
 namespace feedline::flow {

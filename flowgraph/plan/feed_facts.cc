@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
+#include "base/audit.h"
 #include "base/rank_message.h"
 
 namespace feedline::flow {
-
 namespace {
 
 Error makes_no_sense(const BatchTensor& tensor) {
@@ -29,7 +30,37 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   if (!fits) throw makes_no_sense(tensor);
 }
 
+// By what they do: how many samples a step has, and which records are left out.
+std::string stages_of(const Plan& plan) {
+  std::array<uint32_t, state_stages.size()> digests;
+  std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
+  digests[written_stages] = static_cast<uint32_t>(
+      mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
+  uint64_t left = 0;
+  for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
+  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // the data ends there
+  digests[written_stages + 1] = static_cast<uint32_t>(left);
+  std::string text;
+  for (const uint32_t stage : digests) text += fmt::format("{:08x}", stage);
+  return text;
+}
+
 }  // namespace
+
+FeedIdentity identity_of(const Plan& plan) {
+  FeedIdentity feed{.data = fmt::format("{:016x}", plan.data.digest),
+                    .pipeline = stages_of(plan),
+                    .global_batch = plan.global_batch,
+                    .steps_per_epoch = plan.steps_per_epoch,
+                    .epochs_go_on = plan.steps.epochs_go_on(),
+                    .lanes = plan.steps.lanes()};
+  if (plan.mixture) {
+    feed.mixed_sources = plan.spec.sources.size();
+    feed.mixed_since = plan.mixture->since_epoch();
+    feed.reweighted = plan.spec.mixture->reweighted;
+  }
+  return feed;
+}
 
 FeedFacts facts_of(const Plan& plan) {
   FeedFacts facts{.identity = identity_of(plan),

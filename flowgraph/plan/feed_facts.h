@@ -26,6 +26,7 @@ struct FeedFacts {
   std::vector<BatchTensor> tensors = {};
 };
 FeedFacts facts_of(const Plan& plan);
+FeedIdentity identity_of(const Plan& plan);
 
 /// As ranks tell it, where rows travel; LAZY is not there.
 std::string to_message(const FeedFacts& facts);

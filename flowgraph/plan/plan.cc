@@ -11,9 +11,7 @@
 #include "base/audit.h"
 #include "base/byte_size.h"
 #include "flowgraph/order/draws.h"
-#include "flowgraph/chunk/file_inflater.h"
-#include "flowgraph/chunk/lazy_reader.h"
-#include "flowgraph/plan/walk.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
@@ -189,8 +187,8 @@ std::optional<uint64_t> Plan::passes_over(uint32_t source) const {
 
 void Plan::plan_slots() {
   if (data.lazy) {
-    slot_data_bytes = LazyReader::slot_bytes(largest_record(data.files));
-    slot_arena_bytes = arena_bytes(LazyReader::most_rows, slot_data_bytes);
+    slot_data_bytes = lazy_slot_bytes(largest_record(data.files));
+    slot_arena_bytes = arena_bytes(most_lazy_rows, slot_data_bytes);
   }
   for (const auto& order : orders) {
     bool inflates = false;
@@ -229,7 +227,7 @@ uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
 
 // Chunks that a step and what it mixes with hold at once.
 uint64_t Plan::chunks_of_step() const {
-  if (data.lazy) return LazyReader::chunks_of(static_cast<uint64_t>(global_batch), largest_record(data.files));
+  if (data.lazy) return lazy_chunks_of(static_cast<uint64_t>(global_batch), largest_record(data.files));
   uint64_t chunks = 0;
   for (uint32_t source = 0; source < orders.size(); source++) chunks += chunks_of_step(source);
   return chunks;
@@ -354,9 +352,9 @@ void Plan::fit_memory(const MemoryLine& more) {
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
-  const uint64_t counting = data.lazy ? LazyReader::memory_bytes(spec, data) : 0;
+  const uint64_t counting = data.lazy ? lazy_reader_bytes(spec, data) : 0;
   const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order_bytes() +
-                          inflaters * FileInflater::memory_bytes + counting + product(more.count, more.bytes);
+                          inflaters * inflater_memory_bytes + counting + product(more.count, more.bytes);
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -374,7 +372,7 @@ void Plan::fit_memory(const MemoryLine& more) {
             {"read slots: columns", slots, slot_arena_bytes},
             {"batches", buffers, buffer_bytes},
             more,
-            {"inflating", inflaters, FileInflater::memory_bytes},
+            {"inflating", inflaters, inflater_memory_bytes},
             {"counting while reading", 1, counting},
             {"index", 1, index_bytes},
             {"order", 1, order_bytes()}};
@@ -382,7 +380,7 @@ void Plan::fit_memory(const MemoryLine& more) {
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
   const uint64_t without_batches =
-      fewest_slots * slot_bytes + index_bytes + order_bytes() + inflaters * FileInflater::memory_bytes + counting +
+      fewest_slots * slot_bytes + index_bytes + order_bytes() + inflaters * inflater_memory_bytes + counting +
       product(more.count, more.bytes) +
       buffers * (io::block_bytes + tensor_alignment * tensors.size());  // what alignment may add
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);

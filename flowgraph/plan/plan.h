@@ -10,7 +10,7 @@
 
 #include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/data/data_set.h"
-#include "flowgraph/batch/epoch_sums.h"
+#include "flowgraph/plan/epoch_sums.h"
 #include "flowgraph/parse/example_parser.h"
 #include "flowgraph/order/mixture.h"
 #include "flowgraph/order/order.h"

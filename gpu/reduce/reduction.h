@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "feedline/communicator.h"
+#include "feedline/reduction.h"
 
 namespace feedline::gpu {
 

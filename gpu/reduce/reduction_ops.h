@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "feedline/communicator.h"
+#include "feedline/reduction.h"
 #include "gpu/unpack/dispatch.h"
 
 namespace feedline::gpu {

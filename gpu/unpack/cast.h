@@ -204,7 +204,7 @@ FEEDLINE_ELEMENT To cast(From x) {
   }
 }
 
-/// The two steps of gpu/unpack/unpack.h that compute. A NaN that they make is the canonical one, on every device.
+/// The two steps of gpu/unpack/unpack_spec.h that compute. A NaN that they make is the canonical one, on every device.
 FEEDLINE_ELEMENT float affine(float x, float scale, float bias) { return detail::canonical(scale * x + bias); }
 FEEDLINE_ELEMENT float normalized(float x, float scale, float mean, float std) {
   return detail::canonical((x * scale - mean) / std);

@@ -5,7 +5,7 @@
 
 #include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/element.h"
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 
 namespace feedline::gpu {
 

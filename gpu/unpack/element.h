@@ -1,4 +1,4 @@
-// Where the bits of an element are, and what becomes of them: gpu/unpack/unpack.h's definition for one element, for every
+// Where the bits of an element are, and what becomes of them: gpu/unpack/unpack_spec.h's definition for one element, for every
 // device.
 #pragma once
 

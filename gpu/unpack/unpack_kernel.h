@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gpu/unpack/dispatch.h"
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 #include "gpu/unpack/unpack_thread.h"
 
 namespace feedline::gpu {
@@ -47,7 +47,7 @@ class DeviceUnpacker {
   /// What threads look up; whoever launches copies it to the device, to an address that 16 divides.
   std::span<const std::byte> tables() const noexcept { return tables_; }
 
-  /// in and out as gpu/unpack/unpack.h has them; `tables` on the device.
+  /// in and out as gpu/unpack/unpack_spec.h has them; `tables` on the device.
   UnpackLaunch launch(const DeviceRows& rows, const std::byte* tables) const noexcept;
 
  private:

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 
 namespace feedline::gpu {
 

@@ -1,10 +1,10 @@
-// The definition of gpu/unpack/unpack.h, literally: one element after another.
+// The definition of gpu/unpack/unpack_spec.h, literally: one element after another.
 #include <algorithm>
 #include <cstring>
 
 #include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/element.h"
-#include "gpu/unpack/unpack.h"
+#include "gpu/unpack/unpack_spec.h"
 #include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {

@@ -1,4 +1,4 @@
-// What one thread of a GPU does to unpack rows: gpu/unpack/unpack.h's definition for a few neighbouring elements of every n-th
+// What one thread of a GPU does to unpack rows: gpu/unpack/unpack_spec.h's definition for a few neighbouring elements of every n-th
 // row. Kernels call it for all their threads at once (unpack_kernels.cu), and whoever has no GPU one after another.
 //
 // Where its elements lie and what happens to them is worked out once; a row then costs its loads, the arithmetic and

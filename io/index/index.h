@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "feedline/records.h"
+#include "io/records/bad_region.h"
 
 namespace feedline::io {
 
@@ -21,18 +22,6 @@ struct IndexEntry {
   uint64_t record = 0;  // good records before it
 
   bool operator==(const IndexEntry&) const = default;
-};
-
-/// Bytes that are no good record.
-struct BadRegion {
-  uint64_t offset = 0, length = 0;
-  uint64_t record = 0;  // good records before it
-  Category category = Category::bad_data_crc;
-  std::string message;  // empty: an index keeps those of the first regions only
-
-  /// As the error that they gave.
-  Error error(const std::string& file) const;
-  bool operator==(const BadRegion&) const = default;
 };
 
 /// Rows that nobody changes any more. Copies share them.

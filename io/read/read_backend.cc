@@ -1,55 +1,9 @@
 #include "io/read/read_backend.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
-#include <fstream>
 #include <system_error>
-#include <utility>
-
-#include "base/log.h"
-#include "base/machine.h"
-#include "feedline/error.h"
-#include "io/read/backends.h"
-#include "io/read/file_table.h"
 
 namespace feedline::io {
-namespace {
-
-// The page cache cannot help an epoch over more data than memory, and would push out what it could help.
-Toggle settle(Toggle direct, const std::vector<FileId>& files) {
-  if (direct != Toggle::automatic) return direct;
-  uint64_t bytes = 0;
-  for (const FileId& file : files) bytes += file.size;
-  return bytes > usable_memory() ? Toggle::automatic : Toggle::off;
-}
-
-std::string advice(int error) {
-  int disabled = 0;  // io_uring_setup(2): 0 for all, 1 for CAP_SYS_ADMIN or a group, 2 for nobody
-  std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
-  if (error == EPERM && disabled != 0)
-    return fmt::format("kernel.io_uring_disabled is {}; `sysctl kernel.io_uring_disabled=0` allows it", disabled);
-  if (error == EPERM)
-    return "a container's seccomp profile forbids it; allow io_uring_setup, io_uring_enter and io_uring_register there";
-  if (error == ENOSYS) return "it needs Linux 5.6, a seccomp profile that allows it, and a build with liburing";
-  if (error == ENOMEM) return "raise the limit of locked memory (ulimit -l)";
-  if (error == EMFILE || error == ENFILE) return "raise the limit of open files (ulimit -n)";
-  return "the backend `pread` works everywhere";
-}
-
-}  // namespace
-
-const char* describe(Toggle direct) noexcept {
-  switch (direct) {
-    case Toggle::off:
-      return "page cache";
-    case Toggle::on:
-      return "O_DIRECT";
-    case Toggle::automatic:
-      return "O_DIRECT where the file system has it";
-  }
-  return "?";
-}
 
 std::string read_error_message(int error) {
   switch (error) {
@@ -63,29 +17,6 @@ std::string read_error_message(int error) {
       return "the reading was stopped";
     default:
       return std::generic_category().message(error);
-  }
-}
-
-std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options,
-                                               ReadDone done) {
-  const Toggle direct = settle(options.direct, files);
-  const auto table = std::make_shared<FileTable>(std::move(files), direct);
-  std::string reason;
-  try {
-    if (options.backend != BackendKind::pread) {
-      try {
-        return make_uring_backend(table, options, done);
-      } catch (const std::system_error& refused) {
-        reason = refused.what();
-        if (options.backend == BackendKind::uring)
-          throw Error(Category::io_error, fmt::format("io_uring is asked for and cannot be had: {}; {}", reason,
-                                                      advice(refused.code().value())));
-        log_info(fmt::format("reading with pread instead of io_uring: {}", reason));
-      }
-    }
-    return make_pread_backend(table, options, std::move(done), reason);
-  } catch (const std::system_error& failed) {
-    throw Error(Category::io_error, fmt::format("cannot start reading: {}", failed.what()));
   }
 }
 

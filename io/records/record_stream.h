@@ -12,7 +12,7 @@
 
 #include "feedline/records.h"
 #include "io/file.h"
-#include "io/index/index.h"
+#include "io/records/bad_region.h"
 #include "io/records/inflate.h"
 #include "io/records/record_scanner.h"
 #include "io/records/resync.h"

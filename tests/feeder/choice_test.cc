@@ -5,7 +5,7 @@
 #include <random>
 
 #include "data.h"
-#include "flowgraph/data/data_set.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/filter.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"

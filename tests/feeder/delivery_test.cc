@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "data.h"
-#include "flowgraph/data/data_set.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/plan/plan.h"
 #include "gpu/device/stream_order.h"
 #include "support/catch.h"

@@ -2,9 +2,11 @@
 // written past an end.
 #include "base/invariant.h"
 #include "data.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/graph.h"
 #include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -82,7 +84,7 @@ TEST_CASE("a lane inflates forwards only") {
   const Data data({4000}, Compression::gzip);
   const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");
   const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
-  std::vector<std::byte> memory(flow::FileInflater::memory_bytes);
+  std::vector<std::byte> memory(flow::inflater_memory_bytes);
   flow::FileInflater lane(plan, memory,
                          {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
   lane.open(0);

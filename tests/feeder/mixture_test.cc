@@ -5,6 +5,7 @@
 #include <set>
 
 #include "data.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/order/stratified.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "support/catch.h"

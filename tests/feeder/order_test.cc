@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "data.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/plan/plan.h"
 #include "support/catch.h"
 

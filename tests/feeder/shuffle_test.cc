@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/order/permutation.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "support/catch.h"

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "data.h"
+#include "flowgraph/data/count_data.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"
 #include "support/catch.h"

@@ -8,16 +8,12 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <stdexcept>
+
+#include "tool/common/usage_error.h"
 
 namespace feedline::cli {
 
 using Run = std::function<int()>;
-
-/// What CLI11 could not see by itself: flags that do not go together, values this version does not have.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 void add_demo(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);

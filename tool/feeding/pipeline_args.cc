@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "feedline/tcp_communicator.h"
-#include "tool/commands/commands.h"
+#include "tool/common/usage_error.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"

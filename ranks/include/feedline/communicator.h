@@ -12,11 +12,10 @@
 #include "feedline/error.h"
 #include "feedline/exchange.h"
 #include "feedline/export.h"
+#include "feedline/reduction.h"
 #include "feedline/tensor.h"
 
 namespace feedline {
-
-enum class Reduction : uint8_t { sum, min, max };
 
 /// One rank's end of a group. All ranks make the same calls in the same order, with buffers of the same sizes; each
 /// rank one call at a time, from any thread. Which memory the buffers may lie in, and on which streams a call may be

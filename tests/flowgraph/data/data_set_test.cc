@@ -1,5 +1,5 @@
 // The files of a pipeline by their indexes: kept, found again, refused; what is counted and what is not.
-#include "flowgraph/data/data_set.h"
+#include "flowgraph/data/count_data.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -10,7 +10,7 @@
 
 #include "ranks/rank_group.h"
 #include "feedline/records.h"
-#include "flowgraph/data/data_set.h"
+#include "flowgraph/data/count_data.h"
 #include "io/frames.h"
 #include "io/index/index_check.h"
 #include "support/catch.h"

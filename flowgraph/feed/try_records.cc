@@ -1,4 +1,4 @@
-#include "flowgraph/parse/try_records.h"
+#include "flowgraph/feed/try_records.h"
 
 #include <algorithm>
 #include <string>

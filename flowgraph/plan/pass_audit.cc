@@ -1,4 +1,4 @@
-#include "flowgraph/feed/pass_audit.h"
+#include "flowgraph/plan/pass_audit.h"
 
 #include <fmt/format.h>
 

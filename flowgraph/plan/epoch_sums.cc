@@ -1,4 +1,4 @@
-#include "flowgraph/batch/epoch_sums.h"
+#include "flowgraph/plan/epoch_sums.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,112 @@
+#include "flowgraph/data/count_data.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/parallel_for.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/audit.h"
+#include "base/worker_arena.h"
+#include "flowgraph/data/compare_ranks.h"
+#include "flowgraph/data/dataset_info.h"
+#include "flowgraph/data/index_files.h"
+#include "ranks/rank_group.h"
+
+namespace feedline::flow {
+namespace {
+
+// Known bad regions are no samples; SKIP_FILE leaves out all of a file that has any.
+void leave_out(OnError on_error, DataFile& file, DataSet& data) {
+  if (on_error == OnError::skip_record) {
+    for (const io::BadRegion& region : file.index.bad) data.skip(region.error(file.id.uri));
+  } else if (on_error == OnError::skip_file && !file.index.bad.empty()) {
+    data.skip(file.index.bad.front().error(file.id.uri));
+    file.index = {};
+  }
+}
+
+void check_failures(const PipelineSpec& spec, const DataSet& data) {
+  const auto failures = static_cast<int64_t>(data.skipped_total);
+  if (failures == 0) return;
+  const bool by_file = spec.on_error == OnError::skip_file;
+  const uint64_t all = by_file ? data.files.size() : data.samples + data.skipped_total;
+  const double rate = static_cast<double>(failures) / static_cast<double>(all);
+  if (spec.max_failures >= 0 && failures > spec.max_failures)
+    throw too_many_failures(data.skipped_total, spec.max_failures, data.skipped.front());
+  if (rate > spec.max_failure_rate)
+    throw Error(data.skipped.front().category(),
+                fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
+                            by_file ? "files" : "records", spec.max_failure_rate, data.skipped.front().what()));
+}
+
+uint64_t digest_of(const DataSet& data) noexcept {
+  uint64_t digest = 0;
+  const auto add = [&](uint64_t value) { digest = mix64(digest ^ mix64(value)); };
+  for (const DataFile& file : data.files) {
+    add(file.source);
+    add(hash64(std::string_view(file.id.uri).substr(file.id.uri.rfind('/') + 1)));
+    add(file.id.size);
+    add(file.index.records);
+    add(file.index.audit);
+  }
+  return digest;
+}
+
+// Of data whose indexes are known.
+void settle(const PipelineSpec& spec, DataSet& data) {
+  data.digest = digest_of(data);
+  for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
+  for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
+  choose_samples(spec, data);
+  check_failures(spec, data);
+}
+
+}  // namespace
+
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks) {
+  const auto start = std::chrono::steady_clock::now();
+  DataSet data;
+  size_t files = 0;
+  for (const SourceSpec& source : spec.sources) files += source.files.size();
+  data.files.reserve(files);
+  for (uint32_t s = 0; s < spec.sources.size(); s++)
+    for (const std::string& path : spec.sources[s].files)
+      data.files.push_back({.id = {path}, .source = s, .index = {}, .first_record = 0, .samples = {}});
+  WorkerArena arena(threads, spec.cpu_set);
+  arena.execute([&] {
+    tbb::parallel_for(size_t{0}, files,
+                      [&](size_t f) { data.files[f].id = io::stat_file(std::move(data.files[f].id.uri)); });
+  });
+  for (const DataFile& file : data.files) data.bytes += file.id.size;
+  compare_files(ranks, data);
+  index_files(spec, data, arena, ranks, on_progress);
+  if (data.lazy) {
+    for (DataFile& file : data.files) {
+      file.index = {};
+      file.index.largest_record = spec.sources[file.source].record_limit;
+    }
+  } else {
+    settle(spec, data);
+  }
+  data.count_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return data;
+}
+
+DataSet count_data(const PipelineSpec& spec, int threads,
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
+  RankGroup alone;
+  return count_data(spec, threads, on_progress, alone);
+}
+
+DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes) {
+  data.lazy = false;
+  for (size_t f = 0; f < data.files.size(); f++) data.files[f].index = std::move(indexes[f]);
+  settle(spec, data);
+  return data;
+}
+
+}  // namespace feedline::flow

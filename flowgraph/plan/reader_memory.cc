@@ -1,0 +1,29 @@
+#include "flowgraph/plan/reader_memory.h"
+
+#include <algorithm>
+
+#include "io/records/record_scanner.h"
+
+namespace feedline::flow {
+
+uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept {
+  return std::max(most_lazy_bytes, record_limit + io::frame_bytes);
+}
+
+uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept {
+  // Tables double as they grow.
+  uint64_t longest = 0, indexes = 0;
+  for (const DataFile& file : data.files) {
+    longest = std::max(longest, file.index.largest_record);
+    indexes += 2 * sizeof(io::IndexEntry) * (file.id.size / spec.sources[file.source].index.stride + 2);
+  }
+  return 2 * longest + (uint64_t{1} << 20) + indexes;
+}
+
+// A chunk is closed by a record that does not fit, so two neighbours have more than its bytes or all its rows.
+uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept {
+  const uint64_t bytes = rows * (record_limit + io::frame_bytes);
+  return std::min(rows + 1, 2 * (bytes / most_lazy_bytes + rows / most_lazy_rows) + 3);
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Holds the includes of the program against the list of rooms below.
+
+  rooms.py ROOT
+
+A room is a folder. A file may include files of its own room and of the rooms that are listed for its room; and public
+headers (NAME/include/feedline) of its own top folder and of those below. Also refused: units (NAME.h with NAME.cc) that
+include each other, directly or by way of others, and rooms of more than 40 files.
+"""
+import os
+import re
+import sys
+
+MOST_FILES = 40
+
+# Each room, and the rooms that it knows. docs/architecture.md has the picture.
+ARROWS = """
+base:
+io:                    base
+io/records:            io base
+io/read:               io base
+io/index:              io/records io/read io base
+gpu/unpack:            base
+gpu/reduce:            gpu/unpack
+gpu/device:            gpu/reduce gpu/unpack base
+gpu/cuda:              gpu/device gpu/reduce gpu/unpack base
+ranks:                 gpu/device gpu/reduce base
+ranks/process:         ranks gpu/reduce base
+ranks/tcp:             ranks/process ranks base
+ranks/mpi:             ranks/process ranks base
+ranks/nccl:            ranks gpu/cuda gpu/device base
+flowgraph/formula:     base
+flowgraph/pipeline:    flowgraph/formula gpu/unpack io/index base
+flowgraph/data:        flowgraph/pipeline ranks io/index io/records io/read io base
+flowgraph/parse:       flowgraph/pipeline gpu/unpack io/records base
+flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base
+flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline io/records io/read base
+flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read base
+flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline gpu/device gpu/unpack base
+flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline ranks gpu/device gpu/unpack io/index io/records io/read io base
+trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline ranks gpu/device base
+trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
+tool/common:           flowgraph/parse io/index io/records io base
+tool/inspect:          tool/common base
+tool/convert:          tool/common io/index io/records io
+tool/reshard:          tool/common io/records io base
+tool/feeding:          tool/common trainer_bridge flowgraph/pipeline ranks gpu/unpack io base
+tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common flowgraph/pipeline io/index io base
+"""
+
+SOURCE = re.compile(r"\.(h|cc|cu|cuh|inc)$")
+INCLUDE = re.compile(r'#include ["<]([^">]+)[">]')
+
+
+def parse_arrows(text):
+    lines = [line.split(":") for line in text.strip().splitlines()]
+    return {room.strip(): set(known.split()) for room, known in lines}
+
+
+def top_of(path):
+    return path.split("/")[0]
+
+
+def read_sources(root, tops):
+    """Returns {path: text} of all sources in these top folders. Precompiled headers are no units of the program."""
+    sources = {}
+    for top in tops:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), root)
+                if SOURCE.search(name) and "/pch/" not in path:
+                    with open(os.path.join(root, path)) as file:
+                        sources[path] = file.read()
+    return sources
+
+
+def find_circle(units):
+    """Returns a list of units each of which includes the next and the last the first, or None."""
+    finished, path = set(), []
+
+    def visit(unit):
+        if unit in finished:
+            return None
+        if unit in path:
+            return path[path.index(unit):]
+        path.append(unit)
+        for other in sorted(units.get(unit, ())):
+            circle = visit(other)
+            if circle:
+                return circle
+        path.pop()
+        finished.add(unit)
+        return None
+
+    for unit in sorted(units):
+        circle = visit(unit)
+        if circle:
+            return circle
+    return None
+
+
+def tops_below(arrows):
+    """Returns {top folder: top folders that it knows, directly or by way of others}, itself included."""
+    below = {top_of(room): {top_of(room)} for room in arrows}
+    for _ in below:
+        for room, known in arrows.items():
+            for other in known:
+                below[top_of(room)] |= below[top_of(other)]
+    return below
+
+
+def faults(sources, arrows):
+    """Returns what is wrong with the sources, as lines for people."""
+    public = {path.split("/include/")[1]: path for path in sources if "/include/" in path}
+    below = tops_below(arrows)
+    found, units, files = [], {}, {}
+    for path, text in sorted(sources.items()):
+        is_public = "/include/" in path
+        room = top_of(path) if is_public else os.path.dirname(path)
+        if not is_public:
+            files[room] = files.get(room, 0) + 1
+            if room not in arrows:
+                found.append(f"{path}: {room} is no room of the list in tests/architecture/rooms.py")
+                continue
+        for number, line in enumerate(text.splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            target = public.get(match[1], match[1])
+            if target not in sources:
+                continue
+            units.setdefault(path.rsplit(".", 1)[0], set()).add(target.rsplit(".", 1)[0])
+            other = top_of(target) if "/include/" in target else os.path.dirname(target)
+            if "/include/" in target:
+                allowed = other in below[top_of(path)]
+            else:
+                allowed = not is_public and (other == room or other in arrows[room])
+            if not allowed:
+                found.append(f"{path}:{number}: {room} may not know {other}: {line}")
+    for unit in units:
+        units[unit].discard(unit)
+    circle = find_circle(units)
+    if circle:
+        found.append("units include each other in a circle: " + " -> ".join(circle + circle[:1]))
+    for room, count in sorted(files.items()):
+        if count > MOST_FILES:
+            found.append(f"{room} holds {count} files, {MOST_FILES} are the most")
+    return found
+
+
+def check_the_check(sources, arrows):
+    """Plants each kind of fault, which has to be found."""
+    header = "flowgraph/order/order.h"
+    planted = {
+        "an arrow up": {"base/log.h": sources["base/log.h"] + '#include "flowgraph/feed/graph.h"\n'},
+        "a public header that knows a room": {
+            "io/include/feedline/records.h": '#include "io/records/record_scanner.h"\n'},
+        "a circle": {header: sources[header] + '#include "flowgraph/order/block_stream.h"\n'},
+        "a new room": {"flowgraph/attic/old.cc": ""},
+        "a crowded room": {f"base/file_{i}.h": "" for i in range(MOST_FILES)},
+    }
+    for what, files in planted.items():
+        if not faults({**sources, **files}, arrows):
+            sys.exit(f"planted: {what}; it was not found")
+
+
+def main():
+    arrows = parse_arrows(ARROWS)
+    for room, known in arrows.items():
+        for other in known - set(arrows):
+            sys.exit(f"{room} knows {other}, which is no room")
+    sources = read_sources(sys.argv[1], sorted({top_of(room) for room in arrows}))
+    found = faults(sources, arrows)
+    if found:
+        sys.exit("\n".join(found))
+    check_the_check(sources, arrows)
+    print(f"{len(sources)} files in {len(arrows)} rooms")
+
+
+if __name__ == "__main__":
+    main()
