@@ -1,7 +1,7 @@
-#include "base/did_you_mean.h"
-
 #include <algorithm>
 #include <vector>
+
+#include "base/nearest.h"
 
 namespace feedline::flow {
 

@@ -23,8 +23,8 @@
 #include "feedline/records.h"
 #include "flowgraph/data/count_data.h"
 #include "io/index/count_records.h"
-#include "io/records/crc32c.h"
 #include "io/index/index_store.h"
+#include "io/records/crc32c.h"
 #include "io/records/record_stream.h"
 #include "measure.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "feedline/communicator.h"
+#include "gpu/reduce/reduction.h"
 #include "ranks/collective_call.h"
 #include "ranks/group_failure.h"
-#include "gpu/reduce/reduction.h"
 
 namespace feedline {
 namespace {

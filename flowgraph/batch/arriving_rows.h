@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "flowgraph/chunk/chunk.h"
-#include "flowgraph/order/steps.h"
 #include "flowgraph/order/sample_stream.h"
+#include "flowgraph/order/steps.h"
 
 namespace feedline::flow {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "feedline/error.h"
-#include "flowgraph/parse/absent_features.h"
 #include "flowgraph/batch/arriving_rows.h"
 #include "flowgraph/chunk/chunk.h"
+#include "flowgraph/parse/absent_features.h"
 #include "flowgraph/plan/epoch_sums.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"

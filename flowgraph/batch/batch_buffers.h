@@ -9,8 +9,8 @@
 
 #include "feedline/batch.h"
 #include "flowgraph/chunk/chunk.h"
-#include "flowgraph/plan/plan.h"
 #include "flowgraph/chunk/pool.h"
+#include "flowgraph/plan/plan.h"
 #include "gpu/device/device_ring.h"
 #include "gpu/device/memory.h"
 

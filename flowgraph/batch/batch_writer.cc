@@ -11,8 +11,8 @@
 #include "base/machine.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/batch_rows.h"
-#include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/batch/ragged_writer.h"
+#include "flowgraph/parse/formula_columns.h"
 
 namespace feedline::flow {
 

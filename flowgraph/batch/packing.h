@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "flowgraph/batch/batch_buffers.h"
-#include "flowgraph/plan/feed_facts.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/feed_facts.h"
 #include "gpu/unpack/unpack.h"
 
 namespace feedline::flow {

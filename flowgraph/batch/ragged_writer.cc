@@ -1,5 +1,3 @@
-#include "flowgraph/batch/ragged_writer.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,6 +5,7 @@
 
 #include "base/invariant.h"
 #include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/batch/varying.h"
 
 namespace feedline::flow {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/order/ticket.h"
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/parse/example_parser.h"
-#include "flowgraph/order/ticket.h"
 
 namespace feedline::flow {
 

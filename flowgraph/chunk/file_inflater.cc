@@ -13,9 +13,12 @@
 namespace feedline::flow {
 
 FileInflater::FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
-    : plan_(plan), callbacks_(std::move(callbacks)), skipped_(memory.subspan(2 * inflater_input_bytes, inflater_skip_bytes)) {
+    : plan_(plan),
+      callbacks_(std::move(callbacks)),
+      skipped_(memory.subspan(2 * inflater_input_bytes, inflater_skip_bytes)) {
   for (size_t i = 0; i < inputs_.size(); i++)
-    inputs_[i] = {.inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * inflater_input_bytes};
+    inputs_[i] = {
+        .inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * inflater_input_bytes};
 }
 
 void FileInflater::open(uint32_t file) {
@@ -123,8 +126,9 @@ bool FileInflater::fill(Chunk& chunk) {
     if (!input_ready()) return false;
     if ((chunk.failed = damage(chunk))) break;
     const bool skips = position_ < extent.offset;
-    std::span<std::byte> out = skips ? skipped_.first(std::min<uint64_t>(inflater_skip_bytes, extent.offset - position_))
-                                     : chunk.data().subspan(filled_, end - position_);
+    std::span<std::byte> out = skips
+                                   ? skipped_.first(std::min<uint64_t>(inflater_skip_bytes, extent.offset - position_))
+                                   : chunk.data().subspan(filled_, end - position_);
     const size_t room = out.size();
     const Input& input = inputs_[current_];
     const bool last = !in_use_ || input.offset + input.length == size_;

@@ -31,7 +31,7 @@ class FileInflater {
   struct Callbacks {
     std::function<void(uint32_t file, Input&)> read;  // start a read; its completion calls arrived()
     std::function<void(ChunkRef)> done;               // a chunk is complete, or has failed
-    std::function<void(FileInflater*)> idle;           // the file's last chunk is done and nothing is being read
+    std::function<void(FileInflater*)> idle;          // the file's last chunk is done and nothing is being read
   };
 
   /// memory: inflater_memory_bytes of it (flowgraph/plan/reader_memory.h).

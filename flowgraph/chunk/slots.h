@@ -6,8 +6,8 @@
 #include <span>
 
 #include "flowgraph/chunk/chunk.h"
-#include "flowgraph/plan/plan.h"
 #include "flowgraph/chunk/pool.h"
+#include "flowgraph/plan/plan.h"
 #include "gpu/device/memory.h"
 
 namespace feedline::flow {

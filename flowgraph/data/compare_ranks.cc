@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/audit.h"
-#include "ranks/rank_group.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data/data_set.h"
 #include "flowgraph/pipeline/feed_state.h"
+#include "ranks/rank_group.h"
 
 namespace feedline::flow {
 namespace {

@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "ranks/rank_group.h"
-#include "base/rank_message.h"
-#include "flowgraph/data/data_set.h"
 #include "base/mul_div.h"
+#include "base/rank_message.h"
 #include "base/worker_arena.h"
+#include "flowgraph/data/data_set.h"
 #include "io/index/count_records.h"
 #include "io/index/index_store.h"
 #include "io/records/record_stream.h"
+#include "ranks/rank_group.h"
 
 namespace feedline::flow {
 namespace {

@@ -19,8 +19,8 @@
 #include "feedline/error.h"
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/batch/epoch_ledger.h"
-#include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/feed/latency.h"
+#include "flowgraph/pipeline/feed_state.h"
 
 namespace feedline::flow {
 

@@ -8,13 +8,13 @@
 #include <span>
 
 #include "base/audit.h"
-#include "flowgraph/feed/graph.h"
 #include "base/mul_div.h"
+#include "flowgraph/feed/graph.h"
 #include "flowgraph/plan/plan.h"
-#include "io/records/crc32c.h"
 #include "io/file.h"
 #include "io/index/index_store.h"
 #include "io/output_file.h"
+#include "io/records/crc32c.h"
 
 namespace feedline::flow {
 namespace {

@@ -14,14 +14,14 @@
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/assemble.h"
 #include "flowgraph/batch/batch_writer.h"
-#include "flowgraph/feed/error_log.h"
 #include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
 #include "flowgraph/chunk/slots.h"
+#include "flowgraph/feed/error_log.h"
 #include "flowgraph/feed/stage_counters.h"
-#include "flowgraph/plan/ticket_queue.h"
 #include "flowgraph/feed/workers.h"
 #include "flowgraph/plan/reader_memory.h"
+#include "flowgraph/plan/ticket_queue.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
@@ -158,11 +158,12 @@ struct Graph::Impl {
   // [read]; only its body touches these.
   TicketQueue tickets;
   uint64_t next_sequence = 0;
-  std::vector<FileInflater*> open_inflaters;  // of each source of a mixture, or one: its compressed file that is being read
-  std::vector<io::Read> requests;        // of one burst
-  size_t burst = 0;                      // chunks that they are for
-  uint64_t passed_by = 0;                // chunks that were not looked for in the page cache
-  std::optional<LazyReader> lazy;        // instead of all these
+  std::vector<FileInflater*>
+      open_inflaters;              // of each source of a mixture, or one: its compressed file that is being read
+  std::vector<io::Read> requests;  // of one burst
+  size_t burst = 0;                // chunks that they are for
+  uint64_t passed_by = 0;          // chunks that were not looked for in the page cache
+  std::optional<LazyReader> lazy;  // instead of all these
 
   std::atomic<uint64_t> misses{0};  // chunks that the page cache did not have, since the last that it had
 
@@ -297,7 +298,7 @@ void Graph::Impl::make_inflaters() {
     };
     callbacks.idle = [this](FileInflater* idle_inflater) { idle_inflaters->give_back(idle_inflater); };
     inflaters.emplace_back(plan, inflater_memory.bytes().subspan(l * inflater_memory_bytes, inflater_memory_bytes),
-                       std::move(callbacks));
+                           std::move(callbacks));
     idle.push_back(&inflaters.back());
   }
   idle_inflaters.emplace(std::move(idle));

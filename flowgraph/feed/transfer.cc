@@ -18,7 +18,7 @@ namespace {
 
 using Part = Communicator::Part;
 
-constexpr auto leave_timeout = std::chrono::seconds(5);                // for the others to hear that this rank leaves
+constexpr auto leave_timeout = std::chrono::seconds(5);           // for the others to hear that this rank leaves
 constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 
@@ -227,8 +227,8 @@ Transfer::StepVote Transfer::prepare() {
     for (int part = 0; part < distribution_.planned().replicas; part++) {
       Delivery& parts = start_.graph->delivery();
       vote.offer = parts.next(part, std::nullopt, exchanged_->parts.emplace_back()) == Delivery::Outcome::batch
-                        ? Offer::batch
-                        : Offer::end_of_epoch;
+                       ? Offer::batch
+                       : Offer::end_of_epoch;
     }
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
@@ -381,8 +381,8 @@ void Transfer::copy_to_replicas() {
 }
 
 BatchBuffer* Transfer::take_buffer(size_t replica) {
-  BatchBuffer* const buffer =
-      buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), [&] { return intent_ != Intent::go_on; });
+  BatchBuffer* const buffer = buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica),
+                                                [&] { return intent_ != Intent::go_on; });
   return buffer ? buffer : spare_buffer();
 }
 

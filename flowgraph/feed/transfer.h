@@ -18,15 +18,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/worker_arena.h"
 #include "feedline/communicator.h"
 #include "feedline/stage_report.h"
+#include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/buffer_wait.h"
 #include "flowgraph/feed/delivery.h"
-#include "flowgraph/plan/distribution.h"
 #include "flowgraph/feed/graph.h"
-#include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/stage_counters.h"
-#include "base/worker_arena.h"
+#include "flowgraph/plan/distribution.h"
 
 namespace feedline::flow {
 
@@ -133,8 +133,8 @@ class Transfer {
   bool paused_ = false;  // some rank is to begin anew: no step comes any more
   /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
   struct Exchanged {
-    std::vector<StepVote> votes;        // of the ranks
-    StepVote vote;                      // this rank's
+    std::vector<StepVote> votes;    // of the ranks
+    StepVote vote;                  // this rank's
     std::vector<Head> heads, sent;  // of the parts that come; of a reader's
     std::vector<Batch> parts;       // of a reader: this step's
     std::vector<std::shared_ptr<BatchRing>> rings;

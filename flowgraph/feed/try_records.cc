@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "flowgraph/parse/absent_features.h"
 #include "flowgraph/chunk/chunk.h"
+#include "flowgraph/parse/absent_features.h"
 #include "io/records/record_stream.h"
 
 namespace feedline::flow {

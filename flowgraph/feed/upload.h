@@ -36,11 +36,11 @@
 
 #include "feedline/communicator.h"
 #include "feedline/stage_report.h"
+#include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/buffer_wait.h"
 #include "flowgraph/feed/delivery.h"
-#include "flowgraph/plan/distribution.h"
-#include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/stage_counters.h"
+#include "flowgraph/plan/distribution.h"
 #include "gpu/device/device_ring.h"
 #include "gpu/unpack/unpack_kernel.h"
 

@@ -11,8 +11,8 @@
 #include <charconv>
 #include <limits>
 
-#include "feedline/error.h"
 #include "base/did_you_mean.h"
+#include "feedline/error.h"
 
 namespace feedline::flow {
 namespace {

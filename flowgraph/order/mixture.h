@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "flowgraph/order/lanes.h"
-#include "flowgraph/pipeline/spec.h"
 #include "flowgraph/order/stratified.h"
+#include "flowgraph/pipeline/spec.h"
 
 namespace feedline::flow {
 

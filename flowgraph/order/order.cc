@@ -8,9 +8,9 @@
 #include <numeric>
 #include <span>
 
+#include "base/mul_div.h"
 #include "flowgraph/data/bad_bytes.h"
 #include "flowgraph/order/draws.h"
-#include "base/mul_div.h"
 #include "io/read/read_backend.h"
 #include "io/records/record_scanner.h"
 

@@ -38,7 +38,7 @@ class Stratified {
 
   std::vector<uint64_t> amounts_, drawn_;
   std::vector<uint64_t> keys_;
-  std::vector<Wide> lengths_;   // of the parts: fractions of 2^128
+  std::vector<Wide> lengths_;         // of the parts: fractions of 2^128
   std::vector<NextDraw> next_draws_;  // a heap: the next of each number that has one
 };
 

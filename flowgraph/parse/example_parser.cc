@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/audit.h"
-#include "base/utf8.h"
 #include "base/did_you_mean.h"
+#include "base/utf8.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/record_layout.h"
 #include "flowgraph/parse/record_shape.h"
@@ -344,7 +344,8 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
     } else if (state.parse_example(record)) {
       if (state.complete(record, errors)) {
         hits_ += state.predicted;
-        if (state.predicted && state.shaped) state.shapes.learn(*state.layout, begin, record.size, state.all_features());
+        if (state.predicted && state.shaped)
+          state.shapes.learn(*state.layout, begin, record.size, state.all_features());
       }
     } else {
       state.lacking_rows++;

@@ -1,7 +1,7 @@
-#include "flowgraph/parse/formula_columns.h"
-
 #include <algorithm>
 #include <array>
+
+#include "flowgraph/parse/compute.h"
 
 namespace feedline::flow {
 namespace {

@@ -13,9 +13,9 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
-#include "base/did_you_mean.h"
 #include "io/index/index_store.h"
 
 namespace feedline::flow {

@@ -9,11 +9,11 @@
 #include <functional>
 #include <system_error>
 
+#include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/pipeline/message_text.h"
-#include "base/did_you_mean.h"
 
 namespace feedline {
 namespace {

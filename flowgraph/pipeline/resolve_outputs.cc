@@ -8,8 +8,8 @@
 #include <cmath>
 #include <set>
 
-#include "feedline/error.h"
 #include "base/did_you_mean.h"
+#include "feedline/error.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/unsupported.h"
 

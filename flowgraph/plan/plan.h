@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/data/data_set.h"
-#include "flowgraph/plan/epoch_sums.h"
-#include "flowgraph/parse/example_parser.h"
 #include "flowgraph/order/mixture.h"
 #include "flowgraph/order/order.h"
-#include "flowgraph/pipeline/spec.h"
 #include "flowgraph/order/steps.h"
+#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/formula_columns.h"
+#include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/epoch_sums.h"
 
 namespace feedline::flow {
 
@@ -85,7 +85,7 @@ struct Plan {
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;
-  bool lends = false;  // a batch of one row holds its chunk: bytes may be delivered where they were read
+  bool lends = false;      // a batch of one row holds its chunk: bytes may be delivered where they were read
   uint32_t inflaters = 0;  // 0: no compressed file
   std::vector<MemoryLine> memory;
 

@@ -50,11 +50,11 @@ void Plan::order_text(std::string& text) const {
       fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
                      spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
     else if (order.mode() == ShuffleMode::block)
-      fmt::format_to(out,
-                     "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
-                     order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.mixed_blocks(),
-                     std::min(order.samples(), order.lanes().count * order.mixed_blocks() * order.samples() /
-                                                   std::max<size_t>(1, order.blocks().size())));
+      fmt::format_to(
+          out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+          order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.mixed_blocks(),
+          std::min(order.samples(), order.lanes().count * order.mixed_blocks() * order.samples() /
+                                        std::max<size_t>(1, order.blocks().size())));
     else
       fmt::format_to(out, "order    files {}, {}reads of up to {}\n", interleaving(order.interleave()),
                      data.lazy ? "" : fmt::format("{} ", order.blocks().size()), format_byte_size(slot_data_bytes));

@@ -8,15 +8,15 @@
 #include "flowgraph/order/global_stream.h"
 #include "flowgraph/order/mixed_stream.h"
 #include "flowgraph/order/picked_stream.h"
-#include "flowgraph/plan/plan.h"
 #include "flowgraph/order/window_stream.h"
+#include "flowgraph/plan/plan.h"
 
 namespace feedline::flow {
 namespace {
 
 // One lane of an order, from a sample on.
 std::unique_ptr<SampleStream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
-                                    uint64_t sample) {
+                                          uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
       if (plan.steps.picks_rows()) return std::make_unique<PickedStream>(order, plan.steps, sample);

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/channel_math.h"
+#include "gpu/unpack/dispatch.h"
 
 namespace feedline::gpu {
 namespace {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/channel_math.h"
+#include "gpu/unpack/dispatch.h"
 
 namespace feedline::gpu {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/float_environment.h"
-#include "gpu/unpack/unpack_layout.h"
 #include "gpu/unpack/channel_math.h"
+#include "gpu/unpack/unpack_layout.h"
 
 namespace feedline::gpu {
 namespace {

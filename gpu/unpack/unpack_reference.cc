@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu/unpack/channel_math.h"
 #include "gpu/unpack/dispatch.h"
 #include "gpu/unpack/element.h"
 #include "gpu/unpack/unpack_spec.h"
-#include "gpu/unpack/channel_math.h"
 
 namespace feedline::gpu {
 

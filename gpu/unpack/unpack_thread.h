@@ -36,7 +36,7 @@ struct UnpackArgs {
   bool sign_extend, lsb_first, big_endian;
   bool aligned;  // whole elements lie at multiples of their size
 
-  const ChannelMath* steps;           // of each channel, or one
+  const ChannelMath* steps;     // of each channel, or one
   const std::byte* bit_values;  // of single bits: for each channel, or one, what 0 and what 1 becomes
 };
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/records/crc32c.h"
 #include "io/file.h"
 #include "io/index/index_check.h"
 #include "io/output_file.h"
+#include "io/records/crc32c.h"
 
 namespace feedline::io {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "feedline/records.h"
-#include "io/records/crc32c.h"
 #include "io/output_file.h"
+#include "io/records/crc32c.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline {

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "ranks/collective_call.h"
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/device/device_ring.h"
+#include "ranks/collective_call.h"
 #include "ranks/group_failure.h"
 
 namespace feedline {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/leak.h"
+#include "gpu/reduce/reduction.h"
 #include "ranks/collective_call.h"
 #include "ranks/process/process_thread.h"
-#include "gpu/reduce/reduction.h"
 
 namespace feedline::gpu {
 namespace {

@@ -1,5 +1,3 @@
-#include "ranks/process/process_thread.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "base/leak.h"
 #include "base/thread.h"
 #include "ranks/collective_call.h"
+#include "ranks/process/progress.h"
 
 namespace feedline::gpu {
 

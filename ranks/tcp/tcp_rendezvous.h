@@ -14,8 +14,8 @@
 #include <chrono>
 #include <vector>
 
-#include "ranks/rank_group.h"
 #include "feedline/tcp_communicator.h"
+#include "ranks/rank_group.h"
 #include "ranks/tcp/sockets.h"
 
 namespace feedline::gpu {

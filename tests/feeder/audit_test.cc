@@ -7,8 +7,8 @@
 #include "base/syscall_hooks.h"
 #include "damage.h"
 #include "data.h"
-#include "flowgraph/data/data_set.h"
 #include "flowgraph/batch/epoch_ledger.h"
+#include "flowgraph/data/data_set.h"
 #include "support/catch.h"
 #include "support/ranks.h"
 

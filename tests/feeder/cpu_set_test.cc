@@ -6,8 +6,8 @@
 #include <mutex>
 #include <set>
 
-#include "data.h"
 #include "base/worker_arena.h"
+#include "data.h"
 #include "support/catch.h"
 #include "support/process.h"
 

@@ -1,4 +1,6 @@
 // What only fake GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
+#include "support/fake_cuda.h"
+
 #include <cuda_runtime_api.h>
 #include <spdlog/spdlog.h>
 
@@ -9,7 +11,6 @@
 #include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
-#include "support/fake_cuda.h"
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"

@@ -2,9 +2,9 @@
 // written past an end.
 #include "base/invariant.h"
 #include "data.h"
+#include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/graph.h"
-#include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/reader_memory.h"
 #include "support/catch.h"
@@ -86,7 +86,7 @@ TEST_CASE("a lane inflates forwards only") {
   const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
   std::vector<std::byte> memory(flow::inflater_memory_bytes);
   flow::FileInflater lane(plan, memory,
-                         {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
+                          {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
   lane.open(0);
   const auto chunk = [&](uint64_t offset, uint64_t length) {
     const auto made = std::make_shared<flow::Chunk>(0, std::span<std::byte>(), std::span<std::byte>());

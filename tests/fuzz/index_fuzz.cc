@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/records/crc32c.h"
 #include "io/index/index_builder.h"
 #include "io/index/index_file.h"
+#include "io/records/crc32c.h"
 #include "io/records/record_scanner.h"
 
 namespace {

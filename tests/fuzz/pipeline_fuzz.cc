@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "feedline/error.h"
-#include "flowgraph/plan/plan.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/plan.h"
 
 using namespace feedline;
 using namespace feedline::flow;

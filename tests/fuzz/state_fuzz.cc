@@ -6,8 +6,8 @@
 
 #include "feedline/error.h"
 #include "flowgraph/pipeline/feed_state.h"
-#include "flowgraph/plan/plan.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/plan.h"
 
 using namespace feedline;
 using namespace feedline::flow;

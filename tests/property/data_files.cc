@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/audit.h"
-#include "feedline/records.h"
 #include "feeder/damage.h"
+#include "feedline/records.h"
 #include "flowgraph/example_writer.h"
 
 namespace feedline::test {

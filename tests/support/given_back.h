@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
-#include "support/fake_cuda.h"
 #include "support/catch.h"
+#include "support/fake_cuda.h"
 
 namespace feedline::test {
 

@@ -18,10 +18,10 @@
 #include "support/skip.h"
 #include "support/temp_dir.h"
 #include "tool.h"
+#include "tool/common/example_view.h"
 #include "tool/convert/cifar10.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
-#include "tool/common/example_view.h"
 #include "tool/convert/npy_reader.h"
 #include "tool/convert/pickle.h"
 

@@ -2,9 +2,9 @@
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "gpu_replicas.h"
+#include "support/catch.h"
 #include "support/fake_cuda.h"
 #include "support/fake_nccl.h"
-#include "support/catch.h"
 #include "support/trace_ranges.h"
 
 using namespace feedline;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "feedline/data_parallel.h"
-#include "gpu/unpack/dispatch.h"
 #include "gpu/reduce/reduction.h"
+#include "gpu/unpack/dispatch.h"
 
 namespace feedline::test {
 

@@ -8,10 +8,10 @@
 
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
+#include "tool/common/example_view.h"
 #include "tool/common/files.h"
 #include "tool/common/flags.h"
 #include "tool/common/json.h"
-#include "tool/common/example_view.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {

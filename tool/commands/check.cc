@@ -6,8 +6,8 @@
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
-#include "tool/feeding/pipeline_args.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/pipeline_args.h"
 
 namespace feedline::cli {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
-#include "tool/feeding/feed.h"
 #include "tool/common/flags.h"
-#include "tool/feeding/pipeline_args.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/feed.h"
+#include "tool/feeding/pipeline_args.h"
 
 namespace feedline::cli {
 namespace {

@@ -10,15 +10,15 @@
 #include "flowgraph/pipeline/spec.h"
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
-#include "tool/feeding/epoch_audit.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/lock.h"
+#include "tool/common/terminal.h"
+#include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/output_files.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
-#include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {

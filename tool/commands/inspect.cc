@@ -6,10 +6,10 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
-#include "tool/inspect/feature_stats.h"
 #include "tool/common/files.h"
-#include "tool/inspect/infer_pipeline.h"
 #include "tool/common/terminal.h"
+#include "tool/inspect/feature_stats.h"
+#include "tool/inspect/infer_pipeline.h"
 
 namespace feedline::cli {
 namespace {

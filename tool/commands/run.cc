@@ -6,14 +6,14 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
-#include "tool/feeding/epoch_audit.h"
-#include "tool/feeding/feed.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
+#include "tool/common/terminal.h"
+#include "tool/feeding/epoch_audit.h"
+#include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
-#include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {

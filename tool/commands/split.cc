@@ -10,9 +10,9 @@
 #include "tool/common/files.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
+#include "tool/common/terminal.h"
 #include "tool/reshard/shard_advice.h"
 #include "tool/reshard/split_run.h"
-#include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {

@@ -1,9 +1,8 @@
-#include "tool/common/example_view.h"
-
 #include <algorithm>
 #include <array>
 
 #include "flowgraph/parse/wire.h"
+#include "tool/common/message.h"
 
 namespace feedline::cli {
 namespace {

@@ -3,10 +3,10 @@
 #include <map>
 #include <stdexcept>
 
+#include "tool/common/record_map.h"
 #include "tool/convert/cifar10.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
-#include "tool/common/record_map.h"
 #include "tool/convert/tar_archive.h"
 
 namespace feedline::cli {

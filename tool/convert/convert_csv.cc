@@ -5,10 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "tool/common/record_map.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
-#include "tool/common/record_map.h"
 
 namespace feedline::cli {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "io/index/index.h"
 #include "io/output_file.h"
-#include "tool/convert/convert.h"
 #include "tool/common/shard_names.h"
+#include "tool/convert/convert.h"
 
 namespace feedline::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tool/common/interrupt.h"
-#include "tool/feeding/state_file.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/state_file.h"
 
 namespace feedline::cli {
 namespace {

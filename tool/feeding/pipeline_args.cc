@@ -10,10 +10,10 @@
 #include <memory>
 
 #include "feedline/tcp_communicator.h"
-#include "tool/common/usage_error.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/common/usage_error.h"
 
 namespace feedline::cli {
 namespace {

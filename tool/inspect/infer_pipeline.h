@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tool/inspect/feature_stats.h"
 #include "tool/common/files.h"
+#include "tool/inspect/feature_stats.h"
 
 namespace feedline::cli {
 

@@ -15,8 +15,8 @@
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
-#include "io/records/crc32c.h"
 #include "io/file.h"
+#include "io/records/crc32c.h"
 
 namespace feedline::cli {
 namespace {

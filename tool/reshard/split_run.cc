@@ -18,9 +18,9 @@
 #include "tool/common/interrupt.h"
 #include "tool/common/lock.h"
 #include "tool/common/meter.h"
+#include "tool/common/terminal.h"
 #include "tool/reshard/shuffle_buckets.h"
 #include "tool/reshard/shuffle_key.h"
-#include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {

@@ -1,6 +1,4 @@
 // The files of a pipeline by their indexes: kept, found again, refused; what is counted and what is not.
-#include "flowgraph/data/count_data.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -8,8 +6,9 @@
 
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
-#include "io/index/count_records.h"
+#include "flowgraph/data/count_data.h"
 #include "io/frames.h"
+#include "io/index/count_records.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
 #include "support/temp_dir.h"

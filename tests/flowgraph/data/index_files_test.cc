@@ -8,11 +8,11 @@
 #include <iterator>
 #include <random>
 
-#include "ranks/rank_group.h"
 #include "feedline/records.h"
 #include "flowgraph/data/count_data.h"
 #include "io/frames.h"
 #include "io/index/index_check.h"
+#include "ranks/rank_group.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
 #include "support/ranks.h"

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/machine.h"
-#include "flowgraph/parse/example_reference.h"
 #include "flowgraph/example_writer.h"
+#include "flowgraph/parse/example_reference.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "support/catch.h"
 

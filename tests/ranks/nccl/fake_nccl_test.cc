@@ -7,9 +7,9 @@
 #include "base/syscall_hooks.h"
 #include "feedline/nccl_communicator.h"
 #include "ranks/communicator_conformance.h"
-#include "support/fake_cuda.h"
 #include "support/catch.h"
 #include "support/device_buffer.h"
+#include "support/fake_cuda.h"
 #include "support/ranks.h"
 
 using namespace feedline;
