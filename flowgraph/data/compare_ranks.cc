@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/audit.h"
+#include "base/format_count.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
@@ -135,7 +136,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
     in_what.emplace_back();
     if (lists[rank] == lists[0]) continue;
     if (lists[rank].size() != lists[0].size())
-      in_what[rank] = fmt::format("{} files, not {}; ", lists[rank].size(), lists[0].size());
+      in_what[rank] = fmt::format("{}, not {}; ", format_count(lists[rank].size(), "file"), lists[0].size());
     in_what[rank] += fmt::format("the first that differs: {}, not {}", MessageReader(texts[rank]).get_text(), other);
   }
   refuse_differences(ranks, in_what);

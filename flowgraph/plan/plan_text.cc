@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/byte_size.h"
+#include "base/format_count.h"
 #include "flowgraph/plan/plan.h"
 
 namespace feedline::flow {
@@ -64,32 +65,39 @@ void Plan::order_text(std::string& text) const {
 std::string Plan::text() const {
   std::string text;
   auto out = std::back_inserter(text);
-  const auto count = [&](int64_t n) {
-    return n >= 0 ? fmt::format("{}", n) : std::string(data.lazy ? "unknown" : "endless");
-  };
   uint64_t samples = 0;
   for (const auto& order : orders) samples += order->samples();
-  const std::string counted = data.lazy
-                                  ? "counted while they are fed"
-                                  : fmt::format("{} samples, counted and verified in {:.2f} s", samples, data.count_s);
-  fmt::format_to(out, "data     {} files, {}, {}\n", data.files.size(), format_byte_size(data.bytes), counted);
+  const std::string counted =
+      data.lazy ? "counted while they are fed"
+                : fmt::format("{}, counted and verified in {:.2f} s", format_count(samples, "sample"), data.count_s);
+  fmt::format_to(out, "data     {}, {}, {}\n", format_count(data.files.size(), "file"), format_byte_size(data.bytes),
+                 counted);
   if (data.skipped_total > 0)
     fmt::format_to(out, "         {} bad regions or files are left out\n", data.skipped_total);
   for (const Error& error : data.raised) fmt::format_to(out, "         the feed will end with: {}\n", error.what());
   for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
   order_text(text);
-  fmt::format_to(out, "epoch    {} samples in {} steps", count(samples_per_epoch), count(steps_per_epoch));
+  if (steps_per_epoch >= 0 && samples_per_epoch >= 0)
+    fmt::format_to(out, "epoch    {} in {}", format_count(static_cast<uint64_t>(samples_per_epoch), "sample"),
+                   format_count(static_cast<uint64_t>(steps_per_epoch), "step"));
+  else if (steps_per_epoch >= 0)
+    fmt::format_to(out, "epoch    {}", format_count(static_cast<uint64_t>(steps_per_epoch), "step"));
+  else
+    fmt::format_to(out, "epoch    {}", data.lazy ? "of a length that is known after the first one" : "without an end");
   if (spec.window)
     fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,
                    spec.window->shift);
   if (spec.epoch_steps > 0)
     fmt::format_to(out, ", going on from each other");
   else if (spec.repeat != 1)
-    fmt::format_to(out, ", {} passes", spec.repeat < 0 ? "endless" : fmt::format("{}", spec.repeat));
-  if (dropped_per_epoch > 0) fmt::format_to(out, ", {} dropped at the end", dropped_per_epoch);
+    fmt::format_to(out, ", {}", spec.repeat < 0 ? "pass after pass" : fmt::format("{} passes", spec.repeat));
+  if (dropped_per_epoch > 0)
+    fmt::format_to(out, ", {} dropped at the end", format_count(static_cast<uint64_t>(dropped_per_epoch)));
   constexpr const char* policies[] = {"DROP", "PARTIAL", "PAD"};
-  fmt::format_to(out, "\nbatch    {} rows: {}{} replicas x {}, last batch: {}\n", global_batch,
-                 ranks.world_size > 1 ? fmt::format("{} ranks x ", ranks.world_size) : "", replicas, replica_batch,
+  fmt::format_to(out, "\nbatch    {}: {}{} x {}, last batch: {}\n",
+                 format_count(static_cast<uint64_t>(global_batch), "row"),
+                 ranks.world_size > 1 ? fmt::format("{} ranks x ", ranks.world_size) : "",
+                 format_count(static_cast<uint64_t>(replicas), "replica"), replica_batch,
                  policies[static_cast<int>(spec.last_batch_policy)]);
   for (const BatchTensor& tensor : tensors) {
     if (tensor.name == "@valid") continue;

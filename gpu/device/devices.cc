@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
   throw Error(Category::bad_pipeline,
-              fmt::format("devices: '{}' is none; write host, host:4, cuda, cuda:0,1 or auto", text));
+              fmt::format("devices: '{}' is not a device; write host, host:4, cuda, cuda:0,1 or auto", text));
 }
 
 // Of decimal digits, all of the text.

@@ -43,8 +43,9 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
   CHECK(message_of([] { parse_devices("cuda:3"); }) ==
         "there is no GPU 3: this process sees 3, numbered from 0 (CUDA_VISIBLE_DEVICES says which)");
   for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:-1", "host:0", "host:x", "auto:1"})
-    CHECK(message_of([&] { parse_devices(text); }, Category::bad_pipeline).find("is none; write host, host:4") !=
-          std::string::npos);
+    CHECK(
+        message_of([&] { parse_devices(text); }, Category::bad_pipeline).find("is not a device; write host, host:4") !=
+        std::string::npos);
 
   act_no_driver(cudaErrorInsufficientDriver);
   const std::string why = "the system has no CUDA driver, or one that is older than what feedline was built with";

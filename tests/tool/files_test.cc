@@ -289,7 +289,7 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   CHECK(again.code == 0);
   REQUIRE(again.json().at("files").size() == 1);
   CHECK(again.json().at("files")[0].at("state") == "valid");
-  CHECK(run_tool({"verify", good, good + ".feedline-index"}).out.find("1 of 1 files sound") != std::string::npos);
+  CHECK(run_tool({"verify", good, good + ".feedline-index"}).out.find("1 of 1 file sound") != std::string::npos);
   const ToolResult people = run_tool({"index", good});
   CHECK(people.out.find(good + ": 5 records") == 0);
   CHECK(people.out.find("  index " + good + ".feedline-index, ") != std::string::npos);

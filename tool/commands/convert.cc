@@ -56,7 +56,7 @@ void print_for_people(const Args& args, const Converted& result) {
     fmt::print(stderr, "feedline: left out: {}\n", result.left_out[i]);
   }
   for (const Converted::Set& set : result.sets)
-    fmt::print("{} records, {}, in {}/{}\n", format_count(set.records), format_byte_size(set.payload_bytes), args.out,
+    fmt::print("{}, {}, in {}/{}\n", format_count(set.records, "record"), format_byte_size(set.payload_bytes), args.out,
                shard_pattern(set.name, set.shards.size()));
   fmt::print("\n{0}/pipeline.textproto, for feedline check {0}/pipeline.textproto:\n\n{1}", args.out, result.pipeline);
 }
@@ -110,7 +110,7 @@ Kind kind_of(const std::string& flag, const std::string& word) {
   for (const auto& [name, kind] :
        {std::pair{"int64", Kind::int64_list}, {"float32", Kind::float_list}, {"bytes", Kind::bytes_list}})
     if (word == name) return kind;
-  throw UsageError(fmt::format("{}: '{}' is none of int64, float32, bytes", flag, word));
+  throw UsageError(fmt::format("{}: '{}' is not a type; write int64, float32 or bytes", flag, word));
 }
 
 }  // namespace

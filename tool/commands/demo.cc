@@ -174,7 +174,7 @@ int demo(const Args& args) {
   for (size_t i = 0; i < set_count; i++) pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
   fmt::print("Feeding {} epochs of each to {}. There is no trainer: it goes as fast as the feed can.\n\n", epochs,
              format_count(static_cast<uint64_t>(args.replicas), "virtual replica"));
-  fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MB/s", "first batch");
+  fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MiB/s", "first batch");
   std::fflush(stdout);
   for (size_t i = 0; i < set_count; i++) {
     PipelineArgs input;
@@ -185,7 +185,7 @@ int demo(const Args& args) {
     if (result.error) throw *result.error;
     const auto rate = result.per_second(result.records), bytes_rate = result.per_second(result.report.bytes_read);
     fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}   {}\n", sets[i].name, format_count(result.records),
-               rate ? format_rate(*rate) : "-", bytes_rate ? fmt::format("{:.0f}", *bytes_rate / 1e6) : "-",
+               rate ? format_rate(*rate) : "-", bytes_rate ? fmt::format("{:.0f}", *bytes_rate / 1048576) : "-",
                format_seconds(result.report.first_batch_s), sets[i].what);
     std::fflush(stdout);
     if (result.interrupted) return 0;

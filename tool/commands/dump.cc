@@ -94,7 +94,7 @@ class DumpProgress {
     if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
       end = *first_step_ + static_cast<int64_t>(most_steps_);
     if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
-    text += fmt::format(", {} samples, {} samples/s", format_count(static_cast<uint64_t>(samples)),
+    text += fmt::format(", {}, {} samples/s", format_count(static_cast<uint64_t>(samples), "sample"),
                         format_rate(static_cast<double>(samples) / elapsed));
     if (end >= 0)
       text += fmt::format(", {} left", format_seconds(elapsed * static_cast<double>(end - step - 1) /

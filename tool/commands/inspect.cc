@@ -62,7 +62,7 @@ Json to_json(const Row& row) {
 
 void print_for_people(const DataStats& data, const std::vector<FileSummary>& files) {
   for (const FileSummary& file : files) fmt::print("{}\n", describe(file));
-  fmt::print("\nmessage: {}, {} records", name(data.type()), format_count(data.records()));
+  fmt::print("\nmessage: {}, {}", name(data.type()), format_count(data.records(), "record"));
   if (data.type() != MessageType::other && data.unparsed()) {
     fmt::print(", {} of another type", format_count(data.unparsed()));
   }

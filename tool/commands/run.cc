@@ -130,9 +130,9 @@ void print_for_people(const Args& args, const FeedResult& result) {
   const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
   fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
              format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
-             records_per_s
-                 ? fmt::format("{} records/s, {}B/s of files", format_rate(*records_per_s), format_rate(*bytes_per_s))
-                 : "too short to tell the rate");
+             records_per_s ? fmt::format("{} records/s, {}/s of files", format_rate(*records_per_s),
+                                         format_byte_size(static_cast<uint64_t>(*bytes_per_s)))
+                           : "too short to tell the rate");
   print_waits(args, result);
   const std::string of_record =
       result.records > 0 ? fmt::format(" ({:.3g} ns a record)", cpu_ns_per_record(result)) : std::string();

@@ -69,7 +69,7 @@ int advise(const Args& args) {
 int split(Args args) {
   if (args.advise) return advise(args);
   SplitOptions& options = args.options;
-  if (args.out.empty()) throw UsageError("--out is required, but with --advise");
+  if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (only --advise needs none)");
   if (args.shard_size.empty() && !options.shards) throw UsageError("say --shards N or --shard-size SIZE");
   if (!args.shard_size.empty()) options.shard_bytes = size_of_flag("--shard-size", args.shard_size);
   if (options.name.empty()) options.name = name_of(args.inputs.front());
@@ -89,9 +89,8 @@ int split(Args args) {
                 {"advice", to_json(advice)}});
     return 0;
   }
-  fmt::print("{} records, {}, in {} shard{}: {}/{}\n", format_count(result.records),
-             format_byte_size(result.framed_bytes), format_count(result.shards), result.shards == 1 ? "" : "s",
-             args.out, shard_pattern(options.name, result.shards, options.gzip));
+  fmt::print("{}, {}, in {}: {}/{}\n", format_count(result.records, "record"), format_byte_size(result.framed_bytes),
+             format_count(result.shards, "shard"), args.out, shard_pattern(options.name, result.shards, options.gzip));
   if (result.kept) fmt::print("{} of them were there already, whole\n", format_count(result.kept));
   if (!result.bad.empty())
     fmt::print("{} bad place{} left out\n", format_count(result.bad.size()), result.bad.size() == 1 ? "" : "s");

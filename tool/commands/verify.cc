@@ -31,8 +31,8 @@ int verify(const Args& args) {
     records += summary.records;
     bytes += summary.payload_bytes;
   }
-  fmt::print("{} of {} files sound: {} good records, {}\n", summaries.size() - damaged, summaries.size(),
-             format_count(records), format_byte_size(bytes));
+  fmt::print("{} of {} sound: {}, {}\n", summaries.size() - damaged, format_count(summaries.size(), "file"),
+             format_count(records, "good record"), format_byte_size(bytes));
   return damaged ? 1 : 0;
 }
 

@@ -155,7 +155,7 @@ std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& w
 
 std::string describe(const FileSummary& summary) {
   if (!summary.opened()) return fmt::format("{}: cannot be read", summary.file);
-  std::string text = fmt::format("{}: {} records, {}", summary.file, format_count(summary.records),
+  std::string text = fmt::format("{}: {}, {}", summary.file, format_count(summary.records, "record"),
                                  format_byte_size(summary.payload_bytes));
   if (summary.compression != Compression::none) {
     text += fmt::format(" in {} of {}", format_byte_size(summary.size), name(summary.compression));

@@ -23,7 +23,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
       }
       words += (words.empty() ? "" : ", ") + name;
     }
-    throw CLI::ValidationError(flag, "'" + word + "' is none of " + words);
+    throw CLI::ValidationError(flag, "'" + word + "' is not one of: " + words);
   };
   return command.add_option_function<std::string>(flag, choose, help);
 }

@@ -10,17 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/byte_size.h"
+
 namespace feedline::cli {
-
-std::string format_count(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t place = text.size(); place > 3;) text.insert(place -= 3, 1, ',');
-  return text;
-}
-
-std::string format_count(uint64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", format_count(number), noun, number == 1 ? "" : "s");
-}
 
 std::string format_range(uint64_t least, uint64_t most) {
   return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
@@ -114,8 +106,8 @@ void Progress::show() {
   const double rate = static_cast<double>(done_) / elapsed;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
   const double percent = total_ ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
-  line_.show(fmt::format("{} {:.0f} %, {}B/s, {} left", what_, std::min(percent, 100.0), format_rate(rate),
-                         format_seconds(left)),
+  line_.show(fmt::format("{} {:.0f} %, {}/s, {} left", what_, std::min(percent, 100.0),
+                         format_byte_size(static_cast<uint64_t>(rate)), format_seconds(left)),
              now);
 }
 

@@ -8,12 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/format_count.h"
+
 namespace feedline::cli {
 
-/// "1,234,567".
-std::string format_count(uint64_t number);
-/// "1 step", "1,234 steps": `noun` takes an s unless there is one.
-std::string format_count(uint64_t number, std::string_view noun);
 /// "7" or "7 to 1,024".
 std::string format_range(uint64_t least, uint64_t most);
 /// Three digits: "1.25 M", "830 k", "12".
@@ -47,7 +45,7 @@ class LiveLine {
   bool shown_ = false;
 };
 
-/// How far a pass over files is: "verifying 43 %, 1.2 GB/s, 12 s left". Thread-safe.
+/// How far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.
 class Progress {
  public:
   Progress(std::string what, uint64_t total_bytes) : what_(std::move(what)), total_(total_bytes) {}

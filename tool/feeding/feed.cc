@@ -251,8 +251,8 @@ class Feed {
       const double step_s = now.wall_s / static_cast<double>(now.steps);
       text += fmt::format(", {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
     }
-    text += fmt::format("  {}, {}/s, {}B/s", format_count(now.records, "record"), format_rate(rate),
-                        format_rate(bytes_rate));
+    text += fmt::format("  {}, {}/s, {}/s", format_count(now.records, "record"), format_rate(rate),
+                        format_byte_size(static_cast<uint64_t>(bytes_rate)));
     // A trainer that takes no time always waits, and so does every one for its first batch.
     const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
     const double waited = waited_share(now, feeder_.replicas());

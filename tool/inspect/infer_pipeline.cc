@@ -81,9 +81,9 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   }
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {} records, {}, in {} file{}.\n",
-                 format_count(stats.records()), format_byte_size(payload_bytes), files.size(),
-                 files.size() == 1 ? "" : "s");
+  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {}, {}, in {}.\n",
+                 format_count(stats.records(), "record"), format_byte_size(payload_bytes),
+                 format_count(files.size(), "file"));
 
   std::string lines;
   bool raw = true;

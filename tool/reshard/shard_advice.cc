@@ -30,9 +30,9 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
     advice.shards = readers;
     advice.shard_bytes = bytes / readers;
     advice.text = fmt::format(
-        "{}: {} shard{} of {}: one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
+        "{}: {} of {}: one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
         "fewer than readers.",
-        who, format_count(advice.shards), readers == 1 ? "" : "s", size_text(advice.shard_bytes));
+        who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes));
     if (readers == 1)
       advice.text = fmt::format("{}: 1 shard of {}: less than 100 MB is not worth splitting.", who, size_text(bytes));
     return advice;
@@ -46,8 +46,8 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   std::string others;
   for (const uint64_t n : advice.as_good) others += (others.empty() ? "" : ", ") + format_count(n);
   advice.text =
-      fmt::format("{}: {} shard{} of {}{}. ", who, format_count(advice.shards), advice.shards == 1 ? "" : "s",
-                  size_text(advice.shard_bytes), others.empty() ? "" : fmt::format(" ({} would do as well)", others));
+      fmt::format("{}: {} of {}{}. ", who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes),
+                  others.empty() ? "" : fmt::format(" ({} would do as well)", others));
   if (readers > 1) advice.text += "The readers divide it, so each gets as many files and none waits. ";
   advice.text +=
       "Of 100 to 200 MB: opening a file costs nothing beside reading it, and one is quickly copied, or made again.";
