@@ -901,6 +901,42 @@ TEST_CASE("every inferred pipeline passes check and feeds all records") {
   }
 }
 
+TEST_CASE("an inferred pipeline names shards by a pattern that matches no other file") {
+  const std::vector<std::string> shards = {golden("chess/main-00002-of-00003.tfrecord"),
+                                           golden("chess/main-00000-of-00003.tfrecord"),
+                                           golden("chess/main-00001-of-00003.tfrecord")};
+  const auto infer = [](const std::vector<std::string>& files) {
+    std::vector<std::string> args = {"inspect", "--pipeline"};
+    args.insert(args.end(), files.begin(), files.end());
+    return run_tool(args);
+  };
+  const ToolResult all = infer(shards);
+  CHECK(all.code == 0);
+  CHECK(all.out.find("  files: \"" + golden("chess/main-*-of-00003.tfrecord") + "\"\n") != std::string::npos);
+  // A pattern for two of the three would match the third.
+  const ToolResult two = infer({shards[0], shards[1]});
+  for (const std::string& shard : {shards[0], shards[1]})
+    CHECK(two.out.find("  files: \"" + shard + "\"\n") != std::string::npos);
+
+  const TempDir dir;
+  for (const char* name : {"1-a2.tfrecord", "2-a2.tfrecord", "2-a3.tfrecord", "a[1].tfrecord", "a[2].tfrecord"})
+    fs::copy_file(shards[0], dir.file(name));
+  const ToolResult odd = infer({dir.file("1-a2.tfrecord"), dir.file("2-a2.tfrecord"), dir.file("a[1].tfrecord"),
+                                dir.file("a[2].tfrecord")});
+  for (const char* name : {"*-a2.tfrecord", "a[1].tfrecord", "a[2].tfrecord"})
+    CHECK(odd.out.find("  files: \"" + dir.file(name) + "\"\n") != std::string::npos);
+  CHECK(run_tool({"check", dir.write("odd.textproto", odd.out)}).code == 0);
+}
+
+TEST_CASE("no pipeline is inferred for two data sets at once") {
+  const ToolResult mixed = run_tool(
+      {"inspect", "--pipeline", golden("chess/main-00000-of-00003.tfrecord"), golden("images/digits_raw.tfrecord")});
+  CHECK(mixed.code == 1);
+  CHECK(mixed.out.empty());
+  CHECK_THAT(mixed.err, Catch::Contains("these files hold different data: every record of ") &&
+                            Catch::Contains("infer a pipeline for each data set"));
+}
+
 TEST_CASE("a damaged file's inferred pipeline skips the damage") {
   const TempDir dir;
   const ToolResult inferred = run_tool({"inspect", "--pipeline", golden("framing/flip_data_first_record2.tfrecord")});

@@ -92,6 +92,7 @@ int inspect(const Args& args) {
   const size_t damaged = print_damage(files);
   if (args.pipeline) {
     if (std::none_of(files.begin(), files.end(), [](const FileSummary& file) { return file.opened(); })) return 1;
+    refuse_two_data_sets(by_file, files);
     fmt::print("{}", infer_pipeline(data, files));
   } else if (args.json) {
     Json result = {{"files", Json::array()}, {"message", name(data.type())}, {"features", Json::array()}};

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
+#include <optional>
+#include <set>
 
 #include "base/byte_size.h"
+#include "feedline/error.h"
 #include "tool/common/json.h"
 #include "tool/common/pipeline_text.h"
 #include "tool/common/terminal.h"
+#include "tool/inspect/shard_patterns.h"
 
 namespace feedline::cli {
 namespace {
@@ -71,7 +74,41 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   return {line + "\n"};
 }
 
+/// The keys that every record of a file has.
+std::set<std::string> keys_of_all(const DataStats& file) {
+  std::set<std::string> keys;
+  for (const auto& [key, stats] : file.features()) {
+    uint64_t records = 0;
+    for (const KindStats& kind : stats.kinds) records += kind.records;
+    if (records >= file.records()) keys.insert(key);
+  }
+  return keys;
+}
+
+/// A key of `these` that no record of `other` has.
+std::optional<std::string> key_without(const std::set<std::string>& these, const DataStats& other) {
+  const auto features = other.features();
+  for (const std::string& key : these)
+    if (!features.contains(key)) return key;
+  return std::nullopt;
+}
+
 }  // namespace
+
+void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files) {
+  std::optional<size_t> first;
+  for (size_t file = 0; file < files.size(); file++) {
+    if (by_file[file].records() == 0 || by_file[file].type() != MessageType::example) continue;
+    if (!first) first = file;
+    const auto only_first = key_without(keys_of_all(by_file[*first]), by_file[file]);
+    const auto only_this = key_without(keys_of_all(by_file[file]), by_file[*first]);
+    if (!only_first || !only_this) continue;
+    throw Error(Category::bad_pipeline,
+                fmt::format("these files hold different data: every record of {} has {} and none has {}, and in {} it is "
+                            "the other way round; infer a pipeline for each data set",
+                            files[*first].file, text_literal(*only_first), text_literal(*only_this), files[file].file));
+  }
+}
 
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files) {
   uint64_t payload_bytes = 0, regions = 0;
@@ -96,11 +133,11 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     }
   }
   fmt::format_to(out, "source {{\n");
-  for (const FileSummary& file : files) {
-    if (!file.opened()) continue;
-    fmt::format_to(out, "  files: {}\n",
-                   text_literal(std::filesystem::absolute(file.file).lexically_normal().string()));
-  }
+  std::vector<std::string> opened;
+  for (const FileSummary& file : files)
+    if (file.opened()) opened.push_back(file.file);
+  for (const std::string& pattern : shard_patterns(opened))
+    fmt::format_to(out, "  files: {}\n", text_literal(pattern));
   if (raw) {
     fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
                    stats.type() == MessageType::example ? "no feature has values"

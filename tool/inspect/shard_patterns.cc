@@ -1,0 +1,77 @@
+#include "tool/inspect/shard_patterns.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "flowgraph/pipeline/file_list.h"
+
+namespace feedline::cli {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The name in pieces: digits, and what is between them, in turn.
+std::vector<std::string> pieces_of(const std::string& name) {
+  std::vector<std::string> pieces(1);
+  bool digits = false;
+  for (const char c : name) {
+    if (is_digit(c) != digits) {
+      pieces.emplace_back();
+      digits = !digits;
+    }
+    pieces.back() += c;
+  }
+  return pieces;
+}
+
+/// Files of one folder whose names differ in their numbers alone.
+using Group = std::vector<std::string>;
+
+std::string pattern_of(const Group& group) {
+  const std::filesystem::path first = group.front();
+  std::vector<std::string> pattern = pieces_of(first.filename().string());
+  for (const std::string& path : group) {
+    const std::vector<std::string> pieces = pieces_of(std::filesystem::path(path).filename().string());
+    for (size_t i = 1; i < pieces.size(); i += 2)
+      if (pieces[i] != pattern[i]) pattern[i] = "*";
+  }
+  std::string name;
+  for (const std::string& piece : pattern) name += piece;
+  return (first.parent_path() / name).string();
+}
+
+bool matches_exactly(const std::string& pattern, const Group& group) {
+  Group sorted = group;
+  std::sort(sorted.begin(), sorted.end());
+  return flow::list_files({.field = "source", .folder = {}, .files = {pattern}, .exclude = {}}).files == sorted;
+}
+
+}  // namespace
+
+std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> group_of;  // by folder and name without numbers
+  for (const std::string& file : files) {
+    const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
+    std::vector<std::string> pieces = pieces_of(path.filename().string());
+    for (size_t i = 1; i < pieces.size(); i += 2) pieces[i] = "/";
+    std::string key = path.parent_path().string() + "//";
+    for (const std::string& piece : pieces) key += piece;
+    const auto [at, is_new] = group_of.try_emplace(key, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(path.string());
+  }
+  std::vector<std::string> patterns;
+  for (const Group& group : groups) {
+    const bool has_wildcards = group.front().find_first_of("*?[") != std::string::npos;
+    const std::string pattern = group.size() > 1 && !has_wildcards ? pattern_of(group) : std::string();
+    if (!pattern.empty() && matches_exactly(pattern, group))
+      patterns.push_back(pattern);
+    else
+      patterns.insert(patterns.end(), group.begin(), group.end());
+  }
+  return patterns;
+}
+
+}  // namespace feedline::cli
