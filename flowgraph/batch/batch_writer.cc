@@ -55,8 +55,8 @@ int64_t value_of(const FeatureSpec& feature, const Column& column, uint32_t row)
   return static_cast<int64_t>(hash64({reinterpret_cast<const char*>(bytes.data), bytes.size}));
 }
 
-int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& chunk, uint32_t row) {
-  switch (from.what) {
+int64_t reserved_value(const Plan& plan, const ColumnRef& column, const Chunk& chunk, uint32_t row) {
+  switch (column.what) {
     case Reserved::record:
       return static_cast<int64_t>(plan.data.files[chunk.extent_of(row).file].first_record + chunk.record_of(row));
     case Reserved::file:
@@ -68,7 +68,7 @@ int64_t reserved_value(const Plan& plan, const FromReserved& from, const Chunk& 
     case Reserved::source:
       return plan.data.files[chunk.extent_of(row).file].source;
     case Reserved::value: {
-      const auto feature = static_cast<size_t>(from.feature);
+      const auto feature = static_cast<size_t>(column.number);
       return value_of(plan.spec.features[feature], chunk.features()[feature], row);
     }
   }
@@ -139,12 +139,8 @@ BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, gpu::Stores
   for (const OutputSpec& output : plan.spec.outputs) {
     std::vector<gpu::Unpacker>& unpackers = all.emplace_back();
     const auto add = [&](const gpu::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
-    if (output.unpack)
-      add(*output.unpack);
-    else if (output.unpack_value)
-      add(*output.unpack_value);
-    else if (const auto* stack = std::get_if<FromStack>(&output.from))
-      for (const gpu::UnpackSpec& spec : stack->unpack) add(spec);
+    for (const DenseJob& job : output.jobs) add(job.unpack);
+    if (output.unpack_value) add(*output.unpack_value);
   }
   return all;
 }
@@ -230,13 +226,13 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   const BatchTensor& tensor = plan_.tensors[t];
   TensorView& view = buffer.content.tensors[t].tensor;
   view.data = buffer.memory + tensor.offset;
-  const auto* from = std::get_if<FromFeature>(&plan_.spec.outputs[static_cast<size_t>(tensor.output)].from);
-  if (!from) return false;
-  const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(from->feature)];
+  const DenseJob& job = plan_.spec.outputs[static_cast<size_t>(tensor.output)].jobs[0];
+  if (job.column.kind != ColumnRef::Kind::feature) return false;
+  const auto number = static_cast<size_t>(job.column.number);
+  const FeatureSpec& feature = plan_.spec.features[number];
   const gpu::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
   if (feature.dtype != DType::bytes || feature.shape.elements() != 1 || !unpack.is_copy()) return false;
-  const std::byte* stored = rows_of(feature)(row.chunk->features()[static_cast<size_t>(from->feature)], row.row) +
-                            unpack.spec().bit_offset / 8;
+  const std::byte* stored = rows_of(feature)(row.chunk->features()[number], row.row) + unpack.spec().bit_offset / 8;
   if (reinterpret_cast<uintptr_t>(stored) % size_of(tensor.dtype) != 0 ||
       !row.chunk->holds({stored, view.size_bytes()}))
     return false;
@@ -279,52 +275,48 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
   return tally;
 }
 
-void BatchWriter::write_dense(int o, const RowBlock& block, const Unpackers& all, std::byte* out) const {
+void BatchWriter::write_dense(int number, const RowBlock& block, const Unpackers& all, std::byte* out) const {
+  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
+  for (size_t j = 0; j < output.jobs.size(); j++)
+    write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset,
+              output.row_bytes());
+}
+
+void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
+                            size_t row_bytes) const {
   const std::span rows = block.rows;
-  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(o)];
-  const std::vector<gpu::Unpacker>& unpackers = all[static_cast<size_t>(o)];
-  const gpu::Unpacker& unpack = unpackers[0];
+  const auto number = static_cast<size_t>(job.column.number);
   std::array<const std::byte*, block_rows> at;
   const std::span pointers(at.data(), rows.size());
-
-  // element: of a bytes feature with several values in a record.
-  const auto unpack_feature = [&](int f, size_t elements, size_t element, const gpu::Unpacker& unpacker, std::byte* to,
-                                  size_t stride) {
-    const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(f)];
-    const RowAccess access = rows_of(feature);
-    locate(
-        block, access, [f](const Chunk& chunk) { return chunk.features()[static_cast<size_t>(f)]; }, elements, element,
-        at.data());
-    if (access.indirect && !block.in_sequence)
-      unpack_scattered(unpacker, pointers, static_cast<size_t>(feature.length), to, stride);
-    else
-      unpacker(pointers, to, stride);
-  };
-
-  if (const auto* from = std::get_if<FromFeature>(&output.from)) {
-    const FeatureSpec& feature = plan_.spec.features[static_cast<size_t>(from->feature)];
-    const size_t elements = feature.dtype == DType::bytes ? static_cast<size_t>(feature.shape.elements()) : 1;
-    const size_t row_bytes = static_cast<size_t>(output.shape.elements()) * size_of(output.dtype);
-    for (size_t e = 0; e < elements; e++)
-      unpack_feature(from->feature, elements, e, unpack, out + e * (row_bytes / elements), row_bytes);
-  } else if (const auto* stack = std::get_if<FromStack>(&output.from)) {
-    const size_t size = size_of(output.dtype), stride = stack->features.size() * size;
-    for (size_t i = 0; i < stack->features.size(); i++)
-      unpack_feature(stack->features[i], 1, 0, unpackers[i], out + i * size, stride);
-  } else if (const auto* expression = std::get_if<FromExpression>(&output.from)) {
-    const auto column = [e = static_cast<size_t>(expression->expression)](const Chunk& chunk) {
-      return chunk.expressions()[e];
-    };
-    locate(block, rows_of_expression, column, 1, 0, at.data());
-    unpack(pointers, out);
-  } else {
-    const FromReserved& reserved = std::get<FromReserved>(output.from);
-    std::array<int64_t, block_rows> values;
-    for (size_t i = 0; i < rows.size(); i++) {
-      values[i] = reserved_value(plan_, reserved, *rows[i].chunk, rows[i].row);
-      at[i] = reinterpret_cast<const std::byte*>(&values[i]);
+  switch (job.column.kind) {
+    case ColumnRef::Kind::feature: {
+      const FeatureSpec& feature = plan_.spec.features[number];
+      const RowAccess access = rows_of(feature);
+      const size_t value_bytes = row_bytes / job.values;
+      for (size_t value = 0; value < job.values; value++, out += value_bytes) {
+        locate(
+            block, access, [number](const Chunk& chunk) { return chunk.features()[number]; }, job.values, value,
+            at.data());
+        if (access.indirect && !block.in_sequence)
+          unpack_scattered(unpack, pointers, static_cast<size_t>(feature.length), out, row_bytes);
+        else
+          unpack(pointers, out, row_bytes);
+      }
+      return;
     }
-    unpack(pointers, out);
+    case ColumnRef::Kind::expression:
+      locate(
+          block, rows_of_expression, [number](const Chunk& chunk) { return chunk.expressions()[number]; }, 1, 0,
+          at.data());
+      return unpack(pointers, out, row_bytes);
+    case ColumnRef::Kind::reserved: {
+      std::array<int64_t, block_rows> values;
+      for (size_t i = 0; i < rows.size(); i++) {
+        values[i] = reserved_value(plan_, job.column, *rows[i].chunk, rows[i].row);
+        at[i] = reinterpret_cast<const std::byte*>(&values[i]);
+      }
+      return unpack(pointers, out, row_bytes);
+    }
   }
 }
 

@@ -36,6 +36,8 @@ class BatchWriter {
   Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;
+  void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
+                 size_t row_bytes) const;
   std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;
   static Tally tally(const RowBlock& block) noexcept;

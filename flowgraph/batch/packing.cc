@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "flowgraph/batch/batch_rows.h"
@@ -13,49 +14,43 @@
 namespace feedline::flow {
 namespace {
 
-// An output that is what it is made from.
-OutputSpec as_stored(std::string name, DType dtype, const Shape& shape) {
-  OutputSpec output;
-  output.name = std::move(name);
-  output.dtype = dtype;
-  output.shape = shape;
-  gpu::UnpackSpec copy = stored_elements(dtype, shape);
-  copy.out = dtype;
-  output.unpack = std::move(copy);
-  return output;
+/// Whether the numbers of these jobs, side by side, can be unpacked as one row: scalars of one type.
+bool can_merge(const DenseJob& a, const DenseJob& b) { return a.unpack.stored == b.unpack.stored; }
+
+/// Unpacks the scalars of all jobs from where they lie side by side.
+gpu::UnpackSpec merged(std::span<const DenseJob> jobs) {
+  gpu::UnpackSpec unpack = stored_elements(jobs[0].unpack.stored, Shape({static_cast<int64_t>(jobs.size())}));
+  unpack.out = jobs[0].unpack.out;
+  unpack.normalize = jobs[0].unpack.normalize;
+  if (!unpack.normalize) return unpack;
+  const auto of_each = [&](std::vector<float> gpu::Normalize::*values) {
+    std::vector<float>& all = (*unpack.normalize).*values;
+    for (const DenseJob& job : jobs.subspan(1)) {
+      const std::vector<float>& own = (*job.unpack.normalize).*values;
+      all.insert(all.end(), own.begin(), own.end());
+    }
+  };
+  of_each(&gpu::Normalize::mean);
+  of_each(&gpu::Normalize::std);
+  unpack.channel_axis = 0;
+  return unpack;
 }
 
-OutputSpec feature_as_stored(const PipelineSpec& spec, int number) {
-  const FeatureSpec& feature = spec.features[static_cast<size_t>(number)];
-  const std::string name = "packed " + feature.name;
-  OutputSpec output;
-  if (feature.dtype == DType::bytes) {  // each value is unpacked by itself
-    output = as_stored(name, DType::uint8, {feature.length});
-    output.shape = {feature.shape.elements(), feature.length};
-  } else {
-    output = as_stored(name, feature.dtype, feature.shape);
-  }
-  output.from = FromFeature{number};
-  return output;
-}
-
-// Collects columns, each once.
+// Makes the columns of outputs. A feature is a column once, also where several outputs are made from it.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }
 
   Packing pack() {
     for (const OutputSpec& output : feed_.outputs) {
-      std::vector<int>& columns = packing_.columns.emplace_back();
+      Packing::Output& packed = packing_.outputs.emplace_back();
       if (output.internal) continue;
-      if (const auto* stack = std::get_if<FromStack>(&output.from))
-        for (const int feature : stack->features) columns.push_back(of_feature(feature));
-      else if (!output.unpack)
-        columns.push_back(add(output));
-      else if (const auto* from = std::get_if<FromFeature>(&output.from))
-        columns.push_back(of_feature(from->feature));
+      if (!output.dense())
+        packed.passed_through = add(output);
+      else if (output.jobs.size() > 1)
+        packed.jobs = of_stack(output);
       else
-        columns.push_back(of_number(output));
+        packed.jobs = {{.column = of_column(output), .job = output.jobs[0]}};
     }
     return std::move(packing_);
   }
@@ -65,18 +60,58 @@ class Packer {
     packing_.spec.outputs.push_back(std::move(output));
     return static_cast<int>(packing_.spec.outputs.size()) - 1;
   }
-  int of_feature(int number) {
-    const auto [known, is_new] = features_.try_emplace(number);
-    if (is_new) known->second = add(feature_as_stored(feed_, number));
+
+  int of_column(const OutputSpec& output) {
+    const ColumnRef& column = output.jobs[0].column;
+    if (column.kind != ColumnRef::Kind::feature) {
+      const DType dtype = column.kind == ColumnRef::Kind::expression ? DType::float64 : DType::int64;
+      return add_stored("packed " + output.name, {.column = column, .unpack = stored_elements(dtype, {})});
+    }
+    const auto [known, is_new] = features_.try_emplace(column.number);
+    if (is_new) known->second = of_feature(column);
     return known->second;
   }
-  // An expression's value, or a reserved feature: of each output its own.
-  int of_number(const OutputSpec& output) {
-    OutputSpec column =
-        as_stored("packed " + output.name,
-                  std::holds_alternative<FromExpression>(output.from) ? DType::float64 : DType::int64, {});
-    column.from = output.from;
-    return add(std::move(column));
+
+  int of_feature(const ColumnRef& column) {
+    const FeatureSpec& feature = feed_.features[static_cast<size_t>(column.number)];
+    const std::string name = "packed " + feature.name;
+    if (feature.dtype != DType::bytes)
+      return add_stored(name, {.column = column, .unpack = stored_elements(feature.dtype, feature.shape)});
+    // Each value is unpacked by itself.
+    return add_stored(name, {.column = column,
+                             .unpack = stored_elements(DType::uint8, {feature.length}),
+                             .values = static_cast<size_t>(feature.shape.elements())});
+  }
+
+  /// Scalars of one type become one column, so that one kernel unpacks them all.
+  std::vector<Packing::Job> of_stack(const OutputSpec& stack) {
+    std::vector<Packing::Job> jobs;
+    for (size_t first = 0, last = 1; first < stack.jobs.size(); first = last++) {
+      while (last < stack.jobs.size() && can_merge(stack.jobs[first], stack.jobs[last])) last++;
+      const std::span run = std::span(stack.jobs).subspan(first, last - first);
+      OutputSpec column;
+      column.name = fmt::format("packed {}{}", stack.name, first == 0 ? "" : fmt::format("[{}:]", first));
+      column.dtype = run[0].unpack.stored;
+      column.shape = Shape({static_cast<int64_t>(run.size())});
+      for (const DenseJob& job : run) {
+        DenseJob copy{.column = job.column, .unpack = stored_elements(column.dtype, {})};
+        copy.unpack.out = column.dtype;
+        copy.offset = column.jobs.size() * size_of(column.dtype);
+        column.jobs.push_back(std::move(copy));
+      }
+      jobs.push_back({.column = add(std::move(column)), .job = {.unpack = merged(run), .offset = run[0].offset}});
+    }
+    return jobs;
+  }
+
+  int add_stored(std::string name, DenseJob job) {
+    OutputSpec output;
+    output.name = std::move(name);
+    output.dtype = job.unpack.out = job.unpack.stored;
+    output.shape = job.unpack.shape;
+    if (job.values > 1) output.shape = Shape({static_cast<int64_t>(job.values), job.unpack.shape.elements()});
+    output.jobs.push_back(std::move(job));
+    return add(std::move(output));
   }
 
   const PipelineSpec& feed_;
@@ -100,7 +135,7 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
   const Packing packing = pack(spec);
   for (size_t output = 0; output < spec.outputs.size(); output++) {
     if (spec.outputs[output].internal) continue;
-    add(spec, packing, output);
+    add(spec.outputs[output], packing.outputs[output]);
     origins_.push_back({spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored});
   }
   size_t row_bytes = 1;
@@ -119,37 +154,30 @@ size_t PackedBatches::column_row_bytes(size_t column) const {
   return static_cast<size_t>(packed_[column].shape.elements()) * size_of(packed_[column].dtype);
 }
 
-void PackedBatches::add(const PipelineSpec& spec, const Packing& packing, size_t number) {
-  const OutputSpec& output = spec.outputs[number];
-  const std::vector<int>& columns = packing.columns[number];
-  const auto* stack = std::get_if<FromStack>(&output.from);
-  if (!output.unpack && !stack) {  // the tensors of an output that varies
-    for (size_t column = column_of(columns[0]); column < packed_.size() && packed_[column].output == columns[0];
-         column++)
+void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed) {
+  if (!output.dense()) {
+    for (size_t column = column_of(packed.passed_through);
+         column < packed_.size() && packed_[column].output == packed.passed_through; column++)
       tensors_.push_back({.name = packed_[column].name, .dtype = packed_[column].dtype, .column = column});
     return;
   }
-  const size_t row = static_cast<size_t>(output.shape.elements()) * size_of(output.dtype);
+  const size_t row = output.row_bytes();
   Tensor tensor{.name = output.name,
                 .dtype = output.dtype,
                 .shape = output.shape,
                 .dense = true,
-                .column = column_of(columns[0])};
+                .column = column_of(packed.jobs[0].column)};
   const size_t first = jobs_.size();
-  for (size_t c = 0; c < columns.size(); c++) {
-    const size_t column = column_of(columns[c]), column_row = column_row_bytes(column);
-    const auto* from = std::get_if<FromFeature>(&output.from);
-    const FeatureSpec* feature = from ? &spec.features[static_cast<size_t>(from->feature)] : nullptr;
-    const size_t values =
-        feature && feature->dtype == DType::bytes ? static_cast<size_t>(feature->shape.elements()) : 1;
-    gpu::Unpacker unpack(stack ? stack->unpack[c] : *output.unpack);
-    tensor.stored = !stack && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
+  for (const auto& [number, job] : packed.jobs) {
+    const size_t column = column_of(number), column_row = column_row_bytes(column);
+    gpu::Unpacker unpack(job.unpack);
+    tensor.stored = packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
     if (tensor.stored) break;
     jobs_.push_back({.column = column,
-                     .column_stride = column_row / values,
-                     .offset = buffer_bytes_ + c * size_of(output.dtype),
-                     .stride = row / values,
-                     .rows = frames_ * static_cast<int64_t>(values),
+                     .column_stride = column_row / job.values,
+                     .offset = buffer_bytes_ + job.offset,
+                     .stride = row / job.values,
+                     .rows = frames_ * static_cast<int64_t>(job.values),
                      .spec = unpack.spec()});
     unpackers_.push_back(std::move(unpack));
   }

@@ -11,12 +11,19 @@
 
 namespace feedline::flow {
 
-/// The same feed with other outputs: the columns that its outputs are unpacked from, each once, so that whoever is
-/// given a batch of these can make the batch. What is not unpacked (variable outputs, bytes) is an output of both.
+/// The same feed with other outputs: the columns from which its outputs are unpacked, so that whoever is given a batch of
+/// these columns can make the feed's batch. An output that is not dense is an output of both.
 struct Packing {
+  struct Job {
+    int column = -1;  // in spec.outputs
+    DenseJob job;     // unpacks a row of that column; its own `column` is not set
+  };
+  struct Output {
+    int passed_through = -1;  // not dense: in spec.outputs
+    std::vector<Job> jobs;    // dense; none for an internal output
+  };
   PipelineSpec spec;
-  std::vector<std::vector<int>> columns;  // by output of the feed: numbers of spec.outputs, of a stack one for each
-                                          // feature; none: an internal output
+  std::vector<Output> outputs;  // by output of the feed
 };
 Packing pack(const PipelineSpec& spec);
 
@@ -70,7 +77,7 @@ class PackedBatches {
     bool stored = true;   // it lies there
     uint64_t offset = 0;  // not stored: in the buffer
   };
-  void add(const PipelineSpec& spec, const Packing& packing, size_t output);
+  void add(const OutputSpec& output, const Packing::Output& packed);
   size_t column_of(int output) const;
   size_t column_row_bytes(size_t column) const;
 

@@ -115,7 +115,7 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
 void write_varying(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch, BatchBuffer& buffer) {
   const BatchTensor& tensor = plan.tensors[t];
   const OutputSpec& output = plan.spec.outputs[static_cast<size_t>(tensor.output)];
-  const auto number = static_cast<size_t>(std::get<FromFeature>(output.from).feature);
+  const auto number = static_cast<size_t>(output.feature);
   const FeatureSpec& feature = plan.spec.features[number];
   const Layout layout = lay_out(feature, number, output.padded, batch);
   const auto memory = [&](size_t which) { return buffer.memory + plan.tensors[which].offset; };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/reader_memory.h"
@@ -65,7 +66,7 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
   chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
   // With this one the feed ends, when the chunk is noted.
   passed_over_++;
-  if (spec.max_failures >= 0 && passed_over_ > static_cast<uint64_t>(spec.max_failures)) throw region.error(path);
+  if (exceeds_max_failures(spec, passed_over_)) throw region.error(path);
 }
 
 // Goes on to records that are not yet taken. False: the pass is over, or error_ says why there are none.

@@ -12,6 +12,7 @@
 #include "base/worker_arena.h"
 #include "flowgraph/data/compare_ranks.h"
 #include "flowgraph/data/dataset_info.h"
+#include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
 #include "ranks/rank_group.h"
 
@@ -29,17 +30,17 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
 }
 
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
-  const auto failures = static_cast<int64_t>(data.skipped_total);
+  const uint64_t failures = data.skipped_total;
   if (failures == 0) return;
-  const bool by_file = spec.on_error == OnError::skip_file;
-  const uint64_t all = by_file ? data.files.size() : data.samples + data.skipped_total;
-  const double rate = static_cast<double>(failures) / static_cast<double>(all);
-  if (spec.max_failures >= 0 && failures > spec.max_failures)
-    throw too_many_failures(data.skipped_total, spec.max_failures, data.skipped.front());
-  if (rate > spec.max_failure_rate)
-    throw Error(data.skipped.front().category(),
-                fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}; the first: {}", rate,
-                            by_file ? "files" : "records", spec.max_failure_rate, data.skipped.front().what()));
+  auto limit = exceeds_max_failures(spec, failures);
+  if (!limit)
+    limit = spec.on_error == OnError::skip_file
+                ? exceeds_failure_rate(spec, failures, data.files.size(), "files")
+                : exceeds_failure_rate(spec, failures, data.samples + failures, "records");
+  if (limit) {
+    const Error& first = data.skipped.front();
+    throw Error(first.category(), fmt::format("{}; the first: {}", *limit, first.what()));
+  }
 }
 
 uint64_t digest_of(const DataSet& data) noexcept {

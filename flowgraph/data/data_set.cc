@@ -1,6 +1,5 @@
 #include "flowgraph/data/data_set.h"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -62,11 +61,6 @@ std::vector<uint64_t> audit_keys(std::span<const DataFile> files) {
     keys.push_back(audit_key(file.source, files_of_source[file.source]++));
   }
   return keys;
-}
-
-Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first) {
-  return Error(first.category(), fmt::format("{} failures while counting, errors.max_failures allows {}; the first: {}",
-                                             failures, allowed, first.what()));
 }
 
 void choose_samples(const PipelineSpec& spec, DataSet& data) {

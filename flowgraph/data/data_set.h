@@ -75,9 +75,6 @@ struct DataSet {
 /// The key of each file's audit terms (base/audit.h), which says which file of which source it is.
 std::vector<uint64_t> audit_keys(std::span<const DataFile> files);
 
-/// The error that errors.max_failures is exceeded. failures: how many have been found so far; there may be more.
-Error too_many_failures(uint64_t failures, int64_t allowed, const Error& first);
-
 /// What range, num_shards and shard_id choose of each source: numbers the records and sets the samples of the files and
 /// in all. Under RAISE the data ends at the first known error that lies in what is chosen.
 void choose_samples(const PipelineSpec& spec, DataSet& data);

@@ -18,6 +18,7 @@
 #include "base/rank_message.h"
 #include "base/worker_arena.h"
 #include "flowgraph/data/data_set.h"
+#include "flowgraph/data/error_limits.h"
 #include "io/index/count_records.h"
 #include "io/index/index_store.h"
 #include "io/records/record_stream.h"
@@ -310,8 +311,8 @@ void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegio
     first_bad_file_ = file;
     first_failure_ = region.error(path);
   }
-  if (spec_.max_failures >= 0 && failures_ > static_cast<uint64_t>(spec_.max_failures))
-    throw too_many_failures(failures_, spec_.max_failures, *first_failure_);
+  if (const auto limit = exceeds_max_failures(spec_, failures_))
+    throw Error(first_failure_->category(), fmt::format("{}; the first: {}", *limit, first_failure_->what()));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
 #include "flowgraph/chunk/slots.h"
+#include "flowgraph/data/error_limits.h"
 #include "flowgraph/feed/error_log.h"
 #include "flowgraph/feed/stage_counters.h"
 #include "flowgraph/feed/workers.h"
@@ -587,17 +588,11 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
 // What `errors` does not allow, of the bad records met so far and those that were left out before; none: all is
 // allowed. A file that SKIP_FILE left out is one failure, and is not counted among the records.
 std::optional<std::string> Graph::Impl::exceeded_limit() const {
-  const PipelineSpec& spec = plan.spec;
-  const uint64_t skipped = plan.data.skipped_total, failures = errors.total() + skipped;
-  if (spec.max_failures >= 0 && failures > static_cast<uint64_t>(spec.max_failures))
-    return fmt::format("{} bad records, errors.max_failures allows {}", failures, spec.max_failures);
-  const uint64_t of_records = spec.on_error == OnError::skip_file ? 0 : skipped;
-  const double rate = static_cast<double>(errors.total() + of_records) /
-                      static_cast<double>(std::max<uint64_t>(1, plan.data.samples + of_records));
-  if (spec.max_failure_rate < 1 && rate > spec.max_failure_rate)
-    return fmt::format("{:.3g} of the records are bad, errors.max_failure_rate allows {:.3g}", rate,
-                       spec.max_failure_rate);
-  return std::nullopt;
+  const uint64_t skipped = plan.data.skipped_total;
+  const uint64_t records = plan.spec.on_error == OnError::skip_file ? 0 : skipped;
+  auto limit = exceeds_max_failures(plan.spec, errors.total() + skipped);
+  if (!limit) limit = exceeds_failure_rate(plan.spec, errors.total() + records, plan.data.samples + records, "records");
+  return limit;
 }
 
 // What ends the feed, behind the last failure that is allowed.

@@ -53,8 +53,8 @@ class OutputResolver {
       case Output::kExpression:
         nothing_but("expression");
         if (config_.has_normalize()) refuse("normalize", "write it into the formula");
-        from_numbers(DType::float64, Shape());
-        output_.from = FromExpression{};  // its number comes when formulas are sorted
+        // Its number comes when formulas are sorted.
+        from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
         break;
       case Output::kStack:
         nothing_but("stack");
@@ -103,15 +103,18 @@ class OutputResolver {
   }
   const FeatureSpec& feature(int number) const { return features_[static_cast<size_t>(number)]; }
 
-  const FeatureSpec& bytes_feature(std::string_view operation) {
+  int bytes_feature(std::string_view operation) const {
     if (config_.feature().empty()) refuse("feature", fmt::format("{} needs a feature of BYTES; name one", operation));
     const int number = feature_number("feature", config_.feature());
     const FeatureSpec& from = feature(number);
     if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
       refuse(operation,
              fmt::format("it needs one BYTES value in each record; feature '{}' is {}", from.name, describe(from)));
-    output_.from = FromFeature{number};
-    return from;
+    return number;
+  }
+
+  void add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values = 1) {
+    output_.jobs.push_back({.column = column, .unpack = std::move(unpack), .values = values});
   }
 
   static std::string describe(const FeatureSpec& feature) {
@@ -197,19 +200,18 @@ class OutputResolver {
     unpack.out = output_.dtype;
   }
 
-  void from_numbers(DType stored, const Shape& shape) {
+  void from_numbers(const ColumnRef& column, DType stored, const Shape& shape, size_t values = 1) {
     gpu::UnpackSpec unpack = stored_elements(stored, shape);
     const int channel_axis = turn(unpack, Layout::unknown);
     finish(unpack, channel_axis, stored);
     output_.shape = unpack.shape;
-    output_.unpack = std::move(unpack);
+    add_job(column, std::move(unpack), values);
   }
 
   void from_reserved() {
     for (const auto& [name, reserved] : reserved_names) {
       if (config_.feature() != name) continue;
-      from_numbers(DType::int64, Shape());
-      output_.from = FromReserved{reserved};
+      from_numbers({.kind = ColumnRef::Kind::reserved, .what = reserved}, DType::int64, Shape());
       return;
     }
     refuse("feature", fmt::format("there is no '{}'; reserved are @record @file @offset @source", config_.feature()));
@@ -218,12 +220,12 @@ class OutputResolver {
   void from_feature() {
     const int number = feature_number("feature", config_.feature());
     const FeatureSpec& from = feature(number);
-    output_.from = FromFeature{number};
+    output_.feature = number;
     output_.shape = from.shape;
     output_.variable = from.kind == FeatureKind::variable || from.kind == FeatureKind::ragged;
     output_.padded = from.kind == FeatureKind::fixed_sequence;
-    if (from.dtype == DType::bytes) return pass_bytes(from);
-    if (from.kind == FeatureKind::fixed) return from_numbers(from.dtype, from.shape);
+    if (from.dtype == DType::bytes) return pass_bytes(number);
+    if (from.kind == FeatureKind::fixed) return from_numbers({.number = number}, from.dtype, from.shape);
     if (config_.layout() != Output::AS_IS)
       refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
     gpu::UnpackSpec value = stored_elements(from.dtype, Shape());
@@ -231,7 +233,8 @@ class OutputResolver {
     output_.unpack_value = std::move(value);
   }
 
-  void pass_bytes(const FeatureSpec& from) {
+  void pass_bytes(int number) {
+    const FeatureSpec& from = feature(number);
     constexpr std::string_view advice = "bytes become numbers by decode_raw or unpack_bits";
     if (config_.has_normalize()) refuse("normalize", std::string(advice));
     if (config_.layout() != Output::AS_IS) refuse("layout", std::string(advice));
@@ -243,13 +246,14 @@ class OutputResolver {
     // Each value is a row of bytes of its own; the output has the bytes as its last axis.
     if (from.shape.rank() == Shape::max_rank)
       refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
-    from_numbers(DType::uint8, Shape({from.length}));
+    from_numbers({.number = number}, DType::uint8, Shape({from.length}), static_cast<size_t>(from.shape.elements()));
     std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
     axes.push_back(from.length);
     output_.shape = Shape(axes);
   }
 
-  void from_bits(const FeatureSpec& from) {
+  void from_bits(int number) {
+    const FeatureSpec& from = feature(number);
     const config::UnpackBits& bits = config_.unpack_bits();
     gpu::UnpackSpec unpack;
     unpack.width = bits.width() == 0 ? 1 : bits.width();
@@ -284,7 +288,7 @@ class OutputResolver {
         unpack, channel_axis,
         unpack.scale.empty() && unpack.bias.empty() ? integer_for(unpack.width, unpack.sign_extend) : DType::float32);
     output_.shape = unpack.shape;
-    output_.unpack = std::move(unpack);
+    add_job({.number = number}, std::move(unpack));
   }
 
   void order_channels(const config::UnpackBits& bits, gpu::UnpackSpec& unpack) {
@@ -307,7 +311,8 @@ class OutputResolver {
     unpack.stride_bits[rank - 1] = 0;  // the table says it all
   }
 
-  void from_raw(const FeatureSpec& from) {
+  void from_raw(int number) {
+    const FeatureSpec& from = feature(number);
     const config::DecodeRaw& raw = config_.decode_raw();
     const DType stored = raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
     if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is no type of numbers");
@@ -323,7 +328,7 @@ class OutputResolver {
     const int channel_axis = turn(unpack, layout);
     finish(unpack, channel_axis, stored);
     output_.shape = unpack.shape;
-    output_.unpack = std::move(unpack);
+    add_job({.number = number}, std::move(unpack));
   }
 
   // Numbers of the features that the patterns name, each once.
@@ -345,32 +350,31 @@ class OutputResolver {
   }
 
   void from_stack() {
-    FromStack stack;
-    stack.features = stacked();
-    const DType first = feature(stack.features[0]).dtype;
-    for (int number : stack.features) {
+    const std::vector<int> features = stacked();
+    const DType first = feature(features[0]).dtype;
+    for (int number : features) {
       const FeatureSpec& from = feature(number);
       if (from.dtype == DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
         refuse("stack.features", fmt::format("feature '{}' is {}; only scalars of numbers can stand side by side",
                                              from.name, describe(from)));
       if (from.dtype != first && output_.dtype == DType::unset && !config_.has_normalize())
-        refuse("dtype", fmt::format("'{}' is {} and '{}' {}; say which it shall be", feature(stack.features[0]).name,
+        refuse("dtype", fmt::format("'{}' is {} and '{}' {}; say which it shall be", feature(features[0]).name,
                                     name(first), from.name, name(from.dtype)));
     }
     // As one tensor, to check what is said about it; then feature by feature.
-    gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(stack.features.size())}));
+    gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
     turn(whole, Layout::unknown);
     finish(whole, -1, first);
-    for (size_t i = 0; i < stack.features.size(); i++) {
-      gpu::UnpackSpec one = stored_elements(feature(stack.features[i]).dtype, Shape());
+    for (size_t i = 0; i < features.size(); i++) {
+      gpu::UnpackSpec one = stored_elements(feature(features[i]).dtype, Shape());
       one.out = whole.out;
       one.normalize = whole.normalize;
       if (one.normalize && one.normalize->mean.size() > 1) one.normalize->mean = {one.normalize->mean[i]};
       if (one.normalize && one.normalize->std.size() > 1) one.normalize->std = {one.normalize->std[i]};
-      stack.unpack.push_back(std::move(one));
+      add_job({.number = features[i]}, std::move(one));
+      output_.jobs.back().offset = i * size_of(whole.out);
     }
     output_.shape = whole.shape;
-    output_.from = std::move(stack);
   }
 
   const Output& config_;
@@ -392,7 +396,7 @@ class FormulaResolver {
         known_.push_back({feature.name, feature.dtype == DType::int64 ? Program::Type::int64 : Program::Type::float64});
     for (const OutputSpec& output : spec_.outputs) known_.push_back({"out." + output.name, Program::Type::float64});
     for (size_t i = 0; i < spec_.outputs.size(); i++)
-      if (std::holds_alternative<FromExpression>(spec_.outputs[i].from)) place(i);
+      if (expression_of(spec_.outputs[i])) place(i);
     for (size_t i = 0; i < spec_.outputs.size(); i++)
       if (spec_.outputs[i].internal && !read_.contains(i))
         spec_.warnings.push_back(fmt::format("output '{}': internal, but no formula reads it", spec_.outputs[i].name));
@@ -424,7 +428,7 @@ class FormulaResolver {
       expression.inputs.push_back(resolve_input(output, input.name));
     open_.pop_back();
     number_[output] = static_cast<int>(spec_.expressions.size());
-    spec_.outputs[output].from = FromExpression{number_[output]};
+    expression_of(spec_.outputs[output])->number = number_[output];
     spec_.expressions.push_back(std::move(expression));
     return number_[output];
   }
@@ -451,21 +455,27 @@ class FormulaResolver {
                                  [&](const OutputSpec& output) { return "out." + output.name == name; });
     const auto number = static_cast<size_t>(it - spec_.outputs.begin());
     read_.insert(number);
-    if (std::holds_alternative<FromReserved>(it->from))
+    if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
       refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
-    if (!it->unpack || it->shape.rank() > 0)
+    if (!it->dense() || it->shape.rank() > 0)
       refuse(reader, fmt::format("{}: formulas take scalars of numbers, and this is {}", name,
                                  it->variable || it->padded  ? "of varying length"
                                  : it->dtype == DType::bytes ? "BYTES"
                                                              : to_string(it->shape)));
     input.dtype = it->dtype;
-    if (const auto* from = std::get_if<FromFeature>(&it->from)) {
-      input.feature = from->feature;
-      input.unpack = it->unpack;
-    } else {
+    if (expression_of(*it)) {
       input.expression = place(number);
+    } else {
+      input.feature = it->jobs[0].column.number;
+      input.unpack = it->jobs[0].unpack;
     }
     return input;
+  }
+
+  /// Returns the column of an output that is a formula, or null.
+  static ColumnRef* expression_of(OutputSpec& output) {
+    const bool is_one = output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::expression;
+    return is_one ? &output.jobs[0].column : nullptr;
   }
 
   const google::protobuf::RepeatedPtrField<Output>& config_;
@@ -533,18 +543,20 @@ void warn_of_unused_features(PipelineSpec& spec) {
   const auto use = [&](int feature) {
     if (feature >= 0) used[static_cast<size_t>(feature)] = true;
   };
+  const auto use_jobs = [&](const OutputSpec& output) {
+    for (const DenseJob& job : output.jobs)
+      if (job.column.kind != ColumnRef::Kind::expression) use(job.column.number);
+  };
   for (const OutputSpec& output : spec.outputs) {
-    if (const auto* from = std::get_if<FromFeature>(&output.from)) use(from->feature);
-    if (const auto* stack = std::get_if<FromStack>(&output.from))
-      std::for_each(stack->features.begin(), stack->features.end(), use);
+    use(output.feature);
+    use_jobs(output);
   }
   for (const ExpressionSpec& expression : spec.expressions)
     for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
   if (spec.filter) {
     for (const ExpressionSpec& expression : spec.filter->expressions)
       for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
-    for (const OutputSpec& output : spec.filter->outputs)
-      if (const auto* from = std::get_if<FromReserved>(&output.from)) use(from->feature);
+    for (const OutputSpec& output : spec.filter->outputs) use_jobs(output);
   }
   std::vector<std::string> unused;
   for (size_t i = 0; i < used.size(); i++)

@@ -73,35 +73,39 @@ struct SourceSpec {
 /// (base/audit.h); and a number for a feature's value, of INT64 itself, of BYTES hash64().
 enum class Reserved : uint8_t { record, file, offset, source, audit, value };
 
-/// What an output is made from, resolved to numbers of `features` and `expressions`.
-struct FromFeature {
-  int feature = -1;
-};  // passed through: fixed, variable, fixed_sequence or ragged
-struct FromReserved {
-  Reserved what;
-  int feature = -1;  // of `value`
+/// A column of a chunk from which dense outputs are made.
+struct ColumnRef {
+  enum class Kind : uint8_t { feature, expression, reserved };
+  Kind kind = Kind::feature;
+  int number = -1;                   // in PipelineSpec::features or ::expressions; reserved: the feature of `value`
+  Reserved what = Reserved::record;  // of kind reserved
 };
-struct FromExpression {
-  int expression = -1;
-};                  // a scalar in float64
-struct FromStack {  // scalars side by side: a row is `features.size()` values of the dtype
-  std::vector<int> features;
-  std::vector<gpu::UnpackSpec> unpack;  // of each; OutputSpec::unpack is empty
+
+/// Unpacks a column into each row of a dense output, or into a part of each row.
+struct DenseJob {
+  ColumnRef column;
+  /// Unpacks one value. A value is the bytes of a bytes feature; otherwise all numbers of a record, as they lie in memory.
+  gpu::UnpackSpec unpack;
+  size_t values = 1;  // of a record; they are written one after another
+  size_t offset = 0;  // bytes from the beginning of a row
 };
+
+/// An output is either dense, and written by `jobs`, or it passes a feature through whose size varies from record to
+/// record.
 struct OutputSpec {
   std::string name;
   DType dtype = DType::unset;  // of the tensor; bytes: NAME.bytes and NAME.offsets
-  std::variant<FromFeature, FromReserved, FromExpression, FromStack> from;
-  /// Dense outputs of numbers: how a row of the feature becomes a row of the tensor. A row is the bytes of a fixed
-  /// bytes feature, else the values of a feature or expression as they lie in memory. None: bytes passed through,
-  /// a stack, or an output that is variable or padded (values cast by `unpack_value`). Bytes of a known length that are
-  /// passed through are dense, too: uint8 [shape of the feature..., length], and a row of `unpack` is one value.
-  std::optional<gpu::UnpackSpec> unpack;
-  std::optional<gpu::UnpackSpec> unpack_value;  // of a single value of a variable or padded output: cast and normalize
+  Shape shape;                 // of a row; of one value where variable
+  std::vector<DenseJob> jobs;  // one, or one for each feature of a stack
+  // Not dense:
+  int feature = -1;
+  std::optional<gpu::UnpackSpec> unpack_value;  // of a single number of it: cast and normalize
   bool variable = false;  // NAME.values and NAME.row_splits, or NAME.bytes, NAME.offsets and NAME.row_splits
   bool padded = false;    // fixed_sequence: [rows, longest of the batch, shape...]
-  Shape shape;            // of a row; of one value where variable
   bool internal = false;
+
+  bool dense() const noexcept { return !jobs.empty(); }
+  uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
 };
 
 /// Formulas, in an order in which each needs only those before it.

@@ -416,13 +416,13 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
     if (!error.message().starts_with(path)) throw;
     throw Error(Category::bad_pipeline, "filter: " + error.message().substr(path.size()));
   }
-  const auto add = [&](const char* name, FromReserved from) {
+  const auto add = [&](const char* name, Reserved what, int feature) {
     filter->outputs.push_back(filter->outputs.back());
     filter->outputs.back().name = name;
-    filter->outputs.back().from = from;
+    filter->outputs.back().jobs[0].column = {ColumnRef::Kind::reserved, feature, what};
   };
-  add("@audit", {Reserved::audit});
-  if (has_key) add("@key", {Reserved::value, resolve_key(spec.window->key, spec.features)});
+  add("@audit", Reserved::audit, -1);
+  if (has_key) add("@key", Reserved::value, resolve_key(spec.window->key, spec.features));
   filter->warnings.clear();
   spec.filter_text = config.filter();
   if (has_key) spec.filter_text += "\nwindow.key: " + spec.window->key;
@@ -457,10 +457,9 @@ void refuse_with_lazy(const PipelineSpec& spec) {
   refuse_if(spec.repeat != 1, "epoch.repeat or steps");
   refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
   refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
-  for (const OutputSpec& output : spec.outputs) {
-    const auto* from = std::get_if<FromReserved>(&output.from);
-    refuse_if(from && from->what == Reserved::record, "@record");
-  }
+  for (const OutputSpec& output : spec.outputs)
+    for (const DenseJob& job : output.jobs)
+      refuse_if(job.column.kind == ColumnRef::Kind::reserved && job.column.what == Reserved::record, "@record");
 }
 
 }  // namespace
@@ -499,7 +498,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   refuse_with_lazy(spec);
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)
-      if (!output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack)))
+      if (!output.internal && !output.dense())
         refuse("window: output '{}' has no fixed shape; windows are tensors of [samples, {}, ...]", output.name,
                spec.window->size);
   return spec;

@@ -265,9 +265,8 @@ uint64_t Plan::chunks_of_step(uint32_t source) const {
 
 void Plan::plan_outputs() {
   const uint64_t rows = product(static_cast<uint64_t>(replica_batch), static_cast<uint64_t>(frames));
-  const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const OutputSpec& output) {
-    return !output.internal && (output.variable || output.padded || (output.dtype == DType::bytes && !output.unpack));
-  });
+  const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(),
+                                        [](const OutputSpec& output) { return !output.internal && !output.dense(); });
   const uint64_t payload = !any_variable ? 0
                            : in_file_order() && !spec.window && !mixture && !data.lazy
                                ? orders[0]->largest_span(rows, spec.repeat == 1).bytes
@@ -284,9 +283,10 @@ void Plan::plan_outputs() {
   for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
     const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
     if (output.internal) continue;
-    const auto* from = std::get_if<FromFeature>(&output.from);
-    const FeatureSpec* feature = from ? &spec.features[static_cast<size_t>(from->feature)] : nullptr;
-    if (output.padded) {
+    const FeatureSpec* feature = output.dense() ? nullptr : &spec.features[static_cast<size_t>(output.feature)];
+    if (output.dense()) {
+      add(output.name, Part::dense, o, output.dtype, output.shape, rows);
+    } else if (output.padded) {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
                                                      : most_values(feature->dtype, largest_record(data.files));
@@ -309,14 +309,12 @@ void Plan::plan_outputs() {
         add(output.name + ".values", Part::values, o, output.dtype, output.shape, values);
       }
       add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {}, rows + 1);
-    } else if (output.dtype == DType::bytes) {
+    } else {
       const auto each = static_cast<uint64_t>(output.shape.elements());
       uint64_t defaults = 0;
       for (const std::string& value : feature->default_bytes) defaults += value.size();
       add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + rows * defaults);
       add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, rows * each + 1);
-    } else {
-      add(output.name, Part::dense, o, output.dtype, output.shape, rows);
     }
   }
   lends = rows == 1 && std::any_of(spec.features.begin(), spec.features.end(),

@@ -44,8 +44,7 @@ std::string file_name(std::string_view output) {
 
 OutputFiles::OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output)
     : folder_(folder), name_(output.name), padded_(output.padded), step_shape_(output.shape) {
-  if (padded_)
-    padding_ = padding_of(spec.features[static_cast<size_t>(std::get<flow::FromFeature>(output.from).feature)], output);
+  if (padded_) padding_ = padding_of(spec.features[static_cast<size_t>(output.feature)], output);
   if (output.dtype == DType::bytes) {
     open(".bytes", DType::uint8, {});
     open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));

@@ -215,7 +215,7 @@ TEST_CASE("counting ends when it is known that the data is refused") {
     return folder.count(index, "errors { on_error: SKIP_RECORD " + limits + " }");
   };
   CHECK_THROWS_WITH(skipping("max_failures: 3"),
-                    Catch::Contains("4 failures while counting, errors.max_failures allows 3; the first: ") &&
+                    Catch::Contains("4 bad records, errors.max_failures allows 3; the first: ") &&
                         Catch::Contains("data: offset 20: record 1: "));
   CHECK_THROWS_WITH(skipping("} memory { limit: '1MiB'"),
                     Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise it"));
@@ -230,7 +230,7 @@ TEST_CASE("counting ends when it is known that the data is refused") {
   CHECK(folder.count("index { dir: 'others' }", "errors { on_error: SKIP_FILE max_failures: 1 }").skipped_total == 1);
   folder.dir.write("data-3", bad);
   CHECK_THROWS_WITH(folder.count("index { dir: 'third' }", "errors { on_error: SKIP_FILE max_failures: 1 }"),
-                    Catch::Contains("2 failures while counting, errors.max_failures allows 1; the first: ") &&
+                    Catch::Contains("2 bad records and files, errors.max_failures allows 1; the first: ") &&
                         Catch::Contains("data: offset 20: record 1: "));
 }
 

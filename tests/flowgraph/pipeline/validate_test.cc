@@ -78,12 +78,12 @@ TEST_CASE("the chess pipeline") {
   CHECK(board.unpack->scale.size() == 24);
   CHECK(board.unpack->row_bytes() == 192);
   CHECK(spec.outputs[1].shape == Shape({10}));
-  CHECK(spec.outputs[1].unpack->bit_offset == 1536);
-  CHECK(spec.outputs[1].unpack->channel_axis == -1);
+  CHECK(spec.outputs[1].jobs.at(0).unpack.bit_offset == 1536);
+  CHECK(spec.outputs[1].jobs.at(0).unpack.channel_axis == -1);
   CHECK(spec.outputs[2].internal);
   CHECK(spec.outputs[2].shape == Shape());
   CHECK(std::get<FromExpression>(spec.outputs[3].from).expression == 0);
-  CHECK(spec.outputs[3].unpack->stored == DType::float64);
+  CHECK(spec.outputs[3].jobs.at(0).unpack.stored == DType::float64);
 
   REQUIRE(spec.expressions.size() == 1);
   CHECK(spec.expressions[0].output == "score");
@@ -187,7 +187,7 @@ TEST_CASE("no outputs: every feature as it is") {
   CHECK(spec.outputs[0].dtype == DType::uint8);  // bytes of one length are a tensor
   CHECK(spec.outputs[0].shape == Shape({12}));
   CHECK(spec.outputs[1].dtype == DType::bytes);
-  CHECK_FALSE(spec.outputs[1].unpack);
+  CHECK_FALSE(spec.outputs[1].dense());
   CHECK(spec.outputs[5].shape == Shape({4, 5, 3}));
   CHECK(spec.warnings.empty());
 }
@@ -195,7 +195,7 @@ TEST_CASE("no outputs: every feature as it is") {
 TEST_CASE("bytes of a known length, several in a record") {
   const PipelineSpec spec = resolve(source + batch + "feature { name: \"b\" dtype: BYTES shape: [2, 3] length: 4 }");
   CHECK(spec.outputs[0].shape == Shape({2, 3, 4}));
-  CHECK(spec.outputs[0].unpack->shape == Shape({4}));
+  CHECK(spec.outputs[0].jobs.at(0).unpack.shape == Shape({4}));
   const OutputSpec kept = output_of("output { name: \"o\" feature: \"d\" dtype: BYTES }");
   CHECK(kept.dtype == DType::bytes);
   CHECK_FALSE(kept.unpack);
