@@ -33,7 +33,7 @@ void refuse_compressed(std::span<const DataFile> files, const char* what) {
     if (file.compressed())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
-                  {file.id.uri, -1, -1, {}});
+                  Place::of_file(file.id.uri));
 }
 
 void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {

@@ -82,7 +82,7 @@ uint64_t version_of(const struct stat& about) noexcept {
 }  // namespace
 
 FileId stat_file(std::string path) {
-  const auto fail = [&](const std::string& what) { throw Error(Category::io_error, what, {path, -1, -1, {}}); };
+  const auto fail = [&](const std::string& what) { throw Error(Category::io_error, what, Place::of_file(path)); };
   struct stat about {};
   int error = injected<StatOp>();
   if (!error && stat(path.c_str(), &about) != 0) error = errno;

@@ -120,12 +120,10 @@ int cat(const Args& args) {
     }
   }
   if (args.record && seen <= first) {
-    Place place;
-    place.file = args.file;
     throw Error(Category::bad_pipeline,
                 fmt::format("there is no record {}: the file has {} good records, the first is record 0", first,
                             format_count(seen)),
-                std::move(place));
+                Place::of_file(args.file));
   }
   return damaged ? 1 : 0;
 }

@@ -145,9 +145,8 @@ std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
   out << set.pipeline;
   out.close();
   if (!out) {
-    Place place;
-    place.file = pipeline.string();
-    throw Error(Category::io_error, fmt::format("cannot write it: {}", std::strerror(errno)), std::move(place));
+    throw Error(Category::io_error, fmt::format("cannot write it: {}", std::strerror(errno)),
+                Place::of_file(pipeline.string()));
   }
   return pipeline.string();
 }
@@ -165,9 +164,7 @@ int demo(const Args& args) {
   std::error_code error;
   fs::create_directories(args.folder, error);
   if (error) {
-    Place place;
-    place.file = args.folder;
-    throw Error(Category::io_error, fmt::format("cannot make it: {}", error.message()), std::move(place));
+    throw Error(Category::io_error, fmt::format("cannot make it: {}", error.message()), Place::of_file(args.folder));
   }
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;

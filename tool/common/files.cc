@@ -167,8 +167,7 @@ std::string describe(const FileSummary& summary) {
 size_t print_damage(const std::vector<FileSummary>& summaries) {
   size_t damaged = 0;
   for (const FileSummary& summary : summaries) {
-    Place place;
-    place.file = summary.file;
+    const Place place = Place::of_file(summary.file);
     for (const auto& [error, skipped_bytes] : summary.damage) {
       const std::string lost = skipped_bytes ? fmt::format(" ({} skipped)", format_byte_size(skipped_bytes)) : "";
       fmt::print(stderr, "feedline: {}{}\n", error.at(place).what(), lost);

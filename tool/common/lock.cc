@@ -18,7 +18,7 @@ namespace {
 constexpr int most_tries = 100;
 
 Error failed(const std::string& path, const std::string& why) {
-  return Error(Category::io_error, why, {path, -1, -1, {}});
+  return Error(Category::io_error, why, Place::of_file(path));
 }
 
 /// Opens and locks. -1: another process holds the lock.

@@ -21,20 +21,15 @@ constexpr uint64_t record_limit = io::default_record_limit;
 // Of the bytes between marks: so many bytes are read in vain where a range begins, and a terabyte needs 16 MB of marks.
 constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 
-Place in(const std::string& file) {
-  Place place;
-  place.file = file;
-  return place;
-}
-
 }  // namespace
 
 FileIdentity identify(const std::string& path) {
   struct stat status {};
   int error = injected<io::StatOp>();
   if (!error && stat(path.c_str(), &status) != 0) error = errno;
-  if (error) throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), in(path));
-  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is no regular file", in(path));
+  if (error)
+    throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), Place::of_file(path));
+  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is no regular file", Place::of_file(path));
   return {std::filesystem::absolute(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
@@ -159,7 +154,7 @@ io::RecordView RecordCursor::next() {
 
 void RecordCursor::changed(const std::string& how) const {
   throw Error(Category::io_error, fmt::format("has changed since its records were counted: it {}", how),
-              in(map_.files()[file_].identity.path));
+              Place::of_file(map_.files()[file_].identity.path));
 }
 
 }  // namespace feedline::cli

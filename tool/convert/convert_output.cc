@@ -59,9 +59,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return;
-  Place place;
-  place.file = folder;
-  throw Error(Category::io_error, fmt::format("cannot be made: {}", error.message()), std::move(place));
+  throw Error(Category::io_error, fmt::format("cannot be made: {}", error.message()), Place::of_file(folder));
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -71,9 +69,7 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 void refuse_input(const std::string& file, const std::string& why) {
-  Place place;
-  place.file = file;
-  throw Error(Category::bad_pipeline, why, std::move(place));
+  throw Error(Category::bad_pipeline, why, Place::of_file(file));
 }
 
 }  // namespace feedline::cli

@@ -22,9 +22,7 @@ std::string read_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in) {
-    Place place;
-    place.file = file;
-    throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), std::move(place));
+    throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), Place::of_file(file));
   }
   return text;
 }

@@ -37,11 +37,11 @@ bool StateFile::restore(Feeder& feeder, bool accept_changes) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof() && !in.good())
-    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), {path_, -1, -1, {}});
+    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(path_));
   try {
     feeder.set_state(text, accept_changes);
   } catch (const Error& error) {
-    throw error.at({path_, -1, -1, {}});
+    throw error.at(Place::of_file(path_));
   }
   saved_ = std::move(text);
   return true;

@@ -49,9 +49,7 @@ static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its re
 
 [[noreturn]] void fail(const std::string& path, const char* what, const std::string& why,
                        Category category = Category::io_error) {
-  Place place;
-  place.file = path;
-  throw Error(category, fmt::format("{}: {}", what, why), std::move(place));
+  throw Error(category, fmt::format("{}: {}", what, why), Place::of_file(path));
 }
 
 class Descriptor {

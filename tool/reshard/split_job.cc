@@ -91,12 +91,6 @@ std::string difference(const Json& there, const SplitJob& wanted) {
   return "";
 }
 
-Place in(const std::string& file) {
-  Place place;
-  place.file = file;
-  return place;
-}
-
 }  // namespace
 
 std::string job_path(const std::string& folder, const std::string& name) {
@@ -132,7 +126,7 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     if (const int version = json.at("feedline split"); version != format_version)
       throw Error(Category::io_error,
                   fmt::format("was written by another version of feedline (format {}): remove the folder", version),
-                  in(path));
+                  Place::of_file(path));
     why = difference(json, wanted);
     if (why.empty()) {
       SplitJob job = wanted;
@@ -145,14 +139,15 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
       return job;
     }
   } catch (const Json::exception&) {
-    throw Error(Category::io_error, "is no job of a split, or damaged: remove it and the shards beside it", in(path));
+    throw Error(Category::io_error, "is no job of a split, or damaged: remove it and the shards beside it",
+                Place::of_file(path));
   } catch (const std::out_of_range&) {
-    throw Error(Category::io_error, "is damaged: remove it and the shards beside it", in(path));
+    throw Error(Category::io_error, "is damaged: remove it and the shards beside it", Place::of_file(path));
   }
   throw Error(
       Category::bad_pipeline,
       fmt::format("the folder holds shards of another job: {}. Take another --out or --name, or remove these", why),
-      in(path));
+      Place::of_file(path));
 }
 
 }  // namespace feedline::cli

@@ -41,12 +41,6 @@ struct SpaceOp {
 
 constexpr uint64_t divided_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-Place in(const std::string& file) {
-  Place place;
-  place.file = file;
-  return place;
-}
-
 class Split {
  public:
   Split(SplitJob job, std::string folder, uint64_t memory)
@@ -87,7 +81,7 @@ class Split {
     for (const FileIdentity& input : job_.inputs)
       if (identify(input.path) != input)
         throw Error(Category::io_error, "was written to while it was read: remove the shards, and begin again",
-                    in(input.path));
+                    Place::of_file(input.path));
     for (uint64_t i = 0; i < job_.shards; i++) result.files.push_back(job_.shard(i));
     return result;
   }
@@ -144,7 +138,7 @@ class Split {
       std::error_code missing;
       if (fs::exists(path(i), missing))
         throw Error(Category::bad_pipeline, "is there already, and no split wrote it: take another --out or --name",
-                    in(path(i)));
+                    Place::of_file(path(i)));
     }
   }
 
@@ -199,7 +193,7 @@ class Split {
         fmt::format("its disk has {} free, and about {} are needed{}", format_byte_size(static_cast<uint64_t>(free)),
                     format_byte_size(static_cast<uint64_t>(needed)),
                     job_.options.shuffle ? ": shuffled, the records lie there on their way, too" : ""),
-        in(folder_));
+        Place::of_file(folder_));
   }
 
   void write(const std::vector<uint64_t>& missing) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "feedline/export.h"
 
@@ -41,6 +42,7 @@ struct Place {
   int64_t record = -1;  // good records before it in the file
   std::string feature;
 
+  static Place of_file(std::string file) { return {std::move(file), -1, -1, {}}; }
   bool operator==(const Place&) const = default;
 };
 
