@@ -99,7 +99,7 @@ class Packer {
         copy.offset = column.jobs.size() * size_of(column.dtype);
         column.jobs.push_back(std::move(copy));
       }
-      jobs.push_back({.column = add(std::move(column)), .job = {.unpack = merged(run), .offset = run[0].offset}});
+      jobs.push_back({.column = add(std::move(column)), .job = {.column = {}, .unpack = merged(run), .offset = run[0].offset}});
     }
     return jobs;
   }

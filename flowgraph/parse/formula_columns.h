@@ -8,7 +8,7 @@
 
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/pipeline/spec.h"
-#include "gpu/unpack/unpack_spec.h"
+#include "gpu/unpack/unpack.h"
 
 namespace feedline::flow {
 

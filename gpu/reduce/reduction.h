@@ -5,6 +5,7 @@
 #include <span>
 
 #include "feedline/reduction.h"
+#include "feedline/tensor.h"
 
 namespace feedline::gpu {
 

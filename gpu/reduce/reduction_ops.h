@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "feedline/reduction.h"
+#include "feedline/tensor.h"
 #include "gpu/unpack/dispatch.h"
 
 namespace feedline::gpu {

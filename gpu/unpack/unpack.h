@@ -11,11 +11,6 @@
 
 namespace feedline::gpu {
 
-/// How an output is written. cached: as usual. streaming: past the caches, where rows lie one behind the other; for
-/// outputs that have left the caches, or will have before anybody reads them: they then cost half the memory traffic.
-/// streaming_copies: so where rows are copied as they lie, which is memory alone and gains by it first.
-enum class Stores : uint8_t { cached, streaming_copies, streaming };
-
 /// The same, made ready once and fast. Immutable: any number of threads may run it at once.
 class Unpacker {
  public:

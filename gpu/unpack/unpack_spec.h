@@ -55,6 +55,11 @@ struct UnpackSpec {
 /// The definition. rows[i] points at the first byte of row i; `out` takes rows.size() * elements, contiguous.
 void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> rows, std::byte* out);
 
+/// How an output is written. cached: as usual. streaming: past the caches, where rows lie one behind the other; for
+/// outputs that have left the caches, or will have before anybody reads them: they then cost half the memory traffic.
+/// streaming_copies: so where rows are copied as they lie, which is memory alone and gains by it first.
+enum class Stores : uint8_t { cached, streaming_copies, streaming };
+
 /// One value through the cast table, for formulas (`out.X` is X as rounded to its dtype) and default values.
 double cast_through(DType dtype, double value) noexcept;
 

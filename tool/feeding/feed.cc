@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/state_file.h"

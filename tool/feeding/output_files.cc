@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "gpu/unpack/unpack_spec.h"
+#include "gpu/unpack/unpack.h"
 
 namespace feedline::cli {
 namespace {

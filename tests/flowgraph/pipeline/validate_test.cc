@@ -67,22 +67,23 @@ TEST_CASE("the chess pipeline") {
   const OutputSpec& board = spec.outputs[0];
   CHECK(board.shape == Shape({8, 8, 24}));
   CHECK(board.dtype == DType::float32);
-  REQUIRE(board.unpack);
-  CHECK(board.unpack->stored == DType::unset);
-  CHECK(board.unpack->width == 1);
-  CHECK_FALSE(board.unpack->lsb_first);
-  CHECK(board.unpack->stride_bits == std::vector<int64_t>{192, 24, 0});
-  CHECK(board.unpack->channel_axis == 2);
-  CHECK(board.unpack->channel_bits[1] == 4);
-  CHECK(board.unpack->channel_bits[23] == 23);
-  CHECK(board.unpack->scale.size() == 24);
-  CHECK(board.unpack->row_bytes() == 192);
+  REQUIRE(board.jobs.size() == 1);
+  CHECK(board.jobs[0].unpack.stored == DType::unset);
+  CHECK(board.jobs[0].unpack.width == 1);
+  CHECK_FALSE(board.jobs[0].unpack.lsb_first);
+  CHECK(board.jobs[0].unpack.stride_bits == std::vector<int64_t>{192, 24, 0});
+  CHECK(board.jobs[0].unpack.channel_axis == 2);
+  CHECK(board.jobs[0].unpack.channel_bits[1] == 4);
+  CHECK(board.jobs[0].unpack.channel_bits[23] == 23);
+  CHECK(board.jobs[0].unpack.scale.size() == 24);
+  CHECK(board.jobs[0].unpack.row_bytes() == 192);
   CHECK(spec.outputs[1].shape == Shape({10}));
   CHECK(spec.outputs[1].jobs.at(0).unpack.bit_offset == 1536);
   CHECK(spec.outputs[1].jobs.at(0).unpack.channel_axis == -1);
   CHECK(spec.outputs[2].internal);
   CHECK(spec.outputs[2].shape == Shape());
-  CHECK(std::get<FromExpression>(spec.outputs[3].from).expression == 0);
+  CHECK(spec.outputs[3].jobs.at(0).column.kind == ColumnRef::Kind::expression);
+  CHECK(spec.outputs[3].jobs[0].column.number == 0);
   CHECK(spec.outputs[3].jobs.at(0).unpack.stored == DType::float64);
 
   REQUIRE(spec.expressions.size() == 1);
@@ -104,15 +105,15 @@ TEST_CASE("the image pipeline") {
   CHECK(spec.features[0].length == 3072);  // decode_raw says so
   const OutputSpec& image = spec.outputs[0];
   CHECK(image.shape == Shape({32, 32, 3}));
-  REQUIRE(image.unpack);
-  CHECK(image.unpack->stored == DType::uint8);
-  CHECK(image.unpack->stride_bits == std::vector<int64_t>{256, 8, 8192});
-  CHECK(image.unpack->channel_axis == 2);
-  REQUIRE(image.unpack->normalize);
-  CHECK(image.unpack->normalize->scale == 0.00392156862745098f);
-  CHECK(image.unpack->normalize->mean == std::vector<float>{0.485f, 0.456f, 0.406f});
-  CHECK(image.unpack->out == DType::float16);
-  CHECK(image.unpack->row_bytes() == 3072);
+  REQUIRE(image.jobs.size() == 1);
+  CHECK(image.jobs[0].unpack.stored == DType::uint8);
+  CHECK(image.jobs[0].unpack.stride_bits == std::vector<int64_t>{256, 8, 8192});
+  CHECK(image.jobs[0].unpack.channel_axis == 2);
+  REQUIRE(image.jobs[0].unpack.normalize);
+  CHECK(image.jobs[0].unpack.normalize->scale == 0.00392156862745098f);
+  CHECK(image.jobs[0].unpack.normalize->mean == std::vector<float>{0.485f, 0.456f, 0.406f});
+  CHECK(image.jobs[0].unpack.out == DType::float16);
+  CHECK(image.jobs[0].unpack.row_bytes() == 3072);
   CHECK(spec.valid_mask == "valid");
   CHECK(spec.outputs[1].dtype == DType::int32);
 }
@@ -157,14 +158,18 @@ TEST_CASE("the table pipeline") {
   CHECK(spec.host_prefetch == 4);
   CHECK(spec.shuffle.seed == 42);
 
-  const auto& stack = std::get<FromStack>(spec.outputs[0].from);
-  CHECK(stack.features == std::vector<int>{0, 1});
+  const std::vector<DenseJob>& stack = spec.outputs[0].jobs;
   CHECK(spec.outputs[0].shape == Shape({2}));
-  REQUIRE(stack.unpack.size() == 2);
-  CHECK(stack.unpack[0].stored == DType::int64);
-  CHECK(stack.unpack[1].stored == DType::float32);
-  CHECK(stack.unpack[1].normalize->mean == std::vector<float>{10});
-  CHECK(stack.unpack[1].normalize->std == std::vector<float>{5});
+  REQUIRE(stack.size() == 2);
+  for (int i = 0; i < 2; i++) {
+    CHECK(stack[i].column.kind == ColumnRef::Kind::feature);
+    CHECK(stack[i].column.number == i);
+    CHECK(stack[i].offset == i * size_of(spec.outputs[0].dtype));
+  }
+  CHECK(stack[0].unpack.stored == DType::int64);
+  CHECK(stack[1].unpack.stored == DType::float32);
+  CHECK(stack[1].unpack.normalize->mean == std::vector<float>{10});
+  CHECK(stack[1].unpack.normalize->std == std::vector<float>{5});
   CHECK(spec.outputs[1].shape == Shape({3}));
   CHECK(spec.outputs[1].dtype == DType::int64);
   CHECK(spec.outputs[2].variable);
@@ -174,7 +179,8 @@ TEST_CASE("the table pipeline") {
   CHECK(spec.outputs[3].unpack_value->out == DType::int32);
   CHECK(spec.outputs[4].padded);
   CHECK(spec.outputs[4].shape == Shape({2}));
-  CHECK(std::get<FromReserved>(spec.outputs[5].from).what == Reserved::offset);
+  CHECK(spec.outputs[5].jobs.at(0).column.kind == ColumnRef::Kind::reserved);
+  CHECK(spec.outputs[5].jobs[0].column.what == Reserved::offset);
   CHECK(spec.outputs[5].dtype == DType::int64);
   CHECK(spec.outputs[6].dtype == DType::boolean);
   CHECK(spec.expressions[0].program.inputs().size() == 2);
@@ -198,7 +204,7 @@ TEST_CASE("bytes of a known length, several in a record") {
   CHECK(spec.outputs[0].jobs.at(0).unpack.shape == Shape({4}));
   const OutputSpec kept = output_of("output { name: \"o\" feature: \"d\" dtype: BYTES }");
   CHECK(kept.dtype == DType::bytes);
-  CHECK_FALSE(kept.unpack);
+  CHECK_FALSE(kept.dense());
 }
 
 TEST_CASE("records that are no message are one feature") {
