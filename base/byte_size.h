@@ -7,11 +7,14 @@
 
 namespace feedline {
 
-/// Units: B (or none), KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024), upper or lower case.
-/// Throws Error bad_pipeline for anything else, and for negative, fractional-byte or too large sizes.
+/// Returns the number of bytes that `text` names: a number and a unit. Units, in upper or lower case: B (or none),
+/// KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024).
+/// Throws Error bad_pipeline if `text` is anything else, or if the size is negative, no whole number of bytes, or 2^62
+/// bytes or more.
 uint64_t parse_byte_size(std::string_view text);
 
-/// The shortest of B, KiB, MiB, GiB, TiB with up to one decimal: "256 KiB", "1.5 GiB".
+/// Returns the size for people, in the largest of the units B, KiB, MiB, GiB and TiB that does not exceed it, with at
+/// most one decimal: "256 KiB", "1.5 GiB".
 std::string format_byte_size(uint64_t bytes);
 
 }  // namespace feedline

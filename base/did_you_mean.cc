@@ -1,12 +1,12 @@
+#include "base/did_you_mean.h"
+
 #include <algorithm>
 #include <vector>
-
-#include "base/nearest.h"
 
 namespace feedline::flow {
 
 size_t edit_distance(std::string_view name, std::string_view other) {
-  // Three rows of the table of Damerau and Levenshtein's restricted distance.
+  // Only three rows are kept of the table that defines the restricted Damerau-Levenshtein distance.
   std::vector<size_t> before_last(other.size() + 1), last(other.size() + 1), row(other.size() + 1);
   for (size_t j = 0; j <= other.size(); j++) last[j] = j;
   for (size_t i = 1; i <= name.size(); i++) {
@@ -29,7 +29,7 @@ size_t edit_distance(std::string_view name, std::string_view other) {
 
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
-  if (name.size() > 200) return best;  // no slip of the pen
+  if (name.size() > 200) return best;  // too long to be a mistyped name
   size_t best_distance = name.size() / 3 + 2;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > 200) continue;

@@ -1,4 +1,4 @@
-// "Did you mean ...": the name that somebody probably wanted to write.
+// "Did you mean ...?": finds the name that a user who made a typing error probably meant.
 #pragma once
 
 #include <span>
@@ -7,14 +7,14 @@
 
 namespace feedline::flow {
 
-/// Letters to insert, delete, replace or swap with their neighbour until `name` is `other`. A '*' in `name` stands for
-/// any letters.
+/// Returns the number of edits that turn `name` into `other`. An edit inserts, deletes or replaces one letter, or swaps
+/// two neighbours. A '*' in `name` matches any letters, or none, for free.
 size_t edit_distance(std::string_view name, std::string_view other);
 
-/// The candidate closest to `name`, or an empty string where none is close.
+/// Returns the candidate that is closest to `name`, or an empty string if no candidate is close.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// "; did you mean 'NAME'?" or nothing.
+/// Returns the end of an error message, "; did you mean 'NAME'?", or an empty string if no candidate is close.
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace feedline::flow

@@ -1,5 +1,7 @@
-// The same answer everywhere: code that computes runs under the default floating-point environment (round to nearest,
-// subnormals kept), whatever the program that embeds us has set for its own threads.
+// The default floating-point environment for code that computes: round to nearest, subnormals kept.
+//
+// Computations run under it so that results are the same everywhere, whatever the program that uses the library has set
+// for its own threads.
 #pragma once
 
 #if defined(__SSE2__)
@@ -10,14 +12,16 @@
 
 namespace feedline {
 
-/// While it lives, this thread computes by IEEE 754's defaults; then as before.
+/// While such an object lives, its thread computes with the defaults of IEEE 754. The destructor restores what was set
+/// before.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
   DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
 
 #if defined(__SSE2__)
-  // MXCSR alone, not the x87 unit, which nothing here uses and which fesetenv takes 100 ns to set.
+  // Sets only MXCSR, which controls SSE. fesetenv() would also set the x87 unit, which takes 100 ns and which nothing
+  // in this library uses.
   DefaultFloatEnvironment() noexcept { _mm_setcsr(0x1f80); }
   ~DefaultFloatEnvironment() { _mm_setcsr(before_); }
 

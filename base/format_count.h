@@ -1,4 +1,4 @@
-// Numbers of things, as people read them.
+// Numbers for people: with commas, and with a noun.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace feedline {
 
-/// Returns "1,234,567".
+/// Returns the number with a comma before every three digits: "1,234,567".
 std::string format_count(uint64_t number);
-/// Returns "1 step" or "1,234 steps": `noun` takes an s unless there is one.
+/// Returns the number with `noun`: "1 step" or "1,234 steps". The noun gets an "s" unless the number is 1.
 std::string format_count(uint64_t number, std::string_view noun);
 
 }  // namespace feedline

@@ -1,6 +1,6 @@
-// What feedline guarantees to itself, checked where a broken guarantee would do harm.
+// Checks of the library's internal guarantees, at the places where a broken guarantee would do harm.
 //
-// The checks stay in release builds. They are made once for a read, a ticket or a tensor, never once for a record.
+// The checks stay in release builds. They run once per read, ticket or tensor, and never once per record.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,9 +11,11 @@
 
 namespace feedline {
 
-/// Throws Error internal_error. `what`: which guarantee does not hold, with the numbers.
+/// Throws Error internal_error. `what` says which guarantee does not hold, with the numbers.
 [[noreturn]] void broken_invariant(const std::string& what);
 
+/// Throws Error internal_error with the message `what`, formatted with `args`, if `holds` is false. The message is
+/// formatted only in that case.
 template <typename... Args>
 void check_invariant(bool holds, fmt::format_string<Args...> what, Args&&... args) {
   if (!holds) [[unlikely]]

@@ -8,8 +8,11 @@
 
 namespace feedline {
 
-/// What a communicator that has failed may still read or write in its own time (see feedline/mpi_communicator.h), and
-/// what lies on a GPU that cannot be reached any more.
+/// Keeps `what` alive until the process ends. Thread-safe.
+///
+/// This is for memory that somebody else may still use and that can therefore never be freed safely. A failed
+/// communicator may still read or write the buffers of its last calls (see feedline/mpi_communicator.h). A GPU that can
+/// no longer be reached may still use its memory.
 inline void leak(std::shared_ptr<const void> what) {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<const void>>;

@@ -1,6 +1,8 @@
-// The library's one logger, spdlog's "feedline": warnings go to standard error; programs may change level and sinks
-// through spdlog. The library never logs from a hot path. spdlog's own headers are left out: they double the time that
-// a file takes to compile.
+// The library's only logger: spdlog's logger named "feedline".
+//
+// By default it writes warnings and errors to standard error. Programs may change its level and its sinks through
+// spdlog. The library never logs from a hot path. This header does not include spdlog's headers, because they double
+// the time that a file takes to compile.
 #pragma once
 
 #include <memory>
@@ -12,12 +14,13 @@ class logger;
 
 namespace feedline {
 
-/// These are thread-safe.
+/// Log one line at the named level. Thread-safe.
 void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
 
-/// Thread-safe. Made at the first call; a logger of that name that the program registered before is used instead.
+/// Returns the logger, which the first call creates. If the program has registered a logger of that name before, the
+/// library uses that one. Thread-safe.
 std::shared_ptr<spdlog::logger> logger();
 
 }  // namespace feedline

@@ -40,7 +40,8 @@ SimdLevel detect() noexcept {
 
 std::atomic<SimdLevel> at_most{SimdLevel::avx512};
 
-// The folders that hold this process's limits, innermost first: cgroup v2 ("0::/path") and one controller of v1.
+// Returns the folders with the limits of this process, innermost first: those of cgroup v2 ("0::/path") and those of
+// `controller` of cgroup v1.
 std::vector<std::string> cgroup_folders(const std::string& controller) {
   std::vector<std::string> folders;
   std::ifstream lines("/proc/self/cgroup");
@@ -63,20 +64,22 @@ std::vector<std::string> cgroup_folders(const std::string& controller) {
   return folders;
 }
 
+// Returns the number at the beginning of `file`, or `otherwise` if there is none.
 double read_number(const std::string& file, double otherwise) {
   std::ifstream in(file);
   double number = 0;
   return in >> number ? number : otherwise;
 }
 
-// CPUs in the affinity mask.
+// Returns the number of CPUs in the affinity mask.
 int allowed_cpus() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// Slurm has a number for each node, as "4(x2),3", which is plain where there is one node; of the step, because that of
-// the job also stands around a script that starts no ranks.
+// The environment variables in which launchers say how many ranks they started on this machine. Slurm writes one number
+// per node, as in "4(x2),3". That text is a plain number if there is one node; any other text is ignored. Slurm's
+// variable for the step comes first, because the one for the job is also set for a script that starts no ranks.
 constexpr const char* rank_counts[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
                                        "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"};
 
@@ -139,12 +142,12 @@ uint64_t usable_memory() {
   double bytes = sysinfo(&info) == 0 ? static_cast<double>(info.totalram) * info.mem_unit : 0x1p30;
   for (const std::string& folder : cgroup_folders("memory"))
     for (const char* file : {"/memory.max", "/memory.limit_in_bytes"})
-      bytes = std::min(bytes, read_number(folder + file, bytes));  // "max" is no number: no limit
+      bytes = std::min(bytes, read_number(folder + file, bytes));  // a file that says "max" sets no limit
   return static_cast<uint64_t>(bytes);
 }
 
 uint64_t last_level_cache() {
-  // Not sysconf(3): it adds up the caches of CPUs that have one each.
+  // sysconf(3) is of no use: if each CPU has a cache of its own, it returns the sum of them.
   uint64_t kib = 8 << 10;
   for (const char* level : {"2", "3"})
     kib = static_cast<uint64_t>(read_number(std::string("/sys/devices/system/cpu/cpu0/cache/index") + level + "/size",

@@ -1,20 +1,22 @@
-// What this process may use of the machine it runs on.
+// How much of the machine this process may use: SIMD instructions, CPUs, memory, cache.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline {
 
-/// Instruction sets that hand-written kernels exist for, each including the ones before it.
-/// avx512 means F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
+/// The instruction sets for which hand-written kernels exist. Each level includes the ones before it. avx2 also
+/// requires BMI2 and F16C. avx512 means F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
 enum class SimdLevel : uint8_t { portable, avx2, avx512 };
 
-/// The best level of this CPU, unless a ScopedSimdLevel holds it lower.
+/// Returns the highest level that this CPU has, or a lower one while a ScopedSimdLevel says so. Thread-safe.
 SimdLevel simd_level() noexcept;
 
+/// Returns "portable", "avx2" or "avx512".
 const char* name(SimdLevel level) noexcept;
 
-/// For tests: while it lives, simd_level() is at most `level`. Not for use beside running pipelines.
+/// Limits simd_level() to `level`, for the whole process, while the object lives. For tests only, and not while a
+/// pipeline runs.
 class ScopedSimdLevel {
  public:
   explicit ScopedSimdLevel(SimdLevel level) noexcept;
@@ -26,18 +28,22 @@ class ScopedSimdLevel {
   SimdLevel before_;
 };
 
-/// CPUs in this process's affinity mask, at most what its cgroup's quota pays for, rounded up; at least 1.
+/// Returns the number of CPUs in this process's affinity mask, limited by the CPU quota of its cgroups, which is
+/// rounded up. At least 1.
 unsigned usable_cpus();
 
-/// The share of usable_cpus() of one of the ranks that a launcher has started on this machine: their number is told by
-/// the environment of torchrun, Open MPI, MPICH and Intel MPI, or Slurm. A launcher that gave each rank CPUs of its own
-/// has divided already: where the affinity mask is smaller than the machine, it is all for this process. At least 1.
+/// Returns the number of CPUs for this process if a launcher has started several ranks on this machine: usable_cpus()
+/// divided by the number of ranks here. The number of ranks comes from the environment variables that torchrun,
+/// Open MPI, MPICH and Intel MPI, or Slurm set. If the affinity mask is smaller than the machine, the result is
+/// usable_cpus(), because the launcher has then already given each rank its own CPUs. At least 1.
 unsigned cpus_of_this_rank();
 
-/// Bytes of memory this process may use: the tightest limit of its cgroups, else what is installed.
+/// Returns the bytes of memory that this process may use: the tightest limit of its cgroups, or else all memory of the
+/// machine.
 uint64_t usable_memory();
 
-/// Bytes of the first CPU's last-level cache; where the system does not say, what small machines have.
+/// Returns the size in bytes of the first CPU's last-level cache. If the system does not tell it, returns 8 MiB, as
+/// small machines have.
 uint64_t last_level_cache();
 
 }  // namespace feedline

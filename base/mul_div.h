@@ -1,19 +1,20 @@
-// Products of large numbers, and shares of them.
+// Multiplication and division with intermediate results of 128 bits.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline::flow {
 
-/// Holds every product of two numbers of 64 bits.
+/// An integer that can hold the product of any two 64-bit numbers.
 __extension__ using Wide = unsigned __int128;
 
-/// a * b / c, rounded down, exact where a * b needs 128 bits. Precondition: the result has 64.
+/// Returns a * b / c, rounded down. The result is exact even if a * b needs 128 bits.
+/// Preconditions: c is not 0, and the result fits into 64 bits.
 constexpr uint64_t mul_div(uint64_t a, uint64_t b, uint64_t c) noexcept {
   return static_cast<uint64_t>(Wide{a} * b / c);
 }
 
-/// a * b / 2^64, rounded down.
+/// Returns a * b / 2^64, rounded down.
 constexpr uint64_t high_product(uint64_t a, uint64_t b) noexcept { return static_cast<uint64_t>(Wide{a} * b >> 64); }
 
 }  // namespace feedline::flow

@@ -1,4 +1,5 @@
-// What ranks tell one another: numbers, texts and rows, one behind the other, as they lie in this machine's memory.
+// The messages that ranks send to one another: numbers, texts and arrays of rows, one after another, in the byte order
+// and layout of this machine. All ranks therefore run the same build on machines of the same architecture.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 namespace feedline {
 
+/// Builds a message. A MessageReader must read the same items, with the same types, in the same order.
 class MessageWriter {
  public:
   template <typename T>
@@ -29,14 +31,15 @@ class MessageWriter {
   }
   void put_text(std::string_view text) { put_rows(std::span(text.data(), text.size())); }
 
-  /// All that was put; then it is empty.
+  /// Returns everything that was put, and leaves the writer empty.
   std::string take() { return std::exchange(bytes_, {}); }
 
  private:
   std::string bytes_;
 };
 
-/// Throws Error bad_pipeline where a message ends before what it should have.
+/// Reads a message from the front. Every get...() throws Error bad_pipeline if the message ends before the item does.
+/// `bytes` must outlive the reader.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
@@ -55,7 +58,7 @@ class MessageReader {
     if (size > 0) std::memcpy(rows.data(), next(size * sizeof(T)).data(), size * sizeof(T));
     return rows;
   }
-  /// Lies in the message.
+  /// Returns the next text. The view points into the message.
   std::string_view get_text() { return next(get<uint64_t>()); }
   bool at_end() const noexcept { return rest_.empty(); }
 

@@ -1,12 +1,13 @@
-// Lets tests act out the failure of any system call (or allocation, or thread start) at its call site.
+// Lets tests make any system call (or allocation, or thread start) fail at its call site.
 //
-// A call site names its operation by a tag type and asks the hook first:
+// A call site names its operation by a tag type, and asks the hook before it makes the call:
 //
 //   struct OpenOp { static constexpr const char* name = "open"; static constexpr int error = EMFILE; };
 //   if (int error = injected<OpenOp>()) return -error;
 //
-// While nothing is armed this costs one relaxed load of a shared, read-only cache line. Hooks register themselves
-// before main, so that a test can enumerate every call site's operation: `for (SyscallHook* h : SyscallHook::all())`.
+// While no hook is armed, this costs one relaxed load from a cache line that all threads share and nobody writes. Hooks
+// register themselves before main(), so that a test can enumerate the operations of all call sites:
+// `for (SyscallHook* h : SyscallHook::all())`.
 #pragma once
 
 #include <atomic>
@@ -15,21 +16,23 @@
 
 namespace feedline {
 
+/// The hook of one kind of operation. There is one object per tag type: syscall_hook<Op>.
 class SyscallHook {
  public:
+  /// Registers the hook. `name` must outlive it. `error` is the errno with which the operation fails.
   SyscallHook(const char* name, int error);
 
-  /// Every hook of the program, ordered by name.
+  /// Returns every hook of the program, ordered by name.
   static std::vector<SyscallHook*> all();
 
   const char* name() const noexcept { return name_; }
 
-  /// The errno to act out now, or 0 for the real call.
+  /// Returns the errno with which this call must fail, or 0 if the real call is to be made. Thread-safe.
   int next() noexcept { return armed_.load(std::memory_order_relaxed) == 0 ? 0 : count_down(); }
 
-  /// The n-th call from now on fails once (n >= 1); 0 disarms. Thread-safe.
+  /// Makes the n-th call from now on fail, once (n >= 1). 0 disarms the hook. Thread-safe.
   void fail_nth_call(int64_t n) noexcept { armed_ = n; }
-  /// Whether the failure asked for has not happened yet.
+  /// Returns whether the hook is armed and the failure has not happened yet.
   bool pending() const noexcept { return armed_.load() > 0; }
 
  private:
@@ -37,12 +40,14 @@ class SyscallHook {
 
   const char* name_;
   int error_;
-  std::atomic<int64_t> armed_{0};
+  std::atomic<int64_t> armed_{0};  // how many calls are left, including the one that fails; 0: none fails
 };
 
+/// The hook of the operation `Op`.
 template <typename Op>
 inline SyscallHook syscall_hook{Op::name, Op::error};
 
+/// Returns the errno with which this call of the operation `Op` must fail, or 0 if the real call is to be made.
 template <typename Op>
 inline int injected() noexcept {
   return syscall_hook<Op>.next();

@@ -22,7 +22,7 @@ struct ThreadOp {
 
 struct AffinityOp {
   static constexpr const char* name = "sched_setaffinity";
-  static constexpr int error = EINVAL;  // as where a cpuset has lost all of these CPUs
+  static constexpr int error = EINVAL;  // the answer if the cpuset of the process has lost all of these CPUs
 };
 
 void keep_this_thread_on(const std::vector<int>& cpus) {
@@ -34,7 +34,8 @@ void keep_this_thread_on(const std::vector<int>& cpus) {
   if (error) throw std::system_error(error, std::generic_category(), "keeping a thread on its CPUs");
 }
 
-// A new thread inherits its creator's mask: blocking before the start leaves no moment in which a signal could land.
+// Blocks signals in the calling thread while it lives. A new thread inherits the signal mask of its creator. If the
+// creator blocks signals before the start, there is no moment at which the new thread could receive one.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -57,7 +58,7 @@ std::thread start_thread(const char* name, std::function<void()> body) {
   if (int error = injected<ThreadOp>()) throw std::system_error(error, std::generic_category(), "starting a thread");
   const SignalsBlocked blocked;
   return std::thread([name, body = std::move(body)] {
-    pthread_setname_np(pthread_self(), name);  // for people only: a failure changes nothing
+    pthread_setname_np(pthread_self(), name);  // a failure does not matter: the name is only for people
     body();
   });
 }

@@ -1,4 +1,4 @@
-// A thread of the library: named, and deaf to signals, which belong to the program.
+// The library's threads. They have names, and they block signals, because signals belong to the program.
 #pragma once
 
 #include <functional>
@@ -7,12 +7,15 @@
 
 namespace feedline {
 
-/// All signals are blocked in it but those that a fault of its own raises (SIGSEGV, ...), so that crash reporters still
-/// work. `name`: at most 15 characters. Throws std::system_error when the system has no thread left.
+/// Starts a thread that runs `body`. The thread blocks all signals except those that its own faults raise (SIGSEGV,
+/// ...), so that crash reporters still work. `name` has at most 15 characters and must outlive the thread's start, as a
+/// string literal does. Throws std::system_error if the system cannot start another thread.
 std::thread start_thread(const char* name, std::function<void()> body);
 
-/// Runs `body` to its end in such a thread, kept on `cpus`; the threads that it starts inherit that, and the caller's
-/// own CPUs stay as they are. Throws what `body` throws, and Error io_error where the system refuses.
+/// Runs `body` in a thread made by start_thread() that stays on the CPUs `cpus`, and returns when `body` has returned.
+/// Threads that `body` starts inherit these CPUs. The caller's own CPUs do not change. Throws what `body` throws, and
+/// Error io_error if the system refuses the thread or the CPUs. A std::system_error of `body` becomes an Error
+/// io_error, too.
 void run_on_cpus(const char* name, const std::vector<int>& cpus, const std::function<void()>& body);
 
 }  // namespace feedline

@@ -1,10 +1,11 @@
-// Whether bytes are text.
+// Tells text from other bytes.
 #pragma once
 
 #include <string_view>
 
 namespace feedline {
 
+/// Returns whether `bytes` are valid UTF-8 as RFC 3629 defines it.
 bool is_utf8(std::string_view bytes) noexcept;
 
 }  // namespace feedline

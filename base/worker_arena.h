@@ -1,4 +1,4 @@
-// Where a feeder's tasks run.
+// The oneTBB arena in which the tasks of a feeder run.
 #pragma once
 
 #include <oneapi/tbb/enumerable_thread_specific.h>
@@ -13,8 +13,8 @@
 
 namespace feedline::flow {
 
-/// An arena of oneTBB whose threads are kept on a set of CPUs (none: on any) while they are in it. The workers belong
-/// to the whole program: each goes back to the CPUs that it came from.
+/// A oneTBB arena whose threads stay on the CPUs `cpus` while they are inside it. If `cpus` is empty, they run on any
+/// CPU. oneTBB's worker threads belong to the whole program, so each gets its former CPUs back when it leaves.
 class WorkerArena {
  public:
   WorkerArena(int threads, const std::vector<int>& cpus) : arena_(threads) {
@@ -36,19 +36,20 @@ class WorkerArena {
     }
     ~Pinning() override {
       observe(false);
-      for (Guest& guest : guests_) guest.release();  // who is still in the arena leaves it unobserved
+      // Threads that are still in the arena will leave it unobserved.
+      for (Guest& guest : guests_) guest.release();
     }
     void on_scheduler_entry(bool) override {
       Guest& guest = guests_.local();
       guest.thread = gettid();
       guest.inside = sched_getaffinity(0, sizeof guest.before, &guest.before) == 0 &&
-                     // Refused: these CPUs were taken from the process since. Then threads run where they may.
+                     // The system refuses this if the process has lost these CPUs since. The thread then runs on any.
                      sched_setaffinity(0, sizeof inside_, &inside_) == 0;
     }
     void on_scheduler_exit(bool) override { guests_.local().release(); }
 
    private:
-    struct Guest {
+    struct Guest {  // a thread that is, or was, in the arena
       pid_t thread = 0;
       bool inside = false;
       cpu_set_t before = {};

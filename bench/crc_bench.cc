@@ -1,7 +1,8 @@
-// CRC32C: each path of io/records/crc32c.h beside ISA-L's crc32_iscsi, which has to give the same.
+// Compares the speed of each CRC32C path in io/records/crc32c.h with that of ISA-L's crc32_iscsi, which must give the
+// same CRCs.
 //
-// Payloads of four sizes lie side by side in 256 KiB (in the second-level cache) or in 256 MiB (in memory), and the CRC of
-// each is computed. All paths take turns; medians of 15 rounds, in GB/s.
+// Payloads of four sizes lie side by side in 256 KiB (in the second-level cache) or in 256 MiB (in memory). The program
+// computes the CRC of each. All paths take turns; it prints medians of 15 rounds in GB/s.
 #include <fmt/format.h>
 #include <isa-l/crc.h>
 

@@ -1,7 +1,8 @@
-// What it costs to send rows on instead of reading them: distribute_bench [--ranks N] [--rounds N] [--data DIR]
+// Measures what it costs to send rows on instead of reading them: distribute_bench [--ranks N] [--rounds N] [--data
+// DIR]
 //
-// Ranks are threads with a communicator, each feeds one replica with float32 boards out of 229-byte records; page cache
-// warm. bench/README.md defines the metrics.
+// Ranks are threads with a communicator. Each feeds one replica with float32 boards from 229-byte records; the page
+// cache is warm. bench/README.md defines the metrics.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -18,10 +19,10 @@
 namespace feedline::bench {
 namespace {
 
-// Like those of a chess network: 229 bytes, the board's planes first.
+// The records resemble those of a chess network: 229 bytes, the board's planes first.
 constexpr int64_t board_records = 400'000;
 
-/// A file of them in the folder, 98 MB; made where it is not yet there.
+/// Makes a file of these records in the folder (98 MB), unless it exists, and returns its path.
 std::string make_boards(const std::string& dir) {
   std::string file = dir + "/boards.tfrecord";
   std::filesystem::create_directories(dir);
@@ -39,13 +40,13 @@ std::string make_boards(const std::string& dir) {
 struct Way {
   const char* name;
   const char* mode;
-  int parts;    // of the global batch, among ranks; 0: as many as ranks
-  size_t than;  // it is compared with this one
+  int parts;    // the number of parts into which ranks split the global batch; 0: one for each rank
+  size_t than;  // the index of the way with which it is compared
   std::vector<double> rows_s = {}, ratio = {};
   uint64_t bytes_sent = 0;
 };
 
-// Rows that all ranks together are given in a second, behind the first epoch.
+// Returns the rows per second that all ranks together are given after the first epoch.
 double rows_per_second(const std::string& file, int ranks, Way& way) {
   const Pipeline pipeline = parse_pipeline(fmt::format(
       "source {{ files: '{}' record_type: RAW index {{}} }} feature {{ name: 'record' dtype: BYTES length: 229 }} "

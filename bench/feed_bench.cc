@@ -1,9 +1,9 @@
-// How close the host path comes to what the cores could do:
+// Measures how close the host path comes to what the cores could do:
 // feed_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
 //
-// Every figure is a rate in records/s with a warm page cache, on one CPU, and where so asked also on N. In each round
-// every ceiling and every path is measured once, in turn; a ratio is taken within a round, and what is printed is the
-// median over the rounds with the smallest and largest. bench/README.md defines each metric.
+// Every figure is a rate in records/s with a warm page cache, on one CPU, and if --threads is given also on N. Each
+// round measures every ceiling and every path once, in turn. A ratio is taken within a round. The program prints the
+// median over the rounds with the smallest and the largest. bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <oneapi/tbb/info.h>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path; and a memory copy, which is to leave the cache
+constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path fit; a memory copy leaves the cache
 
 uint64_t epoch(Feeder& feeder) {
   uint64_t records = 0;
@@ -45,7 +45,7 @@ class Table {
     line->ceilings.push_back(ceiling);
     line->ratios.push_back(value / ceiling);
   }
-  // How many lines miss what is wanted.
+  // Prints all lines. Returns how many miss the wanted ratio.
   int print(nlohmann::json& json) const {
     int missed = 0;
     fmt::print("\n{:<66} {:>9} {:>9}  {:>17}  {:>6}\n", title_, unit_, "ceiling", "ratio (min..max)", "wanted");
@@ -70,7 +70,7 @@ class Table {
  private:
   struct Line {
     std::string name;
-    double wanted;  // of the ratio; 0: nothing
+    double wanted;  // the wanted ratio; 0: none
     std::vector<double> values, ceilings, ratios;
   };
   std::string title_, unit_;
@@ -86,7 +86,7 @@ class Bench {
         all_(fmt::format("{} cores", threads), "records/s"),
         scaling_(fmt::format("{} cores against 1", threads), "scaling") {
     pin_all(cpus_);
-    tbb::info::default_concurrency();  // oneTBB counts the CPUs once: these, not the first alone
+    tbb::info::default_concurrency();  // oneTBB counts the CPUs only once: it must see all of these, not just the first
     for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Memory(ring_bytes));
     for (const gpu::Memory& ring : rings_) std::fill(ring.bytes().begin(), ring.bytes().end(), std::byte{1});
     fs::create_directories(folder_);
@@ -121,7 +121,7 @@ class Bench {
     return fmt::format("{}: {}{}", set.title, row.name,
                        row.against.empty() ? "" : fmt::format(" / ({})", fmt::join(row.against, ", ")));
   }
-  // What the rows that a row is against have, one after another.
+  // Returns the rate of the rows in row.against done one after another.
   static double compose(const Row& row, const Rates& rates) {
     double time = 0;
     for (const std::string& step : row.against) time += 1 / rates.at(step);

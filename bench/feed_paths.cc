@@ -42,14 +42,14 @@ uint64_t chess_at_random(Worker& worker) {
 
 Pipeline peers(const std::string& name) { return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name)); }
 
-// Ratios wanted of bare loops are half of what they reach elsewhere beside a memory copy of the same records.
+// The wanted ratio of a bare loop to a memory copy of the same records is half of what it reaches on other machines.
 Row ceiling(std::string name, double wanted, Loop loop) {
   return {std::move(name), std::move(loop), {"memory copy"}, wanted};
 }
 const Row memory_copy = {"memory copy", copy_memory, {}};
 const Loop walk_all = [](Worker& worker) { return walk(worker.hot.views, worker.found); };
 
-// Behind the loops that every data set has.
+// Adds the loops that every data set has before the given rows.
 std::vector<Row> beside_reading(std::vector<Row> rows) {
   rows.insert(rows.begin(), {memory_copy, ceiling("read", 0, read), ceiling("CRC", 0, crc)});
   return rows;
@@ -61,7 +61,7 @@ DataSet chess_set() {
       "channel_order: [0,4,8,12,16,20,1,5,9,13,17,21,2,6,10,14,18,22,3,7,11,15,19,23] "
       "scale: [1,1,1,1,1,1,-1,-1,-1,-1,-1,-1,1,1,1,1,1,1,-1,-1,-1,-1,-1,-1] } } ";
   const std::string large = "batch { global_batch_size: 1024 } ";
-  // The window lies within half of the last-level cache (bench/README.md).
+  // The shuffle's records fit into half of the last-level cache (bench/README.md).
   const std::string block = "shuffle { mode: BLOCK buffer_size: 8000 lanes: 8 } ";
   return {
       "chess",

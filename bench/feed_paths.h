@@ -1,4 +1,5 @@
-// What feed_bench measures: data sets, bare loops over them, and paths through feedline beside what these loops allow.
+// What feed_bench measures: data sets, bare loops over them, and paths through feedline, which are compared with the
+// loops.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ namespace feedline::bench {
 
 struct Row {
   std::string name;
-  std::variant<Loop, std::string> work;  // a loop; or a path: what is laid over the data set's pipeline for a Feeder
-  std::vector<std::string> against;      // rows before it: what it cannot do without, one after another
-  double wanted = 0;                     // of the rate that these have together
-  bool one_core = false;                 // measured on one core alone
+  std::variant<Loop, std::string> work;  // a bare loop; or a path: text to overlay on the set's pipeline
+  std::vector<std::string> against;      // names of earlier rows: the work that it includes, done in turn
+  double wanted = 0;                     // the wanted ratio to the rate of those rows together
+  bool one_core = false;                 // measured on one core only
 };
 
 struct DataSet {
   std::string title, file;
   Pipeline pipeline;
   uint64_t records;
-  int batch;  // rows of a batch, as the peers have it
+  int batch;  // rows in a batch, as for the peers
   std::function<std::string(Random&)> record;
   std::vector<Row> rows;
 };

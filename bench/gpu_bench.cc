@@ -1,6 +1,6 @@
-// What feeding a GPU costs: gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--data DIR]
+// Measures what feeding a GPU costs: gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--data DIR]
 //
-// Float32 boards out of records in the shape of chess positions; page cache warm. bench/README.md defines the metrics.
+// Float32 boards from records shaped like chess positions; the page cache is warm. bench/README.md defines the metrics.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -30,7 +30,8 @@ void require(cudaError_t error) {
 
 constexpr uint64_t records = 800'000;
 
-// As long as the golden ones, which need not be on the machine with the GPU: what its bits are does not matter to time.
+// Returns a record as long as the golden ones, which the machine with the GPU may lack. The values of its bits do not
+// affect the time.
 std::string position(Random& random) {
   namespace write = test::wire;
   return write::example(write::entry("d", write::bytes_feature({noise(random, 194)})) +
@@ -46,8 +47,8 @@ Pipeline pipeline_of(const std::string& file, int batch) {
                   file, batch));
 }
 
-/// Rows a second that the CPUs could have ready to be copied, if feedline cost nothing: what packed rows take, one
-/// after another.
+/// The rows per second that the CPUs could have ready for the copy if feedline cost nothing: the steps to packed rows,
+/// one after another.
 class HostCeiling {
  public:
   HostCeiling(const std::string& file, Cpus cpus, size_t batch) : cpus_(cpus), batch_(batch) {
@@ -72,7 +73,7 @@ class HostCeiling {
   std::vector<Worker> workers_;
 };
 
-/// A stream, and how long the GPU takes for what it is given.
+/// A stream that measures how long the GPU takes for its work.
 class TimedStream {
  public:
   TimedStream() {
@@ -90,7 +91,7 @@ class TimedStream {
   TimedStream& operator=(const TimedStream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  /// Seconds for one of `repeats` times `give()`, which gives the stream work.
+  /// Returns the seconds that the GPU takes for one of `repeats` calls of `give()`, which gives the stream work.
   double time(int repeats, auto&& give) {
     give();
     require(cudaEventRecord(begin_, stream_));
@@ -107,7 +108,7 @@ class TimedStream {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// What one batch costs by itself, without a feed: seconds on the GPU.
+/// The cost of one batch without a feed, in seconds on the GPU.
 class BareBatch {
  public:
   explicit BareBatch(size_t rows) : rows_(rows), packed_(rows * packed_row), unpacker_(spec()) {
@@ -145,7 +146,7 @@ class BareBatch {
 
  private:
   static constexpr size_t board_bytes = 194, board_floats = 8 * 8 * 24, packed_row = board_bytes + sizeof(int64_t);
-  static constexpr size_t ring = 16;  // of 25 MB: more than caches hold
+  static constexpr size_t ring = 16;  // 16 batches of 25 MB: more than caches hold
   static gpu::UnpackSpec spec() {
     gpu::UnpackSpec spec;
     spec.width = 1;
@@ -164,7 +165,7 @@ class BareBatch {
   size_t used_ = 0;
 };
 
-/// Seconds a step, behind the first epoch: a trainer that computes for so long on a batch.
+/// Returns the seconds per step after the first epoch, for a trainer that computes `busy_s` seconds on each batch.
 double step_seconds(Feeder& feeder, const TimedStream& trainer, double busy_s) {
   int steps = 0;
   const auto epoch = [&] {
@@ -180,7 +181,7 @@ double step_seconds(Feeder& feeder, const TimedStream& trainer, double busy_s) {
   return seconds(epoch) / steps;
 }
 
-/// A figure of each round; `wanted` of it, at least or at most.
+/// The values of a figure, one for each round; their median must be at least (or at most) `wanted`.
 struct Figure {
   const char *name, *what;
   double wanted;
@@ -234,7 +235,7 @@ int run(int argc, char** argv) {
     const StageReport& copies = report.stages.back();
     copy.values.push_back(static_cast<double>(report.bytes_copied) / copies.busy_s / link.back());
     const double device_s = copies.busy_s / static_cast<double>(copies.messages) + unpack_s;
-    // A trainer that is faster than the host would wait for that.
+    // A trainer that is faster than the host would have to wait for the host.
     const double busy_s = std::max(2 * device_s, 1.25 * step_s);
     kernel.push_back(busy_s / device_s);
     const double without = trainer.time(200, [&] { require(keep_busy(busy_s, trainer.get())); });

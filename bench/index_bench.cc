@@ -1,7 +1,7 @@
-// How the counting pass scales, and what an index saves: index_bench [--rounds N] [--threads T] [--data DIR]
+// Measures how the counting pass scales and what an index saves: index_bench [--rounds N] [--threads T] [--data DIR]
 //
-// Warm page cache. In each round everything is measured once, in turn; a ratio is taken within a round, and what is
-// printed is the median over the rounds with the smallest and largest. bench/README.md defines each metric.
+// The page cache is warm. Each round measures everything once, in turn. A ratio is taken within a round. The program
+// prints the median over the rounds with the smallest and the largest. bench/README.md defines each metric.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <oneapi/tbb/parallel_for.h>
@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t payload_bytes = 229;  // a chess position's record
+constexpr size_t payload_bytes = 229;  // as in the record of a chess position
 
 void make_file(const std::string& file, uint64_t bytes) {
   if (fs::exists(file)) return;
@@ -46,7 +46,7 @@ void make_file(const std::string& file, uint64_t bytes) {
   writer.close();
 }
 
-// The ceiling: every byte through pread and CRC32C, the file in as many parts as there are threads.
+// The ceiling: pread and CRC32C of every byte, with the file in as many parts as there are threads.
 void read_and_crc(const std::string& file, unsigned threads) {
   const uint64_t size = fs::file_size(file), part = size / threads + 1;
   std::vector<std::thread> pool;
@@ -60,7 +60,7 @@ void read_and_crc(const std::string& file, unsigned threads) {
         const ssize_t got = pread(fd, block.data(), std::min<uint64_t>(block.size(), end - at), static_cast<off_t>(at));
         if (got <= 0) std::abort();
         const auto bytes = std::span(block).first(static_cast<size_t>(got));
-        // As the records lie: one checksum each.
+        // One checksum for as many bytes as a record has.
         for (size_t i = 0; i < bytes.size(); i += payload_bytes)
           crc = crc ^ io::crc32c(bytes.subspan(i, std::min(payload_bytes, bytes.size() - i)));
         at += bytes.size();
@@ -79,7 +79,7 @@ void count(const std::vector<std::string>& files, int threads) {
   });
 }
 
-// The scan of the counting pass without what becomes of the records.
+// Scans as the counting pass does, but uses no record.
 void scan(const std::string& file) {
   io::RecordStream stream(file, Compression::none, io::default_record_limit);
   while (stream.next() != io::RecordStream::Found::end) {
@@ -124,7 +124,7 @@ int run(int argc, char** argv) {
     shards.push_back(fmt::format("{}/index/shard-{:02}", folder, i));
     make_file(shards.back(), huge_bytes / 16);
   }
-  // A thousand names of one file, each with an index of its own.
+  // A thousand names of one file. Each name gets an index of its own.
   const std::string small = folder + "/index/small";
   make_file(small, 16 << 20);
   std::error_code there;

@@ -1,4 +1,4 @@
-// What the benches share: clocks, median, and a main that reports what went wrong.
+// What the benchmarks share: clocks, the median, and a main() that reports errors.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,14 +11,14 @@
 
 namespace feedline::bench {
 
-/// Wall-clock time of `work()`.
+/// Returns the wall-clock time of `work()` in seconds.
 double seconds(auto&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// CPU time of the process in `work()`, all threads together.
+/// Returns the CPU time of the process in `work()` in seconds, summed over all threads.
 double cpu_seconds(auto&& work) {
   const auto now = [] {
     timespec time{};
@@ -30,14 +30,14 @@ double cpu_seconds(auto&& work) {
   return now() - start;
 }
 
-/// The upper one of an even number. `values` is not empty.
+/// Returns the median; the upper one of an even number of values. `values` must not be empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-/// The exit status of `run`; 1 with its reason on stderr, when it throws.
+/// Returns the exit status of `run`. If it throws, prints the reason to stderr and returns 1.
 int guarded(const char* name, auto&& run) {
   try {
     return run();

@@ -1,4 +1,4 @@
-// Rates on chosen CPUs: what binds threads to them, and repeats a work until it can be measured.
+// Measures rates on chosen CPUs: binds threads to them and repeats the work until it takes long enough to measure.
 #pragma once
 
 #include <sys/types.h>
@@ -16,18 +16,18 @@ namespace feedline::bench {
 
 using Cpus = std::span<const int>;
 
-/// Goes once through the worker's records, all or some, and says how many these were.
+/// Processes some or all of the worker's records once, and returns their number.
 using Loop = std::function<uint64_t(Worker&)>;
 
-/// The CPU that this runs on, and those behind it. Throws std::invalid_argument where there are not so many.
+/// Returns the CPU on which the caller runs and usable ones after it. Throws std::invalid_argument if there are fewer.
 std::vector<int> choose_cpus(size_t count);
-/// thread: 0, the calling one.
+/// Binds a thread to the CPUs; 0 is the calling thread.
 void pin(pid_t thread, Cpus cpus);
-/// All threads of the process, also those of feeders and oneTBB.
+/// Binds all threads of the process to the CPUs, also those of feeders and oneTBB.
 void pin_all(Cpus cpus);
 
-/// Repeats `work`, which returns how many records it went through, and gives records/s. Before that once unmeasured:
-/// a feeder that was idle has batches ready.
+/// Repeats `work`, which returns the number of records that it processed. Returns records/s. The first call is not
+/// measured, because an idle feeder has batches ready.
 double rate(auto&& work) {
   constexpr double measured_s = 0.15;
   work();
@@ -38,7 +38,7 @@ double rate(auto&& work) {
   return static_cast<double>(records) / took_s;
 }
 
-/// On each of the CPUs at once, with a worker of its own: the sum.
+/// Runs the loop on all CPUs at once, each with a worker of its own. Returns the sum of their rates.
 double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus);
 
 }  // namespace feedline::bench

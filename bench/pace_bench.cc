@@ -1,10 +1,10 @@
-// What a feed takes of the machine beside a trainer that is slower:
+// Measures what a feed takes of the machine beside a slower trainer:
 // pace_bench [--step-ms MS,...] [--replicas N,...] [--threads N,...] [--only SET] [--json FILE] [--data DIR]
 //
-// CPU time per record, of all threads together, with a warm page cache: at full speed, and beside a trainer that takes
-// a batch for each replica, holds them for a step and gives them back. Beside it the same of the bare loops
-// (ceilings.h), on one thread: after a pause the caches hold other things, and that is no feed's doing. bench/README.md
-// defines each metric.
+// It prints the CPU time per record, summed over all threads, with a warm page cache: at full speed, and beside a
+// trainer that takes a batch for each replica, holds the batches for a step and gives them back. For comparison it
+// prints the same for the bare loops (ceilings.h) on one thread: after a pause the caches hold other data, which is not
+// the feed's doing. bench/README.md defines each metric.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -30,12 +30,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr double measured_s = 0.5;   // at least
-constexpr int some_steps = 20;       // at least, measured and before that: a feed has no more buffers of large batches
-constexpr int several_bursts = 160;  // a feed makes up to 32 small batches at a time
-constexpr double warm_s = 0.3;       // before that
+constexpr int some_steps = 20;       // at least, measured and before; a feed of large batches has no more buffers
+constexpr int several_bursts = 160;  // measured steps, at least: a feed makes up to 32 small batches at a time
+constexpr double warm_s = 0.3;       // not measured, before that
 constexpr double held_s = 2;
 
-/// CPU seconds, and what they were for.
+/// CPU seconds, and the records and steps that they were spent on.
 struct Work {
   double cpu_s = 0;
   uint64_t records = 0;
@@ -43,8 +43,8 @@ struct Work {
   double ns() const { return cpu_s / static_cast<double>(records) * 1e9; }
 };
 
-/// Calls step(), which returns how many records it was for, at the pace of a trainer that takes `pause` for each; none:
-/// without one. What is measured follows some steps that are not.
+/// Calls step(), which returns its number of records, at the pace of a trainer that takes `pause` for each step;
+/// without a pause if none is given. Some unmeasured steps come first.
 Work measured(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
   auto next = Clock::now();
   const auto once = [&] {
@@ -66,7 +66,7 @@ Work measured(std::optional<Clock::duration> pause, int fewest_steps, auto&& ste
   return work;
 }
 
-/// The same, less what sleeping takes by itself.
+/// Does the same and subtracts the cost of sleeping.
 Work paced(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
   Work work = measured(pause, fewest_steps, step);
   if (!pause) return work;
@@ -122,7 +122,7 @@ struct Calls {
   }
 };
 
-/// The path of a data set that makes what a trainer is given.
+/// Returns the path of a data set that makes the tensors for the trainer.
 const Row& full_path(const DataSet& set) {
   const auto is_full = [](const Row& row) {
     return row.name == "board, flags and score" || row.name == "float32" || row.name == "dense arrays" ||
@@ -142,12 +142,12 @@ class Bench {
                const std::vector<double>& steps_ms) {
     make_file(file(set), set.records, set.record);
     Worker reader(file(set), set.records, 0, 1, ring_.bytes());
-    read(reader);  // into the page cache
+    read(reader);  // fills the page cache
     bare(set, steps_ms);
     for (const int r : replicas)
       for (const int t : threads) feed(set, r, t, steps_ms);
   }
-  /// Boards, unpacked into three batches in turn on one thread: what it costs to write memory that has left the caches.
+  /// Unpacks boards into three batches in turn on one thread: the cost of writing to memory that has left the caches.
   void stores(const std::vector<double>& steps_ms) {
     constexpr size_t rows = 512, stored = 192;
     gpu::UnpackSpec board;
@@ -177,7 +177,8 @@ class Bench {
 
   std::string file(const DataSet& set) const { return fs::absolute(folder_) / set.file; }
 
-  /// The loops that the path is held against, but reading: on one thread, over the records of one read each step.
+  /// Measures the loops that the path is compared with, without reading: on one thread, over the records of one read in
+  /// each step.
   void bare(const DataSet& set, const std::vector<double>& steps_ms) {
     Worker worker(file(set), set.records, 0, 1, ring_.bytes());
     std::vector<Loop> loops;

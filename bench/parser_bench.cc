@@ -1,8 +1,9 @@
-// The Example parser beside its ceiling: the bare walk over the wire format, which trusts the records, knows their
-// features by one letter and keeps no state.
+// Compares the Example parser with its ceiling: the bare walk over the wire format, which trusts the records, knows
+// their features by one letter and keeps no state.
 //
-// A round parses 256 KiB of records (at least 8), which lie in the cache as they do after their checksum was computed.
-// The two alternate; medians. Prints ns per record and the parser's share of the ceiling's rate.
+// A round parses 256 KiB of records (at least 8), which are in the cache as they are after their checksum was computed.
+// The two alternate. The program prints the medians in ns per record, and the ratio of the parser's rate to the
+// ceiling's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,10 +35,10 @@ flow::FeatureSpec feature(const std::string& key, DType dtype, Shape shape = {})
   return spec;
 }
 
-/// Centipawns, as engines give them.
+/// Returns a score in centipawns, as chess engines give it.
 int64_t score(Random& random) { return static_cast<int64_t>(random() % 4001) - 2000; }
 
-/// As of a table: each column a feature.
+/// The columns of a table, each of which is a feature.
 constexpr size_t table_columns = 40;
 std::string column(size_t i) { return fmt::format("column_{}", i); }
 
@@ -130,7 +131,7 @@ int compare(const Format& format) {
 }  // namespace
 }  // namespace feedline::bench
 
-/// parser_bench [FORMAT]
+/// Usage: parser_bench [FORMAT]
 int main(int argc, char** argv) {
   int failed = 0;
   for (const auto& format : feedline::bench::formats()) {

@@ -1,8 +1,8 @@
-// What it costs to start over many shards, and to go on near the end of a large epoch, beside near its beginning:
-// resume_bench [--rounds N] [--records N] [--data DIR]
+// Measures what it costs to start over many shards, and to resume near the end of a large epoch compared with near its
+// beginning: resume_bench [--rounds N] [--records N] [--data DIR]
 //
-// Warm page cache, indexes kept; from before the Feeder is made to the first batch. In each round every mode is gone on
-// with at 1 % and at 99 % of its epoch, in turn. bench/README.md says what is wanted.
+// The page cache is warm and the indexes exist. The time is that from the construction of the Feeder to the first
+// batch. Each round resumes every mode at 1 % and at 99 % of its epoch, in turn. bench/README.md says what is wanted.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 void make_data(const std::string& dir, uint64_t files, uint64_t records) {
   if (fs::exists(dir)) return;
   fs::create_directories(dir + ".new");
-  std::string record(229, 'x');  // a chess position's size
+  std::string record(229, 'x');  // the size of a chess position
   for (uint64_t f = 0; f < files; f++) {
     RecordWriter writer(fmt::format("{}.new/part-{:05}", dir, f));
     for (uint64_t i = 0; i < records / files; i++) {
@@ -51,7 +51,7 @@ Pipeline pipeline_over(const std::string& dir, const std::string& more) {
 }
 
 double first_batch_ms(const Pipeline& pipeline, const std::string& state = "") {
-  std::optional<Feeder> feeder;  // its end is not timed
+  std::optional<Feeder> feeder;  // outside, so that its destruction is not timed
   return 1e3 * seconds([&] {
            feeder.emplace(pipeline);
            if (!state.empty()) feeder->set_state(state);
@@ -59,7 +59,7 @@ double first_batch_ms(const Pipeline& pipeline, const std::string& state = "") {
          });
 }
 
-/// Whether it takes no longer than is wanted.
+/// Measures the start over `shards` shards. Returns whether the median is within `wanted_ms`.
 bool start_over(const std::string& data, uint64_t shards, double wanted_ms, int rounds) {
   const std::string dir = fmt::format("{}/start-{}", data, shards);
   make_data(dir, shards, shards * 16);
@@ -96,7 +96,7 @@ int run(int argc, char** argv) {
       {"GLOBAL", pipeline("shuffle { mode: GLOBAL }")},
       {"BLOCK, 1,000,000 samples", pipeline("shuffle { buffer_size: 1000000 } memory { limit: '2GiB' }")},
   };
-  for (int round = -1; round < rounds; round++)  // the first makes the indexes
+  for (int round = -1; round < rounds; round++)  // the first round makes the indexes and is not counted
     for (Mode& mode : modes) {
       std::string early, late;
       {

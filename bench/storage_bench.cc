@@ -1,4 +1,4 @@
-// What a disk gives through feedline, beside fio: storage_bench [--data DIR] [--gb N] [--seconds S] [--rounds N]
+// Compares the rate of a disk through feedline with fio: storage_bench [--data DIR] [--gb N] [--seconds S] [--rounds N]
 //
 // All reads are O_DIRECT, so that nothing comes from the page cache. bench/README.md defines each metric.
 #include <fmt/format.h>
@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int files = 16, window = 1000;  // that a shuffle mixes, samples
+constexpr int files = 16, window = 1000;  // `window`: samples that a shuffle mixes
 
-/// A load of MLPerf Storage: what one accelerator wants.
+/// A load of MLPerf Storage: the demand of one accelerator.
 struct Load {
   std::string name;
   uint64_t record_bytes;
@@ -57,7 +57,7 @@ struct Rate {
   double cpu_s_per_gb;
 };
 
-// One file after the other, 512 KiB at a time, 64 in flight: as feedline reads.
+// Reads one file after another, 512 KiB at a time with 64 reads in flight, as feedline does.
 Rate fio(const std::string& dir, double seconds_long) {
   std::string names;
   for (int f = 0; f < files; f++) names += fmt::format("{}{}/part-{:02}", f ? ":" : "", dir, f);
@@ -87,7 +87,7 @@ Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
                 options);
 }
 
-// As fast as it goes.
+// Reads through a Feeder as fast as possible.
 Rate stream(Feeder& feeder, const Load& load, double seconds_long) {
   double bytes = 0, wall = 0;
   const double used = cpu_seconds([&] {
@@ -99,7 +99,8 @@ Rate stream(Feeder& feeder, const Load& load, double seconds_long) {
   return {bytes / wall, used / (bytes / 1e9)};
 }
 
-// In turn, as the disk of a machine that is shared changes from minute to minute. Returns the median of fio's rate.
+// Measures fio and feedline in turn, because the disk of a shared machine changes from minute to minute. Returns the
+// median of fio's rate.
 double compare(const std::string& dir, const Load& load, int rounds, double seconds_long) {
   Feeder feeder = make_feeder(dir, {load.name, load.record_bytes, 1, 1}, 1);
   feeder.next();
@@ -118,11 +119,11 @@ double compare(const std::string& dir, const Load& load, int rounds, double seco
   return median(fio_rate);
 }
 
-// Accelerators that sleep for a step and then want the next batch.
+// Accelerators sleep for each step and then want the next batch.
 void train(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
   const int accelerators = std::max(1, static_cast<int>(fio_rate / load.demand()));
   Feeder feeder = make_feeder(dir, load, accelerators);
-  std::atomic<double> worked{0};  // accelerators' seconds
+  std::atomic<double> worked{0};  // seconds of all accelerators
   const auto train_for = [&](int steps) {
     std::vector<std::thread> threads;
     for (int r = 0; r < accelerators; r++)
@@ -135,7 +136,7 @@ void train(const std::string& dir, const Load& load, double fio_rate, double sec
       });
     for (std::thread& thread : threads) thread.join();
   };
-  train_for(static_cast<int>(window / load.batch) + 1);  // the start, in which the window fills, is not measured
+  train_for(static_cast<int>(window / load.batch) + 1);  // the start, in which the shuffle fills, is not measured
   worked = 0;
   const double wall = seconds([&] { train_for(static_cast<int>(seconds_long / load.step_s)); });
   fmt::print("{}: {} accelerators that want {:.0f} MB/s each: utilisation {:.4f}{}\n", load.name, accelerators,
@@ -157,7 +158,7 @@ int run(int argc, char** argv) {
   for (const Load& load :
        {Load{"ResNet-50, 150 KB", 150'000, 400, 0.224}, Load{"CosmoFlow, 2.83 MB", 2'830'000, 1, 0.0035}}) {
     const std::string dir = make_data(data, load, gb * 1'000'000'000);
-    make_feeder(dir, load, 1);  // counts, and keeps the indexes
+    make_feeder(dir, load, 1);  // counts the records and stores the indexes
     train(dir, load, compare(dir, load, rounds, seconds_long), seconds_long);
   }
   return 0;

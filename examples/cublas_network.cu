@@ -1,5 +1,5 @@
-// network.h on a GPU: products are cuBLAS's, the rest is a line of arithmetic for each element. All of it is put on one
-// stream; the host waits for nothing but the loss.
+// Computes the network of network.h on a GPU: cuBLAS computes the matrix products, and one line of arithmetic for each
+// element does the rest. All work is put on one stream; the host waits only for the loss.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -19,7 +19,7 @@ void check(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(cublasGetStatusString(status));
 }
 
-// Memory of the thread's GPU; for the stream it is 0 at first.
+// Memory of the calling thread's current GPU. It is 0 for work that is put on `stream` afterwards.
 template <typename T>
 class Array {
  public:
@@ -66,7 +66,7 @@ struct Blas {
   cublasHandle_t handle = nullptr;
 };
 
-// T: float, __half or __nv_bfloat16, of weights, inputs, outputs of layers, and gradients.
+// T is the type of weights, inputs, outputs of layers, and gradients: float, __half or __nv_bfloat16.
 template <typename T>
 class CublasNetwork final : public Network {
  public:
@@ -127,7 +127,8 @@ class CublasNetwork final : public Network {
     return loss;
   }
 
-  // From here on only for this class; nvcc wants functions with lambdas of a GPU to be public.
+  // The functions from here to `private` are only for this class; nvcc requires functions that contain device lambdas
+  // to be public.
 
   void fill(T* to, int64_t n, float value) {
     for_each(n, stream(), [=] __device__(int64_t i) { to[i] = T(value); });
@@ -171,7 +172,7 @@ class CublasNetwork final : public Network {
     const T* const weights = weights_[2 * layer].data();
     for_each(rows_ * width, stream(),
              [=, bias = weights_[2 * layer + 1].data()] __device__(int64_t i) { out[i] = bias[i % width]; });
-    if (layer == 0) {  // board and flags side by side are its inputs
+    if (layer == 0) {  // its inputs are the board and the flags, side by side
       multiply<T, T>({board}, {weights}, rows, width, board_inputs, out, 1, 1);
       multiply<T, T>({flags}, {weights + board_inputs * width}, rows, width, flag_inputs, out, 1, 1);
     } else {
@@ -198,7 +199,7 @@ class CublasNetwork final : public Network {
     ready(2 * layer);
   }
 
-  // The slope of this layer's outputs, by way of the one after it.
+  // Computes the slope of this layer's outputs from that of the next layer.
   void slope_behind(size_t layer) {
     const int rows = static_cast<int>(rows_), width = widths[layer + 1], next = widths[layer + 2];
     T* const slope = slopes_[layer].data();
@@ -211,24 +212,25 @@ class CublasNetwork final : public Network {
  private:
   cudaStream_t stream() const { return stream_.handle; }
 
-  // All at once: to load one later might wait for NCCL's, which wait for other GPUs.
+  // Runs every kernel once, so that all are loaded. Loading one later might wait for NCCL's kernels, which wait for
+  // other GPUs.
   void load_kernels() {
     const Array<T> board(rows_ * board_inputs, stream()), flags(rows_ * flag_inputs, stream());
     const Array<float> wanted(rows_, stream());
     compute(board.data(), flags.data(), wanted.data(), 1, [](size_t) {});
     take_loss();
-    descend(values_[1].data(), loss_.data(), velocities_[1].data(), 1, {});  // by 0
+    descend(values_[1].data(), loss_.data(), velocities_[1].data(), 1, {});  // with a rate of 0
     check(cudaStreamSynchronize(stream()));
   }
 
-  // Row-major, as all here is.
+  // A factor of a matrix product. All matrices here are row-major.
   template <typename From>
   struct Factor {
     const From* data;
     bool transposed = false;
   };
-  // to[m, n] = alpha * a[m, k] * b[k, n] + beta * to. cuBLAS's matrices lie column by column, so it sees all of them
-  // transposed, and to' = b' a'.
+  // Computes to[m, n] = alpha * a[m, k] * b[k, n] + beta * to. cuBLAS's matrices are column-major, so it sees all of
+  // them transposed, and computes to' = b' a'.
   template <typename From, typename To>
   void multiply(Factor<From> a, Factor<From> b, int m, int n, int k, To* to, float alpha = 1, float beta = 0) {
     check(cublasGemmEx(blas_.handle, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -242,7 +244,7 @@ class CublasNetwork final : public Network {
   const Stream stream_;
   const Blas blas_;
   std::vector<Array<float>> values_, velocities_;
-  std::vector<Array<T>> weights_, gradients_, outputs_, slopes_;  // weights: the values in T
+  std::vector<Array<T>> weights_, gradients_, outputs_, slopes_;  // weights_ are the values, rounded to T
   Array<T> ones_{rows_, stream()};
   Array<float> errors_{rows_, stream()}, loss_{1, stream()};
 };

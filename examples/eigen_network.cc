@@ -1,4 +1,4 @@
-// network.h on a CPU; the arithmetic is Eigen's.
+// Computes the network of network.h on a CPU, with Eigen.
 #include <Eigen/Dense>
 #include <map>
 #include <utility>
@@ -11,14 +11,14 @@ using feedline::DType;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Input = Eigen::Map<const Matrix>;
 
-// What 16 bits leave of numbers.
+// Rounds the values to the precision and back to float32.
 Matrix rounded(const Matrix& m, DType precision) {
   if (precision == DType::float16) return m.cast<Eigen::half>().cast<float>();
   if (precision == DType::bfloat16) return m.cast<Eigen::bfloat16>().cast<float>();
   return m;
 }
 
-// The float32 master, what forward reads of it, and the gradient as it travels.
+// A parameter: its float32 master values, and the bytes of its gradient in the precision in which gradients travel.
 struct Parameter {
   Parameter(Eigen::Index rows, Eigen::Index columns, const std::vector<float>& first, DType of)
       : value(Input(first.data(), rows, columns)),

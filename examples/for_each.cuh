@@ -1,4 +1,4 @@
-// body(i) for i from 0 to n - 1, side by side on a GPU.
+// Runs body(i) for i from 0 to n - 1 in parallel on a GPU.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,5 @@
-// The network that train_chess trains, whoever computes it: board and flags -> 64 -> 32 -> 1, with ReLU between.
+// The network that train_chess trains: board and flags -> 64 -> 32 -> 1, with ReLU between the layers. A CPU or a GPU
+// computes it.
 #pragma once
 
 #include <feedline/batch.h>
@@ -15,7 +16,7 @@
 constexpr int layers = 3;
 constexpr int board_inputs = 8 * 8 * 24, flag_inputs = 10;
 constexpr std::array<int, layers + 1> widths = {board_inputs + flag_inputs, 64, 32, 1};
-constexpr int parameters = 2 * layers;  // of each layer the weights [inputs, outputs], then the biases [outputs]
+constexpr int parameters = 2 * layers;  // for each layer the weights [inputs, outputs], then the biases [outputs]
 
 inline int rows_of(int parameter) { return parameter % 2 ? 1 : widths[static_cast<size_t>(parameter / 2)]; }
 inline int columns_of(int parameter) { return widths[static_cast<size_t>(parameter / 2) + 1]; }
@@ -23,7 +24,7 @@ inline std::string name_of(int parameter) {
   return (parameter % 2 ? "bias " : "weights ") + std::to_string(parameter / 2);
 }
 
-/// What each parameter begins with, row by row.
+/// Returns the initial values of each parameter, row by row.
 inline std::vector<std::vector<float>> first_values() {
   std::vector<std::vector<float>> values;
   std::mt19937 random(1);
@@ -39,28 +40,30 @@ inline std::vector<std::vector<float>> first_values() {
 struct Descent {
   float rate, momentum;
 };
-/// Gradient descent with momentum, on the host.
+/// Returns an optimizer that does gradient descent with momentum on the host.
 feedline::Apply descent_on_host(Descent descent);
 
 class Network {
  public:
   virtual ~Network() = default;
 
-  /// Float32 masters, and gradients in the precision that the network is computed in.
+  /// Returns the variables: float32 master values, and gradients in the precision in which the network is computed.
   virtual std::vector<feedline::Variable> variables() = 0;
-  /// Where they lie.
+  /// Returns the device on which the variables lie, and its stream.
   virtual feedline::DataParallelOptions options() const = 0;
-  /// Gradient descent there.
+  /// Returns an optimizer that does gradient descent on that device.
   virtual feedline::Apply descent(Descent descent) = 0;
 
-  /// Takes a batch, and adds its mean squared error to the loss. ready(v): the gradient of variable v, times `scale`,
-  /// is written, or a stream has been given what writes it.
+  /// Computes the gradients of a batch, releases the batch, and adds its mean squared error to the loss. Calls ready(v)
+  /// when the gradient of variable v, times `scale`, is written, or when the stream has been given the work that writes
+  /// it.
   virtual void pass(feedline::Batch& batch, float scale, const std::function<void(size_t)>& ready) = 0;
-  /// The sum of these errors since it was last taken.
+  /// Returns the sum of these errors since the last call.
   virtual double take_loss() = 0;
 };
 
 std::unique_ptr<Network> eigen_network(feedline::DType precision);
 
-/// On a GPU, for batches of so many rows; board and flags of this precision, too. Only in builds with CUDA and cuBLAS.
+/// Makes a network on a GPU for batches of exactly `rows` rows, whose board and flags have this precision, too. Only in
+/// builds with CUDA and cuBLAS.
 std::unique_ptr<Network> cublas_network(int gpu, int64_t rows, feedline::DType precision);

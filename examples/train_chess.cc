@@ -1,6 +1,6 @@
 // Trains a small network to score chess positions, on several replicas at once (threads of this process), and prints
-// the mean loss of each epoch. What a trainer does with feedline, from pipeline to variables; network.h says what is
-// computed, and by whom.
+// the mean loss of each epoch. It shows what a trainer does with feedline, from the pipeline to the variables;
+// network.h says what is computed, and where.
 //
 //   train_chess examples/train.textproto --replicas 4 --mode parameter_server --precision bfloat16
 //   train_chess examples/train.textproto --replicas 2 --gpus --owners host
@@ -32,7 +32,8 @@ struct Flags {
   Owners owners = Owners::gpu;
   Descent descent = {.rate = 0.02F, .momentum = 0.9F};
 
-  /// Where NCCL is, inside machines too, each replica wants a GPU of its own; else they may share.
+  /// Returns a replica's device. Each replica needs a GPU of its own if NCCL connects the replicas, also inside
+  /// machines; otherwise several replicas may share one.
   feedline::DeviceId device(int replica) const {
     if (!gpus) return feedline::host();
     const bool shared = owners == Owners::host && mode != Mode::distributed_replicated;
@@ -48,16 +49,17 @@ std::unique_ptr<Network> network_of(const Flags& flags, int replica) {
   return eigen_network(flags.precision);
 }
 
-// Momentum for the variables that a rank applies. Gradients of several workers that come one after another, each made
-// from older values, are a momentum of their own (Mitliagkas et al., 2016): then without.
+// Returns the settings of the optimizer for the variables that a rank applies. With several asynchronous workers the
+// momentum is 0: their gradients arrive one after another, each computed from older values, and this acts as a momentum
+// by itself (Mitliagkas et al., 2016).
 Descent descent_of(const Flags& flags) {
   Descent descent = flags.descent;
   if (flags.mode == Mode::asynchronous && flags.replicas > 1) descent.momentum = 0;
   return descent;
 }
 
-/// What makes a replica's end of the training; two machines stand side by side in distributed_replicated, and a server
-/// serves all in asynchronous, on the host.
+/// Makes each replica's end of the training. With distributed_replicated it divides the replicas into two machines (if
+/// their number is even); with asynchronous it runs one server, on the host, for all.
 class Replicas {
  public:
   explicit Replicas(const Flags& flags) : flags_(flags) {
@@ -79,7 +81,7 @@ class Replicas {
     if (flags.mode == Mode::distributed_replicated) add(leaders_, machines_);
   }
   ~Replicas() {
-    ends_.clear();  // of replicas that never came to train: the server waits for nobody
+    ends_.clear();  // the ends that no replica has taken: the server must not wait for them
     if (server_.joinable()) server_.join();
   }
   Replicas(const Replicas&) = delete;
@@ -104,7 +106,7 @@ class Replicas {
     return feedline::distributed_replicated(std::move(machine), std::move(leader), network.variables(), apply,
                                             network.options());
   }
-  /// The replica comes no more: others are not to wait for it.
+  /// Says that the replica will not train, so that the others do not wait for it.
   void leave(int replica) {
     end_of(replica).reset();
     if (!leaders_.empty() && leads(replica)) leader_of(replica).reset();
@@ -120,7 +122,8 @@ class Replicas {
   std::unique_ptr<feedline::Communicator>& leader_of(int replica) {
     return leaders_[static_cast<size_t>(replica / (flags_.replicas / machines_))];
   }
-  // The communicator's memory is where gradients are summed, and applied by those who own variables.
+  // Makes the communicator for the place where gradients are summed and the owners of the variables apply them: the GPU
+  // or the host.
   std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end, int replica,
                                                 Owners owners) const {
 #ifdef WITH_GPUS
@@ -137,7 +140,7 @@ class Replicas {
   std::thread server_;
 };
 
-/// One replica's training: the sum of its losses in each epoch, over its steps.
+/// Trains one replica. Returns, for each epoch, the sum of the losses of its steps.
 std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas& replicas, int replica) {
   const auto network = network_of(flags, replica);
   const auto training = replicas.training(replica, *network);
@@ -156,7 +159,7 @@ std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas
 feedline::Pipeline pipeline_of(const Flags& flags) {
   auto pipeline = feedline::load_pipeline(flags.pipeline).with("batch.global_batch_size", std::to_string(flags.batch));
   if (!flags.gpus) return pipeline;
-  // A GPU computes with them as they are.
+  // A GPU computes with these tensors as they are, so they need the network's precision.
   for (const char* output : {"output.board.dtype", "output.flags.dtype"})
     pipeline = pipeline.with(output, feedline::name(flags.precision));
   return pipeline;

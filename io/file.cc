@@ -34,13 +34,12 @@ std::optional<InputFile> InputFile::find(std::string path) {
   return file;
 }
 
-// The errno of opening; all else that is wrong throws.
 int InputFile::open(std::string path) {
   path_ = std::move(path);
   int failure = 0;
   do {
     failure = injected<OpenOp>();
-    // A FIFO without a writer would wait for ever.
+    // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
     if (!failure && (fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0) failure = errno;
   } while (failure == EINTR);
   if (failure) return failure;

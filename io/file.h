@@ -1,4 +1,4 @@
-// A regular file, open for reading.
+// A regular file that is open for reading.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace feedline::io {
 
-/// Movable; closes itself. Reading is thread-safe. Every member throws Error io_error, naming the file.
+/// An open file. It is movable, and the destructor closes it. Reading is thread-safe. Members that open or read throw
+/// Error io_error, with the file as its place, if the system refuses or if this is no regular file.
 class InputFile {
  public:
   explicit InputFile(std::string path);
-  /// Nothing where there is no such file.
+  /// Opens the file, or returns nothing if no file of this name exists.
   static std::optional<InputFile> find(std::string path);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
@@ -21,15 +22,17 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const noexcept { return path_; }
-  /// When it was opened.
+  /// Returns the size in bytes that the file had when it was opened.
   uint64_t size() const noexcept { return size_; }
   int descriptor() const noexcept { return fd_; }
 
-  /// Fills all of `into`; the range must lie inside size(). A file that has become shorter is an error.
+  /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
+  /// io_error also if the file has become shorter since.
   void read_at(uint64_t offset, std::span<std::byte> into) const;
 
  private:
   InputFile() = default;
+  /// Returns the errno of open(2), or 0. Throws Error io_error for all other failures.
   int open(std::string path);
 
   std::string path_;

@@ -37,7 +37,7 @@ struct SyncOp {
   static constexpr const char* name = "fsync";
   static constexpr int error = EIO;
 };
-struct CloseOp {  // of what was written: delayed errors of network file systems
+struct CloseOp {  // network file systems may report the failure of an earlier write here
   static constexpr const char* name = "close";
   static constexpr int error = EDQUOT;
 };
@@ -46,7 +46,7 @@ struct RenameOp {
   static constexpr int error = EACCES;
 };
 
-// The call's errno, or 0.
+// Makes the call, unless a test has it fail. Returns its errno, or 0.
 template <typename Op, typename Call>
 int attempt(Call call) {
   if (const int error = injected<Op>()) return error;
@@ -135,7 +135,7 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
 }
 
 void OutputFile::rename_to_path() {
-  // Whatever close answers, the descriptor is gone.
+  // The descriptor is gone even if close() fails.
   if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
     fail("cannot be closed", error);
   if (const int error = attempt<RenameOp>([&] { return rename(temporary_.c_str(), path_.c_str()); }))
@@ -158,7 +158,7 @@ void OutputFile::publish() {
   if (!error && fd < 0) error = errno;
   if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
   if (fd >= 0) close(fd);
-  // EINVAL: this file system knows no syncing of folders.
+  // EINVAL means that this file system cannot sync folders.
   if (error && error != EINVAL) fail("is complete, but its folder cannot be synced", error);
 }
 

@@ -1,4 +1,4 @@
-// A file that appears whole or not at all.
+// A file for writing that appears under its name either whole or not at all.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,11 @@
 
 namespace feedline::io {
 
-/// Written under a temporary name beside its own. Every member throws Error io_error, naming the file; after that, and
-/// when destroyed without publish(), nothing is left. Not thread-safe.
+/// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.
+///
+/// Every member throws Error io_error, with the file as its place, if the system refuses. After such a failure, and
+/// after destruction without publish(), nothing of the new file is left. The one exception: if only the sync of the
+/// folder fails in publish(), the complete file stays at `path`.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -19,17 +22,19 @@ class OutputFile {
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Throws after publish() or a failure.
+  /// Throws Error io_error if publish() was called or if a member has failed before.
   void check_open();
-  /// Behind what write() wrote before.
+  /// Appends `bytes` to what earlier calls of write() have written. write_at() does not move this position.
   void write(std::span<const std::byte> bytes);
-  /// Anywhere; what is left out reads as zeros.
+  /// Writes `bytes` at `offset`, which may be anywhere. Bytes that nobody writes read as zeros.
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  /// What was written.
+  /// Fills `out` with bytes that were written before, from `offset` on.
   void read_at(uint64_t offset, std::span<std::byte> out);
-  /// Syncs the content, gives it its name (replacing what has it) and syncs the folder, once.
+  /// Syncs the content, renames the file to path() (replacing a file that has this name), and syncs the folder. May be
+  /// called once.
   void publish();
-  /// Without syncing, for what can be made again and says by itself whether it is whole: a power cut may leave less.
+  /// Renames the file to path() without any sync. A power cut may leave a part of the file there. This is for files
+  /// that can be made again and whose content shows whether it is complete.
   void publish_unsynced();
 
  private:
@@ -38,9 +43,9 @@ class OutputFile {
   void discard() noexcept;
 
   const std::string path_;
-  std::string temporary_;  // empty: there is none
+  std::string temporary_;  // the temporary name; empty if no such file exists
   int fd_ = -1;
-  uint64_t written_ = 0;  // by write()
+  uint64_t written_ = 0;  // bytes that write() has appended
 };
 
 }  // namespace feedline::io

@@ -1,12 +1,12 @@
-// The operations of io/ that a test can make fail (base/syscall_hooks.h). Ask the hook right before the call that it
-// is named after, and treat its answer as the call's errno.
+// Operations of io/ that a test can make fail (base/syscall_hooks.h). A call site asks the hook right before the call
+// that the operation is named after, and treats a non-zero answer as the errno of that call.
 #pragma once
 
 #include <cerrno>
 
 namespace feedline::io {
 
-// Files, for everything in io/. An operation that only one source file makes is declared there.
+// The operations that several files of io/ make. An operation that only one source file makes is declared there.
 struct OpenOp {
   static constexpr const char* name = "open";
   static constexpr int error = EMFILE;
@@ -19,7 +19,8 @@ struct ReadOp {  // read, pread
   static constexpr const char* name = "read";
   static constexpr int error = EIO;
 };
-/// A read that returns fewer bytes than asked for: no error, so its callers ask for less instead.
+/// A read that returns fewer bytes than were asked for. This is no error, so if the hook fires, the call site asks for
+/// fewer bytes.
 struct ShortReadOp {
   static constexpr const char* name = "read short";
   static constexpr int error = 1;

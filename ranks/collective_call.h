@@ -1,4 +1,5 @@
-// What a rank calls, to be compared with what the others call.
+// A description of a communicator's call, which the ranks compare before they carry it out, and the Errors of calls
+// that fail.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@
 
 namespace feedline::gpu {
 
-/// The same on all ranks. Plain data: it is sent as it lies in memory. The functions that make one throw Error
-/// bad_pipeline for arguments that no rank may give.
+/// What must be the same on all ranks in one call. Plain data: it is sent as it lies in memory. The functions below
+/// that make one throw Error bad_pipeline for arguments that are wrong on any rank.
 struct CollectiveCall {
   enum class Kind : uint8_t { all_gather, broadcast, all_reduce, reduce_scatter, send_receive, barrier };
   Kind kind = Kind::barrier;
   DType dtype = DType::unset;
   Reduction reduction = Reduction::sum;
-  uint8_t zero = 0;
+  uint8_t zero = 0;  // in place of padding
   int32_t root = 0;
-  uint64_t bytes = 0;  // that a rank gives
+  uint64_t bytes = 0;  // how many bytes each rank contributes
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -30,25 +31,26 @@ CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& min
 CollectiveCall send_receive_call(std::span<const Communicator::Part> sends,
                                  std::span<const Communicator::Part> receives, int size);
 
-/// "all_reduce(sum) of 400 bytes of FLOAT32".
+/// Returns the call as text: "all_reduce(sum) of 400 bytes of FLOAT32".
 std::string to_string(const CollectiveCall& call);
 
-/// Of call `number`, in the order of the ranks: an Error where one differs from that of rank 0.
+/// Compares the ranks' versions of call `number`, which are given in the order of the ranks. Returns an Error if one of
+/// them differs from that of rank 0.
 std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number);
 
-/// The sizes of the parts from one rank to another: how many, and which.
+/// A digest of the parts that one rank sends to another: how many there are, and a hash of their sizes in their order.
 struct PartsDigest {
   uint64_t parts = 0, sizes = 0;
   void add(uint64_t bytes) noexcept;
   bool operator==(const PartsDigest&) const = default;
 };
-/// What `from` sends and what `to` receives differ.
+/// Returns the Error of call `number` if the parts that `from` sends do not match those that `to` receives.
 Error unmatched_parts(int from, int to, uint64_t number);
 
-/// Of a rank that others wait for.
+/// Returns the Error of a rank that has left while others wait for it.
 Error has_left();
 
-/// How a rank's failure is told to the others.
+/// Returns the Error that the group ends with after the failure `why` of a rank in call `number`.
 Error failure_of_rank(int rank, uint64_t number, const Error& why);
 
 }  // namespace feedline::gpu

@@ -7,14 +7,14 @@
 namespace feedline {
 namespace {
 
-// What the calls read and write. A communicator that has failed may still do so in its own time.
+// The buffers of an exchange's calls. A communicator that has failed may still read and write them asynchronously.
 struct Gathered {
   uint64_t size = 0;
   std::vector<uint64_t> sizes;
   std::string part, all;
 };
 
-// In parts of one size: that of the longest.
+// Gathers the ranks' strings. All of them are padded to the length of the longest one.
 void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
   const auto ranks = static_cast<size_t>(communicator.size());
   to.size = mine.size();

@@ -13,6 +13,7 @@
 namespace feedline {
 namespace {
 
+// The place where the ranks' threads meet and exchange their strings, round after round.
 class Meeting {
  public:
   explicit Meeting(size_t ranks) : given_(ranks) {}
@@ -31,7 +32,7 @@ class Meeting {
     if (round_ == round)
       throw Error(Category::stalled,
                   fmt::format("rank {} has left the exchange, and would be waited for without end", *left_));
-    return all_;  // the next round ends no sooner than this rank has come to it
+    return all_;  // the next round cannot end, and replace all_, before this rank has come to it
   }
 
   void leave(size_t rank) {
@@ -49,6 +50,7 @@ class Meeting {
   std::optional<size_t> left_;
 };
 
+// Owned by all copies of a rank's exchange; the last one that is destroyed makes the rank leave.
 struct Member {
   Member(std::shared_ptr<Meeting> whose, size_t which) : meeting(std::move(whose)), rank(which) {}
   ~Member() { meeting->leave(rank); }

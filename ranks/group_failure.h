@@ -1,4 +1,4 @@
-// Why a group of ranks has ended.
+// The Error that has ended a group of ranks.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,11 @@
 
 namespace feedline::gpu {
 
-/// Keeps the first Error that it is given. Any thread may look at any time, which takes no lock: the Error is written
-/// once, before the flag that says so.
+/// Keeps the first Error that it is given. Any thread may read it at any time without a lock, because the Error is
+/// written once, before the flag that says that there is one.
 class GroupFailure {
  public:
-  /// One thread at a time: under the owner's mutex.
+  /// Keeps `why` if it is the first. One thread at a time may call this, so the owner's mutex must be held.
   void set(const Error& why) {
     if (failed_.load(std::memory_order_relaxed)) return;
     error_ = why;
@@ -20,7 +20,7 @@ class GroupFailure {
   }
 
   explicit operator bool() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// Precondition: there is one.
+  /// Returns the Error. Precondition: there is one.
   const Error& operator*() const noexcept { return *error_; }
   std::optional<Error> get() const { return *this ? error_ : std::nullopt; }
 

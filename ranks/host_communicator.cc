@@ -18,12 +18,13 @@ namespace {
 using gpu::CollectiveCall;
 using Part = Communicator::Part;
 
+// What a rank lets the others read during a call.
 struct Buffers {
   const std::byte* in = nullptr;
   std::span<const Part> sends = {}, receives = {};
 };
 
-// Where the ranks meet. Between two meetings they look into each other's buffers.
+// The place where the ranks meet. Between two meetings they read each other's buffers.
 class Group {
  public:
   explicit Group(size_t ranks) : calls_(ranks), buffers_(ranks) {}
@@ -31,7 +32,8 @@ class Group {
   size_t size() const noexcept { return buffers_.size(); }
   const Buffers& of(size_t rank) const noexcept { return buffers_[rank]; }
 
-  /// Runs each phase on all ranks at once, behind the phase before it; returns when all are done. Phases do not throw.
+  /// Waits for all ranks to make the same call. Then runs the phases one after another: a phase begins when all ranks
+  /// have finished the phase before it. Returns when all ranks have finished the last. Phases must not throw.
   template <typename... Phase>
   void run(size_t rank, const CollectiveCall& call, const Buffers& buffers, Phase... phases) {
     meet(rank, call, buffers);
@@ -44,7 +46,7 @@ class Group {
     changed_.notify_all();
   }
 
-  // A rank that has left is no failure to those who do not wait for it.
+  // A rank that leaves is a failure only if other ranks wait for it.
   void leave(size_t rank) {
     const std::lock_guard lock(mutex_);
     left_.push_back(rank);
@@ -54,7 +56,7 @@ class Group {
   std::optional<Error> failure() const { return failure_.get(); }
 
  private:
-  // Returns when all ranks have come to the same call; throws where they never will.
+  // Returns when all ranks have come to the same call. Throws if they never will.
   void meet(size_t rank, const CollectiveCall& call, const Buffers& buffers) {
     std::unique_lock lock(mutex_);
     fail_if_left();
@@ -82,7 +84,8 @@ class Group {
     changed_.notify_all();
   }
 
-  // Nobody who has met fails to come here.
+  // Waits for all ranks to finish a phase. Every rank that has returned from meet() comes here, because phases do not
+  // throw.
   void settle() {
     std::unique_lock lock(mutex_);
     const uint64_t round = arrive();
@@ -99,7 +102,7 @@ class Group {
     return round;
   }
 
-  // A part that is sent but not received, or the other way round.
+  // Returns an Error if a part is sent but not received, or the other way round.
   std::optional<Error> unmatched() const {
     for (size_t from = 0; from < size(); from++)
       for (size_t to = 0; to < size(); to++)
@@ -114,12 +117,12 @@ class Group {
     return digest;
   }
 
-  std::mutex mutex_;  // guards the rest, but for buffers_ between two meetings
+  std::mutex mutex_;  // guards all members; but between two meetings buffers_ is read without it
   std::condition_variable changed_;
   std::vector<CollectiveCall> calls_;
   std::vector<Buffers> buffers_;
   size_t arrived_ = 0;
-  uint64_t round_ = 0, number_ = 0;  // of meetings; of calls
+  uint64_t round_ = 0, number_ = 0;  // the number of meetings so far; the number of calls so far
   gpu::GroupFailure failure_;
   std::vector<size_t> left_;
 };
@@ -145,7 +148,7 @@ class HostCommunicator final : public Communicator {
                 [&] { copy(group_->of(static_cast<size_t>(root)).in, data.data(), data.size()); });
   }
 
-  // Each rank reduces a slice, in its own buffer, and is given the others' slices.
+  // Each rank reduces one slice in its own buffer, and then copies the slices that the others have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
@@ -194,7 +197,7 @@ class HostCommunicator final : public Communicator {
     if (from != to && bytes > 0) std::memcpy(to, from, bytes);
   }
 
-  // All ranks' buffers, from a byte on.
+  // Returns pointers to all ranks' buffers, each advanced by `byte` bytes.
   std::span<const std::byte* const> all_in(size_t byte) noexcept {
     for (size_t rank = 0; rank < group_->size(); rank++) in_[rank] = group_->of(rank).in + byte;
     return in_;
@@ -202,9 +205,9 @@ class HostCommunicator final : public Communicator {
 
   const std::shared_ptr<Group> group_;
   const size_t rank_;
-  // Made beforehand, as phases do not throw.
+  // Allocated beforehand, because phases must not throw.
   std::vector<const std::byte*> in_;
-  std::vector<size_t> taken_;  // of each rank's sends, the parts that were looked at
+  std::vector<size_t> taken_;  // for each rank, how many of its sends have been looked at
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace feedline {
 namespace {
 
-constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01": the number is that of the format
+constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01"; 01 is the version of the format
 constexpr size_t piece_bytes = 256 << 10;
 
 std::string pack(const Error& error) {
@@ -53,18 +53,20 @@ template <typename... Args>
 
 }  // namespace
 
+// What comes before each piece of a message.
 struct RankGroup::Head {
   enum Says : uint64_t { goes_on, failed, done };
   uint64_t magic;
   Says says;
   int32_t rank, size;
-  uint64_t rest;  // bytes of the message that come behind this piece
+  uint64_t rest;  // how many bytes of the message come after this piece
 };
 
+// What one call of the exchange gives.
 struct RankGroup::Pieces {
-  std::vector<std::string> bytes;  // of each rank
-  bool last = true;                // nobody has more
-  bool all_done = true;            // of the members
+  std::vector<std::string> bytes;  // the piece of each rank
+  bool last = true;                // no rank has more pieces
+  bool all_done = true;            // all members have said `done`
 };
 
 RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
@@ -73,7 +75,7 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
   size_ = world_size;
 }
 
-// A piece of every rank's message. All ranks look at the same strings, and come to the same verdict.
+// Passes on a piece of every rank's message. All ranks check the same strings, so they all come to the same verdict.
 RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
   over_ = true;
   MessageWriter out;
@@ -131,7 +133,7 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
   members_ = members;
   if (is_member(static_cast<size_t>(rank_))) {
     body(*this);
-    // Members call equally often: all say this at once.
+    // All members make equally many calls, so they all say `done` in the same round.
     pass({magic, Head::done, rank_, size_, 0}, {});
   } else {
     while (!pass({magic, Head::done, rank_, size_, 0}, {}).all_done) {
@@ -143,7 +145,7 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
   pass({magic, Head::failed, rank_, size_, 0}, pack(failure));
 } catch (...) {
-  // Whatever the others say, or if they cannot be told: this rank's own reason is what it ends with.
+  // This rank ends with its own reason, whatever the others say, and also if they cannot be told.
 }
 
 void RankGroup::run(const std::function<void()>& start) {

@@ -1,4 +1,4 @@
-// Ranks while they start: what one says all are told, and also why it cannot go on.
+// The ranks of a training while they start. They tell one another what each needs to know, and why one cannot start.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,33 @@
 
 namespace feedline {
 
-/// Not thread-safe. Every rank makes the same calls in the same order.
+/// One rank's end of the group. Every rank makes the same calls in the same order. Not thread-safe.
 class RankGroup {
  public:
-  /// Without an exchange this rank is a group of its own.
+  /// Makes a group of this rank alone.
   RankGroup() = default;
+  /// Makes a group of the ranks that call `exchange`. If it is empty, this rank is a group of its own.
   RankGroup(Exchange exchange, int rank, int world_size);
 
+  /// Returns this rank's number in the group; inside among(), its number among the members.
   size_t rank() const noexcept { return number_of(rank_); }
-  /// The number among all ranks of one of these.
+  /// Returns the number among all ranks of the rank that has the number `member` in the group.
   size_t number_in_all(size_t member) const noexcept {
     return members_.empty() ? member : static_cast<size_t>(members_[member]);
   }
   size_t size() const noexcept { return members_.empty() ? static_cast<size_t>(size_) : members_.size(); }
 
-  /// Every rank's bytes, in the order of the ranks; any number, passed on in pieces. Throws what the exchange throws;
-  /// Error bad_pipeline where it is not one of these ranks; and the Error of a rank that has failed.
+  /// Returns every rank's bytes, in the order of the ranks. There may be any number of bytes; they are passed on in
+  /// pieces. Throws what the exchange throws; Error bad_pipeline if the exchange does not connect these ranks; and the
+  /// Error of a rank that has failed.
   std::vector<std::string> all_gather(std::string_view mine);
 
-  /// Runs `body` on some of the ranks, which are a group of their own in it: numbered anew, in their order. Returns on
-  /// all ranks when all of these have come out of it.
+  /// Runs `body` on some of the ranks. Inside it these are a group of their own, numbered anew from 0, in the order of
+  /// `members`. Returns on all ranks when `body` has returned on all members.
   void among(const std::vector<int>& members, const std::function<void(RankGroup&)>& body);
 
-  /// Runs `start`, which may call all_gather(), and returns when it has returned on all ranks. Throws what it threw;
-  /// where it threw on another rank, that one's Error, with its number.
+  /// Runs `start`, which may call all_gather(), and returns when it has returned on all ranks. If it throws here,
+  /// throws the same. If it throws on another rank, throws the Error of that rank, prefixed with the rank's number.
   void run(const std::function<void()>& start);
 
  private:
@@ -49,8 +52,8 @@ class RankGroup {
 
   Exchange exchange_;
   int rank_ = 0, size_ = 1;
-  std::vector<int> members_;  // within among(); empty: all ranks
-  bool over_ = false;         // all ranks know that they fail, or there is no telling them
+  std::vector<int> members_;  // the members inside among(); empty: all ranks
+  bool over_ = false;         // all ranks know that the start has failed, or they cannot be told
 };
 
 }  // namespace feedline

@@ -87,7 +87,7 @@ struct Feeder::Impl {
     run_transfer();
   }
 
-  // Whatever it starts stays there, too.
+  // Runs `body` on these CPUs, if any are given. Threads that it starts stay on them as well.
   template <typename Body>
   static void on_cpus(const std::vector<int>& cpus, const char* name, Body&& body) {
     cpus.empty() ? body() : run_on_cpus(name, cpus, body);
@@ -136,7 +136,7 @@ struct Feeder::Impl {
                   "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator");
   }
 
-  // On who is given what, and by whom.
+  // Compares the pipelines of all ranks, and tells every rank which part of a global batch each rank is given.
   void agree(const Pipeline& pipeline, RankGroup& ranks) {
     const bool whole = distribution.mode == flow::DistributeMode::replicate;
     const bool given = options.data_parallel_size > 0;
@@ -147,7 +147,7 @@ struct Feeder::Impl {
     flow::compare_pipelines(ranks, pipeline.message(), distribution.replicas, distribution.data_parallel_size,
                             options.epoch);
     distribution.data_parallel_ranks.assign(static_cast<size_t>(options.world_size), 0);
-    if (ranks.size() == 1) {  // nobody can tell which parts the others are given
+    if (ranks.size() == 1) {  // the parts of the other ranks cannot be known
       distribution.data_parallel_ranks[static_cast<size_t>(options.rank)] = part;
       return distribution.check(options.world_size == 1);
     }
@@ -170,7 +170,8 @@ struct Feeder::Impl {
 
   bool reads() const noexcept { return distribution.reads(distribution.rank); }
   bool on_gpus() const noexcept { return options.devices.front().kind == DeviceId::Kind::cuda; }
-  /// Packed rows are what the graph makes, and what a transfer takes to replicas on GPUs.
+  /// The pipeline that the graph carries out (or that a transfer delivers). If `packed`, its outputs are packed rows,
+  /// which are unpacked later: on the rank that receives them, or on a GPU.
   flow::PipelineSpec carried(bool packed) const { return packed ? flow::pack(spec).spec : spec; }
 
   void open(RankGroup& readers) {
@@ -191,17 +192,20 @@ struct Feeder::Impl {
     facts = flow::facts_of(*plan);
   }
 
-  /// GPUs that are all given the same rows have them from one another.
+  /// Returns whether all replicas of this process are GPUs that are given the same rows. Rows are then uploaded to the
+  /// first GPU only, and each other GPU copies them from the one before it.
   bool same_rows() const noexcept { return on_gpus() && distribution.mode == flow::DistributeMode::replicate; }
-  /// Of its reader's parts, those that come to arrive_at(): what goes on from a GPU to other ranks comes there first.
+  /// Returns which parts, of those that this rank's reader sends, arrive at the devices of arrive_at(). With a
+  /// gpu_communicator, the rank that reads takes the parts of all ranks, because they pass through its GPU.
   std::vector<int> parts_here() const {
     if (!options.gpu_communicator || !reads()) return distribution.parts_of(distribution.rank);
     std::vector<int> all(static_cast<size_t>(distribution.planned().replicas));
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
+  // Returns the devices to which a Transfer delivers.
   std::vector<DeviceId> arrive_at() const {
-    if (options.gpu_communicator && !reads()) return {host()};  // nothing does
+    if (options.gpu_communicator && !reads()) return {host()};  // no rows arrive through the Transfer
     if (options.gpu_communicator) return std::vector(parts_here().size(), options.devices[0]);
     return {options.devices.begin(), same_rows() ? options.devices.begin() + 1 : options.devices.end()};
   }
@@ -218,16 +222,17 @@ struct Feeder::Impl {
     return std::make_unique<flow::Plan>(std::move(planned), std::move(data), distribution.planned(), threads, more);
   }
 
-  // stop() and report() look at them at any time.
+  // Stores `made` under the lock, because stop() and report() may read `place` at any time.
   template <typename Part>
   void install(std::unique_ptr<Part>& place, std::unique_ptr<Part> made) {
     const std::lock_guard lock(mutex);
     place = std::move(made);
   }
 
-  // Without the lock, as it waits for threads.
+  // Destroys upload, transfer and graph, in this order. The caller must not hold the lock; the destructors, which wait
+  // for threads, run after this function has let go of it.
   void take_down() {
-    std::unique_ptr<flow::Graph> old_graph;  // the last one to go
+    std::unique_ptr<flow::Graph> old_graph;  // destroyed last
     std::unique_ptr<flow::Transfer> old_transfer;
     std::unique_ptr<flow::Upload> old_upload;
     const std::lock_guard lock(mutex);
@@ -236,7 +241,8 @@ struct Feeder::Impl {
     old_upload = std::move(upload);
   }
 
-  // All ranks begin there together, those without a plan too; the transfer is for the caller to run. Without the lock.
+  // Begins the feed at `position` on all ranks together, also on those without a plan. The caller then runs the
+  // transfer, and must not hold the lock.
   void begin(const flow::Position& position, RankGroup& ranks) {
     if (distribution.transfers()) {
       const std::vector<std::string> all = ranks.all_gather(reads() ? to_message(facts) : std::string());
@@ -293,13 +299,14 @@ struct Feeder::Impl {
     install(graph, std::move(made));
   }
 
-  // Where nothing travels, next() asks whether the other ranks are well.
+  // For mode SPLIT: next() then asks the communicator whether another rank has failed.
   void watch() {
     if (options.communicator)
       graph->delivery().watch([communicator = options.communicator] { return communicator->failure(); });
   }
 
-  // With other weights of the mixture, or those of the pipeline; null: it has these. Under the lock.
+  // Returns a plan with these weights of the mixture (nullopt: those of the pipeline); null if the plan has them
+  // already. The caller holds the lock.
   std::unique_ptr<flow::Plan> reweighted_plan(const std::optional<flow::Reweighted>& weights) const {
     if (!plan || !plan->spec.mixture || plan->spec.mixture->reweighted == weights) return nullptr;
     flow::PipelineSpec other = plan->spec;
@@ -315,8 +322,10 @@ struct Feeder::Impl {
 
   static Error was_stopped() { return Error(Category::stalled, "the feeder was stopped"); }
 
-  // By another plan, if there is one. other_weights: of the mixture, on all ranks; then these cannot tell beforehand
-  // whether the position is one. The lock is let go of while other ranks or threads are waited for: stop() ends that.
+  // Begins the feed again at `position`: with the plan `reweighted` if it is given, else with `counted` if there is
+  // one. `other_weights` says that all ranks change the mixture's weights; then a rank without a plan cannot check the
+  // position beforehand, because it does not know the new number of steps. The caller holds `lock`, which is released
+  // while other ranks or threads are waited for; stop() ends that wait.
   void begin_anew(std::unique_lock<std::mutex>& lock, const flow::Position& position, bool other_weights = false,
                   std::unique_ptr<flow::Plan> reweighted = nullptr) {
     if (stopped) throw was_stopped();
@@ -324,7 +333,7 @@ struct Feeder::Impl {
     if (!transfer || !other_weights) flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
     if (transfer) {
       lock.unlock();
-      // A rank that waits inside next() for this one is to hear that it will not come.
+      // A rank that waits inside next() for this one must learn that this one will not come.
       if (options.gpu_communicator) options.gpu_communicator->barrier();
       transfer->end_together();
       lock.lock();
@@ -332,7 +341,7 @@ struct Feeder::Impl {
     }
     going_to = position;
     lock.unlock();
-    take_down();  // first, so that there is memory for one
+    take_down();  // the old feed goes first, so that there is memory for the new one
     std::exception_ptr failure;
     try {
       if (other) {
@@ -340,7 +349,7 @@ struct Feeder::Impl {
         plan = std::move(other);
         facts = flow::facts_of(*plan);
       }
-      // Where nothing travels each rank is set by itself.
+      // If nothing travels, each rank is set to its new place by itself.
       RankGroup ranks = distribution.transfers()
                             ? RankGroup(exchange_over(options.communicator), options.rank, options.world_size)
                             : RankGroup();
@@ -363,11 +372,12 @@ struct Feeder::Impl {
     if (failure) std::rethrow_exception(failure);
   }
 
-  /// What all replicas have received; while the feeder is being set to another place, what is before that.
+  /// Returns what all replicas have received. While the feeder is being set to another place, that is everything before
+  /// it.
   flow::Position received() const { return going_to ? *going_to : delivery().positions().last; }
 
-  /// Whether a feed that has not failed stands there, as nobody has to begin it anew. Where rows travel, ranks could be
-  /// at different places, and all have to begin anew or none.
+  /// Returns whether the feed is at `position` and has not failed, so that it need not begin again. Returns false if
+  /// rows travel: ranks could be at different places, and either all of them begin again or none.
   bool stands_at(const flow::Position& position) const {
     if (counted || distribution.transfers() || !graph || delivery().failed()) return false;
     const auto [last, first] = delivery().positions();
@@ -382,7 +392,7 @@ struct Feeder::Impl {
     return graph->delivery();
   }
 
-  /// Runs `next`. What ends this rank's feed ends that of the others.
+  /// Runs `next`. If this rank's feed fails, ends the feeds of the other ranks with the same Error.
   template <typename Next>
   auto tell_failure(Next next) const {
     try {
@@ -390,10 +400,10 @@ struct Feeder::Impl {
     } catch (const std::exception& error) {
       const auto* own = dynamic_cast<const Error*>(&error);
       const Error why = own ? *own : Error(Category::io_error, error.what());
-      // A transfer tells of what ends it by itself.
+      // A transfer itself tells the other ranks about what ends it.
       const bool mine = transfer ? upload && upload->failed() : graph && delivery().failed();
       if (options.communicator && mine) options.communicator->abort(why);
-      // Here others may wait for this rank in next().
+      // Other ranks may be waiting for this one inside next(), in a call of this communicator.
       if (options.gpu_communicator && upload && (upload->failed() || upload->delivery().failed()))
         options.gpu_communicator->abort(why);
       throw;
@@ -424,7 +434,7 @@ struct Feeder::Impl {
     return outcome;
   }
 
-  // Those of the batch before this call may not have, if a rank has failed since.
+  // Throws if a rank has failed: the rows of the previous batch may then not have arrived.
   void check_rows_came() const {
     if (options.gpu_communicator)
       if (const auto error = options.gpu_communicator->failure()) {
@@ -433,7 +443,8 @@ struct Feeder::Impl {
       }
   }
 
-  /// LAZY: once all replicas have had the first epoch, its counts are known. The graph stays until it is to begin anew.
+  /// For index.mode LAZY: after all replicas have had the first epoch, makes the plan with its counts. The present
+  /// graph continues until the feed begins again.
   void note_end_of_epoch() {
     const std::lock_guard lock(mutex);
     if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
@@ -444,7 +455,7 @@ struct Feeder::Impl {
     for (const std::string& warning : counted->data.warnings) log_warning(warning);
   }
 
-  // Under the lock.
+  // The caller holds the lock.
   void check_counted() const {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
@@ -459,7 +470,7 @@ struct Feeder::Impl {
   }
 
   bool forked() const noexcept { return getpid() != process; }
-  /// Threads do not follow a process into its fork, nor do those who would let go of a lock.
+  /// Throws in a forked child: it has none of the threads, and no thread that would release a lock.
   void check_process() const {
     if (forked())
       throw Error(Category::bad_pipeline,
@@ -470,12 +481,13 @@ struct Feeder::Impl {
     check_process();
     return std::unique_lock(mutex);
   }
-  /// For what throws nothing: in a fork nobody else changes anything.
+  /// For functions that must not throw: a forked child has no other thread, so it needs no lock.
   std::unique_lock<std::mutex> locked_unless_forked() const {
     return forked() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
   }
 
-  // Before the transfer ends: ranks that wait in next() for this one cannot hear of that.
+  // The gpu_communicator is destroyed before the transfer ends, because ranks that wait in next() for this one are told
+  // only by it.
   ~Impl() {
     upload.reset();
     options.gpu_communicator.reset();
@@ -487,15 +499,16 @@ struct Feeder::Impl {
   flow::Distribution distribution;
   flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
-  std::mutex setting;                   // one at a time; before the other
-  mutable std::mutex mutex;             // of set_state() against what may be called from any thread; guards from here
-  flow::FeedFacts facts;                // of the data as it is known by now
-  std::unique_ptr<flow::Plan> plan;     // of the graph; null: another rank reads
-  std::unique_ptr<flow::Plan> counted;  // LAZY: what it will be when the graph begins anew
+  std::mutex setting;  // one set_...() call at a time; locked before `mutex`
+  // Guards all members below: set_state() changes them, and other threads may read them at any time.
+  mutable std::mutex mutex;
+  flow::FeedFacts facts;                // what is known of the data so far
+  std::unique_ptr<flow::Plan> plan;     // the plan of the graph; null: another rank reads for this one
+  std::unique_ptr<flow::Plan> counted;  // LAZY: the plan for the next time that the graph begins
   std::unique_ptr<flow::Graph> graph;
   std::unique_ptr<flow::Transfer> transfer;
   std::unique_ptr<flow::Upload> upload;
-  std::optional<flow::Position> going_to;  // while the feeder is being set to another place
+  std::optional<flow::Position> going_to;  // set while the feeder moves to this place
   bool stopped = false;
 };
 
@@ -550,7 +563,7 @@ void Feeder::stop() noexcept {
   if (impl_->forked()) return;
   const std::lock_guard lock(impl_->mutex);
   impl_->stopped = true;
-  // Who is being set to another place may be waiting for the other ranks.
+  // A set_...() call may be waiting for the other ranks.
   if (impl_->going_to && impl_->distribution.transfers())
     impl_->options.communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (impl_->options.gpu_communicator)
@@ -563,7 +576,7 @@ void Feeder::stop() noexcept {
 std::string Feeder::get_state() const {
   const auto lock = impl_->locked();
   flow::Position position = impl_->received();
-  // Rows before an error may come as a step that is none.
+  // With deliver_before_error, the rows before an error may come as one more batch, which is no step of the epoch.
   const int64_t steps = impl_->facts.identity.steps_per_epoch;
   if (steps >= 0) position.step = std::min(position.step, steps);
   return impl_->state_at(position);
@@ -652,7 +665,7 @@ TriedRecords Feeder::try_records(uint64_t of_each_file) const {
     spec = impl_->plan->spec;
     data = impl_->plan->shared_data;
   }
-  // Without the lock: files are read.
+  // Without the lock, because this reads files.
   return flow::try_records(spec, *data, of_each_file);
 }
 
@@ -666,7 +679,7 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
     if (!together) return impl_->delivery().report().last_epoch;
     mine = impl_->delivery().last_sums();
   }
-  // Without the lock: other ranks are waited for.
+  // Without the lock, because this waits for other ranks.
   return flow::judge_together(exchange_over(impl_->options.communicator), impl_->distribution.data_parallel_ranks,
                               mine);
 }
@@ -709,7 +722,7 @@ Report Feeder::report() const {
       if (!output.internal) report.outputs.emplace_back(output.name, "made on the host");
   if (impl_->graph) add_reading(report, impl_->plan->data, *impl_->graph);
   if (impl_->transfer) {
-    // The parts that a rank reads are audited where they leave it.
+    // The rank that reads audits all parts that it sends, so its graph's audit is reported.
     const flow::DeliveryReport parts = impl_->graph ? impl_->graph->delivery().report() : flow::DeliveryReport{};
     report.last_epoch = parts.last_epoch;
     report.differing_epochs = parts.differing_epochs;

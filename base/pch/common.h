@@ -1,5 +1,5 @@
-// What nearly every file includes, compiled once for each library. A file still includes what it uses itself:
-// `meson setup -Db_pch=false` shows which does not.
+// The precompiled header of each library: the headers that nearly every file includes. Every file must still include
+// what it uses; `meson setup -Db_pch=false` makes a build that shows which files do not.
 #include <fmt/format.h>
 
 #include <algorithm>

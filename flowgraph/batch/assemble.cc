@@ -39,7 +39,7 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
   }
 }
 
-// Takes the chunks of which the step is the last.
+// Takes out of chunks_, and returns, the chunks that no later step uses.
 std::vector<ChunkRef> Assembler::finish() {
   std::vector<ChunkRef> finished = std::exchange(dropped_, {});
   for (const uint64_t ticket : step_.finished) finished.push_back(std::move(chunks_[ticket - first_ticket_].chunk));
@@ -56,7 +56,7 @@ std::shared_ptr<const StepRows> Assembler::share_rows() {
   auto step = std::make_shared<StepRows>();
   const size_t rows = step_.rows.size();
   step->rows = std::exchange(step_.rows, {});
-  step_.rows.reserve(rows);  // the next step's, most likely
+  step_.rows.reserve(rows);  // the next step most likely has as many
   step->first_ticket = first_ticket_;
   step->chunks.reserve(step_.tickets - first_ticket_);
   for (uint64_t ticket = first_ticket_; ticket < step_.tickets; ticket++) {
@@ -93,7 +93,7 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
   }
 }
 
-// The rows of a step that cannot be made whole, shared evenly.
+// Emits the rows of a step that cannot be completed, shared evenly among the replicas.
 void Assembler::emit_unfinished(Out& out) {
   int64_t rows_so_far = 0;
   const int64_t first = step_.rows.empty() ? 0 : step_.rows.front().at;
@@ -127,7 +127,8 @@ void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
   emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
 }
 
-// Warns of the features that no record of the epoch had; returns what ends the feed where that is wanted.
+// Warns of the features that no record of the epoch had. Returns the error that ends the feed, if the pipeline asks for
+// one.
 std::optional<Error> Assembler::absent_feature() {
   if (!absent_ || end_.first_step > 0) return std::nullopt;
   const std::vector<Error> errors = absent_->errors(
@@ -147,7 +148,7 @@ void Assembler::note_dropped() {
   }
 }
 
-// Those of the rows that became filler.
+// Notes the records in these rows that were bad and became filler.
 void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
   const auto begin = chunk.filler.begin(), end = chunk.filler.end();
   for (auto row = std::lower_bound(begin, end, first); row != end && *row - first < count; ++row) {

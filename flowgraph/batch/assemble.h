@@ -1,5 +1,5 @@
-// Rows in order -> batches: which rows of which chunks are the batch of which replica. A state machine without I/O or
-// threads; rows travel as references.
+// Turns rows in order into batches: decides which rows of which chunks make the batch of which replica. It is a state
+// machine without I/O or threads; rows are passed on as references.
 #pragma once
 
 #include <cstdint>
@@ -17,49 +17,51 @@
 
 namespace feedline::flow {
 
-/// The rows of a step, which its batches share. Batches of a replica are used up in their order, and a chunk lives
-/// until nobody has the step that finished it: so one that a step names outlives it.
+/// The rows of a step, which its batches share. A chunk may be named here by pointer: the last step that uses it owns
+/// it, and a replica writes its steps in order, so the chunk outlives every step that names it.
 struct StepRows {
-  std::vector<TicketRows> rows;      // of this rank, ascending by `at`
-  uint64_t first_ticket = 0;         // of `chunks`
-  std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished it
-  bool has_filler = false;           // one of the chunks: a row may stand in for a bad record
-  std::vector<ChunkRef> finished;    // nothing is used of these behind this step
+  std::vector<TicketRows> rows;      // the rows of this rank, ascending by `at`
+  uint64_t first_ticket = 0;         // the ticket of chunks[0]
+  std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished the chunk
+  bool has_filler = false;           // one of the chunks has rows that stand in for bad records
+  std::vector<ChunkRef> finished;    // nothing of these chunks is used after this step
 
   const Chunk* chunk_of(const TicketRows& run) const noexcept { return chunks[run.ticket - first_ticket]; }
 };
 
-/// What a replica is to be given next.
+/// What a replica is given next: a batch, the end of an epoch, or a failure.
 struct BatchRows {
   enum class Kind : uint8_t { batch, end_of_epoch, failure };
   Kind kind = Kind::batch;
   uint64_t epoch = 0;
   uint64_t step = 0;
   std::shared_ptr<const StepRows> of_step;
-  Rows wanted;                         // of a batch: rows of the step; places among them that have none are padding
-  int64_t rows = 0;                    // of a batch: as many as are wanted, and at least one (of a window: its frames)
-  ChunkRef brought_by;                 // of an end or failure: its slot bounds how many there are
-  std::shared_ptr<const Error> error;  // of a failure
-  EpochEnd end;                        // of an end of epoch
+  // Batch: the rows of the step that the replica is given. Places among them without a sample are padding.
+  Rows wanted;
+  // Batch: how many rows its tensors have: as many as are wanted, but at least one (or one window with its frames).
+  int64_t rows = 0;
+  ChunkRef brought_by;  // end or failure: the chunk that brought it, whose slot bounds how many there are
+  std::shared_ptr<const Error> error;  // failure: what failed
+  EpochEnd end;                        // end of an epoch: its sums
 };
 
 class Assembler {
  public:
-  /// Keeps a reference to `plan`. deliver_before_error: see Options.
+  /// Keeps a reference to `plan`, which must outlive this object. For `deliver_before_error` see Options.
   Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error);
 
-  /// Takes the next chunk of the feed; appends to out[replica] what it completes, in order. After a failure nothing
-  /// more comes.
+  /// Takes the next chunk of the feed. Appends to out[replica] what the chunk completes, in order. After a failure
+  /// nothing more is appended.
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
   bool failed() const noexcept { return failed_; }
 
-  /// Chunks that it keeps for the next step or later ones.
+  /// Returns how many chunks it keeps for the next step or later ones.
   uint64_t held() const noexcept { return held_; }
 
   uint64_t next_epoch() const noexcept { return step_.epoch; }
   int64_t next_step() const noexcept { return step_.step; }
-  /// Chunks, from the start of the feed, that the next step needs.
+  /// Returns how many chunks, counted from the start of the feed, the next step needs.
   uint64_t needed() const noexcept { return step_.tickets; }
 
  private:
@@ -81,20 +83,21 @@ class Assembler {
   const Plan& plan_;
   const bool deliver_before_error_;
   Walk walk_;
-  std::optional<ArrivingRows> arriving_;  // LAZY: instead of the walk
-  Step step_;                             // the next one to be emitted
+  std::optional<ArrivingRows> arriving_;  // LAZY: used instead of the walk
+  Step step_;                             // the next step to be emitted
   struct Held {
-    ChunkRef chunk;  // null: no longer needed
+    ChunkRef chunk;  // null: the chunk is no longer needed
     bool has_filler = false;
   };
-  std::vector<Held> chunks_;       // by ticket, from first_ticket_ on
-  std::vector<ChunkRef> dropped_;  // finished by a step that was not given to anybody
+  std::vector<Held> chunks_;       // by ticket, beginning with first_ticket_
+  std::vector<ChunkRef> dropped_;  // finished by a step that was given to no replica
   uint64_t first_ticket_ = 0;
-  uint64_t held_ = 0;       // of chunks_: those that are still needed
-  bool cut_short_ = false;  // a chunk ends with an error: it may have fewer rows than are wanted of it
+  uint64_t held_ = 0;       // how many of chunks_ are still needed
+  bool cut_short_ = false;  // a chunk ends with an error, so it may have fewer rows than are wanted of it
   bool failed_ = false;
-  EpochEnd end_;                          // of the epoch that is going on
-  std::optional<AbsentFeatures> absent_;  // until the first epoch that was fed from its beginning has ended
+  EpochEnd end_;  // sums of the epoch that is going on
+  // Set until the first epoch that was fed from its beginning has ended.
+  std::optional<AbsentFeatures> absent_;
 };
 
 }  // namespace feedline::flow

@@ -1,4 +1,4 @@
-// A replica's ring of output buffers.
+// The ring of a replica's output buffers.
 #pragma once
 
 #include <atomic>
@@ -16,25 +16,25 @@
 
 namespace feedline::flow {
 
-/// Memory for every tensor of a batch, and what is in it now.
+/// The memory for every tensor of a batch, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
-  std::chrono::steady_clock::time_point written;  // last; the beginning of time: never
-  PassAudit passes;                               // of `content.audit`; ExpectedAudit::passes
-  std::shared_ptr<const Chunk> lender;            // whose slot some of the tensors lie in; Plan::lends
-  BatchContent content;                           // tensors: of the graph's batches as Plan::tensors, in their order
+  std::chrono::steady_clock::time_point written;  // when it was written last; the beginning of time: never
+  PassAudit passes;                               // how `content.audit` is split by pass; ExpectedAudit::passes
+  std::shared_ptr<const Chunk> lender;            // the chunk in whose slot some of the tensors lie; Plan::lends
+  BatchContent content;                           // for the graph's batches its tensors are Plan::tensors, in order
 };
 
-/// Lives as long as the graph or a batch does.
+/// A ring lives as long as the graph, or as any of its batches.
 class BatchRing : public std::enable_shared_from_this<BatchRing> {
  public:
-  /// `content`: the tensors of a buffer that begins there.
+  /// Returns the content of a buffer that begins at the given address, with its tensors.
   using Content = std::function<BatchContent(std::byte*)>;
 
-  /// Of a plan's batches, in the memory of the host; pinned, if they are to be copied to a GPU.
+  /// Makes the buffers of a plan's batches in host memory, which is pinned if they are to be copied to a GPU.
   BatchRing(const Plan& plan, int replica, DeviceId copied_to = host());
   BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to = host());
-  /// In the buffers of a GPU.
+  /// Uses the buffers of a GPU.
   BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, uint64_t buffer_bytes, int replica,
             const Content& content);
 
@@ -43,15 +43,15 @@ class BatchRing : public std::enable_shared_from_this<BatchRing> {
   bool on_device() const noexcept { return device_ != nullptr; }
   size_t number_of(const BatchBuffer* buffer) const noexcept { return static_cast<size_t>(buffer - buffers_.data()); }
 
-  /// A batch whose last user gives the buffer back.
+  /// Returns the buffer as a batch, whose last user gives the buffer back.
   std::shared_ptr<const BatchContent> share(BatchBuffer* buffer);
 
-  /// Batches that the caller has and has not given back; kept by Delivery.
+  /// How many batches the caller has and has not given back; Delivery keeps the count.
   std::atomic<size_t> held{0};
 
  private:
-  gpu::Memory memory_;                       // of the host,
-  std::shared_ptr<gpu::DeviceRing> device_;  // or of a GPU
+  gpu::Memory memory_;                       // the buffers, if they are in host memory
+  std::shared_ptr<gpu::DeviceRing> device_;  // the buffers, if they are on a GPU
   std::vector<BatchBuffer> buffers_;
   Pool<BatchBuffer*> pool_;
 };

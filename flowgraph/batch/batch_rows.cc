@@ -10,7 +10,7 @@ bool stands_in(const Chunk& chunk, uint32_t row) {
   return std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
 }
 
-// The run of a row, or the first one behind it.
+// Returns the run that has the row, or the first run after the row.
 std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row) noexcept {
   return std::upper_bound(step.rows.begin(), step.rows.end(), row,
                           [](int64_t at, const TicketRows& run) { return at < run.at + run.count; });
@@ -18,7 +18,7 @@ std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row
 
 }  // namespace
 
-// Places without a sample repeat the row before them, or else the one behind.
+// A place without a sample repeats the row before it, or the row after it if there is none before.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
   const StepRows& step = *batch.of_step;
   const auto first = step.rows.begin(), last = step.rows.end();
@@ -28,7 +28,7 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   const int64_t stop_of_rows = std::min(stop, batch.wanted.last);
   BatchRow* next = out;
   while (at < stop) {
-    // Under a shuffle a run is a row.
+    // With a shuffle each run is a single row.
     for (; run != last && run->count == 1 && run->at == at && at < stop_of_rows && !step.has_filler; ++run, at++)
       *next++ = {step.chunk_of(*run), run->first, false};
     if (at == stop) break;

@@ -1,4 +1,4 @@
-// The rows of a batch one by one, and work on many of them at once.
+// Lists the rows of a batch one by one, and runs work on many of them in parallel.
 #pragma once
 
 #include <oneapi/tbb/blocked_range.h>
@@ -13,29 +13,30 @@
 
 namespace feedline::flow {
 
-/// Rows that are looked up at a time.
+/// How many rows are looked up at a time.
 inline constexpr int64_t block_rows = 256;
 
-/// Enough output for a task to be worth its scheduling, little enough to stay in the second-level cache.
+/// Bytes of output for one task: enough to be worth the scheduling, and few enough to stay in the second-level cache.
 inline constexpr int64_t task_bytes = 256 << 10;
 
 struct BatchRow {
   const Chunk* chunk = nullptr;
-  uint32_t row = 0;     // of the chunk
-  bool filler = false;  // padding, or standing in for a bad record
+  uint32_t row = 0;     // its number in the chunk
+  bool filler = false;  // the row is padding, or stands in for a bad record
 };
 
-/// The rows [begin, end) of a batch into `out`, which has room for them.
+/// Writes the rows [begin, end) of a batch into `out`, which must have room for them, and returns them.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out);
 
-/// Whether the rows [begin, end) of a batch lie one behind another in a chunk, and none is filler.
+/// Returns whether the rows [begin, end) of a batch lie one after another in one chunk, and none of them is filler.
 bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept;
 
-/// body(begin, end) over [0, count) in pieces of at most `grain`, side by side in the calling thread's arena.
+/// Calls body(begin, end) for pieces of [0, count) with at most `grain` elements each, in parallel in the calling
+/// thread's arena.
 template <typename Body>
 void side_by_side(int64_t count, int64_t grain, const Body& body) {
   if (count <= grain) return body(int64_t{0}, count);
-  // Isolated: while it waits for its pieces, this thread must not pick up other work of the graph.
+  // Isolated, because this thread must not pick up other work of the graph while it waits for its pieces.
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(
         tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),

@@ -16,19 +16,21 @@
 
 namespace feedline::flow {
 
-// Rows that are written at a time, at least one.
+// Rows that are written together; there is at least one.
 struct RowBlock {
   std::span<const BatchRow> rows;
-  bool in_sequence;  // in_sequence() says so. Rows of a shuffle are not: none says where the next one lies.
+  // What in_sequence() returns. It is false for the rows of a shuffle, because none of them says where the next one
+  // lies.
+  bool in_sequence;
 };
 
 namespace {
 
-// A buffer that was not written for so long has left the last-level cache where that is shared with others; to write it
-// past the caches then takes 0.5 of the time, and else 1.3 (bench/README.md).
+// A buffer that was not written for this long has left the last-level cache, if the cache is shared with others. Then
+// writing it past the caches takes half the time; otherwise it takes 1.3 times as long (bench/README.md).
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
-// No system calls: what the audit is there to find.
+// These are not system calls. Tests inject them as the faults that the audit must find.
 struct LeaveOutRecordOp {
   static constexpr const char* name = "record left out of a batch";
   static constexpr int error = EPROTO;
@@ -38,7 +40,8 @@ struct DoubleRecordOp {
   static constexpr int error = EPROTO;
 };
 
-// Asked once for a block of rows: here is the last place where records can be told apart. Whether it changed any.
+// Injects the faults above. Called once for each block of rows, because this is the last place where records can be
+// told apart. Returns whether rows may have changed.
 bool act_out_faults(std::span<BatchRow> rows) {
   const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
   if (leaves_out)
@@ -75,7 +78,8 @@ int64_t reserved_value(const Plan& plan, const ColumnRef& column, const Chunk& c
   return -1;
 }
 
-// at[i]: where element `element` of `elements` of rows[i] lies. column_of(chunk): its column.
+// Sets at[i] to the address of element `element` of the `elements` elements of rows[i]. column_of(chunk) returns the
+// column.
 template <typename ColumnOf>
 void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, size_t elements, size_t element,
             const std::byte** at) {
@@ -90,8 +94,8 @@ void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, 
   }
 }
 
-// Brings the first bytes of each row into the second-level cache, which has room for more at a time than the first; the
-// rest of them follows by itself.
+// Brings the first bytes of each row into the second-level cache, which has room for more rows at a time than the
+// first-level cache. The CPU fetches the rest of a row by itself.
 void prefetch_rows(std::span<const std::byte* const> rows, size_t row_bytes) noexcept {
   constexpr uintptr_t line = 64, most = 4 * line;
   for (const std::byte* row : rows) {
@@ -100,7 +104,7 @@ void prefetch_rows(std::span<const std::byte* const> rows, size_t row_bytes) noe
   }
 }
 
-// Unpacks some rows while the next ones come in.
+// Unpacks some rows while the next ones are brought into the cache.
 void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* const> rows, size_t row_bytes,
                       std::byte* out, size_t stride) noexcept {
   constexpr size_t some = 16;
@@ -122,8 +126,8 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  // Batches that exceed the cache have left it before they are read, or written the next time. (Of a larger ring of
-  // small ones few are in use while the trainer is fast.)
+  // Batches that exceed the cache have left it before they are read, or before they are written the next time. (If a
+  // ring is larger and its batches are small, few of them are in use while the trainer is fast.)
   const uint64_t all_batches =
       static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.buffer_bytes;
   const uint64_t cache = last_level_cache();
@@ -196,7 +200,8 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   }
 }
 
-// Which rows of the batch belong to the pass after the oldest one of its step; says which pass is the oldest.
+// Returns which rows of the batch belong to the pass after the oldest pass of its step. Sets `passes.pass` to the
+// oldest pass.
 std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const {
   std::vector<Rows> later;
   passes = {};
@@ -212,7 +217,7 @@ std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAu
   return later;
 }
 
-// Windows with a frame that is no filler.
+// Returns how many windows have a frame that is not filler.
 int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
   const std::byte* valid = buffer.memory + plan_.tensors.front().offset;
   int64_t count = 0;
@@ -221,7 +226,8 @@ int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
   return count;
 }
 
-// What is delivered as it lies in the slot need not be copied.
+// Points the tensor at the row in its slot, if the row is delivered as it lies there, so that it need not be copied.
+// Returns whether it did.
 bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
   const BatchTensor& tensor = plan_.tensors[t];
   TensorView& view = buffer.content.tensors[t].tensor;

@@ -1,4 +1,4 @@
-// Rows, where they lie -> the tensors of a batch.
+// Writes rows, wherever they lie, into the tensors of a batch.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace feedline::flow {
 
 struct RowBlock;
 
-/// Immutable; each replica's [unpack] uses the one of its plan. Keeps a reference to the plan.
+/// Writes the batches of a plan; [unpack] of every replica uses the same writer. Immutable. Keeps a reference to the
+/// plan.
 class BatchWriter {
  public:
   explicit BatchWriter(const Plan& plan);
 
-  /// Fills `buffer`, or where the plan lends rows points its tensors at them. Dense tensors in blocks of rows, side by
-  /// side in the calling thread's arena; each row is read once and each element written once.
+  /// Fills `buffer`, or points its tensors at the rows if the plan lends rows. Writes dense tensors in blocks of rows,
+  /// in parallel in the calling thread's arena. Reads each row once and writes each element once.
   void write(const BatchRows& batch, BatchBuffer& buffer) const;
 
  private:
@@ -29,10 +30,10 @@ class BatchWriter {
     int64_t valid = 0;
   };
   using Unpackers =
-      std::vector<std::vector<gpu::Unpacker>>;  // by output: of a row or a value, or of each part of a stack
+      std::vector<std::vector<gpu::Unpacker>>;  // by output: one for each of its jobs, or one for a single number
 
   static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
-  /// `first`: the number in the batch of the block's first row.
+  /// Writes one block of rows. `first` is the number of the block's first row in the batch.
   Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;
@@ -44,8 +45,8 @@ class BatchWriter {
 
   const Plan& plan_;
   int64_t rows_per_task_;
-  Unpackers unpackers_;       // into a buffer that was written a moment ago,
-  Unpackers cold_unpackers_;  // and into one that has left the caches since
+  Unpackers unpackers_;       // for a buffer that was written a moment ago
+  Unpackers cold_unpackers_;  // for a buffer that has left the caches since
 };
 
 }  // namespace feedline::flow

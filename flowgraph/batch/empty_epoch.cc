@@ -65,7 +65,7 @@ std::string why_empty(const Plan& plan, uint64_t chosen) {
 void refuse_empty_epoch(const Plan& plan, uint64_t chosen) {
   if (plan.data.lazy || !plan.data.raised.empty()) return;
   const std::string why = why_empty(plan, chosen);
-  // Passes without end over nothing would never give a step.
+  // Endless passes over no samples would never give a step.
   if (plan.spec.repeat < 0 && !why.empty()) throw Error(Category::bad_pipeline, why);
   if (plan.steps_per_epoch != 0 || plan.spec.allow_empty) return;
   throw error_of(!why.empty() ? why : too_few(plan, plan.samples_per_epoch));

@@ -1,4 +1,4 @@
-// Epochs without a step: most likely data and pipeline do not fit.
+// Refuses epochs without a step: most likely the data and the pipeline do not fit each other.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// Throws Error bad_pipeline where an epoch of the plan has no step, unless the pipeline allows it: says which stage
-/// leaves too little. chosen: samples before the filter. Data that ends with a raised error ends with that one instead.
+/// Throws Error bad_pipeline if an epoch of the plan has no step, unless the pipeline allows it. The error says which
+/// stage leaves too little. `chosen` is the number of samples before the filter. Does nothing if the data ends with a
+/// raised error, because the feed then ends with that error.
 void refuse_empty_epoch(const Plan& plan, uint64_t chosen);
 
-/// The Error for data that is counted while it is fed (index.mode LAZY) and had so many samples.
+/// Returns the Error for data that was counted while it was fed (index.mode LAZY) and had only `samples` samples.
 Error empty_epoch(const Plan& plan, int64_t samples);
 
 }  // namespace feedline::flow

@@ -26,7 +26,7 @@ void EpochLedger::ended(size_t replica, const EpochEnd& end) {
 }
 
 void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
-  // Some lanes may have been in the next pass already where the feed began.
+  // When the feed began, some lanes may already have been in the next pass.
   if (!first_whole_) first_whole_ = begins_within_ ? of.pass + 2 : 0;
   passes_[of.pass] += audit - of.later;
   passes_[of.pass + 1] += of.later;

@@ -1,4 +1,4 @@
-// What the epochs of a feed add up to, against what the indexes say that they hold.
+// Adds up what the epochs of a feed delivered, and compares it with what they hold according to the indexes.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace feedline::flow {
 
-/// Not thread-safe.
+/// The audits of the epochs of a feed. Not thread-safe.
 class EpochLedger {
  public:
-  /// alone: there is no other rank. begins_within: the feed does not begin with the first step of the first epoch.
+  /// `alone`: there is no other rank. `begins_within`: the feed does not begin with the first step of the first epoch.
   EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, bool begins_within = false);
 
   void delivered(size_t replica, uint64_t audit, const PassAudit& of = {}) {
@@ -23,16 +23,16 @@ class EpochLedger {
   }
   void ended(size_t replica, const EpochEnd& end);
 
-  /// Of the last epoch that all replicas have finished; none: there is none yet.
+  /// Returns the audit of the last epoch that all replicas have finished; none if there is none yet.
   std::optional<EpochAudit> last() const;
-  /// The sums of that epoch.
+  /// Returns the sums of that epoch.
   const std::optional<FinishedEpoch>& last_sums() const noexcept { return last_; }
-  /// Epochs that do not add up.
+  /// Returns how many epochs do not add up.
   uint64_t differing() const noexcept { return differing_; }
 
  private:
   struct Entry : EpochSums {
-    size_t replicas = 0;  // that have finished it
+    size_t replicas = 0;  // how many replicas have finished it
   };
   EpochAudit audit(const FinishedEpoch& finished) const;
   void add_to_passes(uint64_t audit, const PassAudit& of);
@@ -40,13 +40,15 @@ class EpochLedger {
 
   const ExpectedAudit expected_;
   const bool alone_;
-  std::vector<uint64_t> delivered_;  // by replica: of the epoch that it is in
-  std::vector<uint64_t> epochs_;     // by replica: that it has finished
-  std::deque<Entry> open_;           // some replica has finished it; the first is number finished_
+  std::vector<uint64_t> delivered_;  // by replica: what it was given of the epoch that it is in
+  std::vector<uint64_t> epochs_;     // by replica: how many epochs it has finished
+  std::deque<Entry> open_;           // those that some replica has finished; the first has the number finished_
   uint64_t finished_ = 0;
   std::optional<FinishedEpoch> last_;
-  std::map<uint64_t, uint64_t> passes_;  // what has been delivered of each that has not ended
-  std::optional<uint64_t> first_whole_;  // pass: of those before it some was not fed, or was bad; none: not known yet
+  std::map<uint64_t, uint64_t> passes_;  // what has been delivered of each pass that has not ended
+  // The first pass that can be compared as a whole; a part of each earlier pass was not fed or was bad. None: not known
+  // yet.
+  std::optional<uint64_t> first_whole_;
   bool begins_within_;
   uint64_t differing_ = 0;
 };

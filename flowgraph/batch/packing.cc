@@ -14,10 +14,10 @@
 namespace feedline::flow {
 namespace {
 
-/// Whether the numbers of these jobs, side by side, can be unpacked as one row: scalars of one type.
+/// Returns whether the numbers of these jobs, side by side, can be unpacked as one row, because they have one type.
 bool can_merge(const DenseJob& a, const DenseJob& b) { return a.unpack.stored == b.unpack.stored; }
 
-/// Unpacks the scalars of all jobs from where they lie side by side.
+/// Returns the UnpackSpec that unpacks the scalars of all jobs at once from where they lie side by side.
 gpu::UnpackSpec merged(std::span<const DenseJob> jobs) {
   gpu::UnpackSpec unpack = stored_elements(jobs[0].unpack.stored, Shape({static_cast<int64_t>(jobs.size())}));
   unpack.out = jobs[0].unpack.out;
@@ -36,7 +36,7 @@ gpu::UnpackSpec merged(std::span<const DenseJob> jobs) {
   return unpack;
 }
 
-// Makes the columns of outputs. A feature is a column once, also where several outputs are made from it.
+// Makes the columns of outputs. Each feature is a column once, even if several outputs are made from it.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }
@@ -83,7 +83,7 @@ class Packer {
                              .values = static_cast<size_t>(feature.shape.elements())});
   }
 
-  /// Scalars of one type become one column, so that one kernel unpacks them all.
+  /// Returns the jobs of a stack. Adjacent scalars of one type become one column, so that one kernel unpacks them all.
   std::vector<Packing::Job> of_stack(const OutputSpec& stack) {
     std::vector<Packing::Job> jobs;
     for (size_t first = 0, last = 1; first < stack.jobs.size(); first = last++) {
@@ -99,7 +99,8 @@ class Packer {
         copy.offset = column.jobs.size() * size_of(column.dtype);
         column.jobs.push_back(std::move(copy));
       }
-      jobs.push_back({.column = add(std::move(column)), .job = {.column = {}, .unpack = merged(run), .offset = run[0].offset}});
+      jobs.push_back(
+          {.column = add(std::move(column)), .job = {.column = {}, .unpack = merged(run), .offset = run[0].offset}});
     }
     return jobs;
   }

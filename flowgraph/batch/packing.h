@@ -1,4 +1,5 @@
-// What travels in place of a batch's tensors: its rows as they are stored, 194 bytes of bit planes as 194 bytes.
+// What travels in place of a batch's tensors: its rows as they are stored. For example, 194 bytes of bit planes travel
+// as 194 bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,51 +12,53 @@
 
 namespace feedline::flow {
 
-/// The same feed with other outputs: the columns from which its outputs are unpacked, so that whoever is given a batch of
-/// these columns can make the feed's batch. An output that is not dense is an output of both.
+/// The same feed with other outputs: the columns from which its outputs are unpacked. A batch of these columns is
+/// enough to make the feed's batch. An output that is not dense is an output of both feeds.
 struct Packing {
   struct Job {
-    int column = -1;  // in spec.outputs
+    int column = -1;  // index into spec.outputs
     DenseJob job;     // unpacks a row of that column; its own `column` is not set
   };
   struct Output {
-    int passed_through = -1;  // not dense: in spec.outputs
-    std::vector<Job> jobs;    // dense; none for an internal output
+    int passed_through = -1;  // not dense: index into spec.outputs
+    std::vector<Job> jobs;    // dense: what unpacks it; an internal output has none
   };
   PipelineSpec spec;
-  std::vector<Output> outputs;  // by output of the feed
+  std::vector<Output> outputs;  // by number of the feed's output
 };
 Packing pack(const PipelineSpec& spec);
 
-/// Packed batches -> batches, both in one buffer: the packed tensors, and behind them those that are unpacked. What is
-/// delivered as it is stored lies among the packed ones. Immutable.
+/// Makes batches from packed batches. Both are in one buffer: first the packed tensors, then the unpacked ones. A
+/// tensor that is delivered as it is stored is one of the packed tensors. Immutable.
 class PackedBatches {
  public:
-  /// facts: of a plan of pack(spec).spec. Keeps neither.
+  /// `facts` must be those of a plan of pack(spec).spec. Keeps neither argument.
   PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
-  /// Rows of a batch, at most.
+  /// Returns how many rows a batch has at most.
   int64_t rows() const noexcept { return rows_ / frames_; }
-  /// What the packed tensors take of it, at its beginning.
+  /// Returns how many bytes the packed tensors take at the beginning of a buffer.
   uint64_t packed_bytes() const noexcept { return packed_bytes_; }
-  /// The packed tensors of a buffer, as FeedFacts::tensors; their shapes are for whoever fills them to say.
+  /// Returns the packed tensors of a buffer, as FeedFacts::tensors has them. Their shapes in a batch are known only to
+  /// the code that fills the buffer.
   const std::vector<BatchTensor>& packed() const noexcept { return packed_; }
 
-  /// Of a buffer: names, dtypes and places of its tensors.
+  /// Returns the content of a buffer that begins at `memory`: names, dtypes and addresses of its tensors.
   BatchContent content(std::byte* memory) const;
-  /// From the shapes of the packed tensors, and content.rows: those of all tensors.
+  /// Sets the shapes of all tensors, from the shapes of the packed tensors and content.rows.
   void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
-  /// From the packed tensors of a buffer in host memory: the others. Blocks of rows side by side in the calling
-  /// thread's arena.
+  /// Makes the other tensors of a buffer in host memory from its packed tensors. Works on blocks of rows in parallel in
+  /// the calling thread's arena.
   void unpack(BatchBuffer& buffer) const;
 
-  /// Rows of a column into a tensor, or into a part of each of its rows: for each row of the batch, frame and value.
+  /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. There is one row for
+  /// each row of the batch, frame and value.
   struct Job {
-    size_t column = 0, column_stride = 0;  // of packed(); bytes from row to row
-    uint64_t offset = 0;                   // in the buffer, of the first element that it writes
-    size_t stride = 0;                     // bytes from row to row
-    int64_t rows = 1;                      // for each row of the batch
+    size_t column = 0, column_stride = 0;  // index into packed(); bytes from row to row
+    uint64_t offset = 0;                   // where in the buffer it writes its first element
+    size_t stride = 0;                     // bytes from row to row, in the tensor
+    int64_t rows = 1;                      // how many for each row of the batch
     gpu::UnpackSpec spec;
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
@@ -71,11 +74,11 @@ class PackedBatches {
   struct Tensor {
     std::string name;
     DType dtype = DType::unset;
-    Shape shape = {};     // dense: of a row
-    bool dense = false;   // else it has the shape of its column
-    size_t column = 0;    // of packed_: where it lies, or that it is unpacked from
-    bool stored = true;   // it lies there
-    uint64_t offset = 0;  // not stored: in the buffer
+    Shape shape = {};     // dense: of one row
+    bool dense = false;   // false: it has the shape of its column
+    size_t column = 0;    // index into packed_: the column in which it lies, or from which it is unpacked
+    bool stored = true;   // it lies in the column
+    uint64_t offset = 0;  // not stored: where it lies in the buffer
   };
   void add(const OutputSpec& output, const Packing::Output& packed);
   size_t column_of(int output) const;
@@ -85,7 +88,7 @@ class PackedBatches {
   std::vector<Tensor> tensors_;
   std::vector<Origin> origins_;
   std::vector<Job> jobs_;
-  std::vector<gpu::Unpacker> unpackers_;  // of the jobs
+  std::vector<gpu::Unpacker> unpackers_;  // one for each job
   int64_t frames_, rows_;
   bool windows_;
   uint64_t packed_bytes_, buffer_bytes_;

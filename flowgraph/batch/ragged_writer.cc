@@ -1,3 +1,5 @@
+#include "flowgraph/batch/ragged_writer.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -5,18 +7,17 @@
 
 #include "base/invariant.h"
 #include "flowgraph/batch/batch_rows.h"
-#include "flowgraph/batch/varying.h"
 
 namespace feedline::flow {
 namespace {
 
 using Part = BatchTensor::Part;
 
-/// Row r has the values [starts[r], starts[r + 1]) of the tensor: first its own, then padding.
+/// Row r has the values [starts[r], starts[r + 1]) of the tensor: first its own values, then padding.
 struct Layout {
   std::vector<ValuesRef> own;
   std::vector<int64_t> starts;
-  int64_t longest = 0;  // padded: in steps
+  int64_t longest = 0;  // padded: how many steps the longest row has
 
   int64_t values() const { return starts.back(); }
 };
@@ -79,7 +80,8 @@ void check_room(const BatchTensor& tensor, int64_t values, size_t size) {
                   tensor.capacity);
 }
 
-// Returns how many bytes there are. out: the memory of `tensor`; null where they stay where they are.
+// Writes the offsets of the values, and copies their bytes to `out`, the memory of `tensor`. If `out` is null, the
+// bytes stay where they are. Returns how many bytes there are.
 int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, const BatchTensor& tensor,
                     std::byte* out) {
   BytesRef padding;

@@ -1,4 +1,4 @@
-// Outputs whose rows differ in length: several values a row, or bytes of any size.
+// Writes outputs whose rows differ in length: several values in a row, or bytes of any size.
 #pragma once
 
 #include "flowgraph/batch/assemble.h"
@@ -9,8 +9,8 @@
 namespace feedline::flow {
 
 /// Writes the output that begins with tensor number `tensor` of the plan: its values (or bytes and offsets), and its
-/// row splits where it has some; a padded one as [rows, longest, ...]. `cast` unpacks one number; null for bytes.
-/// Filler rows are empty, or all padding, so that their bytes stay within what the plan bounds.
+/// row splits if it has some. A padded output is written as [rows, longest, ...]. `cast` unpacks one number; it is null
+/// for bytes. Filler rows are empty, or only padding, so that their bytes stay within the bound of the plan.
 void write_varying(const Plan& plan, size_t tensor, const gpu::Unpacker* cast, const BatchRows& batch,
                    BatchBuffer& buffer);
 

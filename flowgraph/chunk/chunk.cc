@@ -13,7 +13,8 @@
 namespace feedline::flow {
 namespace {
 
-// Records at a time: their bytes are still in the first-level cache when they are parsed.
+// The number of records that are verified and then parsed at a time, so few that their bytes are still in the
+// first-level cache when they are parsed.
 constexpr uint32_t block = 32;
 
 uint64_t stated_length(const std::byte* header) {
@@ -22,7 +23,7 @@ uint64_t stated_length(const std::byte* header) {
   return length;
 }
 
-// Of a record whose length holds and whose payload or stored CRC does not.
+// Returns the audit term of a record whose length is good, but whose payload or stored CRC is damaged.
 BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
   const std::span payload(header + io::header_bytes, stated_length(header));
   uint32_t stored;
@@ -101,7 +102,7 @@ void Chunk::parse(const Plan& plan) {
     evaluate(plan, arena, bad);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
-    // The arena is planned for whatever can lie in extents of so many bytes and rows.
+    // The arena is planned so that whatever extents of this many bytes and rows can hold fits into it.
     const Extent& first = ticket.extents.front();
     end_before(0, Error(Category::bad_pipeline,
                         "the index of this file is wrong: fewer records lie here than it says; delete it, and it is "
@@ -128,7 +129,7 @@ struct Chunk::Scan {
   void parse(uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
             const BadTerm& term);
-  /// False: an error ends the chunk.
+  /// Takes the rows of one extent. Returns false if an error ends the chunk.
   bool extent(size_t number);
 };
 
@@ -142,7 +143,7 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
     session.parse(rows, refused);
 }
 
-// A row without a record: the parser keeps step by an empty one.
+// Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
 void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
                        const BadTerm& term) {
   bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset)), term});
@@ -153,12 +154,12 @@ void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category,
 bool Chunk::Scan::extent(size_t number) {
   const Extent& extent = chunk.ticket.extents[number];
   const std::byte* const bytes = chunk.extents[number];
-  // Memory is planned for records of this size.
+  // A longer record is refused, because memory is planned for the largest record that was counted.
   io::RecordScanner scanner({bytes, extent.length}, plan.data.files[extent.file].index.largest_record);
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;
   const uint32_t end = row + extent.rows;
-  uint64_t record = extent.first_record;  // of the next one behind those
+  uint64_t record = extent.first_record;  // the number in the file of the next record, once `skip` is 0
   const auto is_row = [&](uint64_t r) { return !extent.kept || extent.kept->has(r); };
   while (row < end) {
     size_t count = 0;
@@ -191,7 +192,7 @@ bool Chunk::Scan::extent(size_t number) {
     }
     if (stop == io::RecordScanner::Stop::full || row == end) continue;
 
-    // Every record of the extent was good when it was counted.
+    // Scanning stopped at a bad record. Every record of the extent was good when it was counted.
     const uint64_t offset = extent.offset + scanner.position();
     const bool damaged = stop == io::RecordScanner::Stop::error;
     const Category category = damaged ? scanner.damage() : Category::truncated_data;
@@ -210,7 +211,7 @@ bool Chunk::Scan::extent(size_t number) {
       scanner.seek(scanner.position() + io::frame_bytes + stated_length(bytes + scanner.position()));
       continue;
     }
-    while (row < end) {  // where the next record begins is lost
+    while (row < end) {  // without the record's length it is unknown where the next record begins
       lose(row++, bytes, category, offset, "lies behind a record whose length is lost", lost);
       if (raise()) return false;
     }
@@ -235,7 +236,7 @@ Place Chunk::place_of(const Plan& plan, uint32_t row, uint64_t offset, std::stri
 }
 
 void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
-  // Formulas are to see sound values only.
+  // Bad rows are set to zeros first, because formulas must not see undefined values.
   for (const BadRow& row : bad)
     if (row.row < rows_)
       for (size_t f = 0; f < features_.size(); f++) fill_zero(plan, f, features_[f], row.row);
@@ -272,7 +273,7 @@ void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
       next++;
     else
       good.push_back(row);
-  if (good.empty()) return;  // evaluate() has filled in zeros
+  if (good.empty()) return;  // all rows remain the zeros that evaluate() has filled in
   for (uint32_t row : filler) {
     const auto above = std::lower_bound(good.begin(), good.end(), row);
     const bool take_above = above != good.end() && (above == good.begin() || *above - row < row - *std::prev(above));

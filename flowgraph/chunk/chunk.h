@@ -1,4 +1,5 @@
-// The records of one ticket: read, verified, parsed. Lives in a slot; goes back when the last user lets go.
+// A chunk: the records of one ticket in memory, read, verified and parsed. A chunk is the contents of a slot. When its
+// last user releases it, the slot is free again.
 #pragma once
 
 #include <cstdint>
@@ -16,80 +17,86 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// What a record that was found bad is in the sum over the data (base/audit.h).
+/// What a bad record adds to the audit sum over the data (base/audit.h).
 struct BadTerm {
-  uint64_t as_stored = 0;    // by the CRC that stands in the file
-  uint64_t as_computed = 0;  // by that of the payload: differs where one of the two was damaged
-  bool lost = false;         // which record it was cannot be told
+  uint64_t as_stored = 0;    // the term with the CRC that is stored in the file
+  uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if either of the two was damaged
+  bool lost = false;         // the record cannot be identified, so both terms are unknown
 };
 
+/// The chunk of one slot. It holds the records of one ticket after another, whenever the slot is used again.
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
+  /// slot: the number of the slot. data: the slot's memory for the bytes as read. scratch: its memory for columns. Both
+  /// must outlive the chunk.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
       : slot_(slot), data_(data), scratch_(scratch) {}
 
   uint32_t slot() const noexcept { return slot_; }
 
-  // Where it stands in the feed; set when the ticket is issued.
+  // The number of the chunk's ticket in the feed, and the ticket. Both are set when the read is issued.
   uint64_t sequence = 0;
   Ticket ticket;
 
   std::span<std::byte> data() const noexcept { return data_; }
-  /// Whether the bytes are the slot's own, and not a default of the pipeline's.
+  /// Returns whether the bytes lie in the slot. Default values of the pipeline do not.
   bool holds(std::span<const std::byte> bytes) const noexcept;
 
-  /// Where extent number `i` of a ticket lies in data(): each at its own block, or, inflated, one behind the other.
-  /// Filled in by whoever issues the reads.
+  /// Where each extent of the ticket lies in data(). Extents that are read as they are each begin in a disk block of
+  /// their own; inflated extents lie one after another. Set by the code that issues the reads.
   std::vector<const std::byte*> extents;
 
-  /// The read failed: nothing of the chunk can be used.
+  /// The error of a failed read. Nothing of the chunk can be used then.
   std::optional<Error> failed;
 
-  /// LAZY: bad regions that were passed over, and how many rows of the chunk come before each.
+  /// LAZY: the bad regions that were passed over, each with the number of the chunk's rows that come before it.
   struct PassedOver {
     uint32_t rows;
     Error error;
   };
   std::vector<PassedOver> passed_over;
 
-  /// Verifies and parses all rows; then records() and the columns are there. A bad record or read error under RAISE
-  /// ends the rows early: rows() is smaller than ticket.rows and `first_error` says why. Otherwise the bad row becomes
-  /// a copy of its nearest good row, its number is in `filler` and its error in `errors`.
+  /// Verifies and parses all rows, and sets records() and the columns. If the read failed, there are no rows, and
+  /// `first_error` is the reason. A bad record under RAISE ends the rows early: rows() is smaller than ticket.rows, and
+  /// `first_error` says why. Without RAISE a bad row becomes filler: a copy of the nearest good row, or zeros if there
+  /// is no good row. Its number is in `filler` and its error in `errors`.
   void parse(const Plan& plan);
 
+  /// The number of rows that are good or filler.
   uint32_t rows() const noexcept { return rows_; }
-  /// Takes away the rows from `row` on: `error` says why.
+  /// Removes the rows from `row` on, because of `error`.
   void end_before(uint32_t row, Error error) {
     rows_ = row;
     first_error = std::move(error);
   }
   std::span<const io::RecordView> records() const noexcept { return records_; }
-  /// By number of feature.
+  /// One column for each feature of the pipeline.
   std::span<const Column> features() const noexcept { return features_; }
-  /// By number of expression: double, one for each row.
+  /// One column for each expression of the pipeline: a double for each row.
   std::span<const Column> expressions() const noexcept { return expressions_; }
-  /// What each row adds to a delivery's audit (base/audit.h); of filler it says nothing.
+  /// For each row, what it adds to the audit of what is delivered (base/audit.h). Undefined for filler.
   std::span<const uint64_t> audit_terms() const noexcept { return audit_terms_; }
-  /// The extent of the ticket that a row lies in.
+  /// Returns the extent of the ticket in which a row lies.
   const Extent& extent_of(uint32_t row) const noexcept;
-  /// Number of a row in its file.
+  /// Returns the number of a row's record in its file.
   uint64_t record_of(uint32_t row) const noexcept { return extent_of(row).record_of(row); }
-  /// Byte offset of a row in its (inflated) file.
+  /// Returns the byte offset of a row's record in its (inflated) file.
   uint64_t offset_of(uint32_t row) const noexcept;
 
-  std::optional<Error> first_error;
-  std::vector<uint32_t> filler;    // ascending
-  std::vector<Error> errors;       // as filler
-  std::vector<BadTerm> bad_terms;  // as filler
+  std::optional<Error> first_error;  // why the rows end early
+  std::vector<uint32_t> filler;      // the numbers of the rows that are filler, ascending
+  std::vector<Error> errors;         // for each row in `filler`: what was wrong with the record
+  std::vector<BadTerm> bad_terms;    // for each row in `filler`: its record's part in the audit
+  /// The number of records whose byte layout was that of earlier records (ExampleParser::Session::layout_hits()).
   uint64_t layout_hits() const noexcept { return layout_hits_; }
-  /// By number of feature: whether a record had it.
+  /// For each feature of the pipeline, whether any record had it.
   const std::vector<bool>& seen() const noexcept { return seen_; }
 
  private:
   struct BadRow {
     uint32_t row;
     Error error;
-    std::optional<BadTerm> term = {};  // none: its record is sound, only not what was wanted
+    std::optional<BadTerm> term = {};  // none: the record's bytes are good, but its contents are not what was wanted
   };
   struct Scan;
   Place place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature = {}) const;
@@ -108,7 +115,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<bool> seen_;
 };
 
-/// Records of record_type RAW: the one feature is the record as it lies. `errors` as of ExampleParser.
+/// Parses records of record_type RAW, whose only feature is the whole payload. Sets the rows of `column` from
+/// `first_row` on to point to the payloads. Appends an error for each record whose size is not feature.length.
 void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
               const Column& column, std::vector<RowError>& errors);
 

@@ -81,7 +81,7 @@ void FileInflater::run() {
       const bool finished = chunks_.empty() && last_added_ && !reading;
       const bool starved = in_.empty() && inputs_[current_].state == Input::State::reading;
       if (chunks_.empty() || starved) {
-        running_ = finished;  // a finished inflater is claimed until it is opened again
+        running_ = finished;  // if the file is finished, no other thread may enter run() before idle() is called below
         if (!finished) return;
       } else {
         chunk = chunks_.front();
@@ -112,7 +112,7 @@ bool FileInflater::input_ready() {
     in_ = {input.buffer, input.length};
     in_use_ = true;
   }
-  return true;  // or the file is used up
+  return true;  // even if the file is used up: in_ is empty then
 }
 
 bool FileInflater::fill(Chunk& chunk) {

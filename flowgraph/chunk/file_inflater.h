@@ -1,4 +1,5 @@
-// One compressed file on its way: bytes come in through two small buffers, whole tickets go out.
+// Inflates a compressed file from front to back. Compressed bytes come in through two small buffers; complete chunks go
+// out.
 #pragma once
 
 #include <array>
@@ -17,72 +18,82 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// Serial by nature: one thread at a time is inside run(). The rest may be called from any thread. An inflater serves one
-/// file after another; between two it is idle.
+/// A file must be inflated serially, so only one thread may be inside run(). The other methods may be called from any
+/// thread. When add(), finish() or arrived() returns true, the caller must see to it that run() is called; until run()
+/// returns, they return false to all other callers.
+///
+/// An inflater serves one file after another. Between two files it is idle.
 class FileInflater {
  public:
+  /// One of the two buffers for compressed bytes.
   struct Input {
     FileInflater* inflater = nullptr;
     uint32_t number = 0;  // 0 or 1
     std::byte* buffer = nullptr;
-    uint64_t offset = 0, length = 0;  // of the file
+    uint64_t offset = 0, length = 0;  // the bytes of the file that are, or will be, in the buffer
     enum class State : uint8_t { unused, reading, full } state = State::unused;
   };
   struct Callbacks {
-    std::function<void(uint32_t file, Input&)> read;  // start a read; its completion calls arrived()
-    std::function<void(ChunkRef)> done;               // a chunk is complete, or has failed
-    std::function<void(FileInflater*)> idle;          // the file's last chunk is done and nothing is being read
+    std::function<void(uint32_t file, Input&)> read;  // must start a read, whose completion must call arrived()
+    std::function<void(ChunkRef)> done;               // called when a chunk is complete or has failed
+    std::function<void(FileInflater*)> idle;          // called when the file's last chunk is done and nothing is read
   };
 
-  /// memory: inflater_memory_bytes of it (flowgraph/plan/reader_memory.h).
+  /// memory: inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to it and to `plan`.
   FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks);
 
-  /// Begins a file. Precondition: idle.
+  /// Begins a file. Precondition: the inflater is idle.
   void open(uint32_t file);
-  /// Whether the ticket's bytes lie in the open file, after those of all tickets added so far.
+  /// Returns whether the ticket's bytes lie in the open file, after those of all tickets added so far.
   bool continues_with(const Ticket& ticket) const noexcept {
     return ticket.extents.front().file == file_ && ticket.extents.front().offset >= added_until_;
   }
-  /// Adds the next chunk of the file, its ticket and extents set; continues_with() its ticket. True: somebody must call
-  /// run().
+  /// Adds the next chunk of the file. Its ticket and extents must be set. Precondition: continues_with() its ticket.
+  /// Returns whether the caller must see to it that run() is called.
   [[nodiscard]] bool add(ChunkRef chunk);
-  /// No chunk of the file follows: the inflater becomes idle when those added are done. True: somebody must call run().
+  /// Tells that no chunk of the file follows. The inflater becomes idle when the chunks added so far are done. Returns
+  /// whether the caller must see to it that run() is called.
   [[nodiscard]] bool finish();
-  /// A read is done; `error` an errno or 0. True: somebody must call run().
+  /// Tells that a read has completed; `error` is an errno or 0. Returns whether the caller must see to it that run() is
+  /// called.
   [[nodiscard]] bool arrived(Input& input, int error);
 
-  /// Inflates as far as input and chunks go.
+  /// Inflates until it lacks input or chunks.
   void run();
 
  private:
   void request(Input& input);
+  /// Returns false if the next input is still being read. Otherwise in_ is set, or stays empty if the file is used up.
   bool input_ready();
+  /// Inflates into the chunk. Returns whether the chunk is complete or has failed.
   bool fill(Chunk& chunk);
+  /// Returns the error of a failed read, if there was one.
   std::optional<Error> damage(const Chunk& chunk);
 
   const Plan& plan_;
   const Callbacks callbacks_;
-  std::span<std::byte> skipped_;
+  std::span<std::byte> skipped_;  // where inflated bytes go that no ticket wants
 
-  std::mutex mutex_;  // guards from here
+  std::mutex mutex_;  // guards chunks_ to read_error_
   std::deque<ChunkRef> chunks_;
   std::array<Input, 2> inputs_;
-  bool running_ = false;
-  bool last_added_ = false;
-  int read_error_ = 0;  // to here; the rest belongs to run()
+  bool running_ = false;     // run() is running, or a caller has been told to call it
+  bool last_added_ = false;  // finish() was called
+  int read_error_ = 0;
 
-  uint64_t added_until_ = 0;  // of the inflated stream: the end of the last extent added; the caller of add()'s
+  uint64_t added_until_ = 0;  // offset in the inflated stream: the end of the last extent added; used by add()'s caller
 
+  // Used by run(), and by open() while the inflater is idle.
   uint32_t file_ = 0;
   uint64_t size_ = 0;
-  uint64_t next_offset_ = 0;  // of the file: not yet asked for
+  uint64_t next_offset_ = 0;  // the file's bytes from here on have not been asked for
   std::optional<io::Inflater> inflater_;
-  size_t current_ = 0;  // the input in use, or next
-  bool in_use_ = false;
-  std::span<const std::byte> in_;  // what is left of it
-  uint64_t position_ = 0;          // of the inflated stream
-  size_t extent_ = 0;              // of the chunk being filled
-  uint64_t filled_ = 0;            // bytes of its data
+  size_t current_ = 0;             // index of the input that in_ is from, or that comes next
+  bool in_use_ = false;            // in_ is from that input
+  std::span<const std::byte> in_;  // the compressed bytes that are left of the current input
+  uint64_t position_ = 0;          // offset in the inflated stream
+  size_t extent_ = 0;              // index of the current extent of the chunk that is being filled
+  uint64_t filled_ = 0;            // the bytes of that chunk that have been filled
 };
 
 }  // namespace feedline::flow

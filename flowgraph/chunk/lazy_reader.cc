@@ -49,7 +49,8 @@ void LazyReader::end_file() {
   file_++;
 }
 
-// Notes a bad region, where memory and max_failures allow one more.
+// Notes a bad region. Throws an Error if the data must end with it: under RAISE, if max_failures is exceeded, or if the
+// bad regions are too many for an index or for the memory.
 void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
   const PipelineSpec& spec = plan_.spec;
   const std::string& path = plan_.data.files[file_].id.uri;
@@ -64,12 +65,13 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
     throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
   if (spec.on_error == OnError::raise) throw region.error(path);
   chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
-  // With this one the feed ends, when the chunk is noted.
+  // If max_failures is exceeded, the feed ends with this region, when the graph notes the errors of the chunk.
   passed_over_++;
   if (exceeds_max_failures(spec, passed_over_)) throw region.error(path);
 }
 
-// Goes on to records that are not yet taken. False: the pass is over, or error_ says why there are none.
+// Makes records_ the next records, unless some have not been taken yet. Returns false if there are none: the pass is
+// over, or error_ says why.
 bool LazyReader::next_records(Chunk& chunk) {
   while (records_.empty() && !error_ && file_ < plan_.data.files.size()) {
     try {
@@ -91,7 +93,8 @@ bool LazyReader::next_records(Chunk& chunk) {
   return !records_.empty();
 }
 
-// Those of the records that fit; they lie one after another, here as in the file. False: none does.
+// Copies those of records_ that fit into the chunk. They lie one after another there, as they do in the file. Returns
+// false if none fits.
 bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   Ticket& ticket = chunk.ticket;
   uint64_t bytes = 0;

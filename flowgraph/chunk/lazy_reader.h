@@ -1,4 +1,4 @@
-// index.mode LAZY: files that nobody has counted, read from front to back and counted on the way.
+// index.mode LAZY: reads files that have no index from front to back, and counts their records on the way.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,23 @@ namespace feedline::flow {
 
 struct Plan;
 
-/// Chunk after chunk, in file order and pass after pass, of as many records as fit. What io/index/count_records.h does on all
-/// threads this does on one: the same records are good, and the first pass gives the same indexes, which it keeps
-/// (io/index/index_store.h) file by file. Not thread-safe. Reads are blocking, past the read backend.
+/// Fills chunk after chunk with as many records as fit, in file order and pass after pass. It does on one thread what
+/// io/index/count_records.h does on all threads: it takes the same records to be good, and the first pass makes the
+/// same indexes. It stores the index of each file when the file ends (io/index/index_store.h). Not thread-safe. Its
+/// reads block, and do not go through the read backend.
 class LazyReader {
  public:
   /// Keeps a reference to `plan`.
   explicit LazyReader(const Plan& plan) : plan_(plan) {}
 
-  /// Fills in ticket, extents and data. A ticket without rows is the end of a pass or, with Chunk::failed, of the data.
+  /// Reads the next records into a chunk: sets its ticket, extents and data. A ticket without rows stands for the end
+  /// of a pass. If Chunk::failed is set as well, the data ends with that error.
   void fill(Chunk& chunk);
 
-  /// Nothing comes any more.
+  /// Returns whether the data has ended with an error.
   bool ended() const noexcept { return ended_; }
   uint64_t bytes_read() const noexcept { return bytes_read_; }
-  /// Of all files, once the first pass is over.
+  /// The indexes of all files, once the first pass is over.
   const std::optional<std::vector<io::FileIndex>>& counted() const noexcept { return counted_; }
 
  private:
@@ -40,18 +42,18 @@ class LazyReader {
 
   const Plan& plan_;
   uint32_t file_ = 0;
-  std::optional<io::RecordStream> stream_;   // of it
-  std::span<const io::RecordView> records_;  // of the stream: not yet taken
-  uint64_t told_ = 0;                        // bytes of the file that are in bytes_read_
+  std::optional<io::RecordStream> stream_;   // reads file_
+  std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet
+  uint64_t told_ = 0;                        // how many bytes of this file bytes_read_ includes
   uint64_t bytes_read_ = 0;
-  uint64_t passed_over_ = 0;    // bad regions of this pass
-  std::optional<Error> error_;  // that the data ends with
+  uint64_t passed_over_ = 0;    // the bad regions that were passed over in this pass
+  std::optional<Error> error_;  // the error with which the data ends
   bool ended_ = false;
 
-  // The first pass.
+  // Used in the first pass.
   std::optional<io::IndexBuilder> builder_;
-  std::vector<io::BadRegion> bad_;  // of the file
-  uint64_t bad_regions_ = 0;        // of all
+  std::vector<io::BadRegion> bad_;  // the bad regions of this file
+  uint64_t bad_regions_ = 0;        // the number of bad regions in all files
   std::vector<io::FileIndex> indexes_;
   std::optional<std::vector<io::FileIndex>> counted_;
 };

@@ -1,8 +1,9 @@
-// A bounded set of things that are taken, and come back from any thread.
+// A fixed set of items that are taken from the pool, and are given back from any thread.
 //
-// A take that finds nothing marks the pool hungry, under the lock of the look; the return after which a hungry pool has
-// enough clears the mark and kicks the owner once, under the same lock. The owner then takes until the pool is dry.
-// Anything looser loses wake-ups: a mark set after the look stalled in every run on two CPUs.
+// A call of take() that finds no item marks the pool hungry, in the same critical section. When items come back and a
+// hungry pool has enough of them, give_back() clears the mark and kicks the owner once, also in one critical section.
+// The owner must then take until the pool is dry. Anything looser loses wake-ups: when the mark was set after the look,
+// the feed stalled in every run on two CPUs.
 #pragma once
 
 #include <atomic>
@@ -19,20 +20,22 @@ namespace feedline::flow {
 template <typename T>
 class Pool {
  public:
+  /// Which item take() returns.
   enum class Next : uint8_t {
-    newest,  // what came back last: its memory is the likeliest to be in cache
-    oldest,  // what came back first: a device is the likeliest to have done with it
+    newest,  // the item that came back last: its memory is the most likely to be in cache
+    oldest,  // the item that came back first: a device is the most likely to have finished with it
   };
   explicit Pool(const std::vector<T>& items, Next next = Next::newest)
       : free_(items), size_(free_.size()), next_(next) {}
 
-  /// Set before the first take. `kick` is called under the pool's lock: it must not touch the pool, nor block.
+  /// Sets the function that kicks the owner. Must be called before the first take(). `kick` is called under the pool's
+  /// lock: it must not use the pool, nor block.
   void on_return(std::function<void()> kick) {
     const std::lock_guard lock(mutex_);
     kick_ = std::move(kick);
   }
 
-  /// keep: so many stay behind, fewer than all.
+  /// Takes an item. Returns nothing if the pool has at most `keep` items left. Precondition: keep < size().
   std::optional<T> take(size_t keep = 0) {
     const std::lock_guard lock(mutex_);
     if (free_.size() <= keep) {
@@ -53,27 +56,28 @@ class Pool {
     feed();
   }
 
-  /// How many things are worth a kick: many, where the owner can wait and is to be woken rarely. Kicks at once if there
-  /// are that many.
+  /// Sets how many items a hungry pool must have before the owner is kicked. With a large number an owner that can wait
+  /// is woken rarely. Kicks at once if the pool is hungry and has that many.
   void set_enough(size_t count) {
     const std::lock_guard lock(mutex_);
     enough_ = count;
     feed();
   }
 
-  /// From now on nothing is kicked; things still come back.
+  /// Ends the kicks. Items can still be given back.
   void close() {
     const std::lock_guard lock(mutex_);
     kick_ = nullptr;
   }
 
+  /// The number of all items, taken or not.
   size_t size() const noexcept { return size_; }
-  /// Whether a take has found nothing and nothing has come back since.
+  /// Returns whether a take() has found nothing and no item has come back since.
   bool dry() const {
     const std::lock_guard lock(mutex_);
     return dry_since_.has_value();
   }
-  /// For how long it was so, in seconds.
+  /// Returns for how many seconds in total the pool has been dry.
   double dry_s() const {
     const std::lock_guard lock(mutex_);
     const auto now = dry_since_ ? Clock::now() - *dry_since_ : Clock::duration(0);
@@ -83,7 +87,7 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Under the lock.
+  // Kicks the owner if the pool is hungry and has enough. Precondition: the caller holds the lock.
   void feed() {
     if (!hungry_ || free_.size() < enough_) return;
     hungry_ = false;
@@ -91,12 +95,12 @@ class Pool {
   }
 
   mutable std::mutex mutex_;
-  std::vector<T> free_;  // the oldest first; never more than at the beginning, so giving back allocates nothing
+  std::vector<T> free_;  // the oldest first; never more items than at the beginning, so give_back() does not allocate
   const size_t size_;
   const Next next_;
   std::function<void()> kick_;
   size_t enough_ = 1;
-  bool hungry_ = false;  // a take has found nothing, and nobody was kicked since
+  bool hungry_ = false;  // a take() has found nothing, and the owner has not been kicked since
   std::optional<Clock::time_point> dry_since_;
   Clock::duration dry_time_{0};
 };

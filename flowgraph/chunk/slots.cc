@@ -35,7 +35,8 @@ Slots::Slots(const Plan& plan, DeviceId copied_to)
 ChunkRef Slots::take(size_t keep) {
   const auto chunk = pool_.take(keep);
   if (!chunk) return nullptr;
-  // Moved out: the deleter lives as long as the chunk's weak reference to itself, and would keep us for ever.
+  // The deleter moves `slots` out of itself when it runs. It exists as long as the chunk's weak reference to itself, so
+  // otherwise it would keep the slots alive for ever.
   return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {
             const auto ours = std::move(slots);
             ours->pool_.give_back(done);

@@ -1,4 +1,4 @@
-// The memory that is read into, and who may use it.
+// The slots: the memory into which chunks are read.
 #pragma once
 
 #include <deque>
@@ -12,18 +12,21 @@
 
 namespace feedline::flow {
 
-/// Lives as long as the graph or a batch that was lent rows does.
+/// The memory of all slots, and a pool of the free ones. It lives as long as the graph or any ChunkRef. A batch that
+/// was lent a row keeps a ChunkRef.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// copied_to: where batches that lie in it are wanted; then it is pinned.
+  /// copied_to: the device to which batches are copied that lie in the slots (Plan::lends). If it is a GPU, the memory
+  /// is pinned.
   explicit Slots(const Plan& plan, DeviceId copied_to = host());
 
-  /// Of one slot, to which it goes back by itself. Null: none is free beyond those to keep.
+  /// Takes a free slot and returns its chunk. The slot is given back when the last ChunkRef is gone. Returns null if at
+  /// most `keep` slots are free.
   ChunkRef take(size_t keep = 0);
 
   Pool<Chunk*>& pool() noexcept { return pool_; }
 
-  /// All that is read into, in one piece, so that it can be registered with the kernel.
+  /// The part of all slots into which files are read, in one piece, so that it can be registered with the kernel.
   std::span<std::byte> read_memory() const noexcept { return read_memory_; }
 
  private:

@@ -1,4 +1,4 @@
-// How much of a file is bad, from one place to the next.
+// Adds up how many bytes of a file are bad, from one place to the next.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 
 namespace feedline::flow {
 
-/// The first bad region that begins at `offset` or behind it.
+/// Returns the first bad region that begins at `offset` or after it.
 inline std::vector<io::BadRegion>::const_iterator first_bad_from(const io::FileIndex& index, uint64_t offset) {
   return std::lower_bound(index.bad.begin(), index.bad.end(), offset,
                           [](const io::BadRegion& region, uint64_t at) { return region.offset < at; });
 }
 
-/// Goes through the bad regions of a file from its first entry on. The index has to live longer.
+/// Goes through the bad regions of a file, starting at the first entry of its index. The index must outlive this
+/// object.
 class BadBytes {
  public:
   BadBytes() = default;
@@ -25,7 +26,7 @@ class BadBytes {
   struct Sum {
     uint64_t bytes = 0, regions = 0;
   };
-  /// What begins before `offset`, and was not in the sum of a call before.
+  /// Returns the sum of the regions that begin before `offset` and were not in the sum of an earlier call.
   Sum until(uint64_t offset) {
     Sum sum;
     for (; at_ != end_ && at_->offset < offset; ++at_, sum.regions++) sum.bytes += at_->length;

@@ -26,7 +26,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// in_what[r]: of rank r; empty: in nothing.
+// Throws if a rank differs from the first one. in_what[r] says in what rank r differs; it is empty if it does not
+// differ.
 void refuse_differences(const RankGroup& group, const std::vector<std::string>& in_what) {
   std::map<std::string_view, std::vector<size_t>> alike;
   for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(group.number_in_all(rank));
@@ -43,7 +44,7 @@ void refuse_differences(const RankGroup& group, const std::vector<std::string>& 
   if (!sentences.empty()) throw Error(Category::bad_pipeline, fmt::format("{}", fmt::join(sentences, ", and ")));
 }
 
-/// "shuffle.seed: 7, not 5" for each field.
+/// Collects the fields that differ, each as in "shuffle.seed: 7, not 5".
 class Differences : public pb::util::MessageDifferencer::Reporter {
  public:
   std::vector<std::string> found;
@@ -74,7 +75,7 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
     found.push_back(fmt::format("{}: left out, there {}", name(path), value(first, path, path.back().index)));
   }
   void ReportModified(const pb::Message& first, const pb::Message& theirs, const Path& path) override {
-    if (path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are told
+    if (path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are reported
     found.push_back(fmt::format("{}: {}, not {}", name(path), value(theirs, path, path.back().new_index),
                                 value(first, path, path.back().index)));
   }
@@ -93,7 +94,7 @@ config::Pipeline comparable(config::Pipeline pipeline) {
   pipeline.clear_parallelism();
   pipeline.clear_cache();
   for (config::Source& source : *pipeline.mutable_source()) {
-    source.clear_files();  // the list is compared
+    source.clear_files();  // compare_files() compares the list of files
     source.clear_exclude();
     const std::string stride = source.index().stride();
     source.clear_index();
@@ -102,7 +103,7 @@ config::Pipeline comparable(config::Pipeline pipeline) {
   return pipeline;
 }
 
-// Throws unless the files of all ranks have the same texts, in the same order.
+// Throws Error bad_pipeline unless the files of all ranks have the same texts, in the same order.
 void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<std::string(const DataFile&)>& text) {
   if (ranks.size() == 1) return;
   std::vector<uint64_t> hashes;
@@ -121,7 +122,8 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
   std::vector<std::vector<uint64_t>> lists;
   for (const std::string& list : ranks.all_gather(mine.take()))
     lists.push_back(MessageReader(list).get_rows<uint64_t>());
-  // Of the first file in which each rank differs from rank 0: rank 0 tells its texts, the others their own.
+  // The ranks exchange the text of the first file in which each differs from rank 0: rank 0 tells its own text once for
+  // each rank, and every other rank tells its own.
   for (size_t rank = 0; rank < lists.size(); rank++) {
     if (ranks.rank() != 0 && ranks.rank() != rank) continue;
     const std::vector<uint64_t>&there = lists[0], &here = lists[rank];
@@ -184,7 +186,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     if (feed.parts != feeds[0].parts)
       found.push_back(fmt::format("data_parallel_size {}, not {}", feed.parts, feeds[0].parts));
     if (feed.epoch != feeds[0].epoch) found.push_back(fmt::format("epoch {}, not {}", feed.epoch, feeds[0].epoch));
-    // Equal bytes may hold a NaN, which equals nothing.
+    // Equal bytes are not compared by field, because they may hold a NaN, which equals nothing.
     if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);
     constexpr size_t most = 5;
     if (found.size() > most) {

@@ -1,7 +1,7 @@
-// What the ranks of a feed must have in common, so that each gives its part of the same global batches.
+// Compares what the ranks of a feed must have in common, so that each can provide its part of the same global batches.
 //
-// Each function is called on all ranks. Where they differ it throws, on all of them, an Error bad_pipeline that says
-// which rank differs from rank 0, and in what: "rank 2 differs from rank 0: shuffle.seed: 7, not 5".
+// Each function must be called on all ranks. If the ranks differ, it throws on all of them an Error bad_pipeline that
+// says which rank differs from rank 0, and in what: "rank 2 differs from rank 0: shuffle.seed: 7, not 5".
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace feedline::flow {
 struct DataSet;
 struct Position;
 
-/// The pipeline, less what is the machine's (paths, index.dir, index.mode, memory, parallelism, cache), the number of
-/// replicas, that of the parts of a global batch, and the epoch to begin with.
+/// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
+/// Ignores the fields that depend on the machine: paths, index.dir, index.mode, memory, parallelism and cache.
 void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch);
 
-/// Where they go on.
+/// Compares the positions at which the ranks go on.
 void compare_positions(RankGroup& ranks, const Position& position);
 
-/// Names without folders, and sizes.
+/// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);
 
-/// What was counted and what the filter keeps.
+/// Compares what was counted in each file, and what the filter keeps of it.
 void compare_content(RankGroup& ranks, const DataSet& data);
 
 }  // namespace feedline::flow

@@ -19,7 +19,8 @@
 namespace feedline::flow {
 namespace {
 
-// Known bad regions are no samples; SKIP_FILE leaves out all of a file that has any.
+// Leaves out what is known to be bad: with SKIP_RECORD every bad region, with SKIP_FILE every file that has a bad
+// region.
 void leave_out(OnError on_error, DataFile& file, DataSet& data) {
   if (on_error == OnError::skip_record) {
     for (const io::BadRegion& region : file.index.bad) data.skip(region.error(file.id.uri));
@@ -56,7 +57,7 @@ uint64_t digest_of(const DataSet& data) noexcept {
   return digest;
 }
 
-// Of data whose indexes are known.
+// Completes data whose indexes are known.
 void settle(const PipelineSpec& spec, DataSet& data) {
   data.digest = digest_of(data);
   for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));

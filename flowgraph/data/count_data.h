@@ -1,4 +1,4 @@
-// What a pipeline's files hold, by their indexes; files without one are counted.
+// Says what a pipeline's files hold, from their indexes. Files without an index are counted.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,25 @@ class RankGroup;
 
 namespace feedline::flow {
 
-/// The files as their indexes say; those without a valid one are counted, every byte of them, on `threads` threads:
-/// several files at once, and the ranges of large ones. What was counted is kept (io/index/index_store.h); of files below
-/// 1 MiB only where the pipeline speaks of an index: to count them takes no longer. Applies errors.on_error and chooses
-/// samples; throws Error where max_failures or max_failure_rate are exceeded, where index.mode is REQUIRE and one is
-/// missing, and io_error. `on_progress`: of the bytes to be counted; not thread by thread, but from any thread.
+/// Returns the pipeline's files as their indexes describe them. Files without a valid index are counted, every byte of
+/// them, on `threads` threads, which count several files and several ranges of a large file at the same time. The new
+/// indexes are kept (io/index/index_store.h). For files below 1 MiB this is done only if the pipeline says something
+/// about an index, because counting such a file again takes no longer than reading its index.
 ///
-/// `ranks`: all call it, and have the same data, or all throw; each counts its share (flowgraph/data/index_files.h).
+/// Applies errors.on_error and chooses the samples. Throws Error if max_failures or max_failure_rate is exceeded, or if
+/// index.mode is REQUIRE and an index is missing; throws Error io_error if a file cannot be read. `on_progress` is told
+/// how many of the bytes to be counted are done. It may be called from any thread, but never from two at the same time.
+///
+/// All ranks in `ranks` must call this function. Either all of them get the same data, or all throw. Each rank counts
+/// its share (flowgraph/data/index_files.h).
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
-/// By itself.
+/// Does the same for a single rank.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 
-/// Lazy data once it has been counted: as count_data() would have it.
+/// Returns lazy data (DataSet::lazy) that has been counted since, as count_data() would have returned it. `indexes` are
+/// the new indexes of its files.
 DataSet counted_data(const PipelineSpec& spec, DataSet data, std::vector<io::FileIndex> indexes);
 
 }  // namespace feedline::flow

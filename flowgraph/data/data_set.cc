@@ -1,6 +1,5 @@
 #include "flowgraph/data/data_set.h"
 
-
 #include <algorithm>
 #include <utility>
 
@@ -14,11 +13,11 @@ uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
   return end.percent ? mul_div(records, end.value, RangeEnd::all) : std::min(end.value, records);
 }
 
-// The part of each source that is chosen, by number of record.
+// The part of a source that is chosen, by number of the record.
 struct Chosen {
-  uint64_t records = 0;  // of the source
+  uint64_t records = 0;  // good records in the whole source
   uint64_t begin = 0, end = 0;
-  /// An error that comes behind so many good records of the source.
+  /// Returns whether an error that comes after `record` good records of the source lies in what is chosen.
   bool reaches(uint64_t record) const noexcept {
     return record >= begin && (record < end || (record == end && end == records));
   }
@@ -30,7 +29,7 @@ Chosen choose(const SourceSpec& source, uint64_t records) noexcept {
   return {records, cut(source.shard_id), cut(source.shard_id + 1)};
 }
 
-// RAISE: the data ends at the first error that is reached.
+// With RAISE: ends the data at the first error that lies in what is chosen.
 void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
   for (size_t f = 0; f < data.files.size(); f++) {
     DataFile& file = data.files[f];

@@ -29,7 +29,7 @@ std::optional<uint64_t> number(std::string_view text) {
   return value;
 }
 
-// int64 as protobuf's JSON writes it, a string, or as people do.
+// Reads an int64 as protobuf's JSON writes it, which is a string, or as people write it, which is a number.
 std::optional<uint64_t> number(const json& value) {
   if (value.is_number_unsigned()) return value.get<uint64_t>();
   return value.is_string() ? number(std::string_view(value.get_ref<const std::string&>())) : std::nullopt;
@@ -54,7 +54,7 @@ std::optional<Splits> parse(const std::string& text) {
   return splits;
 }
 
-// A folder's splits; nothing where it has none.
+// Returns the splits of a folder; none if it has no dataset_info.json, or adds a warning if that cannot be read.
 Splits read(const std::filesystem::path& folder, std::vector<std::string>& warnings) {
   constexpr uint64_t longest = uint64_t{64} << 20;
   const std::filesystem::path path = folder / "dataset_info.json";
@@ -72,7 +72,8 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
   return {};
 }
 
-// "mnist-train.tfrecord-00002-of-00010": where the records of that shard are said.
+// Returns the number of records that a shard with a name like "mnist-train.tfrecord-00002-of-00010" should have, or
+// null.
 const uint64_t* expected(const Splits& splits, std::string_view name) {
   const size_t of = name.rfind("-of-");
   const size_t dash = of == std::string_view::npos ? of : name.rfind('-', of - 1);

@@ -1,4 +1,5 @@
-// TensorFlow Datasets keeps a dataset_info.json beside its shards, which says how many records each has.
+// TensorFlow Datasets keeps a dataset_info.json beside its shards, which says how many records each shard has. This
+// unit compares these numbers with the counted ones.
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace feedline::flow {
 
-/// A warning for each counted file, up to ten, whose number of good records is not its splits[].shardLengths[]; and for
-/// a dataset_info.json that cannot be read. Files are told by their default names,
-/// DATASET-SPLIT.tfrecord-00000-of-00001 (tensorflow_datasets/core/utils/shard_utils.py); others are not looked at.
+/// Returns a warning for each file, up to ten, whose number of good records is not the one in splits[].shardLengths[],
+/// and for each dataset_info.json that cannot be read. Only files with their default names are compared:
+/// DATASET-SPLIT.tfrecord-00000-of-00001 (tensorflow_datasets/core/utils/shard_utils.py).
 std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files);
 
 }  // namespace feedline::flow

@@ -27,7 +27,7 @@
 namespace feedline::flow {
 namespace {
 
-// "WHAT (and 3 more)", if there is any.
+// Adds the warning "WHAT (and 3 more files)" if `all` is not empty.
 void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
   const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
   if (!all.empty()) warnings.push_back(all.front() + more);
@@ -48,13 +48,13 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
   throw Error(Category::bad_pipeline, fmt::format("what rank {} tells of its files makes no sense: {}", rank, why));
 }
 
-/// Bytes [begin, end) of a file, for one rank to count.
+/// Bytes [begin, end) of a file, which one rank counts.
 struct Part {
   size_t file;
   uint64_t begin, end;
 };
 
-// Cut between ranks only at multiples of this, so that small files are not cut.
+// The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
 constexpr uint64_t cut_bytes = 1 << 20;
 
 class IndexFiles {
@@ -108,24 +108,24 @@ class IndexFiles {
   RankGroup& ranks_;
   const std::function<void(uint64_t, uint64_t)>& on_progress_;
 
-  // By file:
-  std::vector<bool> found_;     // this rank has an index that is kept
-  std::vector<size_t> giver_;   // the first rank that has one; ranks_.size(): none has
-  std::vector<bool> wanted_;    // some rank has none
-  std::vector<bool> in_parts_;  // counted in parts
-  std::vector<Chains> chains_;  // of these, first the ones that this rank found, then all
+  // Indexed by file:
+  std::vector<bool> found_;     // this rank has a kept index
+  std::vector<size_t> giver_;   // the first rank that has a kept index; ranks_.size(): none has
+  std::vector<bool> wanted_;    // some rank has no kept index
+  std::vector<bool> in_parts_;  // the file is counted in parts
+  std::vector<Chains> chains_;  // of files counted in parts: first what this rank found, then what all ranks found
 
-  std::vector<std::vector<Part>> parts_;  // by rank: what it counts
+  std::vector<std::vector<Part>> parts_;  // by rank: the parts that it counts
 
-  std::mutex mutex_;  // guards from here
+  std::mutex mutex_;  // guards the members from here on
   uint64_t done_ = 0;
   std::vector<std::string> not_kept_;
   uint64_t bad_regions_ = 0, failures_ = 0;
   size_t first_bad_file_ = 0;
-  std::optional<Error> first_failure_;  // to here
+  std::optional<Error> first_failure_;  // the last member that the mutex guards
 };
 
-// Looks for indexes that are kept.
+// Looks for kept indexes, and lets the ranks tell each other which ones they have.
 void IndexFiles::find() {
   std::vector<io::KeptIndex> kept(data_.files.size());
   arena_.execute([&] {
@@ -157,18 +157,18 @@ void IndexFiles::find() {
                source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
 }
 
-// Cuts the files that nobody has an index of into equal shares. Every rank works out those of all, so that none has to
-// believe another.
+// Cuts the files that have no index on any rank into equal shares. Every rank computes the shares of all ranks, so that
+// no rank must believe another.
 void IndexFiles::deal() {
   in_parts_.resize(data_.files.size());
   chains_.resize(data_.files.size());
-  const auto weight = [&](size_t f) {  // an empty file is looked at, too
+  const auto weight = [&](size_t f) {  // even an empty file must be looked at
     return giver_[f] < ranks_.size() ? 0 : std::max<uint64_t>(1, data_.files[f].id.size);
   };
   uint64_t total = 0, first = 0;
   for (size_t f = 0; f < data_.files.size(); f++) total += weight(f);
   parts_.resize(ranks_.size());
-  size_t rank = 0;  // the first whose share ends after the file begins
+  size_t rank = 0;  // the first rank whose share ends after the file begins
   const auto border = [&](size_t of_rank) { return mul_div(total, of_rank, ranks_.size()); };
   for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
     const auto cut = [&](size_t of_rank) -> uint64_t {
@@ -180,7 +180,7 @@ void IndexFiles::deal() {
     for (size_t r = rank; r < ranks_.size() && cut(r) < weight(f); r++)
       if (const uint64_t begin = cut(r), end = cut(r + 1); begin < end)
         parts.push_back({r, {f, begin, std::min(end, data_.files[f].id.size)}});
-    // A compressed file cannot be counted in parts: the rank of the first one counts it.
+    // A compressed file cannot be counted in parts, so the rank of the first part counts all of it.
     if (parts.size() > 1 && compressed(data_.files[f])) {
       parts.resize(1);
       parts[0].second.end = data_.files[f].id.size;
@@ -190,7 +190,7 @@ void IndexFiles::deal() {
   }
 }
 
-// This rank's share.
+// Counts this rank's share.
 void IndexFiles::count() {
   for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
   const auto progress = [&](uint64_t bytes) {
@@ -223,7 +223,7 @@ void IndexFiles::keep(const DataFile& file) {
   }
 }
 
-// What this rank knows and others do not.
+// Lets the ranks tell each other what one knows and others do not.
 void IndexFiles::share() {
   MessageWriter mine;
   tell(mine);
@@ -234,7 +234,7 @@ void IndexFiles::share() {
 
 void IndexFiles::tell(MessageWriter& message) const {
   const auto put_index = [&](const DataFile& file) {
-    // Each rank's file has an mtime of its own.
+    // The time of modification is not sent, because each rank's copy of a file has its own.
     message.put_text(io::index_bytes(file.index, {file.id.uri, file.id.size, 0}, options_of(file)));
   };
   for (size_t f = 0; f < data_.files.size(); f++)
@@ -277,7 +277,7 @@ io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::strin
   return std::move(*got.index);
 }
 
-// Files that were counted in parts, each rank for itself: mostly nothing is left to be read.
+// Joins the files that were counted in parts. Every rank does this for itself; mostly nothing is left to read.
 void IndexFiles::join() {
   std::vector<size_t> files;
   for (size_t f = 0; f < in_parts_.size(); f++)
@@ -298,8 +298,8 @@ io::CountDamage IndexFiles::damage_of(size_t file) {
   };
 }
 
-// Ends the counting where it is known that the data will be refused, so that data made of bad records takes neither the
-// time nor the memory to count all of them.
+// Ends the counting as soon as it is known that the data will be refused. So data made of bad records takes neither the
+// time nor the memory that counting all of them would take.
 void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegion& region) {
   const std::string& path = data_.files[file].id.uri;
   const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// The indexes of a data set's files: those that are kept, and of the rest by counting, which ranks share.
+// Fills in the indexes of a data set's files: reads the kept ones, and makes the others by counting, which ranks share.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,22 @@ struct SourceSpec;
 struct DataSet;
 class WorkerArena;
 
-/// How the files of a source are counted.
+/// Returns the options with which the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);
 
-/// The error that the lists of bad regions take more than half of memory.limit. regions: how many were found; last: the
-/// last one of them.
+/// Returns the error that the lists of bad regions take more than half of memory.limit. `regions` is how many were
+/// found, and `last` describes the last one.
 Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last);
 
-/// Fills in every file's index; as count_data() says. All ranks list the same files. Those of which no rank has a valid
-/// index are laid one behind the other and cut into equal parts, one for each rank; a plain file that lies in several
-/// is counted in parts (io/index/count_records.h) and joined by all, any other goes to the rank in whose part it begins. What
-/// a rank has counted, or has an index of and others have not, is told to all. An index is kept by the rank that has
-/// counted the file, or its first part. Counting ends with an Error as soon as the regions that were found bad exceed
-/// max_failures, or take more than half of memory.limit. LAZY: where an index is missing, nothing is counted and
-/// `data.lazy` set.
+/// Fills in every file's index, as count_data() describes it. All ranks must list the same files.
+///
+/// The files of which no rank has a valid index are laid end to end and cut into equal parts, one for each rank. A
+/// plain file that lies in several parts is counted in parts (io/index/count_records.h), which every rank then joins.
+/// Any other file goes to the rank in whose part it begins. Each rank tells all others what it has counted, and the
+/// indexes that it has and others lack. An index is kept by the rank that counted the file, or the first part of it.
+///
+/// Throws Error as soon as the regions found bad exceed max_failures, or take more than half of memory.limit. With
+/// LAZY, if an index is missing, nothing is counted and `data.lazy` is set.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

@@ -1,5 +1,5 @@
-// Which of a file's good records are samples: the part that `range` and `num_shards` leave, and of it what the filter
-// keeps.
+// Which of a file's good records are samples: the part that `range` and `num_shards` leave, and of that part only what
+// the filter keeps.
 #pragma once
 
 #include <algorithm>
@@ -9,49 +9,49 @@
 
 namespace feedline::flow {
 
-/// A set of the numbers below some bound. Immutable.
+/// A set of numbers below some bound. Immutable.
 class NumberSet {
  public:
-  /// Number i is in it if bit i % 64 of words[i / 64] is 1.
+  /// Number i is in the set if bit i % 64 of words[i / 64] is 1.
   explicit NumberSet(std::vector<uint64_t> words);
 
   uint64_t size() const noexcept { return before_.back(); }
   bool has(uint64_t number) const noexcept {
     return number / 64 < words_.size() && (words_[number / 64] >> number % 64 & 1) != 0;
   }
-  /// How many are smaller.
+  /// Returns how many numbers in the set are smaller than `number`.
   uint64_t before(uint64_t number) const noexcept;
-  /// The one that `index` are smaller than; index < size().
+  /// Returns the number at position `index` of the set in ascending order. Precondition: index < size().
   uint64_t at(uint64_t index) const noexcept;
 
   const std::vector<uint64_t>& words() const noexcept { return words_; }
   uint64_t memory_bytes() const noexcept { return (words_.capacity() + before_.capacity()) * sizeof(uint64_t); }
 
  private:
-  static constexpr uint64_t group = 8;  // words
+  static constexpr uint64_t group = 8;  // words in a group
   std::vector<uint64_t> words_;
-  std::vector<uint64_t> before_;  // numbers in the groups before each, and in all
+  std::vector<uint64_t> before_;  // how many numbers the groups before each one have; the last: how many the set has
 };
 
-/// Samples and good records of a file are both numbered from 0. Copies share the set.
+/// The samples of a file. Samples and good records are both numbered from 0. Copies share the set.
 class Selection {
  public:
-  Selection() = default;  // none
-  /// The records [begin, end).
+  Selection() = default;  // selects no records
+  /// Selects the records [begin, end).
   Selection(uint64_t begin, uint64_t end) noexcept : begin_(begin), end_(std::max(begin, end)) {}
-  /// These records.
+  /// Selects the records in a set.
   explicit Selection(std::shared_ptr<const NumberSet> kept) noexcept : end_(kept->size()), kept_(std::move(kept)) {}
 
-  /// Takes away the records from `record` on. Not of a set.
+  /// Removes the records from `record` on. Not for a selection that was made of a set.
   void end_at(uint64_t record) noexcept { end_ = std::max(begin_, std::min(end_, record)); }
 
   uint64_t samples() const noexcept { return end_ - begin_; }
-  /// Samples among the records [0, record).
+  /// Returns how many samples are among the records [0, record).
   uint64_t before(uint64_t record) const noexcept {
     return kept_ ? kept_->before(record) : std::clamp(record, begin_, end_) - begin_;
   }
   uint64_t record(uint64_t sample) const noexcept { return kept_ ? kept_->at(sample) : begin_ + sample; }
-  /// Null: every record between two samples is one.
+  /// Returns the set of records that are samples; null if every record between two samples is a sample, too.
   const NumberSet* kept() const noexcept { return kept_.get(); }
 
  private:

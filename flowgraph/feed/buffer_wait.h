@@ -1,4 +1,5 @@
-// How a thread of its own takes buffers: it waits for one to come back, where the graph is kicked.
+// Lets a thread outside of the graph take buffers. The thread waits until a buffer comes back; the graph never waits,
+// but is sent a message.
 #pragma once
 
 #include <atomic>
@@ -12,12 +13,12 @@
 
 namespace feedline::flow {
 
-/// Of one taking thread. The mutex and the condition are its owner's, for whom they guard and tell other things, too.
+/// Used by one thread. Shares the owner's mutex and condition variable, which the owner uses for its own state as well.
 class BufferWait {
  public:
   BufferWait(std::mutex& mutex, std::condition_variable& changed) : mutex_(mutex), changed_(changed) {}
 
-  /// Until the ring's pool is closed.
+  /// Makes take() notice buffers that come back to this ring, until the ring's pool is closed.
   void watch(BatchRing& ring) {
     ring.pool().on_return([this] {
       const std::lock_guard lock(mutex_);
@@ -26,7 +27,8 @@ class BufferWait {
     });
   }
 
-  /// Null where none is free and stop(), called under the mutex, says so. Tells `delivery` that it waits for one.
+  /// Returns a buffer of the ring, and waits until one is free. Returns null if none is free and stop() returns true;
+  /// stop() is called under the mutex. Tells `delivery` that this replica waits for a buffer.
   template <typename Stop>
   BatchBuffer* take(BatchRing& ring, Delivery& delivery, int replica, Stop stop) {
     for (;;) {

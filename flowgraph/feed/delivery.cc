@@ -45,7 +45,7 @@ void Delivery::put_all(int number, std::span<Ready> ready) {
   replica.arrived.notify_one();
 }
 
-// next() may have looked just before. Under the lock it either has not looked yet or waits already.
+// next() may have looked just before. Because of the lock, it either has not looked yet or is waiting already.
 void Delivery::out_of_buffers(int number) {
   Replica& replica = replicas_[static_cast<size_t>(number)];
   {
@@ -95,7 +95,8 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
     if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(static_cast<int>(other));
 }
 
-// A ring that is all held means nothing by itself: what comes next may be the end of the epoch, or an error.
+// If all batches of a ring are held, that is no error by itself: what comes next may be the end of the epoch, or an
+// error.
 void Delivery::throw_if_all_is_held(int number) const {
   const Replica& replica = replicas_[static_cast<size_t>(number)];
   const size_t held = replica.ring->held;
@@ -126,7 +127,7 @@ void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch
   } catch (...) {
     failure = std::current_exception();
     batch = Batch();
-    if (content.order) content.order->let_go();  // it stays here, and the caller's stream may end
+    if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
   }
   lock.lock();
   add_wait(replica);
@@ -139,7 +140,7 @@ void Delivery::add_wait(Replica& replica) {
   replica.waiting.reset();
 }
 
-// The start is no lost time: it is reported as such.
+// The time before the first batch does not count as lost, because it is reported as the time of the start.
 void Delivery::begin_clock(Clock::time_point first_batch) {
   report_.first_batch = first_batch;
   std::fill(std::begin(report_.waited_s), std::end(report_.waited_s), 0);
@@ -172,7 +173,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
     throw Error(Category::bad_pipeline,
                 fmt::format("there is no replica {}: this feeder has {}", number, replicas_.size()));
-  batch = Batch();  // what the caller had in it goes back first
+  batch = Batch();  // the batch that the caller had in it goes back first
   Replica& replica = replicas_[static_cast<size_t>(number)];
   std::unique_lock lock(mutex_);
   replica.served_by = std::this_thread::get_id();
@@ -187,7 +188,8 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
     const Replica* behind = laggard(replica);
     const bool ready = !behind && !replica.ready.empty();
-    // This feed's own end comes in its place, for every replica, though its rank has told the others of it.
+    // If this feed itself has ended with an error, every replica is given that error, after the batches before it.
+    // Without this check it would be hidden by what others_() returns, because this rank has told the others of it.
     if (others_ && !(ready && (failed_ || replica.ready.front().error)))
       if (const auto error = others_()) throw in_step(replica.position, *error);
     if (ready) break;
@@ -212,14 +214,14 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   const bool is_first = replica.steps == 0;
   if (const auto& error = replica.ready.front().error) {
     failed_ = true;
-    throw *error;  // and stays: so says every further call
+    throw *error;  // it stays in the queue, so every further call throws it
   }
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
-    if (arrive) wait_for(arrive, *content, batch, replica, lock);  // where it throws, this is still the next batch
+    if (arrive) wait_for(arrive, *content, batch, replica, lock);  // if it throws, this is still the next batch
     count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
   }
-  Ready ready = std::move(replica.ready.front());  // what it keeps is let go of without the lock
+  Ready ready = std::move(replica.ready.front());  // what it keeps is released without the lock
   replica.ready.pop_front();
   const bool falls_short = replica.ready.empty();
   if (falls_short) short_replicas_++;

@@ -1,4 +1,4 @@
-// The end of the feed: finished batches wait here for next(), and next() waits here for them.
+// The end of the feed: here finished batches wait for next(), and next() waits for batches.
 #pragma once
 
 #include <atomic>
@@ -24,77 +24,82 @@
 
 namespace feedline::flow {
 
-/// After so long the log says what is waited for.
+/// When a wait has taken this long, the log says what is waited for.
 inline constexpr std::chrono::seconds long_wait{10};
 
-/// Stages that next() can wait for.
+/// The stages that next() can wait for.
 enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, upload, replica };
 inline constexpr size_t stage_count = 7;
 const char* name(Stage stage) noexcept;
 
-/// Something for a replica: a batch, the end of an epoch (neither is set), or the error that ends the feed.
+/// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither is set).
 struct Ready {
   std::shared_ptr<const BatchContent> batch;
   std::shared_ptr<const Error> error;
-  std::shared_ptr<const void> keeps;  // of an end of epoch: the slot that it holds until it is taken
+  std::shared_ptr<const void> keeps;  // end of an epoch: the slot that it holds until it is taken
   EpochEnd end = {};
-  PassAudit passes = {};  // of a batch
+  PassAudit passes = {};  // batch: how its audit is split by pass
 };
 
-/// Since the start.
+/// What has been delivered since the start.
 struct DeliveryReport {
   uint64_t records = 0, filler = 0, audit = 0, steps = 0, finished_epochs = 0;
   std::optional<EpochAudit> last_epoch;
   uint64_t differing_epochs = 0;
   std::optional<std::chrono::steady_clock::time_point> first_batch;
-  Latency next;  // first batch of each replica left out
+  Latency next;  // without the first batch of each replica
   uint64_t next_calls = 0, next_ready = 0;
-  double waited_s[stage_count] = {};  // inside next(), all replicas, since the first batch; before it, since the start
+  // By stage: seconds that all replicas together waited inside next(). Counted since the first batch, or since the
+  // start if there is no batch yet.
+  double waited_s[stage_count] = {};
 };
 
-/// Thread-safe. Replicas are given batches at most `host_prefetch` steps apart.
+/// Gives batches to replicas, which may be at most `host_prefetch` steps apart. Thread-safe.
 class Delivery {
  public:
-  /// `busy_stage` says, at any time and from any thread, which stage has the work that next() waits for. together: a
-  /// step is put for no replica before each has a buffer for it.
+  /// `busy_stage` returns which stage has the work that next() waits for. It may be called at any time and from any
+  /// thread. `together`: a step is put for no replica before every replica has a buffer for it.
   Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
   void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
-  /// In their order, and taken from there. Wakes next() once.
+  /// Moves the elements of `ready`, in their order, to what the replica is given next. Wakes next() once.
   void put_all(int replica, std::span<Ready> ready);
-  /// All that was begun has been put, and for the batch behind it the ring has no buffer. Until the next put.
+  /// Says that everything that was begun for the replica has been put, and that its ring has no buffer for the next
+  /// batch. Holds until the next put.
   void out_of_buffers(int replica);
-  /// The first call counts: from now on every next() throws it.
+  /// Makes every next() from now on throw this error. Only the first call has an effect.
   void fail(std::exception_ptr error) noexcept;
   void stop() noexcept;
-  /// Whether next() has thrown an Error that ended the feed.
+  /// Returns whether next() has thrown an Error that ended the feed.
   bool failed() const noexcept { return failed_; }
-  /// Every next() asks it, again once a second at least while it waits, and throws what it says instead of giving out a
-  /// batch. It has to be cheap. Before the first next().
+  /// Sets the function that tells whether another rank has failed. Every next() calls it, and again at least once a
+  /// second while it waits. If the function returns an Error, next() throws it instead of giving out a batch. The
+  /// function must be cheap. Call this before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
-  /// Whether a replica has nothing ready, so that its next() waits or soon will. From any thread.
+  /// Returns whether a replica has nothing ready, so that its next() waits or soon will. May be called from any thread.
   bool shortage() const noexcept { return short_replicas_ > 0; }
-  /// tell: called when the last batch of a replica has been taken, on the thread that calls next(). Before the first
-  /// next().
+  /// Sets the function that is called when the last ready batch of a replica has been taken. It is called on the thread
+  /// that calls next(). Call this before the first next().
   void on_shortage(std::function<void(int replica)> tell) { tell_shortage_ = std::move(tell); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
-  /// Waits until `deadline`; without one, as long as it takes. Throws as Feeder::next says.
-  /// end: set at the end of an epoch. arrive: what a batch needs before it counts as received; it may wait, and where
-  /// it throws the same batch comes again.
+  /// Does what a batch needs before it counts as received. It may wait. If it throws, the next call of next() gives the
+  /// same batch again.
   using Arrive = std::function<void(Batch&)>;
+  /// Gives the next batch or end of an epoch to a replica. Waits for it until `deadline`, or as long as it takes if
+  /// there is no deadline. Throws as Feeder::next does. At the end of an epoch, sets `end`.
   Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                EpochEnd* end = nullptr, const Arrive& arrive = {});
-  /// Which stage has the work that the replica's next() waits for.
+  /// Returns which stage has the work that the replica's next() waits for.
   Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
   DeliveryReport report() const;
-  /// What is known of the last epoch that all replicas have finished; nullopt if there is none.
+  /// Returns what is known of the last epoch that all replicas have finished; nullopt if there is none.
   std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
-  /// Of the replicas that are furthest behind, and ahead: what they have received.
+  /// What the replica that is furthest behind, and the one that is furthest ahead, have received.
   struct Positions {
     Position last, first;
   };
@@ -107,18 +112,18 @@ class Delivery {
     std::deque<Ready> ready;
     bool out_of_buffers = false;
     std::condition_variable arrived;
-    uint64_t received = 0;  // batches and ends of epochs
+    uint64_t received = 0;  // how many batches and ends of epochs
     uint64_t steps = 0, epochs = 0;
     Position position;
     std::optional<std::thread::id> served_by;
-    bool too_far_ahead = false;  // and waiting for it to change
+    bool too_far_ahead = false;  // it waits because it is too far ahead
     struct Waiting {
       Stage stage;
       Clock::time_point since;
     };
     std::optional<Waiting> waiting;
   };
-  /// The replica that `replica` is too far ahead of, if any.
+  /// Returns the replica that `replica` is too far ahead of; null if there is none.
   const Replica* laggard(const Replica& replica) const;
   void throw_if_all_is_held(int number) const;
   void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
@@ -136,7 +141,7 @@ class Delivery {
   const bool together_;
   std::function<std::optional<Error>()> others_;
   std::function<void(int)> tell_shortage_;
-  std::atomic<size_t> short_replicas_;  // those whose `ready` is empty
+  std::atomic<size_t> short_replicas_;  // how many replicas have an empty `ready`
   mutable std::mutex mutex_;
   std::deque<Replica> replicas_;
   std::exception_ptr failure_;

@@ -1,4 +1,4 @@
-// The bad records that a feed met, each once, however many epochs read it.
+// Collects the bad records that a feed met, each once, however many epochs read it.
 #pragma once
 
 #include <atomic>
@@ -11,24 +11,24 @@
 
 namespace feedline::flow {
 
-/// Thread-safe.
+/// The bad records met so far. Thread-safe.
 class ErrorLog {
  public:
-  /// Errors that are kept whole.
+  /// How many errors are kept as a whole.
   static constexpr size_t kept = 100;
-  /// Bad records that are told from one another. Those behind them count at each reading.
+  /// How many bad records are told apart. After these, a bad record counts each time that it is read.
   static constexpr size_t told_apart = 1 << 16;
 
-  /// Takes note of an error whose place names file, record and offset, if it is new.
+  /// Notes an error whose place names file, record and offset, if it is new.
   void note(const Error& error);
 
   uint64_t total() const noexcept { return total_; }
-  /// The first of them.
+  /// Returns the first errors that were noted, at most `kept`.
   std::vector<Error> first() const;
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_set<uint64_t> seen_;  // hashes of their places
+  std::unordered_set<uint64_t> seen_;  // hashes of the places of errors
   std::vector<Error> first_;
   std::atomic<uint64_t> total_{0};
 };

@@ -27,10 +27,12 @@ struct Answer {
       : kept((data.samples + 63) / 64),
         changes(spec.window && !spec.window->key.empty() ? kept.size() : 0),
         audits(data.files.size()) {}
-  std::vector<uint64_t> kept;     // bit i % 64 of word i / 64 is that of sample i
-  std::vector<uint64_t> changes;  // as kept: its key is not that of the one kept before it; empty: there is no key
-  std::vector<uint64_t> audits;   // by file: sum over those that are kept
-  std::vector<Error> bad;         // the first ones
+  std::vector<uint64_t> kept;  // bit i % 64 of word i / 64 says whether sample i is kept
+  // In the same form: whether the key of a kept sample differs from that of the kept sample before it. Empty: there is
+  // no key.
+  std::vector<uint64_t> changes;
+  std::vector<uint64_t> audits;  // by file: sum over the samples that are kept
+  std::vector<Error> bad;        // the first bad records
   uint64_t bad_total = 0;
 };
 
@@ -49,8 +51,8 @@ uint64_t digest_of(const PipelineSpec& spec, const DataSet& data) {
 bool has(const std::vector<uint64_t>& set, uint64_t number) { return (set[number / 64] >> number % 64 & 1) != 0; }
 void put(std::vector<uint64_t>& set, uint64_t number) { set[number / 64] |= uint64_t{1} << number % 64; }
 
-// Sizes follow from what is digested. Layout: magic, digest, words of `kept`, `changes` and `audits`, CRC32C of all
-// before it.
+// Layout: magic, digest, words of `kept`, `changes` and `audits`, CRC32C of everything before it. The sizes follow from
+// what is digested.
 std::string bytes_of(const Answer& answer, uint64_t digest) {
   std::string bytes(magic, 8);
   const auto add = [&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); };
@@ -65,7 +67,7 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::string bytes = bytes_of(answer, digest);
   try {
-    // A file of another size, or one that is not regular, is not one of ours, so it is not read.
+    // A file of another size, or one that is not regular, was not written by keep(), so it is not read.
     const auto file = io::InputFile::find(path);
     if (!file || file->size() != bytes.size()) return std::nullopt;
     file->read_at(0, std::as_writable_bytes(std::span(bytes)));
@@ -75,22 +77,22 @@ std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answ
   size_t at = 16;
   for (auto* words : {&answer.kept, &answer.changes, &answer.audits}) {
     const size_t size = words->size() * sizeof(uint64_t);
-    if (size > 0) std::memcpy(words->data(), bytes.data() + at, size);  // none: there may be no memory either
+    if (size > 0) std::memcpy(words->data(), bytes.data() + at, size);  // an empty vector may have no memory
     at += size;
   }
   if (bytes != bytes_of(answer, digest)) return std::nullopt;
   return answer;
 }
 
-// Filter and key as the only outputs of a feed in file order.
+// Evaluates filter and key as the only outputs of a feed in file order.
 Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& run) {
   Answer answer(spec, data);
   DataSet whole = data;
-  whole.raised.clear();  // told when the feed that is wanted comes there
+  whole.raised.clear();  // the main feed throws the error when it gets there
   const Plan plan(*spec.filter, std::move(whole), {}, run.threads);
   Graph graph(plan, {.copied_to = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
   uint64_t sample = 0;
-  std::optional<int64_t> key;  // of the last one kept
+  std::optional<int64_t> key;  // of the sample that was kept last
   for (Batch batch; graph.delivery().next(0, std::nullopt, batch) == Delivery::Outcome::batch;) {
     const auto keeps = batch.at("filter").as<double>();
     const auto valid = batch.at("@valid").as<bool>();
@@ -114,7 +116,7 @@ Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& 
 
 void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSet& data) {
   try {
-    std::error_code refused;  // the file's error tells
+    std::error_code refused;  // opening the file reports the error
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), refused);
     io::OutputFile out(path);
     const std::string bytes = bytes_of(answer, digest);
@@ -157,7 +159,7 @@ void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run)
   if (!path.empty()) answer = load(path, digest, Answer(spec, data));
   if (!answer) {
     answer = evaluate(spec, data, run);
-    // Errors are told where they are found; a kept answer would pass over them.
+    // Every run must report the errors that it meets, so an answer with errors is not kept.
     if (!path.empty() && answer->bad_total == 0) keep(path, *answer, digest, data);
   }
   for (Error& error : answer->bad) data.skip(std::move(error));

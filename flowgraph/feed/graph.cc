@@ -30,24 +30,26 @@ namespace {
 
 namespace tf = oneapi::tbb::flow;
 
-/// No system call, but all that a body does may throw: running out of memory stands for the rest.
+/// This is not a system call. A body may throw for many reasons; tests inject running out of memory for all of them.
 struct BodyOp {
   static constexpr const char* name = "body of a stage";
   static constexpr int error = ENOMEM;
 };
 
-// Chunks in a row that are not in the page cache until others are no longer looked for there first; one may be missed
-// while the kernel moves its pages. And how often one is looked for all the same.
+// After this many chunks in a row that were not in the page cache, chunks are no longer looked for there first. One
+// alone may be missed while the kernel moves its pages. Even then one chunk in `cache_tried_once_in` is looked for
+// there.
 constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
-// Reads of a disk that are worth having all slots resident.
+// After this many reads from a disk the memory of all slots is registered for reading. This makes the memory resident,
+// which is not worth it for data that the page cache has.
 constexpr uint64_t registered_behind = 64;
 
 struct Kick {};
-/// The batches that one chunk completed for one replica, in order; none: an output buffer came back, or a batch is
-/// written.
+/// The batches that one chunk completed for one replica, in order. Null: an output buffer has come back, or a batch has
+/// been written.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
 
-/// A batch that has a buffer, or a marker, which needs none.
+/// A batch that has a buffer; or the end of an epoch or a failure, which needs none.
 struct PendingBatch {
   PendingBatch(BatchRows&& rows_, int replica_, BatchBuffer* buffer_)
       : rows(std::move(rows_)), replica(replica_), buffer(buffer_), done(!buffer) {}
@@ -72,7 +74,7 @@ struct Graph::Impl {
   Impl(const Plan& plan, const GraphOptions& options);
   ~Impl();
 
-  // What is being read: into a slot, or into an input of an inflater. The tag of its reads.
+  // What is being read, into a slot or into an input of an inflater. It is the tag of its reads.
   struct InFlight {
     ChunkRef chunk;
     FileInflater::Input* input = nullptr;
@@ -83,7 +85,7 @@ struct Graph::Impl {
       left = reads;
       error = error_so_far;
     }
-    std::vector<io::Read> untried;  // may lie in the page cache: [parse] looks there first
+    std::vector<io::Read> untried;  // these may lie in the page cache: [parse] looks there first
   };
 
   void make_inflaters();
@@ -91,7 +93,7 @@ struct Graph::Impl {
   void make_nodes();
   void wake() noexcept;
 
-  // Bodies.
+  // The bodies of the nodes, and what they use.
   void read();
   bool cached() const noexcept { return misses < misses_until_disk; }
   uint64_t read_ahead() const noexcept { return cached() ? plan.read_ahead : plan.read_ahead_of_disk; }
@@ -121,7 +123,7 @@ struct Graph::Impl {
   Stage busy_stage(int replica) const;
   void stop() noexcept;
 
-  /// Every body runs in here: an exception that leaves it would wake nobody.
+  /// Runs a body. Every body runs in here, because an exception that left it would wake nobody.
   template <typename Body>
   void guarded(StageCounters& counters, Body&& body) noexcept {
     const StageCounters::Busy busy(counters);
@@ -144,10 +146,11 @@ struct Graph::Impl {
   const GraphOptions options;
   const BatchWriter writer;
   std::atomic<bool> stopping{false};
-  // By an error that is on its way to next(). Reading on could keep a lone thread from ever delivering it.
+  // The feed has ended with an error that is on its way to next(). To read on could keep a lone thread from ever
+  // delivering it.
   std::atomic<bool> ended{false};
 
-  // Memory, and who may use it.
+  // The memory, and the pools that say who may use it.
   const std::shared_ptr<Slots> slots;
   gpu::Memory inflater_memory;
   std::optional<Pool<FileInflater*>> idle_inflaters;
@@ -156,27 +159,29 @@ struct Graph::Impl {
   std::vector<std::shared_ptr<BatchRing>> rings;
   std::unique_ptr<Delivery> delivery;
 
-  // [read]; only its body touches these.
+  // What [read] uses. Only its body touches these members.
   TicketQueue tickets;
   uint64_t next_sequence = 0;
-  std::vector<FileInflater*>
-      open_inflaters;              // of each source of a mixture, or one: its compressed file that is being read
-  std::vector<io::Read> requests;  // of one burst
-  size_t burst = 0;                // chunks that they are for
-  uint64_t passed_by = 0;          // chunks that were not looked for in the page cache
-  std::optional<LazyReader> lazy;  // instead of all these
+  std::vector<FileInflater*> open_inflaters;  // by source of a mixture, or only one: reads the source's compressed file
+  std::vector<io::Read> requests;             // the reads of one burst
+  size_t burst = 0;                           // how many chunks these are for
+  uint64_t passed_by = 0;                     // how many chunks were not looked for in the page cache
+  std::optional<LazyReader> lazy;             // LAZY: used instead of all these
 
-  std::atomic<uint64_t> misses{0};  // chunks that the page cache did not have, since the last that it had
+  // How many chunks the page cache did not have since the last one that it had.
+  std::atomic<uint64_t> misses{0};
 
-  // Chunks that may lie in the page cache. One that is read last is needed last, and oneTBB runs what came last first.
+  // Chunks that may lie in the page cache. A task of [parse] takes the oldest one: the chunk that is read last is
+  // needed last, but oneTBB runs the newest task first.
   std::mutex not_looked_up_mutex;
   std::deque<ChunkRef> not_looked_up;
 
-  // [assemble]
+  // What [assemble] uses.
   Assembler assembler;
-  std::atomic<uint64_t> needed;  // Assembler::needed()
+  std::atomic<uint64_t> needed;  // the value of Assembler::needed()
   std::vector<std::vector<BatchRows>> completed_batches;
-  // [unpack r]: batches that wait for a buffer, and behind them those that wait to be delivered in their order
+  // What [unpack r] uses: batches that wait for a buffer, and those that have one and wait to be delivered in their
+  // order.
   std::vector<std::deque<BatchRows>> waiting;
   std::vector<std::deque<PendingBatch>> pending;
 
@@ -186,14 +191,14 @@ struct Graph::Impl {
   std::atomic<uint64_t> bytes_read{0}, layout_hits{0}, parsed{0};
   ErrorLog errors;
 
-  // The graph, last: first to go. All places of its arena are for threads that come by themselves, so oneTBB sends none
-  // of its own.
+  // The graph is the last member, so that it is destroyed first. All places of its arena are for threads that come by
+  // themselves, so oneTBB sends no threads of its own.
   tbb::task_arena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
-    // Several threads wait for the graph at once. Cancelling is sound then; an exception that leaves a task would not
-    // be (oneTBB 2021.8), so none does: see guarded().
+    // Several threads wait for the graph at the same time. Cancelling it is safe then. An exception that leaves a task
+    // would not be safe (oneTBB 2021.8), so none does: see guarded().
     tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
     tf::graph graph{context};
     tf::async_node<Kick, ChunkRef> read;
@@ -206,7 +211,7 @@ struct Graph::Impl {
   };
   std::unique_ptr<Nodes> nodes;
   std::optional<Workers> workers;
-  std::unique_ptr<io::ReadBackend> backend;  // what it completes wakes workers
+  std::unique_ptr<io::ReadBackend> backend;  // the reads that it completes wake workers
 };
 
 Graph::Impl::Nodes::Nodes(Impl& impl)
@@ -222,7 +227,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               if (impl.has_arrived(chunk)) {
                 impl.guarded(impl.parse_counters, [&] {
                   impl.parse(*chunk);
-                  std::get<0>(to).try_put(chunk);  // also one that could not be read: its number must arrive
+                  std::get<0>(to).try_put(chunk);  // even if it could not be read: its number must arrive
                 });
               }
               impl.parse_counters.waiting--;
@@ -340,7 +345,8 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  // Of all rings: what one replica lacks may wait for slots that batches of another hold which has no buffer for them.
+  // For all rings: what one replica lacks may wait for slots. These may be held by batches of another replica that has
+  // no buffer for them.
   delivery->on_shortage([this](int) {
     for (const auto& ring : rings) ring->pool().set_enough(1);
     workers->wake_all();
@@ -349,14 +355,14 @@ void Graph::Impl::make_nodes() {
   workers->wake_all();
 }
 
-// One thread is enough while every replica has batches in hand.
+// Wakes one thread if every replica has batches ready, because one is enough then; otherwise wakes all.
 void Graph::Impl::wake() noexcept { delivery->shortage() ? workers->wake_all() : workers->wake(); }
 
 Graph::Impl::~Impl() {
   stop();
   if (backend) backend->stop();
   workers->end();
-  nodes->graph.reset();  // lets go of queued messages
+  nodes->graph.reset();  // releases the queued messages
   waiting.clear();
   pending.clear();
   not_looked_up.clear();
@@ -380,7 +386,7 @@ void Graph::Impl::read() {
     }
     return;
   }
-  if (next_sequence > needed + read_ahead() / 2) return;  // several at a time: each burst wakes the I/O thread
+  if (next_sequence > needed + read_ahead() / 2) return;  // several at a time, because each burst wakes the I/O thread
   while (issue_next()) {
   }
   if (requests.empty()) return;
@@ -388,8 +394,8 @@ void Graph::Impl::read() {
   requests.clear();
 }
 
-// Takes all that the next ticket needs, or nothing: then a kick brings us back. What is read earlier than it must be
-// has left the cache when it is wanted.
+// Takes everything that the next ticket needs, or nothing; then a kick runs [read] again. A chunk that is read earlier
+// than it must be has left the cache by the time that it is wanted.
 bool Graph::Impl::issue_next() {
   if (stopping || ended || next_sequence >= needed + read_ahead()) return false;
   Ticket* const ticket = tickets.front();
@@ -404,7 +410,7 @@ bool Graph::Impl::issue_next() {
   return true;
 }
 
-// Nobody knows what the next ticket is before its records have been read: it is read here.
+// Reads the next chunk. It is read here because the next ticket is not known before its records have been read.
 bool Graph::Impl::read_lazily() {
   if (stopping || ended || lazy->ended()) return false;
   const ChunkRef chunk = slots->take();
@@ -417,13 +423,14 @@ bool Graph::Impl::read_lazily() {
   return true;
 }
 
-// The sources of a mixture take turns, so each keeps an inflater of its own.
+// Returns the inflater that serves the ticket. The sources of a mixture take turns, so each keeps its own inflater.
 FileInflater*& Graph::Impl::inflater_of(const Ticket& ticket) {
   return open_inflaters[plan.mixture ? plan.data.files[ticket.extents.front().file].source : 0];
 }
 
-// A ticket of a compressed file goes to the inflater that inflates the file, if it has not passed the place; else to
-// another, which begins at the front. False: there is no idle inflater; the next one that becomes idle kicks [read].
+// Makes an inflater ready for the ticket, if its file is compressed. The inflater that has the file open is used, if it
+// has not passed the ticket's place; otherwise another one begins at the front of the file. Returns false if no
+// inflater is idle; the next one that becomes idle kicks [read].
 bool Graph::Impl::lane_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
@@ -457,7 +464,7 @@ void Graph::Impl::read_into(const ChunkRef& chunk) {
   const Ticket& ticket = chunk->ticket;
   std::byte* at = chunk->data().data();
   chunk->extents.clear();
-  if (ticket.extents.empty()) {  // it only brings the end of an epoch
+  if (ticket.extents.empty()) {  // the ticket only brings the end of an epoch
     parse_counters.waiting++;
     nodes->parse.try_put(chunk);
     return;
@@ -497,7 +504,7 @@ ChunkRef Graph::Impl::oldest_not_looked_up() {
   return oldest;
 }
 
-// Whether the chunk can be parsed; else it comes again when it has been read.
+// Returns whether the chunk can be parsed. If not, it comes again when it has been read.
 bool Graph::Impl::has_arrived(const ChunkRef& chunk) noexcept {
   InFlight& flight = flights[chunk->slot()];
   bool arrived = true;
@@ -505,8 +512,9 @@ bool Graph::Impl::has_arrived(const ChunkRef& chunk) noexcept {
   return arrived;
 }
 
-// What lies in the page cache is copied by the thread that parses it: it is in that core's cache then, no thread is
-// woken, and as many copy as parse. From the first read on that does not, they are submitted.
+// Copies what lies in the page cache, on the thread that parses it. So the bytes are then in that core's cache, no
+// thread must be woken, and as many threads copy as parse. From the first read that is not in the page cache on, the
+// reads are submitted. Returns whether all of the chunk was in the page cache.
 bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
   const std::vector<io::Read> reads = std::exchange(flight.untried, {});
   int error = 0;
@@ -527,13 +535,13 @@ bool Graph::Impl::read_cached(const ChunkRef& chunk, InFlight& flight) {
   return false;
 }
 
-// So many chunks or inputs will come out of completed().
+// Submits reads; `flying` is how many chunks or inputs will come out of completed().
 void Graph::Impl::submit(std::span<const io::Read> reads, size_t flying) {
   read_counters.waiting += static_cast<int64_t>(flying);
   backend->submit(reads);
 }
 
-// On the I/O thread.
+// Called on the I/O thread.
 void Graph::Impl::completed(InFlight& flight, int error) noexcept {
   int none = 0;
   if (error != 0) flight.error.compare_exchange_strong(none, error);
@@ -570,7 +578,7 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->errors.empty() || !chunk->passed_over.empty()) note_errors(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) ended = true;
-  // What the next step lacks could never be read: no slot comes back before that step is made.
+  // Otherwise the chunks that the next step lacks could never be read, because no slot comes back before it is made.
   check_invariant(ended || assembler.held() + plan.lent_chunks() < plan.slots_of_page_cache,
                   "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
                   assembler.next_step(), assembler.next_epoch(), plan.step_chunks, assembler.held(),
@@ -585,8 +593,8 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   }
 }
 
-// What `errors` does not allow, of the bad records met so far and those that were left out before; none: all is
-// allowed. A file that SKIP_FILE left out is one failure, and is not counted among the records.
+// Returns why a limit of `errors` is exceeded by the bad records met so far and those that were left out before;
+// nullopt if all are allowed. A file that SKIP_FILE left out is one failure, and does not count among the records.
 std::optional<std::string> Graph::Impl::exceeded_limit() const {
   const uint64_t skipped = plan.data.skipped_total;
   const uint64_t records = plan.spec.on_error == OnError::skip_file ? 0 : skipped;
@@ -595,7 +603,7 @@ std::optional<std::string> Graph::Impl::exceeded_limit() const {
   return limit;
 }
 
-// What ends the feed, behind the last failure that is allowed.
+// Notes a bad record. After the last failure that is allowed, returns the Error that ends the feed.
 std::optional<Error> Graph::Impl::note(const Error& error) {
   errors.note(error);
   const auto limit = exceeded_limit();
@@ -636,7 +644,7 @@ void Graph::Impl::begin_batches(int replica) {
 void Graph::Impl::write(PendingBatch& batch) {
   writer.write(batch.rows, *batch.buffer);
   const int replica = batch.replica;
-  batch.done = true;  // and may be gone
+  batch.done = true;  // after this it may be gone
   nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr);
 }
 
@@ -658,8 +666,8 @@ void Graph::Impl::deliver_done(int replica) {
   wait_for_many_buffers(replica);
 }
 
-// While every replica has batches ready, buffers are waited for until many can be filled in one go. A shortage has the
-// last word, whether it comes before this or behind.
+// While every replica has batches ready, the pool waits for buffers until many can be filled in one go. A shortage has
+// the last word, whether it comes before this or after it.
 void Graph::Impl::wait_for_many_buffers(int replica) {
   BatchRing& ring = *rings[static_cast<size_t>(replica)];
   const size_t others = ring.pool().size() - std::min<size_t>(ring.held + 1, ring.pool().size());
@@ -672,7 +680,7 @@ Stage Graph::Impl::busy_stage(int replica) const {
   if (parse_counters.waiting > 0) return Stage::parse;
   if (inflate_counters.waiting > 0) return Stage::inflate;
   if (read_counters.waiting > 0) return Stage::read;
-  // Nothing is on its way: batches that others do not take may hold every slot.
+  // Nothing is on its way. Batches that other replicas do not take may hold every slot.
   for (size_t other = 0; other < rings.size(); other++)
     if (unpack_counters[other].waiting > 0 && rings[other]->pool().dry()) return Stage::replica;
   return Stage::read;

@@ -1,14 +1,14 @@
 // The oneTBB flow graph that carries out a plan.
 //
-//   kick -> [read] ~~> I/O thread ~~> [inflate]? -> [parse] -> [in order] -> [assemble] -> [unpack r] -> Delivery ->
-//   next(r)
-//     ^                                                                          |             ^  |
-//     +------------------- slots: when a chunk's last row is written ------------+-------------+  |
-//                                  output buffers: when a batch is released ---------------------+
+// kick -> [read] ~> I/O thread ~> [inflate]? -> [parse] -> [in order] -> [assemble] -> [unpack r] -> Delivery -> next()
+//   ^                                                                                     |  ^                     |
+//   +---- slots: when the last row of a chunk is written ---------------------------------+  |                     |
+//                                             output buffers: when a batch is released ------+---------------------+
 //
-// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. Slots and output buffers bound
-// everything; the two kicks are the only ways back, beside that of [assemble], which tells [read] that the steps have
-// gone on. For a GPU they are batches of packed rows (flowgraph/batch/packing.h), which an Upload takes further.
+// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick, which says that a slot or an
+// output buffer has come back. Slots and output buffers bound everything. There are only three ways back: the two
+// kicks, and [assemble] telling [read] that the steps have gone on. For a GPU the batches are packed rows
+// (flowgraph/batch/packing.h), which an Upload takes further.
 #pragma once
 
 #include <atomic>
@@ -29,13 +29,14 @@
 namespace feedline::flow {
 
 struct GraphOptions {
-  std::vector<DeviceId> copied_to;  // by replica of the plan: where its batches are wanted; they are made on the host
+  // By replica of the plan: the device that wants its batches. They are made on the host.
+  std::vector<DeviceId> copied_to;
   IoOptions io;
   Walk::Start start;
   bool deliver_before_error = false;
 };
 
-/// Counters since the start. Exact when nothing is running.
+/// Counters since the start. They are exact when nothing is running.
 struct GraphReport {
   uint64_t bytes_read = 0;
   uint64_t layout_hits = 0;
@@ -45,10 +46,11 @@ struct GraphReport {
   std::vector<StageReport> stages;
 };
 
-/// Runs from construction to destruction, which may come at any moment and leaves no thread, descriptor or slot behind.
+/// Runs a feed from construction to destruction. It may be destroyed at any moment, and then leaves no thread,
+/// descriptor or slot in use.
 class Graph {
  public:
-  /// Keeps a reference to the plan. Throws Error where memory, threads or the read backend cannot be had.
+  /// Keeps a reference to the plan. Throws Error if memory, threads or the read backend cannot be obtained.
   Graph(const Plan& plan, const GraphOptions& options);
   ~Graph();
   Graph(const Graph&) = delete;
@@ -56,10 +58,10 @@ class Graph {
 
   Delivery& delivery() noexcept;
 
-  /// Nothing new begins and every next() wakes; from any thread.
+  /// Lets nothing new begin and wakes every next(). May be called from any thread.
   void stop() noexcept;
 
-  /// LAZY: of all files, once an epoch has ended; else null.
+  /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.
   const std::vector<io::FileIndex>* counted() const noexcept;
 
   std::string backend() const;

@@ -1,4 +1,5 @@
-// A histogram of times: fixed memory, a few nanoseconds an entry, within 1/16 of the truth.
+// A histogram of times. Its memory is fixed, adding an entry takes a few nanoseconds, and results are within 1/16 of
+// the truth.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ class Latency {
     count_++;
     max_ = std::max(max_, ns);
   }
-  /// The time that a share `q` of the entries do not exceed, in microseconds; 0 without entries.
+  /// Returns the time, in microseconds, that a share `q` of the entries does not exceed; 0 if there are no entries.
   double quantile_us(double q) const noexcept {
     const auto wanted = static_cast<uint64_t>(q * static_cast<double>(count_));
     uint64_t seen = 0;
@@ -29,7 +30,7 @@ class Latency {
     }
     return max_us();
   }
-  /// Of each bucket that has entries: its upper bound, and how many.
+  /// Returns for each bucket that has entries its upper bound, in microseconds, and how many it has.
   std::vector<std::pair<double, uint64_t>> histogram_us() const {
     std::vector<std::pair<double, uint64_t>> buckets;
     for (size_t b = 0; b < counts_.size(); b++)
@@ -39,7 +40,7 @@ class Latency {
   double max_us() const noexcept { return static_cast<double>(max_) / 1e3; }
 
  private:
-  // 16 buckets for each power of two.
+  // There are 16 buckets for each power of two.
   static size_t bucket(uint64_t ns) noexcept {
     if (ns < 16) return ns;
     const int exponent = static_cast<int>(std::bit_width(ns)) - 5;

@@ -13,7 +13,7 @@
 namespace feedline::flow {
 namespace {
 
-/// What a rank says that has finished no epoch.
+/// What a rank sends if it has finished no epoch.
 constexpr uint64_t no_epoch = UINT64_MAX;
 
 std::string pack(const EpochSums& sums) {

@@ -1,4 +1,4 @@
-// What a stage does with its time: counters that cost nanoseconds a message.
+// Counts what a stage does with its time, at a cost of nanoseconds for each message.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@ namespace feedline::flow {
 struct StageCounters {
   explicit StageCounters(const char* range) noexcept : name(range) {}
 
-  const char* const name;  // of its range in a profile
+  const char* const name;  // of the stage's range in a profile
   std::atomic<uint64_t> messages{0};
   std::atomic<uint64_t> busy_ns{0};
-  std::atomic<int64_t> waiting{0};  // messages sent to the stage and not yet done with
+  std::atomic<int64_t> waiting{0};  // messages that were sent to the stage and are not done
 
-  /// While it lives, the stage is busy with one message.
+  /// While an object of this class lives, the stage is busy with one message.
   class Busy {
    public:
     explicit Busy(StageCounters& counters) noexcept

@@ -18,8 +18,10 @@ namespace {
 
 using Part = Communicator::Part;
 
-constexpr auto leave_timeout = std::chrono::seconds(5);           // for the others to hear that this rank leaves
-constexpr auto between_meetings = std::chrono::milliseconds(50);  // while some are to begin anew and others not yet
+// How long the other ranks have to hear that this rank leaves.
+constexpr auto leave_timeout = std::chrono::seconds(5);
+// How often ranks meet while some are to begin anew and others not yet.
+constexpr auto between_meetings = std::chrono::milliseconds(50);
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 
 size_t bytes_of(const BatchTensor& tensor, const Shape& shape) {
@@ -30,7 +32,7 @@ std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_wr
 
 }  // namespace
 
-// What another rank says of its batch is checked before anything is done by it.
+// Checks what another rank says of its batch, before anything relies on it.
 void Transfer::check_head(const Head& head) const {
   const auto refuse = [] {
     throw Error(Category::bad_pipeline,
@@ -73,7 +75,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
       buffers_(start_.devices.size()) {
   const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
   const uint64_t bytes = wanted.count * wanted.bytes;
-  if (!start_.graph && bytes > spec_.memory_limit)  // else the plan has it
+  if (!start_.graph && bytes > spec_.memory_limit)  // a reader's plan has counted these bytes
     throw Error(Category::bad_pipeline,
                 fmt::format("memory.limit: the batches that other ranks send need {}, the limit is {}; set it to at "
                             "least \"{}MiB\", or a smaller parallelism.host_prefetch",
@@ -141,7 +143,7 @@ void Transfer::intend(Intent intent) noexcept {
     intent_ = std::max(intent_, intent);
   }
   changed_.notify_all();
-  if (start_.graph) start_.graph->stop();  // its next() may be waited for
+  if (start_.graph) start_.graph->stop();  // the thread may be waiting in its next()
 }
 
 void Transfer::loop() noexcept {
@@ -174,7 +176,7 @@ void Transfer::fail() noexcept {
   }
 }
 
-// Behind the batches that have arrived.
+// Ends the feed with an error, which comes after the batches that have arrived.
 void Transfer::end_with(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
@@ -199,7 +201,7 @@ bool Transfer::step() {
   }
   if (one_that(Intent::begin_anew) != all.end()) {
     if (one_that(Intent::go_on) == all.end()) return false;
-    // They go on meeting, so that one that gives up, or is lost, is heard of.
+    // The ranks go on meeting, so that they hear of a rank that gives up or is lost.
     paused_ = true;
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, between_meetings, [&] { return intent_ != exchanged_->vote.intent; });
@@ -213,7 +215,7 @@ bool Transfer::step() {
   return true;
 }
 
-// A reader waits for its next step.
+// Makes this rank's vote. A reader waits for its next step.
 Transfer::StepVote Transfer::prepare() {
   exchanged_->parts.clear();
   {
@@ -233,7 +235,7 @@ Transfer::StepVote Transfer::prepare() {
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
     if (intent_ == Intent::go_on) throw;
-    vote = {.intent = intent_};  // and woke us
+    vote = {.intent = intent_};  // this intent has woken the thread
   }
   waits_for_rows_ = false;
   return vote;
@@ -244,7 +246,7 @@ void Transfer::meet() {
                            std::as_writable_bytes(std::span(exchanged_->votes)), feedline::Stream::host);
 }
 
-// That all readers, and this rank, are at one place.
+// Throws Error bad_pipeline unless all readers are at the same place as this rank.
 void Transfer::check_words() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
@@ -305,7 +307,7 @@ void Transfer::send_heads() {
   for (const Head& head : heads) check_head(head);
 }
 
-// Its packed tensors, as long as they are.
+// Returns where the packed tensors lie in the buffer, as long as they are according to the head.
 std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, const Head& head) const {
   const std::vector<Shape> shapes = head.shapes();
   std::vector<std::span<std::byte>> spans;
@@ -340,7 +342,7 @@ void Transfer::send_rows() {
   exchanged_->parts.clear();
 }
 
-// From the reader's own buffer, tensors that lie side by side at once.
+// Broadcasts from the reader's own buffer. Tensors that lie side by side are sent in one call.
 void Transfer::broadcast_rows() {
   const int reader = distribution_.reader_of(distribution_.rank);
   keep_own_rows();
@@ -359,7 +361,7 @@ void Transfer::broadcast_rows() {
   }
 }
 
-// A reader's.
+// On a reader: copies the rows that its own replicas are given.
 void Transfer::keep_own_rows() {
   if (exchanged_->parts.empty()) return;
   for (size_t arrival = 0; arrival < start_.parts.size(); arrival++) {
@@ -394,7 +396,7 @@ BatchBuffer* Transfer::spare_buffer() {
 }
 
 void Transfer::deliver(size_t replica) {
-  if (!exchanged_->scratch.empty()) return;  // nobody wants it any more
+  if (!exchanged_->scratch.empty()) return;  // the step is no longer wanted
   BatchBuffer& buffer = *buffers_[replica];
   const Head& head = exchanged_->heads[std::min(replica, start_.parts.size() - 1)];
   buffer.content.epoch = position_.epoch;

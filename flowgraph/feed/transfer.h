@@ -1,12 +1,12 @@
-// Batches on their way from the ranks that read to all ranks: packed rows are sent, and unpacked where they arrive.
+// Carries batches from the ranks that read to all ranks: sends packed rows, and unpacks them where they arrive.
 //
 //   graph of pack(pipeline) -> next(part) -+                    +-> buffer of replica 0 -> unpack -> Delivery
 //                                          +-> Communicator, -----+-> buffer of replica 1 -> ...
 //                                              step by step       +-> ...
 //
 // A thread on each rank makes the calls, ahead of the trainer by as many batches as its buffers hold. Before each step
-// all ranks meet: there a reader says what comes, and a rank that it wants to stop or to begin anew; so a feed ends
-// with no call left open, and the communicator can be used for the next one.
+// all ranks meet. There a reader says what comes, and any rank says if it wants to stop or to begin anew. So a feed
+// ends with no call left open, and the communicator can be used for the next feed.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ namespace feedline::flow {
 
 /// Counters since the start.
 struct TransferReport {
-  uint64_t bytes_sent = 0;      // packed bytes that other ranks were given, counted for each
-  uint64_t bytes_received = 0;  // that other ranks gave
+  uint64_t bytes_sent = 0;      // packed bytes that other ranks were given, counted for each rank
+  uint64_t bytes_received = 0;  // packed bytes that other ranks gave
   StageReport stage;
 };
 
@@ -42,49 +42,49 @@ class Transfer {
   struct Start {
     std::shared_ptr<Communicator> communicator;
     Distribution distribution;
-    FeedFacts facts;                // of this rank's reader
-    Graph* graph = nullptr;         // of a reader: its parts as replicas; outlives this
+    FeedFacts facts;                // facts of the feed of this rank's reader
+    Graph* graph = nullptr;         // on a rank that reads: its replicas are the parts; must outlive this object
     std::vector<DeviceId> devices;  // to deliver to; those on GPUs are given packed batches, to be uploaded
-    std::vector<int> parts;         // of its reader, that these are given; one: all have the same
-    bool heads_only = false;        // rows go another way, but for those of a reader
+    std::vector<int> parts;         // the reader's parts that the devices are given; one: all are given the same
+    bool heads_only = false;        // rows go another way, except for those of a reader
     int threads = 1;
     Position position;
   };
-  /// Takes memory, makes no call. Throws Error where, on a rank that does not read, what arrives does not fit into
-  /// memory.limit.
+  /// Allocates the buffers, but makes no call. On a rank that does not read, throws Error if the batches that arrive do
+  /// not fit into memory.limit.
   Transfer(const PipelineSpec& spec, Start start);
-  /// Leaves: the others' feeds end behind the steps that they have. Waits a few seconds for them to hear of it; then it
-  /// aborts the communicator.
+  /// Leaves: the feeds of the other ranks end after the steps that they have. Waits a few seconds until they have heard
+  /// of it; if they do not, aborts the communicator.
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  /// The ranks begin; each is to have made its own.
+  /// Begins the transfer. Every rank must have made its own Transfer before.
   void run();
 
-  /// Ends without leaving: returns when all ranks have called it, or after stop(). Throws what has ended the feed
-  /// before.
+  /// Ends without leaving: returns when all ranks have called it, or after stop(). Throws what ended the feed before
+  /// this call, if anything did.
   void end_together();
 
-  /// As Feeder::stop(): leaves, and waits for nobody.
+  /// Leaves, and waits for no other rank; see Feeder::stop().
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
   TransferReport report() const;
-  /// What its buffers take; for the plan of a rank that reads.
+  /// Returns what its buffers take, for the memory plan of a rank that reads.
   static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas);
 
  private:
   enum class Intent : uint32_t { go_on, begin_anew, leave };
   enum class Offer : uint32_t { nothing, batch, end_of_epoch };
-  /// What a rank says when all meet.
+  /// What a rank says when all ranks meet.
   struct StepVote {
     Intent intent = Intent::go_on;
     Offer offer = Offer::nothing;
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// Where a step goes that nobody wants any more, when no buffer is free.
+  /// The memory for a step that is no longer wanted, if no buffer is free.
   struct Scratch {
     explicit Scratch(gpu::Memory m) : memory(std::move(m)) {}
     gpu::Memory memory;
@@ -128,26 +128,27 @@ class Transfer {
   std::unique_ptr<Delivery> delivery_;
   WorkerArena arena_;
 
-  // The thread's own.
+  // Only the thread uses these members.
   Position position_;
-  bool paused_ = false;  // some rank is to begin anew: no step comes any more
-  /// What calls read and write. A communicator that has failed may still do so in its own time: then it is kept.
+  bool paused_ = false;  // some rank is to begin anew, so no more steps come
+  /// What the communicator's calls read and write. A communicator that has failed may go on doing so at any time; then
+  /// this memory is never freed.
   struct Exchanged {
-    std::vector<StepVote> votes;    // of the ranks
-    StepVote vote;                  // this rank's
-    std::vector<Head> heads, sent;  // of the parts that come; of a reader's
-    std::vector<Batch> parts;       // of a reader: this step's
+    std::vector<StepVote> votes;    // the votes of all ranks
+    StepVote vote;                  // the vote of this rank
+    std::vector<Head> heads, sent;  // of the parts that arrive, and of those that a reader sends
+    std::vector<Batch> parts;       // on a reader: the parts of this step
     std::vector<std::shared_ptr<BatchRing>> rings;
     std::deque<Scratch> scratch;
   };
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
-  std::vector<BatchBuffer*> buffers_;  // by device
+  std::vector<BatchBuffer*> buffers_;  // by device: the buffer of this step
 
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
 
-  mutable std::mutex mutex_;  // guards the rest
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   Intent intent_ = Intent::go_on;
   BufferWait buffer_wait_{mutex_, changed_};

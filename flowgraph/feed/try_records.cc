@@ -59,7 +59,7 @@ void Trial::file(const DataFile& file, uint64_t count) {
       const auto next = stream.next();
       if (next == io::RecordStream::Found::end) return;
       if (next == io::RecordStream::Found::damage && data_.lazy && spec_.on_error == OnError::raise)
-        return note(stream.damage().error(file.id.uri));  // else it was told when the data was counted
+        return note(stream.damage().error(file.id.uri));  // otherwise counting has reported it
       const uint64_t read = stream.position() - std::min(before, stream.position());
       bytes_left_ -= std::min(bytes_left_, read);
       if (bytes_left_ == 0) return;

@@ -1,4 +1,4 @@
-// Whether records are what a pipeline's features say, told from a few of them.
+// Tells from a few records whether records are what a pipeline's features say.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Parses the first `of_each_file` samples of each file. Of many files it takes some, from all over the data, and it
-/// reads no more than 256 MiB of them. Throws Error io_error.
+/// Parses the first `of_each_file` samples of each file. If there are many files, takes some from all over the data.
+/// Reads no more than 256 MiB of them. Throws Error io_error if a file cannot be read.
 TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file);
 
 }  // namespace feedline::flow

@@ -17,17 +17,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a thread that waits for packed rows looks whether it is to stop, and one that waits for copies whether rows
-// of other ranks have been waited for too long.
+// How often a thread that waits for packed rows checks whether it must stop; and how often a thread that waits for
+// copies checks whether rows of other ranks have been awaited for too long.
 constexpr auto between_looks = std::chrono::milliseconds(50),
                between_looks_at_arrivals = std::chrono::milliseconds(1000);
 
-// What kernels look up may be read in words of this size.
+// In bytes. Kernels may read the tables that they look up in words of this size.
 constexpr size_t table_alignment = 16;
 
 size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
 
-// A batch, and behind it the packed rows of the parts that are for other ranks.
+// Returns how many bytes a buffer has: those of a batch, and after it the packed rows of the parts that are for other
+// ranks.
 uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
   return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
 }
@@ -47,8 +48,9 @@ void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vec
   }
 }
 
-// The packed tensors; those that lie one behind the other on both sides at once, with the few bytes between them.
-// other: a buffer that has them already, in the same places.
+// Returns the copies that bring the packed tensors to `buffer`. Tensors that lie one after another on both sides are
+// copied at once, with the few bytes between them. `other` is a buffer that already has the tensors in the same places;
+// null: `packed` has them.
 std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places, std::byte* buffer,
                                          const std::byte* other) {
   std::vector<gpu::CopyToDevice> copies;
@@ -155,7 +157,7 @@ void Upload::stop() noexcept {
   delivery_->stop();
 }
 
-// A GPU that fails ends the feed for all.
+// Runs one of the threads. A GPU that fails ends the feed of all replicas.
 void Upload::run(size_t first, void (Upload::*body)(size_t)) noexcept {
   try {
     replicas_[first].device->enter_thread();
@@ -169,7 +171,7 @@ void Upload::run(size_t first, void (Upload::*body)(size_t)) noexcept {
 
 void Upload::upload(size_t first) {
   Replica& source = replicas_[first];
-  std::vector<Ready> ready;  // for each of its replicas
+  std::vector<Ready> ready;  // one for each replica of the source
   while (wait_for_room(source)) {
     ready.assign(alike_, {});
     std::vector<Batch> packed(parts_);
@@ -178,7 +180,7 @@ void Upload::upload(size_t first) {
     try {
       if (!take(first, packed, end)) return;
     } catch (const Error& error) {
-      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // behind the batches before it
+      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // after the batches before it
       packed.clear();
       ended = true;
     }
@@ -207,7 +209,8 @@ void Upload::upload(size_t first) {
   }
 }
 
-// The packed batches that it holds are never all there are: then none could come any more.
+// Waits until this source may hold another packed batch. It never holds all that there are, because then none could
+// come any more.
 bool Upload::wait_for_room(Replica& replica) {
   std::unique_lock lock(mutex_);
   replica.changed.wait(lock, [&] { return stopping_ || replica.in_flight.size() < most_in_flight_; });
@@ -226,7 +229,7 @@ bool Upload::take(size_t first, std::vector<Batch>& packed, EpochEnd& end) {
   return true;
 }
 
-// In a buffer: its own first, where the batch is made of it.
+// Returns where a part lies in a buffer. The replica's own part comes first, because the batch is made from it.
 uint64_t Upload::place_of(size_t part) const noexcept {
   if (part == own_) return 0;
   return batches_.buffer_bytes() + (part < own_ ? part : part - 1) * batches_.packed_bytes();
@@ -328,7 +331,7 @@ void Upload::exchange(const Coming& coming, feedline::Stream stream) {
   for (const Communicator::Part& part : receives) received_ += part.bytes.size();
 }
 
-// next() is in arrive() then, where nobody can wake it.
+// At that time next() is in arrive(), where nothing can wake it, so this thread writes the warning.
 void Upload::tell_of_long_arrival(std::unique_lock<std::mutex>& lock) {
   if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return;
   arriving_since_.reset();

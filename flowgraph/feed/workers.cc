@@ -8,12 +8,12 @@
 namespace feedline::flow {
 namespace {
 
-constexpr int looks = 100;  // about 50 us: what it takes to sleep and to be woken
+constexpr int looks = 100;  // about 50 us, which is what it takes to sleep and to be woken
 
 }  // namespace
 
-// A sleeper says that it sleeps before it looks for rings, a ringer rings before it looks for sleepers. So one of them
-// sees the other.
+// A thread that goes to sleep says so before it looks for rings. A thread that rings does so before it looks for
+// sleepers. So at least one of the two sees the other.
 void Workers::Bell::ring(bool in_haste) noexcept {
   if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;
@@ -48,7 +48,7 @@ Workers::Workers(int threads, std::function<void()> run) : run_(std::move(run)) 
     while (threads_.size() < static_cast<size_t>(threads))
       threads_.push_back(start_thread("feedline", [this] { loop(others_); }));
   } catch (const std::exception&) {
-    // Those that were started do the work.
+    // The threads that were started do the work.
   }
 }
 

@@ -1,4 +1,4 @@
-// The threads that the tasks of a graph run on.
+// The threads that run the tasks of a graph.
 #pragma once
 
 #include <atomic>
@@ -11,22 +11,22 @@
 
 namespace feedline::flow {
 
-/// Threads that run what there is to run, and sleep in between. oneTBB's own workers look for more work for a
-/// millisecond before they sleep, which beside a slow trainer would be most of what a feed takes.
+/// Threads that run the tasks that there are, and sleep in between. oneTBB's own workers look for more work for a
+/// millisecond before they sleep; beside a slow trainer this would be most of the time that a feed takes.
 ///
-/// wake() is for work that one thread can do in time: it wakes the first thread only. wake_all() is for work that
-/// somebody waits for. Both are to be called after the work was given to the graph, from any thread; they take no lock
-/// unless a thread sleeps.
+/// wake() is for work that one thread can do in time; it wakes only the first thread. wake_all() is for work that
+/// another thread waits for. Call them after the work was given to the graph, from any thread. They take no lock unless
+/// a thread sleeps.
 class Workers {
  public:
-  /// run: runs tasks until there are none, on any of the threads, on several side by side; it throws nothing. Throws
-  /// std::system_error if the first thread cannot be started; fewer others are no error.
+  /// `run` must run tasks until there are none. It is called on any of the threads, on several at the same time, and
+  /// must not throw. Throws std::system_error if the first thread cannot be started; it is no error if others cannot.
   Workers(int threads, std::function<void()> run);
   ~Workers() { end(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Runs what there still is, and ends the threads. Afterwards nothing is run any more.
+  /// Runs the tasks that are left, and ends the threads. Nothing is run after it returns.
   void end() noexcept;
 
   void wake() noexcept { first_.ring(false); }
@@ -36,14 +36,16 @@ class Workers {
   }
 
  private:
-  /// What threads sleep on. Whoever hears it anew hears of all rings since.
+  /// What threads sleep on. A thread that hears it learns of all rings since it last heard it.
   class Bell {
    public:
-    /// in_haste: one of those who hear it looks for the next ring for a moment before it sleeps again.
+    /// Wakes the sleepers. `in_haste`: one of the threads that hear it looks for the next ring for a moment before it
+    /// sleeps again.
     void ring(bool in_haste) noexcept;
-    /// Rings for ever.
+    /// Ends the waiting: every wait() returns false from now on.
     void end() noexcept;
-    /// Waits for a ring that came after the `heard`-th, and counts on to it. False: it has ended.
+    /// Waits for a ring after ring number `heard`, and sets `heard` to the number of rings so far. Returns false if the
+    /// bell has ended.
     bool wait(uint64_t& heard);
 
    private:

@@ -1,5 +1,6 @@
-// exp and tanh from additions, multiplications and one division: the same bits on every machine, whatever its libm, and
-// loops over them become vector code. Within 1 ulp (exp) and 3 ulp (tanh); infinities, NaN and signed zeros as in C.
+// exp and tanh made of additions, multiplications and one division. They give the same bits on every machine, whatever
+// its libm, and compilers turn loops over them into vector code. They are exact within 1 ulp (exp) and 3 ulp (tanh).
+// Infinities, NaN and signed zeros are treated as in C.
 #pragma once
 
 #include <bit>
@@ -8,19 +9,20 @@
 
 namespace feedline::flow::elementary {
 
-/// 2^k for a whole k in [-1022, 1023]: its biased exponent is made in the last bits of a sum, and moved into place.
+/// Returns 2^k for a whole k in [-1022, 1023]. Its biased exponent is made in the last bits of a sum and moved into
+/// place.
 inline double power_of_two(double k) {
   constexpr double into_last_bits = 0x1.8p52 + 1023;
   return std::bit_cast<double>(std::bit_cast<uint64_t>(k + into_last_bits) << 52);
 }
 
-/// The nearest whole number to |x| < 2^51.
+/// Returns the whole number nearest to x, for |x| < 2^51.
 inline double nearest_whole(double x) {
   constexpr double no_room_for_fractions = 0x1.8p52;
   return (x + no_room_for_fractions) - no_room_for_fractions;
 }
 
-/// exp(r) - 1 for |r| <= ln(2) / 2, by its series: the term of r^14 is below 2^-57.
+/// Returns exp(r) - 1 for |r| <= ln(2) / 2 by its series; the first term left out, that of r^14, is below 2^-57.
 inline double small_expm1(double r) {
   double sum = 1.0 / 6227020800;  // 13!
   sum = sum * r + 1.0 / 479001600;
@@ -37,7 +39,8 @@ inline double small_expm1(double r) {
   return r + r * r * sum;
 }
 
-/// x = k ln(2) + r. ln(2) in two parts, the first with so few bits that k times it is exact (Cody and Waite, 1980).
+/// Splits x into k ln(2) + r. ln(2) is used in two parts. The first has so few bits that k times it is exact (Cody and
+/// Waite, 1980).
 struct Reduced {
   double k, r;
   explicit Reduced(double x) : k(nearest_whole(x * 0x1.71547652b82fep0)) {
@@ -46,13 +49,13 @@ struct Reduced {
 };
 
 inline double exp(double x) {
-  x = x < -1400 ? -1400 : x > 1400 ? 1400 : x;  // beyond 0 and infinity; NaN stays
+  x = x < -1400 ? -1400 : x > 1400 ? 1400 : x;  // beyond these exp is 0 or infinity; NaN stays NaN
   const Reduced reduced(x);
-  const double half = nearest_whole(reduced.k * 0.5);  // 2^k itself may be no number
+  const double half = nearest_whole(reduced.k * 0.5);  // 2^k itself may be out of range
   return (1 + small_expm1(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
-/// -expm1(-2 |x|) / (expm1(-2 |x|) + 2), which loses nothing near 0.
+/// Returns -expm1(-2 |x|) / (expm1(-2 |x|) + 2), which loses no precision near 0.
 inline double tanh(double x) {
   double y = -2 * std::fabs(x);
   y = y < -80 ? -80 : y;

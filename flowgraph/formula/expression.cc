@@ -1,9 +1,9 @@
-// A formula runs as a list of instructions over blocks of rows (formula_blocks.h), from registers into another
-// register.
+// A formula runs as a list of instructions over blocks of rows (formula_blocks.h). Each instruction reads registers and
+// writes another register.
 //
-// Integer operations note in one word whether any row of the block failed. That is rare, and it does not count where
-// `if`, `and` or `or` do not look at the operand: then the block is done again row by row, looking only at what
-// decides.
+// Integer operations note in one word whether any row of the block failed. Failures are rare, and a failure does not
+// count if `if`, `and` or `or` do not look at the operand. So a block with a failure is evaluated again row by row,
+// looking only at the operands that decide.
 #include "flowgraph/formula/expression.h"
 
 #include <algorithm>
@@ -19,18 +19,19 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint32_t block_rows = formula_block_rows;
-// A tree of n leaves needs at most about 2 log3 n registers (the worst is nested `if`); formulas have at most 32768.
+// A tree of n leaves needs at most about 2 log3 n registers (the worst case is nested `if`); formulas have at most
+// 32768 leaves.
 constexpr int most_registers = 24;
 
 struct Instruction {
   Op op = Op::constant;
-  uint8_t to = 0;        // register
-  uint8_t from[3] = {};  // registers
-  int input = -1;        // Op::input
-  Scalar value;          // Op::constant
+  uint8_t to = 0;        // number of the register that it writes
+  uint8_t from[3] = {};  // numbers of the registers that it reads
+  int input = -1;        // Op::input: number of the input
+  Scalar value;          // Op::constant: the value
 };
 
-// Turns the tree into instructions, the operand with the most intermediate results first (Sethi and Ullman, 1970).
+// Turns the tree into instructions. The operand that needs the most registers comes first (Sethi and Ullman, 1970).
 class Emitter {
  public:
   explicit Emitter(const Formula& formula) : formula_(formula), need_(formula.nodes.size()) {
@@ -72,19 +73,19 @@ class Emitter {
       for (uint8_t k = 0; k < node.arity; k++)
         if (node.args[k] == arg) instruction.from[k] = at;
     }
-    instruction.to = take();  // a register of its own: loops never read what they write
+    instruction.to = take();  // a register of its own, so that loops never read what they write
     for (uint8_t k = 0; k < node.arity; k++) free_[instruction.from[k]] = true;
     instructions_.push_back(instruction);
     return instruction.to;
   }
 
   const Formula& formula_;
-  std::vector<int> need_;  // registers that a node's tree takes
+  std::vector<int> need_;  // by node: how many registers its tree takes
   std::array<bool, most_registers> free_{};
   std::vector<Instruction> instructions_;
 };
 
-// One row, looking only at operands that decide.
+// Evaluates one row, looking only at the operands that decide.
 Scalar evaluate_row(const Formula& formula, int number, std::span<const Program::Column> inputs, uint32_t row,
                     uint64_t& failed) {
   const Node& node = formula.nodes[static_cast<size_t>(number)];
@@ -127,7 +128,7 @@ struct Program::Impl {
       if (instruction.op == Op::input) {
         const auto* values = static_cast<const std::byte*>(inputs[static_cast<size_t>(instruction.input)].values);
         std::memcpy(to.rows, values + first * size_t{8}, rows * size_t{8});
-        // Rows that are not there are as the last one: they fail only if it does.
+        // Fill up missing rows with the last one, so that they fail only if it does.
         std::fill(to.as<uint64_t>() + rows, to.as<uint64_t>() + block_rows, to.as<uint64_t>()[rows - 1]);
       } else if (instruction.op == Op::constant) {
         std::fill_n(to.as<uint64_t>(), block_rows, instruction.value.bits);

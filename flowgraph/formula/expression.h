@@ -1,17 +1,18 @@
-// Formulas over scalars, evaluated column by column.
+// Compiles formulas over scalars and evaluates them column by column.
 //
 //   + - * / < <= > >= == != and or not ( ) unary -   numbers as in C, names as [A-Za-z_][A-Za-z0-9_]*, `out.NAME`
 //   if(c, a, b) abs sign min max floor mod exp log sqrt pow tanh sigmoid
 //
-// int64 operands stay int64 for + - * abs min max mod, comparisons and the branches of if, and overflow there is an
-// error of that row; everything else is float64, as std:: of <cmath> computes it. Numbers written without . and e are
-// int64; constants are float64. Comparisons and logic give int64 0 or 1; whatever is not 0 is true, also NaN. mod has
-// the divisor's sign, as Python's %; by 0 it is an error of that row for int64, NaN for float64. min and max are NaN
-// where one side is. and, or and if look at the operands that decide only: an error in another one does not count, so
-// if(n == 0, 0, mod(s, n)) is safe.
+// int64 operands stay int64 for + - * abs min max mod, for comparisons and for the branches of if. Integer overflow is
+// an error of the row in which it happens. Everything else is float64, as std:: of <cmath> computes it (exp, tanh and
+// sigmoid: as elementary.h does). Numbers written without . and e are int64; constants are float64. Comparisons and
+// logic give int64 0 or 1; every value other than 0 is true, also NaN. The result of mod has the divisor's sign, as
+// with Python's %. mod by 0 is an error of that row for int64, and NaN for float64. min and max are NaN if either
+// operand is. `and`, `or` and `if` look only at the operands that decide. An error in another operand does not count,
+// so if(n == 0, 0, mod(s, n)) is safe.
 //
-// Every operation is one of formula_ops.h on each row by itself: results depend neither on the number of rows nor on
-// the CPU's instruction set.
+// Every operation is one of formula_ops.h, applied to each row by itself. So results depend neither on the number of
+// rows nor on the CPU's instruction set.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,12 @@
 
 namespace feedline::flow {
 
-/// A compiled formula. Immutable; any number of threads may evaluate it at once.
+/// A compiled formula. Immutable; any number of threads may evaluate it at the same time.
 class Program {
  public:
   using Type = FormulaType;
   using Input = FormulaInput;
-  /// A column of one scalar for each row.
+  /// A column with one scalar for each row.
   struct Column {
     Type type = Type::float64;
     const void* values = nullptr;  // int64_t or double
@@ -39,18 +40,20 @@ class Program {
   static constexpr uint32_t no_failure = ~uint32_t{0};
 
   Program() = default;
-  /// `known`: every name that may be used. Throws Error bad_pipeline with the formula, a caret under the place, and for
-  /// an unknown name the known ones (constants included).
+  /// Compiles a formula. `known` has every name that may be used, and `constants` those with a fixed value. Throws
+  /// Error bad_pipeline with the part of the formula that is wrong, a caret under the place, and for an unknown name
+  /// the known ones (constants included).
   static Program compile(std::string_view formula, const std::map<std::string, double>& constants,
                          std::span<const Input> known);
 
-  /// The known names that the formula uses, in the order in which evaluate() wants their columns.
+  /// Returns the known names that the formula uses, in the order in which evaluate() takes their columns.
   const std::vector<Input>& inputs() const noexcept;
   Type type() const noexcept;
 
-  /// out[i] = the formula of row i, an int64 result as float64. Returns the first row that failed (integer overflow,
-  /// mod 0), its out and those behind it unspecified, or no_failure. No allocation; takes 70 KiB of stack.
-  /// Precondition: `inputs` are the columns of inputs(), each of that type.
+  /// Sets out[i] to the value of the formula for row i; an int64 result is converted to float64. Returns no_failure, or
+  /// the first row that failed (integer overflow, mod by 0); then `out` is unspecified from that row on. Does not
+  /// allocate memory; takes 70 KiB of stack. Precondition: `inputs` are the columns of inputs(), each of the type given
+  /// there.
   uint32_t evaluate(std::span<const Column> inputs, uint32_t rows, double* out) const noexcept;
 
  private:

@@ -22,7 +22,7 @@ using Type = FormulaType;
 struct Function {
   std::string_view name;
   uint8_t arity;
-  Op of_int, of_float;  // of_int == of_float: float64 only
+  Op of_int, of_float;  // if both are equal, there is only the float64 operation
 };
 constexpr std::array functions = {
     Function{"abs", 1, Op::abs_int, Op::abs},    Function{"sign", 1, Op::sign, Op::sign},
@@ -44,7 +44,7 @@ bool is_name(std::string_view text) {
 
 bool is_keyword(std::string_view text) { return text == "and" || text == "or" || text == "not"; }
 
-// Whether a formula can say this name: "s", "out.mate".
+// Returns whether a formula can contain this name: "s", "out.mate".
 bool can_be_written(std::string_view name) {
   if (name.starts_with("out.")) name.remove_prefix(4);
   return is_name(name) && !is_keyword(name);
@@ -65,7 +65,7 @@ class Parser {
   }
 
  private:
-  // Tokens. The current one is token_, at at_; empty at the end.
+  // Moves on to the next token. The current one is token_, at position at_; it is empty at the end of the text.
   void next() {
     size_t i = at_ + token_.size();
     while (i < text_.size() && (text_[i] == ' ' || text_[i] == '\t' || text_[i] == '\n' || text_[i] == '\r')) i++;
@@ -84,7 +84,7 @@ class Parser {
           while (is_digit(at(length))) length++;
         }
       }
-      while (is_letter(at(length)) || is_digit(at(length))) length++;  // "0x10", "1.5f": refused as a whole
+      while (is_letter(at(length)) || is_digit(at(length))) length++;  // "0x10" and "1.5f" are refused as a whole
     } else {
       constexpr std::array pairs = {"<=", ">=", "==", "!=", "&&", "||", "**"};
       length =
@@ -116,7 +116,7 @@ class Parser {
 
   [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
   [[noreturn]] void fail(const std::string& why, size_t at) const {
-    // A line around the place, whatever is in the formula.
+    // Show one line around the place, whatever is in the formula.
     constexpr size_t margin = 60;
     const size_t from = at > margin ? at - margin : 0;
     std::string line(text_.substr(from, 2 * margin));
@@ -125,7 +125,7 @@ class Parser {
     throw Error(Category::bad_pipeline, fmt::format("{}\n  {}\n  {}^", why, line, std::string(at - from, ' ')));
   }
 
-  // Nodes, by number.
+  // The functions below name nodes by their numbers.
   int add(Node node) {
     formula_.nodes.push_back(node);
     return static_cast<int>(formula_.nodes.size()) - 1;
@@ -184,7 +184,7 @@ class Parser {
     return operation(of_float, {a, b}, at);
   }
 
-  // Goes down one level of what may contain itself; the parser's stack is bounded by it.
+  // Enters one level of something that may contain itself, which bounds the depth of the parser's stack.
   struct Level {
     explicit Level(Parser& p) : parser(p) {
       if (++parser.level_ > deepest_nesting) parser.fail("nested too deeply");
@@ -372,7 +372,7 @@ class Parser {
 
   static constexpr size_t longest_formula = 65536;
   static constexpr int deepest_nesting = 200;
-  static constexpr std::string_view smallest_int_digits = "9223372036854775808";  // behind a minus
+  static constexpr std::string_view smallest_int_digits = "9223372036854775808";  // after a minus sign
 
   std::string_view text_;
   const std::map<std::string, double>& constants_;

@@ -1,4 +1,4 @@
-// A formula as read: a tree in a vector, every operation already of one type. Inside of expression.h.
+// A parsed formula: a tree in a vector, in which every operation has one type. Internal to expression.h.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ struct Node {
   Op op = Op::constant;
   FormulaType type = FormulaType::float64;
   uint8_t arity = 0;
-  int args[3] = {-1, -1, -1};  // numbers of nodes, smaller than its own
-  int depth = 1;               // of the tree under it
-  int input = -1;              // Op::input: number in Formula::inputs
-  Scalar value;                // Op::constant
+  int args[3] = {-1, -1, -1};  // numbers of nodes, each smaller than this node's number
+  int depth = 1;               // depth of the tree under this node
+  int input = -1;              // Op::input: index into Formula::inputs
+  Scalar value;                // Op::constant: the value
 };
 
 struct Formula {
-  std::vector<Node> nodes;  // also ones that folding left without use
+  std::vector<Node> nodes;  // some may be unused, because constants were folded
   int root = 0;
   std::vector<FormulaInput> inputs;
 };
 
-/// As Program::compile.
+/// Parses a formula. Parameters and errors are those of Program::compile.
 Formula parse_formula(std::string_view text, const std::map<std::string, double>& constants,
                       std::span<const FormulaInput> known);
 
-/// Deeper trees are refused, so that walking one cannot overflow the stack.
+/// The deepest tree that is accepted, so that walking a tree cannot overflow the stack.
 inline constexpr int deepest_formula = 1000;
 
 }  // namespace feedline::flow

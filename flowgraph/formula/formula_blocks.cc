@@ -1,4 +1,4 @@
-// Loops of a fixed number of rows, which compilers turn into vector code without help.
+// The loops have a fixed number of rows, so compilers turn them into vector code without help.
 #include "flowgraph/formula/formula_blocks.h"
 
 #include "base/each_simd_level.h"

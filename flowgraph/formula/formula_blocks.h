@@ -1,4 +1,4 @@
-// One operation of a formula on a block of rows. Inside of expression.h.
+// Applies one operation of a formula to a block of rows. Internal to expression.h.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace feedline::flow {
 
-/// Rows that an instruction works on at a time.
+/// How many rows an instruction works on at a time.
 inline constexpr uint32_t formula_block_rows = 256;
 
-/// A block of rows. Everything is 64 bits wide; its type is the operation's affair.
+/// A block of rows. Every value has 64 bits; the operation determines its type.
 struct alignas(64) FormulaBlock {
   std::byte rows[formula_block_rows * 8];
   template <typename T>
@@ -21,8 +21,9 @@ struct alignas(64) FormulaBlock {
   }
 };
 
-/// `to` is none of `from`. Not for Op::input and Op::constant. `failed` becomes nonzero if any row fails. Compiled for
-/// each level of SIMD, with the same results to the bit: nothing is contracted or reordered.
+/// Applies `op` to each row of `from` and stores the results in `to`, which must be none of `from`. Not for Op::input
+/// and Op::constant. Sets `failed` to a nonzero value if any row fails. The function is compiled for each level of
+/// SIMD. The results are the same to the bit, because nothing is contracted or reordered.
 void run_block(Op op, FormulaBlock& to, const std::array<FormulaBlock*, 3>& from, uint64_t& failed) noexcept;
 
 }  // namespace feedline::flow

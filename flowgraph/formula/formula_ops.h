@@ -1,5 +1,5 @@
 // What each operation of a formula does to one row. The block evaluator, the row evaluator and constant folding all use
-// these, so that they cannot disagree.
+// these functions, so that they cannot disagree.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace feedline::flow::ops {
 
-// `failed` becomes nonzero for a row that has no answer. Sums are done unsigned, where overflow is defined, and stay
-// free of branches so that they can be vectorised.
+// `failed` becomes nonzero if a row has no answer. Integer sums are computed unsigned, because overflow is defined
+// there, and without branches, so that loops over them can be vectorised.
 inline int64_t wrap(uint64_t bits) { return static_cast<int64_t>(bits); }
 inline uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
 
@@ -54,7 +54,7 @@ struct MaxInt {
 };
 struct ModInt {
   static int64_t of(int64_t a, int64_t b, uint64_t& failed) {
-    if (b == 0 || b == -1) {  // the CPU's division traps on the smallest int64 by -1
+    if (b == 0 || b == -1) {  // the CPU's division traps if it divides the smallest int64 by -1
       failed |= b == 0 ? 1 : 0;
       return 0;
     }
@@ -102,7 +102,7 @@ struct Negate {
 struct Abs {
   static double of(double a, uint64_t&) { return std::fabs(a); }
 };
-struct Min {  // NaN if either is, unlike std::fmin
+struct Min {  // NaN if either operand is, unlike std::fmin
   static double of(double a, double b, uint64_t&) { return a < b || a != a ? a : b; }
 };
 struct Max {
@@ -125,7 +125,7 @@ struct Equal {
   static int64_t of(double a, double b, uint64_t&) { return a == b ? 1 : 0; }
 };
 struct Sign {
-  static double of(double a, uint64_t&) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; }  // of 0 and NaN: itself
+  static double of(double a, uint64_t&) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; }  // 0 and NaN stay as they are
 };
 struct Floor {
   static double of(double a, uint64_t&) { return std::floor(a); }
@@ -145,7 +145,7 @@ struct Pow {
 struct Tanh {
   static double of(double a, uint64_t&) { return elementary::tanh(a); }
 };
-struct Sigmoid {  // in the form that does not overflow
+struct Sigmoid {  // in the form that cannot overflow
   static double of(double a, uint64_t&) {
     const double small = elementary::exp(-std::fabs(a));
     return (a < 0 ? small : 1.0) / (1.0 + small);

@@ -1,4 +1,4 @@
-// The types of a formula's values, and the names that it may use.
+// The types of a formula's values, and the names that a formula may use.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace feedline::flow {
 enum class FormulaType : uint8_t { int64, float64 };
 
 struct FormulaInput {
-  std::string name;  // "s", "out.mate"
+  std::string name;  // such as "s" or "out.mate"
   FormulaType type = FormulaType::float64;
 };
 

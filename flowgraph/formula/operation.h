@@ -1,4 +1,4 @@
-// The operations of a formula by number, and each of them on one row.
+// The operations of a formula by number, and how to apply one to a row.
 #pragma once
 
 #include <bit>
@@ -61,7 +61,7 @@ struct Scalar {
   }
 };
 
-/// Calls `use` with the operation of ops:: that `op` stands for. Not for input and constant.
+/// Calls `use` with the operation in ops:: that `op` stands for. Not for Op::input and Op::constant.
 template <typename Use>
 decltype(auto) with_operation(Op op, Use&& use) {
   switch (op) {
@@ -160,7 +160,7 @@ Scalar call(R (*of)(A, B, C, uint64_t&), const Scalar* args, uint64_t& failed) {
 }
 }  // namespace detail
 
-/// One operation on one row.
+/// Applies one operation to one row. `failed` becomes nonzero if the row has no answer.
 inline Scalar apply(Op op, const Scalar* args, uint64_t& failed) {
   return with_operation(op, [&](auto operation) { return detail::call(&decltype(operation)::of, args, failed); });
 }

@@ -32,13 +32,13 @@ void BlockStream::enter_pass(uint64_t phase) {
 void BlockStream::open_next(TakeResult& to) {
   const Pass::Part part = pass_->part(lane(), next_block_++);
   const Block& block = order_->blocks()[part.block];
-  const uint64_t first = block.first + part.first;  // sample of the file
+  const uint64_t first = block.first + part.first;  // the part's first sample, numbered within the file
   Open open{.ticket = to.tickets++, .segments = {}, .samples = {}};
   if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, first, part.rows);
   if (to.with_rows) {
     open.segments = segments_of(*pass_, part.block, part.rows, order_->mixed_blocks());
     open.samples.resize(part.rows);
-    // The parts of a block in two lanes are two decks.
+    // Two lanes that share a block shuffle their parts of it independently of each other.
     fill_shuffled(std::span(open.samples), Draws(key_of({pass_->key, of_block, part.block, part.first})),
                   [&](size_t sample) { return order_->rows_of(block.file, first, first + sample); });
   }
@@ -63,7 +63,7 @@ BlockStream::Drawn BlockStream::drawn(size_t i) const noexcept {
   return order_->mixed_blocks() == 1 ? Drawn{open_.back().ticket, open_.back().samples[i]} : drawn_[i];
 }
 
-// The oldest block has given its last segment.
+// Finishes the oldest open block if this round took its last segment.
 void BlockStream::leave_round(Step& step) {
   const uint32_t oldest = next_block_ - static_cast<uint32_t>(open_.size());
   if (!open_.empty() && oldest + order_->mixed_blocks() == round_ + 1) {
@@ -77,8 +77,9 @@ void BlockStream::leave_round(Step& step) {
 void BlockStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t done = 0; done < count;) {
     if (taken_ == lane().end - lane().begin) {
-      close(to.step);  // the last segments of small blocks may have been empty, and their rounds not entered
-      // Passes may be shorter than there are lanes.
+      // Blocks may still be open: their last segments are empty, so the rounds of these segments were never entered.
+      close(to.step);
+      // The next pass need not have samples of this lane, because a pass may have fewer samples than there are lanes.
       enter_pass(order_->phase_at(number_, order_->lane_samples(number_, phase_ + 1)));
     }
     if (!entered_) enter_round(to);

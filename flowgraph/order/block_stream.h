@@ -1,4 +1,4 @@
-// One lane of BLOCK.
+// BLOCK: blocks in random order, a few of which are mixed at a time. order.h describes lanes, rounds and segments.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace feedline::flow {
 
-/// Each block is a ticket; it is open for as many rounds as it has segments.
+/// One lane of BLOCK. Each block (or the lane's part of it) is one ticket, which is open for as many rounds as the
+/// block has segments.
 class BlockStream final : public SampleStream {
  public:
-  /// From sample `sample` of the lane on; its passes are numbered from `first_pass` on.
+  /// Begins at sample `sample` of the lane, counted from the beginning of pass `first_pass`.
   BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
@@ -40,16 +41,16 @@ class BlockStream final : public SampleStream {
   void leave_round(Step& step);
 
   const Order* order_;
-  const uint32_t number_;
+  const uint32_t number_;  // the number of the lane
   const uint64_t first_pass_;
   std::shared_ptr<const Pass> pass_;
   uint64_t phase_ = 0;
   uint32_t round_ = 0;
-  uint32_t next_block_ = 0;   // of the lane: not yet opened
-  uint64_t taken_ = 0;        // samples of the lane in this pass
-  std::deque<Open> open_;     // of consecutive blocks, up to the newest
-  bool entered_ = false;      // the round's blocks are open and its rows drawn
-  std::vector<Drawn> drawn_;  // the samples of the round; where one block is a round, they are the block's
+  uint32_t next_block_ = 0;   // the first block of the lane that has not been opened
+  uint64_t taken_ = 0;        // the number of samples that were taken of the lane in this pass
+  std::deque<Open> open_;     // consecutive blocks of the lane; the last one is block next_block_ - 1
+  bool entered_ = false;      // whether the blocks of round_ are open and its samples drawn
+  std::vector<Drawn> drawn_;  // the samples of round_ in their order; unused if W is 1, as a round is one block then
 };
 
 }  // namespace feedline::flow

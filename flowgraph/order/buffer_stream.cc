@@ -21,7 +21,8 @@ void BufferStream::begin_pass(uint64_t pass, uint64_t position) {
   restore(position);
 }
 
-// A place of the buffer as it is when the sample at `position` is taken.
+// Returns the place of the buffer that draw number `position` of the pass takes. Only `filled` places hold a sample
+// then: the buffer is full until the sequence is used up, and loses one place with each draw after that.
 uint64_t BufferStream::draw(uint64_t position) const noexcept {
   const uint64_t filled = std::min(order_->buffer(), order_->samples() - position);
   return (mix64(key_ ^ mix64(position)) >> 32) * filled >> 32;
@@ -29,10 +30,11 @@ uint64_t BufferStream::draw(uint64_t position) const noexcept {
 
 void BufferStream::restore(uint64_t position) {
   const uint64_t size = std::min(order_->buffer(), order_->samples());
-  // While it is full, the place that was drawn at position q was given sample number size + q of the sequence.
+  // While the buffer is full, the place that is drawn at position q is given sample number size + q of the sequence. So
+  // the contents at `full_until` can be computed directly, and the draws after that are repeated.
   const uint64_t full_until = std::min(position, order_->samples() - size);
   buffer_.assign(size, Sample{});
-  if (full_until == 0) {  // place p has sample p
+  if (full_until == 0) {  // place p holds sample p of the sequence
     begin_sequence(0);
     for (Sample& place : buffer_) place = *next_of_sequence();
   } else {
@@ -48,7 +50,9 @@ void BufferStream::begin_sequence(uint64_t sample) {
   next_ = sample;
 }
 
-// A place first has the number of its sample in the sequence, and then the sample: both take 8 bytes.
+// Sets the buffer to its contents before the draw at `position`, up to which it has been full. First each place is
+// given the number of its sample in the sequence, and then the sample itself. Both take 8 bytes, so that no second
+// array is needed. A place that no draw has taken yet still holds the sample that it began with.
 void BufferStream::fill_in_as_at(uint64_t position) {
   const uint64_t size = buffer_.size();
   const auto number_at = [&](uint64_t place) { return std::bit_cast<uint64_t>(buffer_[place]); };
@@ -82,7 +86,7 @@ std::optional<BufferStream::Sample> BufferStream::next_of_sequence() {
   run_.first++;
   run_.count--;
   next_++;
-  // It comes into the buffer at the beginning, or in the place of the sample that is taken there.
+  // The sample enters the buffer before the first draw, or with the draw whose sample it replaces.
   const uint64_t comes_at = next_ - std::min(next_, order_->buffer());
   if (sample.number + 1 == block.rows) expiring_.push_back({number, comes_at + order_->buffer_age()});
   return sample;
@@ -138,7 +142,7 @@ void BufferStream::expire(Step& step) {
 }
 
 void BufferStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
-  expire(to.step);  // of where it begins
+  expire(to.step);  // blocks that had expired before the position at which the stream begins
   for (int64_t row = 0; row < count; row++) {
     if (position_ == order_->samples()) {
       close(to.step);

@@ -1,4 +1,4 @@
-// BUFFER: tf.data's shuffle, by draws that can be computed again.
+// BUFFER: the shuffle of tf.data, with random draws that can be computed again from any position.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,19 @@
 
 namespace feedline::flow {
 
-/// A buffer of B samples; each step takes one of them at random, and the next of the sequence comes into its place. At
-/// the end of a pass it empties. Which place is drawn is a function of the position alone, so what the buffer holds
-/// anywhere follows from the draws since each place was last drawn: O(B log B) of them.
+/// A buffer of B places is filled with the first B samples of the unshuffled sequence (sequence.h). Each draw takes the
+/// sample out of a random place, and the next sample of the sequence moves into that place. Towards the end of a pass
+/// the sequence is used up, and further draws empty the buffer. The draws of a pass are numbered from 0. The number
+/// of a draw is its position.
 ///
-/// A block is a ticket, from the first of its samples that is wanted until Order::buffer_age() behind its last one:
-/// then hardly any is left in the buffer. Those that are left are read again, each by itself.
+/// The place that is drawn is a function of key and position alone. So a stream can begin at any position: which sample
+/// lies in a place follows from the position at which the place was last drawn. To find these positions for all places,
+/// the constructor looks back over about O(B log B) draws.
+///
+/// The buffer holds only the numbers of samples; their records lie in chunks. A block is opened as one ticket when the
+/// first of its samples is drawn that this rank wants. It is finished Order::buffer_age() draws after its last sample
+/// entered the buffer; hardly any of its samples are left in the buffer by then. Samples that are left are read again
+/// when they are drawn, each by itself.
 class BufferStream final : public SampleStream {
  public:
   BufferStream(const Order& order, uint64_t first_pass, uint64_t sample);
@@ -27,18 +34,18 @@ class BufferStream final : public SampleStream {
 
  private:
   struct Sample {
-    uint32_t block = 0, number = 0;  // of Order::blocks(), and of the block
+    uint32_t block = 0, number = 0;  // the index of its block in Order::blocks(), and its number within the block
   };
   static constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
   struct Expiring {
     uint32_t block = 0;
-    uint64_t at = 0;  // position
+    uint64_t at = 0;  // the position at which the block is finished
   };
-  /// A ticket of samples that are read by themselves, in this step.
+  /// A ticket of this step that holds samples which are read again, each by itself.
   struct Picks {
     uint64_t ticket = 0;
-    size_t opened = 0;  // where it is in TakeResult::opened
-    uint32_t samples = 0, rows = 0;
+    size_t opened = 0;               // the ticket's index in TakeResult::opened
+    uint32_t samples = 0, rows = 0;  // the ticket's samples and rows so far
   };
 
   void begin_pass(uint64_t pass, uint64_t position);
@@ -53,16 +60,16 @@ class BufferStream final : public SampleStream {
   void expire(Step& step);
 
   const Order* order_;
-  uint64_t pass_ = 0;  // since the beginning of the feed
+  uint64_t pass_ = 0;  // counted from the beginning of the feed
   uint64_t key_ = 0;
-  uint64_t position_ = 0;  // of the pass
+  uint64_t position_ = 0;  // the number of draws in this pass so far
   std::optional<Sequence> sequence_;
-  uint64_t next_ = 0;              // of the sequence: number of the next sample
-  Run run_;                        // what is left of the sequence's last one
-  std::vector<Sample> buffer_;     // as many as are in it
-  std::vector<uint64_t> open_;     // by block: its ticket, or none
-  std::vector<bool> expired_;      // by block
-  std::deque<Expiring> expiring_;  // blocks that have come into the buffer, whole
+  uint64_t next_ = 0;              // the number of the sequence's next sample within the pass
+  Run run_;                        // what is left of the run that the sequence returned last
+  std::vector<Sample> buffer_;     // its size is the number of samples in the buffer; it shrinks at the end of a pass
+  std::vector<uint64_t> open_;     // for each block: its ticket, or `none` if it is not open
+  std::vector<bool> expired_;      // for each block: whether its remaining samples must be read again
+  std::deque<Expiring> expiring_;  // blocks whose samples have all entered the buffer, the earliest to expire first
   std::optional<Picks> picks_;
 };
 

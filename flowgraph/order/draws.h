@@ -1,4 +1,4 @@
-// Random numbers by counter: a pure function of a key, the same on every machine and in any order of asking.
+// Random numbers as a pure function of a key. They are the same on every machine, in whatever order they are asked for.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,28 @@
 
 namespace feedline::flow {
 
-/// What is random about one thing, and independent of all others: key_of({seed, what, which}).
+/// Returns a key that is independent of all keys with other parts. Give each random choice a key of its own:
+/// key_of({seed, purpose, number}).
 constexpr uint64_t key_of(std::initializer_list<uint64_t> parts) noexcept {
   uint64_t key = 0;
   for (uint64_t part : parts) key = mix64(key ^ mix64(part + 1));
   return key;
 }
 
-/// SplitMix64: the numbers of a key, one after another.
+/// The random numbers of a key, one after another (SplitMix64).
 class Draws {
  public:
   explicit Draws(uint64_t key) noexcept : state_(key) {}
 
   uint64_t next() noexcept { return mix64(state_ += 0x9e3779b97f4a7c15u); }
-  /// In [0, n), n > 0; less uniform than it could be by at most n / 2^32.
+  /// Returns a number in [0, n). Precondition: n > 0. Its distribution is uniform to within n / 2^32.
   uint32_t below(uint32_t n) noexcept { return static_cast<uint32_t>((next() >> 32) * n >> 32); }
 
  private:
   uint64_t state_;
 };
 
-/// Fisher and Yates, from the inside out: items.size() items in random order, item(i) is the i-th before that.
+/// Fills `items` with item(0), item(1), ... in random order (the inside-out shuffle of Fisher and Yates).
 template <typename T, typename Item>
 void fill_shuffled(std::span<T> items, Draws draws, const Item& item) noexcept {
   for (size_t i = 0; i < items.size(); i++) {
@@ -40,7 +41,7 @@ void fill_shuffled(std::span<T> items, Draws draws, const Item& item) noexcept {
   }
 }
 
-/// Fisher and Yates.
+/// Puts `items` into random order (the shuffle of Fisher and Yates).
 template <typename T>
 void shuffle(std::span<T> items, Draws draws) noexcept {
   for (size_t i = items.size(); i > 1; i--) std::swap(items[i - 1], items[draws.below(static_cast<uint32_t>(i))]);

@@ -1,4 +1,4 @@
-// NONE: the samples as the files hold them, one file after another or interleaved.
+// NONE: the samples in the order in which the files hold them, one file after another or interleaved.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace feedline::flow {
 
-/// Each block is a ticket, with its rows from the first that this rank wants.
+/// Each block is one ticket. The ticket begins with the first row of the block that this rank wants, and holds all rows
+/// of the block after it. Samples are single records here; WindowStream serves windows.
 class FileStream final : public SampleStream {
  public:
   FileStream(const Order& order, uint64_t first_pass, uint64_t sample);
@@ -22,7 +23,7 @@ class FileStream final : public SampleStream {
   struct Open {
     uint32_t block = 0;
     uint64_t ticket = 0;
-    uint64_t first = 0;  // sample of its file: row 0 of the ticket
+    uint64_t first = 0;  // the sample that is row 0 of the ticket, numbered within its file
   };
   Open& open(uint32_t block, uint64_t sample, TakeResult& to);
 

@@ -1,4 +1,4 @@
-// GLOBAL: every sample by itself, from anywhere.
+// GLOBAL: all samples of a pass in random order, each read by itself from wherever it lies.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace feedline::flow {
 
-/// The samples of a step come in tickets of Order::picks() of them; each is read from the index's entry before it.
+/// The samples that this rank wants of a step are read in tickets of Order::picks() samples each. A sample is read from
+/// the last index entry at or before it, because the index does not know the offset of every record.
 class GlobalStream final : public SampleStream {
  public:
   GlobalStream(const Order& order, uint64_t first_pass, uint64_t sample);
@@ -18,13 +19,14 @@ class GlobalStream final : public SampleStream {
   void close(Step&) override {}
 
  private:
-  /// Of one sample, whose first row in its ticket is `row`; returns how many it has there.
+  /// Adds the rows of one sample, which begin at row `row` of the ticket opened last. `sample` is its number in file
+  /// order, `at` its number in the step. Returns how many rows of the ticket it spans.
   uint32_t add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, TakeResult& to) const;
 
   const Order* order_;
   const uint64_t first_pass_;
-  uint64_t next_;  // sample of the epoch
-  uint64_t pass_;  // of the epoch, that the permutation is of
+  uint64_t next_;  // the next sample, counted from the beginning of first_pass_
+  uint64_t pass_;  // the pass of permutation_, counted from first_pass_
   Permutation permutation_;
 };
 

@@ -1,23 +1,25 @@
-// Lanes: what is dealt out in turn, item by item.
+// Dealing samples to lanes: one by one, in turn, as cards are dealt to players.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline::flow {
 
-/// Items [begin, end), dealt in turn: item i to lane i % lanes.
+/// Returns how many of the items [begin, end) a lane is dealt, if item i goes to lane i % lanes.
 constexpr uint64_t dealt(uint64_t begin, uint64_t end, uint32_t lane, uint32_t lanes) noexcept {
   const auto up_to = [&](uint64_t count) { return (count + lanes - 1 - lane) / lanes; };
   return up_to(end) - up_to(begin);
 }
 
-/// How an order's samples fall to lanes.
+/// How many samples of an order each lane has. Only these numbers are dealt in turn: within a pass, a lane is one
+/// contiguous stretch of that length (Order::pass()). Counted from the beginning of the epoch, the lanes never differ
+/// by more than one sample.
 struct Lanes {
-  uint32_t count = 1;
-  uint64_t step = 1;      // samples that a step takes of one, at most
-  uint64_t rotation = 0;  // samples that were dealt out before the first: of other sources
+  uint32_t count = 1;     // the number of lanes, C
+  uint64_t step = 1;      // the most samples that a step takes of one lane
+  uint64_t rotation = 0;  // samples of other sources of a mixture that were dealt before this order's first sample
 
-  /// Of the samples [begin, end).
+  /// Returns how many of the order's samples [begin, end) a lane has.
   uint64_t samples(uint32_t lane, uint64_t begin, uint64_t end) const noexcept {
     return dealt(rotation + begin, rotation + end, lane, count);
   }

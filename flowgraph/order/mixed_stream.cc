@@ -44,7 +44,8 @@ void MixedStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
     add_sample(sources_[order_[static_cast<size_t>(row)]], at + row, to.step);
 }
 
-// Its rows are parts of runs; a window that is short has fewer than others.
+// Puts the source's next sample into the step. The sample's rows may be a part of a run, or parts of several runs. A
+// window that is short has fewer rows than others.
 void MixedStream::add_sample(Source& source, int64_t at, Step& step) const {
   const int64_t begin = source.sample++ * frames_, end = begin + frames_;
   while (source.run < source.taken.rows.size()) {

@@ -1,4 +1,4 @@
-// One lane of a mixture.
+// A mixture: samples that are drawn from several sources by weight (mixture.h).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace feedline::flow {
 
-/// Each sample comes from the stream of its source; these begin where they are first drawn from.
+/// One lane of a mixture. Each of its samples comes from a stream of the sample's source. The stream of a source is
+/// opened when the first sample is drawn from the source.
 class MixedStream final : public SampleStream {
  public:
-  /// A source's stream, from a sample of its lane on.
+  /// Opens a source's stream of this lane, at sample `sample` of the source's lane.
   using Open = std::function<std::unique_ptr<SampleStream>(size_t source, uint64_t sample)>;
 
-  /// From a sample of the lane in an epoch on. frames: rows of a sample.
+  /// Begins at sample `sample` of the lane in epoch `epoch`. frames: the number of rows of a complete sample.
   MixedStream(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample, int64_t frames, Open open);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
@@ -25,15 +26,15 @@ class MixedStream final : public SampleStream {
 
  private:
   struct Source {
-    uint64_t begins_at = 0;  // sample of its lane
-    std::unique_ptr<SampleStream> stream;
-    // In this step:
-    int64_t drawn = 0;
-    Rows wanted;         // of those
-    Step taken;          // what its stream gives, its rows numbered by what is drawn
-    size_t run = 0;      // of taken.rows: the next that was not put into the step
-    uint32_t used = 0;   // rows of it that were
-    int64_t sample = 0;  // of those drawn: the next
+    uint64_t begins_at = 0;                // the sample of the source's lane at which its stream is opened
+    std::unique_ptr<SampleStream> stream;  // null: no sample has been drawn from the source yet
+    // The rest is about the step that is being taken.
+    int64_t drawn = 0;   // how many of the step's samples come from this source
+    Rows wanted;         // the drawn samples that this rank wants, counted from the source's first one in the step
+    Step taken;          // what the stream gave; its rows are numbered among the drawn samples of this source
+    size_t run = 0;      // the first run of taken.rows that has not been put into the step, or not all of it
+    uint32_t used = 0;   // the rows of that run that have been put into the step
+    int64_t sample = 0;  // the number, among the drawn samples, of the next one to be put into the step
   };
   void draw(int64_t count, Rows wanted);
   void add_sample(Source& source, int64_t at, Step& step) const;
@@ -42,7 +43,7 @@ class MixedStream final : public SampleStream {
   const Open open_;
   LaneDraws draws_;
   std::vector<Source> sources_;
-  std::vector<uint32_t> order_;  // the sources of the step's samples
+  std::vector<uint32_t> order_;  // the source of each of the step's samples
 };
 
 }  // namespace feedline::flow

@@ -12,7 +12,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t most_samples = uint64_t{1} << 40;  // of a source in an epoch: Stratified's limit
+constexpr uint64_t most_samples = uint64_t{1} << 40;  // the most samples of a source in an epoch: Stratified's limit
 
 enum Purpose : uint64_t { of_epochs = 32, of_lane };
 
@@ -20,13 +20,15 @@ uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
 }
 
-// size / share is less: the source is exhausted before the other.
+// Returns whether a source is exhausted before another, if both are drawn from by their shares. It is the one whose
+// size / share is less.
 bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_share) {
   return Wide{size} * other_share < Wide{other_size} * share;
 }
 
-// So many of a source go with all `size` samples of another. Rounded down, they are no more than it has where the other
-// is exhausted first, and no fewer where it is last.
+// Returns how many samples are drawn from a source of share `own_share` while all `size` samples of another source, of
+// share `share`, are drawn. The result is rounded down. So it is at most the source's own size if the source is
+// exhausted later than the other, and at least its own size if it is exhausted earlier.
 uint64_t beside(uint64_t size, uint32_t share, uint32_t own_share) { return mul_div(size, own_share, share); }
 
 }  // namespace
@@ -54,7 +56,7 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
                                                       "epoch, here are {}",
                                                       source, most_samples, sizes[source]));
   }
-  size_t first = 0, last = 0;  // to be exhausted
+  size_t first = 0, last = 0;  // the sources that are exhausted first and last
   for (size_t source = 1; source < sizes.size(); source++) {
     if (sooner(sizes[source], shares_[source], sizes[first], shares_[first])) first = source;
     if (sooner(sizes[last], shares_[last], sizes[source], shares_[source])) last = source;
@@ -82,7 +84,7 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
   if (!epochs_go_on()) samples_ = before;
 }
 
-// One part, as long as all of one source lasts.
+// Makes the epoch one part, which ends when all samples of `whole_source` have been drawn once.
 void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_source) {
   std::vector<uint64_t> part;
   for (const uint32_t share : shares_) {
@@ -97,7 +99,8 @@ void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_so
   parts_.push_back(std::move(part));
 }
 
-// A part until the first is exhausted; then the others by their weights, until the next is.
+// Makes the epoch of all samples of all sources. The first part ends when the first source is exhausted. In the next
+// part the others are drawn from by their weights, until the next source is exhausted; and so on.
 void Mixture::draw_once(const std::vector<uint64_t>& sizes) {
   std::vector<uint64_t> left = sizes;
   for (;;) {
@@ -138,7 +141,8 @@ std::vector<std::vector<uint64_t>> Mixture::parts_of_lane(uint32_t lane, uint64_
 std::vector<uint64_t> Mixture::taken_before(uint64_t epoch) const {
   std::vector<uint64_t> taken(shares_.size());
   if (!epochs_go_on()) return taken;
-  // The weights as a sequence of draws that begins anew whenever each source has had its share.
+  // What a lane takes of each source follows an endless sequence of periods of all_shares_ samples. In a period each
+  // source comes as often as its share says, in stratified order.
   const uint64_t position = (epoch - since_epoch_) * lane_epoch_, period = position / all_shares_;
   taken =
       Stratified({shares_.begin(), shares_.end()}, key_of({seed_, of_epochs, period}), position % all_shares_).drawn();
@@ -154,12 +158,15 @@ uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
   return mul_div(whole, shares_[source], all_shares_) + (whole > 0 ? 1 : 0);
 }
 
-// In a stretch of time each source has its share of the parts that it meets, and two more at most; so all have at least
-// theirs, and two less for each.
+// In a stretch of a stratified sequence's time, each source comes as often as its share of that time says, plus or
+// minus two. So all sources together come at least as often as the time says, minus two for each source. That bounds
+// the time of `count` samples, and with it how often one source comes in them. The amounts of a lane are off by up to
+// one more, because samples are dealt to the lanes whole.
 uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
   const uint64_t sources = shares_.size();
   if (epochs_go_on()) {
-    // An epoch's amounts are the weights' share within four; so are those that a stretch meets.
+    // The amounts of an epoch differ from the weights' shares of it by at most four, as either end may be off by two.
+    // The samples lie in at most `epochs` epochs.
     const uint64_t epochs = count / lane_epoch_ + 2;
     return std::min(count, mul_div(count + 6 * sources * epochs, shares_[source], all_shares_) + 6 * epochs + 1);
   }

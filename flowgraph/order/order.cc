@@ -17,14 +17,15 @@
 namespace feedline::flow {
 namespace {
 
-// A read of this much costs several times what its messages through the graph do, and a dozen of them fit into the
-// last-level cache. Measured: bench/README.md.
+// The limits of a block that is read in file order. Reading this much costs several times what the graph's messages for
+// it cost, and a dozen such blocks fit into the last-level cache. Measured: bench/README.md.
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr uint32_t most_lanes = 64;
 
 enum Purpose : uint64_t { of_pass, of_segments, of_files };
 
-// A ticket of GLOBAL is not much more than one of the other modes.
+// A ticket of picked samples holds about this many bytes at most, so that it is not much larger than a ticket of the
+// other modes.
 constexpr uint64_t picked_bytes = 512 << 10;
 
 // No part of a compressed file can be read by itself.
@@ -63,13 +64,13 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
   return {};
 }
 
-// Goes through the entries of files, and adds up what lies before them.
+// Goes through the index entries of files, and sums up what lies before the current entry.
 class Cuts {
  public:
   struct Sums {
-    uint64_t bytes = 0;   // of good records
-    uint64_t pieces = 0;  // that bad regions and borders of files cut these into, the last one included
-    uint64_t frames = 0;
+    uint64_t bytes = 0;   // bytes of good records
+    uint64_t pieces = 0;  // pieces into which bad regions and ends of files cut these, including the current piece
+    uint64_t frames = 0;  // samples, or frames of windows
   };
 
   explicit Cuts(std::span<const DataFile> files) : files_(files) { begin_file(); }
@@ -109,9 +110,9 @@ class Cuts {
   Sums sums_;
 };
 
-// The most bytes of a slot that a run of `frames` frames takes, wherever it begins: it is read from the entry before
-// the first of them to the entry after the last one, each piece in whole blocks. With `across_files` a run goes on into
-// the next files of its source. One look at each entry.
+// Returns the most bytes of a slot that a run of `frames` consecutive frames takes, wherever it begins. A run is read
+// from the index entry before its first frame to the entry after its last one, and each piece of it in whole disk
+// blocks. With `across_files` a run continues into the next files of its source. Linear in the number of entries.
 uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool across_files) {
   uint64_t largest = 0;
   Cuts begin(files), end(files);
@@ -124,7 +125,8 @@ uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool acro
     begin.next_entry();
     if (begin.before().frames == from.frames) continue;
     if (end.file() < begin.file() || end.before().frames < begin.before().frames) end = begin;
-    // The run that reaches the furthest begins with the last frame before the next entry.
+    // Among the runs that begin between this entry and the next, the one that begins with the last frame reaches
+    // furthest.
     const uint64_t until = begin.before().frames - 1 + frames;
     while (end.before().frames < until) {
       if (!end.at_end_of_file()) {
@@ -174,7 +176,7 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
   if (shuffle.mode != ShuffleMode::block || samples == 0) return 1;
   const auto given = static_cast<uint32_t>(shuffle.lanes);
   if (given == 0) {
-    // A lane of less than a few samples would be no sequence.
+    // A lane of fewer than four samples would hardly be a sequence.
     const uint64_t most = std::clamp<uint64_t>(samples / 4, 1, most_lanes);
     for (auto lanes = static_cast<uint32_t>(std::min(most, static_cast<uint64_t>(global_batch)));; lanes--)
       if (global_batch % lanes == 0) return lanes;
@@ -199,7 +201,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
       lanes_(lanes) {
   file_starts_.push_back(0);
   if (window) windows_.emplace(data, files, *window);
-  // Shuffled, a window moves with the block that it begins in.
+  // If blocks are shuffled, a window moves with the block in which it begins.
   if (window && mode() != ShuffleMode::none) windows_->count_windows(blocks_);
   for (uint32_t f = 0, block = 0; f < data.files.size(); f++) {
     const uint64_t own = files.has(f) ? data.files[f].samples.samples() : 0;
@@ -216,7 +218,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
   mixed_blocks_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
-  // What a few orders need, and a little more: most others then fit.
+  // Takes what four random orders need and an eighth more, so that most other orders fit. pass() rejects the rest.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
     uint32_t open = 0;
     draw(0, 0, attempt, open);
@@ -238,7 +240,8 @@ void Order::plan_buffer() {
   buffer_ = std::clamp<uint64_t>(samples_that_mix(), 1, std::numeric_limits<uint32_t>::max());
   uint32_t rows = 1;
   for (const Block& block : blocks_) rows = std::max(rows, block.rows);
-  // A sample is left after B (ln rows + 3) steps with a probability of e^-3 / rows: a twentieth of one in a block.
+  // After B (ln rows + 3) draws, a sample is still in the buffer with a probability of e^-3 / rows. So on average a
+  // block has a twentieth of a sample left in the buffer.
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
@@ -280,7 +283,7 @@ Sequence Order::sequence(uint64_t pass, uint64_t position) const {
 uint64_t Order::open_in_windows(uint64_t step) const {
   const uint64_t of_window = largest_span(windows_->span(), true).blocks;
   if (interleave_.on()) return std::min<uint64_t>(blocks_.size(), (step + interleave_.cycle_length) * of_window);
-  // Blocks come one after another, so a step that touches the most begins with the last window of a block.
+  // The windows come in file order, so a step that touches the most blocks begins with the last window of a block.
   const std::vector<uint64_t>& starts = windows_->file_starts();
   const auto block_of = [&](uint64_t frame) {
     const auto file = std::upper_bound(starts.begin(), starts.end(), frame) - starts.begin() - 1;
@@ -304,11 +307,13 @@ uint64_t Order::open_in_buffer(uint64_t step) const {
   return open_when_interleaved(samples);
 }
 
-// Of the blocks that the step takes whole, each file's last one is counted by itself: there are many of them, and small
-// ones, but only those of files that were open before, or are taken whole, too. Beside these each open file has a block
-// that the step begins in, and one that it ends in.
+// Adds up three kinds of blocks. First, blocks that the step takes whole and that are not the last of their file: as
+// many of the smallest ones as fit into the step. Second, the last blocks of files that the step takes to their end.
+// They are counted separately because they can be many and small; but each belongs to a file that was open before the
+// step, or to a file that the step takes whole. Third, for each open file the block in which the step begins, and the
+// one in which it ends.
 uint64_t Order::open_when_interleaved(uint64_t step) const {
-  std::vector<uint64_t> blocks, files;  // samples of each: blocks that are not the last of their file, and whole files
+  std::vector<uint64_t> blocks, files;  // samples of each block that is not the last of its file; samples of each file
   for (size_t b = 0; b < blocks_.size(); b++) {
     const bool first = b == 0 || blocks_[b - 1].file != blocks_[b].file;
     const bool last = b + 1 == blocks_.size() || blocks_[b + 1].file != blocks_[b].file;
@@ -341,7 +346,8 @@ bool Order::picks_rows(const Block& block, int64_t global_batch) noexcept {
   return block.bytes * static_cast<uint64_t>(global_batch) >= fewest_picked_bytes * block.rows;
 }
 
-// A rank has one run of rows in each step. It is read from the entry before it to the entry after it.
+// A rank has one run of consecutive rows in each step. The run is read from the index entry before it to the entry
+// after it.
 uint64_t Order::most_picked_bytes(const Block& block, int64_t global_batch) const noexcept {
   const io::FileIndex& index = data_->files[block.file].index;
   const auto step = static_cast<uint64_t>(global_batch);
@@ -361,7 +367,8 @@ uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {
   return phase;
 }
 
-// The lanes have had their samples of all passes so far, whole.
+// Cuts the pass into lanes so that, counted over all passes of the epoch up to this one, every lane has had the same
+// number of samples, to within one.
 void Order::cut_lanes(Pass& pass, uint64_t phase) const {
   uint64_t begin = 0;
   for (uint32_t l = 0; l < lanes_.count; l++) {
@@ -379,7 +386,7 @@ void Order::cut_lanes(Pass& pass, uint64_t phase) const {
   }
 }
 
-// Fills in the rounds. Returns the most blocks that a lane has open while a step takes its samples.
+// Fills in the rounds of all lanes. Returns the most blocks that a lane has open while a step takes its samples.
 uint32_t Order::plan_rounds(Pass& pass) const {
   uint32_t most = 0;
   std::vector<uint64_t> ends;
@@ -400,7 +407,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
       }
     }
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
-    // A step that opens the most begins with the last sample of a round.
+    // A step that has the most blocks open begins with the last sample of a round.
     for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
       while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lanes_.step) last++;
       last = std::max(first, last);
@@ -440,12 +447,12 @@ std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t phase) const {
 
 Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
   if (blocks_.empty()) return {};
-  // Blocks are numbered on through the passes. A span that touches the most begins at the last sample of its first
-  // block; `end` is the first block behind it.
+  // Blocks are numbered on from pass to pass. A span that touches the most begins at the last sample of its first
+  // block. `end` is the first block after the span.
   const uint64_t blocks = blocks_.size();
   const auto rows = [&](uint64_t b) { return blocks_[b % blocks].rows; };
   Span largest;
-  uint64_t end = 0, bytes = 0, end_sample = 0;  // samples before `end`
+  uint64_t end = 0, bytes = 0, end_sample = 0;  // end_sample: the number of samples before block `end`
   uint64_t begin_sample = 0;
   for (uint64_t begin = 0; begin < blocks; begin++) {
     const uint64_t behind = begin_sample + rows(begin) - 1 + count;
@@ -466,8 +473,9 @@ uint64_t Order::memory_bytes() const noexcept {
                               ? 0
                               : 3 * (blocks_.size() * (sizeof(uint32_t) + sizeof(uint64_t) * 2) +
                                      lanes_.count * (sizeof(Lane) + mixed_blocks_ * sizeof(uint64_t)));
-  // [read] and [assemble] have a BufferStream each: 8 bytes for a sample of the buffer, and 25 for a block. They are
-  // made one after the other, and one that begins in the middle of a pass needs 4 more for a sample until it is made.
+  // The graph's nodes [read] and [assemble] have a BufferStream each. A BufferStream takes 8 bytes for each sample in
+  // the buffer, and 25 for each block. One that begins in the middle of a pass needs 4 more bytes for each sample while
+  // it is constructed; the two streams are constructed one after the other.
   const uint64_t buffers =
       shuffle_.mode == ShuffleMode::buffer ? buffer_ * (8 + 8 + 4) + 2 * blocks_.size() * 25 : uint64_t{0};
   return buffers + (windows_ ? windows_->memory_bytes() : 0) + blocks_.capacity() * sizeof(Block) +

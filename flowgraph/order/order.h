@@ -1,12 +1,33 @@
-// Which sample comes when: a pure function of (data, seed, pass). No I/O, no threads.
+// The order of the samples of a pass. It is a pure function of (data, seed, pass): no I/O, no threads.
 //
-// A pass takes the blocks of the data in an order of its own. That sequence of samples is cut into C lanes equal in
-// samples; each step of G samples takes the next G/C of every lane, so that ranks can share the lanes. Of a mixture
-// each source has an order of its own, cut into as many lanes.
+// The shuffle mode decides which way an order works. Each mode has a SampleStream (sample_stream.h) that follows it:
 //
-// Shuffled (BLOCK), a lane mixes W blocks at a time: in its round t the blocks t, t-1, ... t-W+1 each give one of their
-// W segments (which records are in a segment is random, too), in random order. So one block comes and one goes in each
-// round. Unshuffled there is one lane, and its blocks come as they lie.
+//   NONE    The samples come as the files hold them, one file after another or interleaved (sequence.h). They are read
+//           in blocks: neighbouring records of one file, cut at offsets that its index knows (ticket.h). There are
+//           three streams: for records (file_stream.h), for the user's windows (window_stream.h), and for ranks that
+//           read only their own rows of a block (picked_stream.h).
+//   BUFFER  The same sequence goes through a buffer of B samples, as in tf.data. Each draw takes a random sample out of
+//           the buffer, and the next sample of the sequence takes its place (buffer_stream.h).
+//   GLOBAL  All samples of the pass are permuted (permutation.h), and each is read by itself (global_stream.h).
+//   BLOCK   Whole blocks are permuted, and a few blocks at a time are mixed, as described below (block_stream.h).
+//
+// BLOCK works as follows. A pass puts the blocks of the data into a random order. This gives one long sequence of
+// samples, which is cut into C stretches, the lanes, of equal numbers of samples (to within one). Each step of G
+// samples takes the next G/C samples of every lane. So ranks can divide the lanes among themselves, and each rank reads
+// only the blocks of its own lanes.
+//
+// A lane does not yield its blocks one by one. It mixes W blocks at a time, in rounds. The samples of each block are
+// shuffled and cut into W segments. Round t takes one segment of each of the blocks t, t-1, ... t-W+1 of the lane, and
+// yields their samples in random order. So in every round one block is opened and one is finished. W is chosen so that
+// the W blocks of all C lanes together have about shuffle.buffer_size samples; it is at least 1. For W = 3:
+//
+//   round     0   1   2   3   4  ...
+//   block 0   s0  s1  s2
+//   block 1       s0  s1  s2
+//   block 2           s0  s1  s2          block b gives its segment s in round b + s
+//
+// The modes other than BLOCK have one lane. In a mixture each source has an Order of its own, cut into the same number
+// of lanes; a lane of the mixture draws from the same lane of each source (mixture.h).
 #pragma once
 
 #include <array>
@@ -23,126 +44,142 @@
 
 namespace feedline::flow {
 
-/// Of one lane: the samples [begin, end) of the pass's sequence.
+/// One lane of a pass: the samples [begin, end) of the pass's sequence of blocks.
 struct Lane {
   uint64_t begin = 0, end = 0;
-  uint32_t first_block = 0;  // of the pass's blocks: the one that `begin` lies in
-  uint32_t blocks = 0;
-  size_t first_round = 0;  // of Pass::round_ends
+  uint32_t first_block = 0;  // index in Pass::blocks of the block in which `begin` lies
+  uint32_t blocks = 0;       // the number of blocks that the lane reaches into, partly or wholly
+  size_t first_round = 0;    // index in Pass::round_ends of the lane's first round
   uint32_t rounds = 0;
 };
 
-/// The order of one pass. Immutable.
+/// The order of one pass in BLOCK. Immutable.
 struct Pass {
-  uint64_t key = 0;              // of its random choices
-  std::vector<uint32_t> blocks;  // numbers of blocks, in the order of this pass
-  std::vector<uint64_t> starts;  // samples before each, and in all
+  uint64_t key = 0;              // the seed of the random choices of this pass
+  std::vector<uint32_t> blocks;  // indexes in Order::blocks(), in the order of this pass
+  std::vector<uint64_t> starts;  // the number of samples before each of `blocks`; the last entry is their total
   std::vector<Lane> lanes;
-  std::vector<uint64_t> round_ends;  // samples of the lane up to the end of each of its rounds
+  std::vector<uint64_t> round_ends;  // lane after lane, for each round: samples of the lane up to the end of the round
 
-  /// The part of a block that belongs to a lane: the block is number `first_block + i` of the sequence.
+  /// The samples [first, first + rows) of a block: those that belong to one lane. A block on the border between two
+  /// lanes has a part in each.
   struct Part {
-    uint32_t block = 0;  // of Order::blocks()
+    uint32_t block = 0;  // index in Order::blocks()
     uint32_t first = 0, rows = 0;
   };
+  /// Returns the part of the lane's i-th block that belongs to the lane.
   Part part(const Lane& lane, uint32_t i) const noexcept;
 };
 
+/// The order in which the samples of some files are delivered, pass after pass.
 class Order {
  public:
-  /// Of some of the files of `data`, to which it keeps a reference. Throws Error bad_pipeline where the files cannot be
-  /// read in such an order.
+  /// Makes the order of the files `files` of `data`, and keeps a reference to `data`. Throws Error bad_pipeline if the
+  /// files cannot be read in such an order: if a compressed file would be shuffled or interleaved, or if
+  /// shuffle.block_size is no multiple of an index's stride.
   Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
         const std::optional<WindowSpec>& window, const Lanes& lanes);
 
   ShuffleMode mode() const noexcept { return shuffle_.mode; }
+  /// The number of samples in one pass.
   uint64_t samples() const noexcept { return file_starts_.back(); }
   FileRange files() const noexcept { return files_; }
-  /// Samples before those of each file, and in all.
+  /// For each file of the data set, the number of samples before the file's own; the last entry is the total.
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
-  /// Null: a sample is a record.
+  /// The user's windows. Null if a sample is a single record.
   const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
-  /// Of samples; of frames where windows come in file order.
+  /// The blocks, in file order; empty in GLOBAL. They count samples. In NONE with windows they count frames instead.
   const Blocks& blocks() const noexcept { return blocks_; }
   const Lanes& lanes() const noexcept { return lanes_; }
-  /// Blocks of a lane that mix.
+  /// BLOCK: how many blocks a lane mixes at a time, W. This has nothing to do with the user's windows.
   uint32_t mixed_blocks() const noexcept { return mixed_blocks_; }
 
-  /// `number`: since the beginning of the feed; it chooses the order. `phase`: within the epoch; it chooses where lanes
-  /// are cut, so that over the passes of an epoch all lanes stay equal. Thread-safe; the last two are kept.
+  /// BLOCK: returns the order of a pass. `number` counts the passes of the feed and chooses the random order. `phase`
+  /// counts the passes of the epoch and chooses where the lanes are cut, so that all lanes stay equal over the passes
+  /// of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
   std::shared_ptr<const Pass> pass(uint64_t number, uint64_t phase) const;
 
-  /// Of the random choices of a pass that needs no more of it.
+  /// Returns the seed of the random choices of pass `number`, for modes that need nothing else of a Pass.
   uint64_t key_of_pass(uint64_t number) const noexcept;
 
-  /// A sample of the data in file order, and the block that one is in.
+  /// A sample, by its file and its number within that file.
   struct FileSample {
     uint32_t file = 0;
-    uint64_t sample = 0;  // of the file
+    uint64_t sample = 0;
   };
+  /// Returns the file and the number in it of a sample that is given by its number in file order through all files.
   FileSample place(uint64_t sample) const noexcept;
+  /// Returns the index in blocks() of the block that holds a sample of a file (in NONE with windows: a frame).
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
-  /// What is read for the samples [first, first + count) of a file, as rows of a ticket.
+  /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
-  /// Of one sample among the rows for those from `first` on: its first row, and how many it has, stride() apart.
+  /// The rows of one sample: `count` rows of a ticket, stride() apart, of which `first` is the first.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };
+  /// Returns the rows of `sample`, counted from the row with which sample `first` of the same file begins.
   SampleRows rows_of(uint32_t file, uint64_t first, uint64_t sample) const noexcept {
     return windows_ ? rows_of_window(file, first, sample) : SampleRows{static_cast<uint32_t>(sample - first)};
   }
-  /// Rows of a sample, where none is missing; and from one to the next.
+  /// The number of rows of a complete sample: the frames of a window, or 1.
   int64_t frames() const noexcept { return windows_ ? windows_->spec().size : 1; }
+  /// The distance, in rows of a ticket, from one frame of a sample to the next.
   int64_t stride() const noexcept { return windows_ ? windows_->spec().stride : 1; }
 
-  /// NONE and BUFFER: the samples of a pass from one on, before they are shuffled.
+  /// NONE and BUFFER: returns the samples of pass `pass` from sample `position` on, before they are shuffled.
   Sequence sequence(uint64_t pass, uint64_t position) const;
   const InterleaveSpec& interleave() const noexcept { return interleave_; }
-  /// NONE: whether ranks read their rows out of a block, not the whole block; of the data as a whole, and of a block.
-  /// Where steps are shorter, neighbours would read the same bytes many times over. Compressed files are never picked
-  /// from: every rank has to inflate all of them anyway.
+  /// NONE: returns whether each rank reads only its own rows of a block, and not the whole block. The first overload
+  /// decides for the data as a whole, the second for one block. Ranks pick rows only if the samples of a step have at
+  /// least fewest_picked_bytes; with shorter steps, neighbouring ranks would read the same bytes many times over. Rows
+  /// are never picked out of compressed files, because every rank must inflate all of such a file anyway.
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
   static bool picks_rows(const Block& block, int64_t global_batch) noexcept;
-  /// The most bytes of a slot that the rows of one rank in a block take, where picks_rows().
+  /// Returns the most bytes of a slot that one rank's rows of a block take. Precondition: picks_rows().
   uint64_t most_picked_bytes(const Block& block, int64_t global_batch) const noexcept;
 
-  /// BUFFER: samples that are in the buffer; how many steps of one sample a block stays open behind its last one; and
-  /// how many blocks are open at once, at most, while a step takes so many samples.
+  /// BUFFER: the number of samples in the buffer.
   uint64_t buffer() const noexcept { return buffer_; }
+  /// BUFFER: the number of draws for which a block stays open after its last sample has entered the buffer.
   uint64_t buffer_age() const noexcept { return buffer_age_; }
+  /// BUFFER: returns the most blocks that are open at once while a step takes `step` samples.
   uint64_t open_in_buffer(uint64_t step) const;
 
-  /// Windows in file order: blocks that are open at once, at most, while a step takes so many.
+  /// NONE with windows: returns the most blocks that are open at once while a step takes `step` windows.
   uint64_t open_in_windows(uint64_t step) const;
 
-  /// Interleaved files: blocks of a pass that are open at once, at most, while a step takes so many samples.
+  /// Interleaved files: returns the most blocks of one pass that are open at once while a step takes `step` samples.
   uint64_t open_when_interleaved(uint64_t step) const;
 
-  /// GLOBAL, and what BUFFER reads again: samples of a ticket, each read by itself; and what one takes of a slot at
-  /// most.
+  /// GLOBAL, and the samples that BUFFER reads again: the number of samples in a ticket whose samples are each read by
+  /// themselves.
   uint32_t picks() const noexcept { return picks_; }
+  /// The most bytes of a slot that one sample of such a ticket takes.
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
-  /// The phase of an epoch that a sample of a lane is in, and samples of the lane in the phases before one.
+  /// Returns the phase (the pass, counted from the beginning of the epoch) in which a lane's sample lies. If epochs go
+  /// on from each other, samples and phases are counted from the beginning of the feed.
   uint64_t phase_at(uint32_t lane, uint64_t sample) const noexcept;
+  /// Returns the number of samples that a lane has in its first `phases` phases.
   uint64_t lane_samples(uint32_t lane, uint64_t phases) const noexcept {
     return lanes_.samples(lane, 0, phases * samples());
   }
 
-  /// Blocks that a lane has open at once, at most, while a step takes its samples. Passes whose order would need more
-  /// are drawn again, by the same rule everywhere.
+  /// BLOCK: the most blocks that a lane has open at once while a step takes its samples. If the random order of a pass
+  /// needs more, pass() draws another order, by the same rule on every rank.
   uint32_t open_blocks() const noexcept { return open_blocks_; }
 
-  /// The most that any run of `count` consecutive samples touches, wherever it begins, unshuffled: blocks, and their
-  /// bytes. In an endless sequence of passes, or within one. O(blocks).
   struct Span {
     uint64_t blocks = 0, bytes = 0;
   };
+  /// Returns the most blocks, and the most bytes of blocks, that any run of `count` consecutive samples in file order
+  /// touches, wherever the run begins. The run lies within one pass, or in an endless sequence of passes. O(blocks).
   Span largest_span(uint64_t count, bool within_one_pass) const;
 
-  /// Blocks, and the passes that are kept.
+  /// Returns the bytes of the blocks, the files' tables, the windows and the passes that are kept. In BUFFER it
+  /// includes the buffers of the streams that follow this order.
   uint64_t memory_bytes() const noexcept;
 
  private:
@@ -160,7 +197,7 @@ class Order {
   FileRange files_;
   Lanes lanes_;
   std::optional<Windows> windows_;
-  std::vector<uint64_t> file_starts_;  // samples before each file, and in all
+  std::vector<uint64_t> file_starts_;  // samples before those of each file; the last entry is the total
   std::vector<uint32_t> file_blocks_;  // blocks before those of each file
   uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;
@@ -173,24 +210,28 @@ class Order {
     std::shared_ptr<const Pass> pass;
   };
   mutable std::mutex mutex_;
-  mutable std::array<Kept, 2> kept_;  // the later one last
+  mutable std::array<Kept, 2> kept_;  // the pass drawn last is the second
 };
 
-/// In some of the files: records, or windows.
+/// Returns the number of samples in some of the files: of windows, or of records if there is no window.
 uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window);
 
-/// So many lanes does a batch have: all of its own choice, or as many as it names. Throws Error bad_pipeline where they
-/// do not fit the batch or the data.
+/// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, else the largest divisor of the global batch
+/// that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
+/// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`.
 uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples);
 
-/// How the `rows` records of a block fall to its W segments: as evenly as whole numbers allow, from a random start.
+/// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `window` segments, as
+/// evenly as whole numbers allow. `start`, a random fraction of 2^32, shifts the borders by a part of a sample. Without
+/// it a block with fewer than W samples would always give them to the same segments.
 struct Segments {
   uint32_t rows = 0, window = 1, start = 0;
-  /// Rows in the first `count` segments.
+  /// Returns the number of samples in the first `count` segments.
   uint32_t before(uint32_t count) const noexcept;
-  /// Of a row.
+  /// Returns the segment of the sample number `row` in the block's shuffled order.
   uint32_t of(uint32_t row) const noexcept;
 };
+/// Returns the segments of a block, or of the part of it with `rows` samples. `window` is W.
 Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept;
 
 }  // namespace feedline::flow

@@ -1,4 +1,5 @@
-// Where passes over the data end inside the steps of epochs that go on from each other (`epoch.steps`). Arithmetic.
+// Where passes over the data end within steps. It matters for epochs of a fixed number of steps (`epoch.steps`), which
+// go on from each other, so that the end of an epoch is not the end of a pass. Pure arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -8,28 +9,31 @@
 
 namespace feedline::flow {
 
-/// What a batch adds to the audit of the pass that is the oldest in its step, and to the next one's.
+/// How the audit of a batch is divided between the two passes that its step may belong to.
 struct PassAudit {
-  uint64_t pass = 0;   // the oldest, counted from the beginning of the feed
-  uint64_t later = 0;  // of the batch's audit, what belongs to the next pass
+  uint64_t pass = 0;   // the older of the two passes, counted from the beginning of the feed
+  uint64_t later = 0;  // the part of the batch's audit that belongs to the next pass
 };
 
-/// Steps are counted as by Steps::step_of_streams(). In one step each lane gives rows of at most two passes, and all
-/// lanes the same two: a pass has at least twice as many samples as a step. Keeps a pointer to the order.
+/// The borders between passes within the steps of a feed. Steps are numbered by Steps::step_of_streams(). In one step
+/// each lane gives rows of at most two passes, and these are the same two passes for all lanes, because a pass has at
+/// least twice as many samples as a step (apply_to()). Keeps a pointer to the order.
 class PassBorders {
  public:
   PassBorders(const Order& order, int64_t global_batch) : order_(&order), global_batch_(global_batch) {}
+  /// Returns whether passes are long enough for this class.
   static bool apply_to(const Order& order, int64_t global_batch) noexcept {
     return order.samples() >= 2 * static_cast<uint64_t>(global_batch);
   }
 
-  /// Passes that every lane has ended before a step.
+  /// Returns the number of passes that all lanes have finished before a step begins.
   uint64_t ended_before(uint64_t step) const noexcept {
     uint64_t ended = UINT64_MAX;
     for (uint32_t lane = 0; lane < lanes(); lane++) ended = std::min(ended, order_->phase_at(lane, step * lane_step()));
     return ended;
   }
-  /// Calls part(begin, end) for the samples [begin, end) of a step that belong to the pass after ended_before(step).
+  /// Calls part(begin, end) for each run of samples [begin, end) of a step that belongs to the later of its two passes:
+  /// to pass ended_before(step) + 1, counted from 0.
   template <typename Part>
   void for_each_later(uint64_t step, const Part& part) const {
     const uint64_t oldest = ended_before(step);

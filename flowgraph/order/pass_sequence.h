@@ -1,4 +1,4 @@
-// The samples of one pass after another, before any shuffling.
+// The samples of a feed before any shuffling, one pass after another.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,26 @@ namespace feedline::flow {
 
 class PassSequence {
  public:
-  /// From a sample on, counted from the beginning of `first_pass`. Keeps a reference to `order`, which has samples.
+  /// Begins at sample `sample`, counted from the beginning of pass `first_pass`. Keeps a reference to `order`.
+  /// Precondition: the order has samples.
   PassSequence(const Order& order, uint64_t first_pass, uint64_t sample)
       : order_(&order),
         pass_(first_pass + sample / order.samples()),
         sequence_(order.sequence(pass_, sample % order.samples())) {}
 
-  /// The next at most `most` samples that lie one after another: at least one.
+  /// Returns the next samples that lie one after another in a file: at least one, at most `most`.
   Run next(uint64_t most) {
     const Run run = sequence_.next(most);
     if (run.count > 0) return run;
     sequence_ = order_->sequence(++pass_, 0);
     return sequence_.next(most);
   }
-  /// That the last of them was in.
+  /// The pass of the samples that next() returned last.
   uint64_t pass() const noexcept { return pass_; }
 
  private:
   const Order* order_;
-  uint64_t pass_;  // since the beginning of the feed
+  uint64_t pass_;  // counted from the beginning of the feed
   Sequence sequence_;
 };
 

@@ -1,4 +1,4 @@
-// The numbers below n in random order, without holding them.
+// The numbers [0, n) in random order, computed one by one without storing them.
 #pragma once
 
 #include <array>
@@ -10,10 +10,12 @@
 
 namespace feedline::flow {
 
-/// A bijection of [0, n) chosen by a key: an alternating Feistel network over the next power of two, walked along its
-/// cycle until it is back below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002): fewer than two
-/// steps on average. Halves of a bit or two are too few for it to come to all bijections equally often, so fewer than
-/// 16 numbers are shuffled.
+/// A random bijection of [0, n), chosen by a key. It is an alternating Feistel network over the numbers below the next
+/// power of two. A result that is not below n is sent through the network again until it is ("cycle walking": Black and
+/// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). That takes fewer than two rounds through it on average.
+///
+/// If n is less than 16, the numbers are stored in shuffled order instead: the halves of the network would have only a
+/// bit or two, which is too few to give all bijections equally often.
 class Permutation {
  public:
   Permutation(uint64_t n, uint64_t key) noexcept : n_(n), key_(key) {
@@ -25,7 +27,7 @@ class Permutation {
     high_ = (uint64_t{1} << (bits - low_bits_)) - 1;
   }
 
-  /// i < n.
+  /// Returns the i-th number of the random order. Precondition: i < n.
   uint64_t operator()(uint64_t i) const noexcept {
     if (n_ < shuffled_.size()) return shuffled_[i];
     do i = round_trip(i);
@@ -34,7 +36,7 @@ class Permutation {
   }
 
  private:
-  static constexpr uint64_t rounds = 3;  // of both halves
+  static constexpr uint64_t rounds = 3;  // each replaces both halves
 
   uint64_t round_trip(uint64_t i) const noexcept {
     uint64_t low = i & low_, high = i >> low_bits_;
@@ -48,7 +50,7 @@ class Permutation {
   uint64_t n_, key_;
   int low_bits_;
   uint64_t low_, high_;
-  std::array<uint8_t, 16> shuffled_ = {};  // of fewer numbers than there is room for
+  std::array<uint8_t, 16> shuffled_ = {};  // the whole order, if n is less than 16
 };
 
 }  // namespace feedline::flow

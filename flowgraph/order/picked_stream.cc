@@ -46,7 +46,7 @@ void PickedStream::open_block_of(uint64_t sample, TakeResult& to) {
   if (to.opened) fill_in(to.opened->emplace_back());
 }
 
-// The rows of the current block that this rank wants, in this step and those that follow.
+// Appends the rows of the current block that this rank wants in this step and the following ones.
 void PickedStream::fill_in(Ticket& ticket) const {
   const Block& block = order_->blocks()[current_->block];
   const uint64_t from = current_->first_wanted;

@@ -1,4 +1,5 @@
-// NONE, shared by ranks whose steps are long: each rank reads its rows of a block, not the block.
+// NONE, if several ranks share the data and steps are long: each rank reads only its own rows of a block, and not the
+// whole block.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace feedline::flow {
 
-/// Each block is a ticket, with the rows that this rank is to have in the steps that the block reaches into. A block of
-/// so small records that its steps are short (Order::picks_rows) is read whole, from the first of these rows to the
-/// last.
+/// Each block is one ticket. It holds the rows that this rank must have in all steps that the block reaches into. If
+/// the records of a block are so small that the steps in it are short (see Order::picks_rows()), the ticket also holds
+/// the rows between them: everything from the first of the rank's rows to the last.
 class PickedStream final : public SampleStream {
  public:
   PickedStream(const Order& order, const Steps& steps, uint64_t sample);
@@ -22,19 +23,19 @@ class PickedStream final : public SampleStream {
  private:
   struct Current {
     size_t block = 0;
-    uint64_t first = 0, end = 0;  // samples of the epoch
-    uint64_t first_wanted = 0;    // sample of the epoch: row 0 of the ticket
+    uint64_t first = 0, end = 0;  // the block's samples are [first, end), numbered like next_
+    uint64_t first_wanted = 0;    // the sample that is row 0 of the ticket, numbered like next_
     uint64_t ticket = 0;
-    uint32_t next_row = 0;  // of the ticket
-    bool whole = false;     // the rows between those that are wanted are rows of the ticket, too
+    uint32_t next_row = 0;  // the ticket's row that is taken next
+    bool whole = false;     // whether the ticket also holds the rows between the rows that are wanted
   };
   void open_block_of(uint64_t sample, TakeResult& to);
   void fill_in(Ticket& ticket) const;
 
   const Order* order_;
   const Steps* steps_;
-  uint64_t next_;
-  std::optional<Current> current_;
+  uint64_t next_;                   // the next sample, counted from the beginning of Steps::first_pass()
+  std::optional<Current> current_;  // the block opened last
 };
 
 }  // namespace feedline::flow

@@ -1,4 +1,5 @@
-// A sequence of samples that is taken step by step: which tickets it opens, and which of their rows come when.
+// A sequence of samples that is taken step by step. It says which tickets must be read, and which of their rows are the
+// rows of which step. Each shuffle mode has its own implementation; order.h describes the modes.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,15 @@
 
 namespace feedline::flow {
 
-/// Rows of a ticket, one after another, and the number in the step of the first.
+/// The consecutive rows [first, first + count) of a ticket, which become the rows [at, at + count) of a step.
 struct TicketRows {
   uint64_t ticket = 0;
   uint32_t first = 0, count = 0;
   int64_t at = 0;
 };
 
-/// Appends the rows of a sample: `sample.count` of them, the order's stride apart; `sample.at` numbers the sample.
+/// Appends the rows of one sample to `rows`. The sample has `sample.count` rows of the ticket, the order's stride
+/// apart. Here `sample.at` is the number of the sample in the step, not of its first row.
 inline void add_rows(const Order& order, const TicketRows& sample, std::vector<TicketRows>& rows) {
   const int64_t at = sample.at * order.frames();
   if (order.stride() == 1) return rows.push_back({sample.ticket, sample.first, sample.count, at});
@@ -25,7 +27,7 @@ inline void add_rows(const Order& order, const TicketRows& sample, std::vector<T
     rows.push_back({sample.ticket, sample.first + frame * static_cast<uint32_t>(order.stride()), 1, at + frame});
 }
 
-/// Appends the rows of `count` samples: sample(i) is the i-th.
+/// Appends the rows of `count` samples; sample(i) returns the i-th as add_rows() takes it.
 template <typename Sample>
 void add_samples(const Order& order, int64_t count, std::vector<TicketRows>& rows, const Sample& sample) {
   if (order.windows()) {
@@ -37,33 +39,36 @@ void add_samples(const Order& order, int64_t count, std::vector<TicketRows>& row
   for (int64_t i = 0; i < count; i++) rows[before + static_cast<size_t>(i)] = sample(i);
 }
 
+/// One step of a feed as this rank sees it, or the end of an epoch.
 struct Step {
-  bool ends_epoch = false;  // instead of a step: one empty ticket, the last one, says so
+  bool ends_epoch = false;  // this is not a step but the end of an epoch, for which one empty ticket is opened
   Steps::Kind kind = Steps::Kind::full;
   uint64_t epoch = 0;
   int64_t step = 0;
-  std::vector<TicketRows> rows;    // of this rank, ascending by `at`
-  uint64_t tickets = 0;            // all with smaller numbers are needed for it
-  std::vector<uint64_t> finished;  // of these nothing is used behind this step
+  std::vector<TicketRows> rows;    // the rows that this rank must have, ascending by `at`
+  uint64_t tickets = 0;            // the step needs all tickets with smaller numbers
+  std::vector<uint64_t> finished;  // the tickets that no later step uses
 };
 
-/// Where what is taken goes.
+/// Where a SampleStream puts what it takes.
 struct TakeResult {
   Step& step;
-  uint64_t& tickets;            // number of the next one
-  std::vector<Ticket>* opened;  // null: nobody reads; else those that are opened are appended
-  bool with_rows;               // Step::rows is filled in
+  uint64_t& tickets;            // the number of the next ticket; counts up as tickets are opened
+  std::vector<Ticket>* opened;  // opened tickets are appended here; null if the caller does not read
+  bool with_rows;               // whether Step::rows is filled in
 };
 
-/// It begins at a sample of an epoch that its constructor is told, and goes on through the passes. Two streams from the
-/// same place open the same tickets, whatever a TakeResult asks for; one stream is always asked for the same.
+/// The samples of one lane of an order. A stream begins at a sample that is given to its constructor, and goes on
+/// through the passes. Two streams that begin at the same sample open the same tickets, whatever their TakeResults ask
+/// for. A caller must ask one stream for the same in every call (`opened` null or not, `with_rows`).
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
 
-  /// Takes the next `count` samples, the rows from `at` on of the step, of which those numbered `wanted` go into it.
+  /// Takes the next `count` samples of the lane, which are the samples from number `at` on of the step. Only those that
+  /// this rank needs go into the step: `wanted`, counted from the first of the `count` samples.
   virtual void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) = 0;
-  /// No more is taken.
+  /// Ends the stream: the tickets that are still open are appended to step.finished.
   virtual void close(Step& step) = 0;
 };
 

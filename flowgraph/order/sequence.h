@@ -1,4 +1,4 @@
-// The samples of a pass before any shuffling: files one after another, or interleaved.
+// The samples of one pass before any shuffling: the files one after another, or interleaved.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,33 @@
 
 namespace feedline::flow {
 
-/// Samples of a file, one after another.
+/// The samples [first, first + count) of a file.
 struct Run {
   uint32_t file = 0;
   uint64_t first = 0, count = 0;
 };
 
-/// Interleaved as tf.data does: `cycle_length` files are open, and each in turn gives `block_length` samples. A file
-/// that ends gives up its turn, and its place is taken by the next file when the turn comes round to it again.
+/// The sequence of the samples. Files are interleaved in the same way as in tf.data: `cycle_length` files are open, and
+/// each in turn gives `block_length` samples. When a file ends, its turn ends, too; the next file takes its place when
+/// the turn comes round to that place again. With a cycle_length of 1 the files come one after another.
 class Sequence {
  public:
-  /// From sample `position` of the pass on. O(files * cycle_length), whatever the position. `starts`: samples before
-  /// each file, and in all; keeps a reference. `files`: in their order in this pass.
+  /// Begins at sample `position` of the pass. Takes O(files * cycle_length), whatever the position. `starts`: for each
+  /// file the samples before its own, and last their total; the sequence keeps a reference to it. `files`: the numbers
+  /// of the files, in their order in this pass.
   Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> files, const InterleaveSpec& interleave,
            uint64_t position);
 
-  /// The next at most `most` samples that lie one after another; none at the end of the pass.
+  /// Returns the next samples that lie one after another in a file: at least one and at most `most`. At the end of the
+  /// pass it returns none.
   Run next(uint64_t most);
 
  private:
+  /// A place of the cycle, and the file in it.
   struct Open {
     bool open = false;
     uint32_t file = 0;
-    uint64_t next = 0, left = 0;
+    uint64_t next = 0, left = 0;  // samples of the file: the number of the next one, and how many are left
   };
   void advance() noexcept;
   uint64_t whole_rounds() const noexcept;
@@ -38,11 +42,11 @@ class Sequence {
   const std::vector<uint64_t>* starts_;
   std::vector<uint32_t> files_;
   InterleaveSpec interleave_;
-  size_t next_file_ = 0;
+  size_t next_file_ = 0;  // index in files_ of the file that is opened next
   std::vector<Open> cycle_;
-  size_t turn_ = 0;
-  uint64_t given_ = 0;  // of this turn
-  size_t open_ = 0;
+  size_t turn_ = 0;     // the place of the cycle whose turn it is
+  uint64_t given_ = 0;  // the samples that it has given in this turn
+  size_t open_ = 0;     // the number of open files
 };
 
 }  // namespace feedline::flow

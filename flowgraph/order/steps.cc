@@ -49,7 +49,8 @@ Rows Steps::hull(Kind kind) const noexcept {
   return {of_replica(kind, 0).first, of_replica(kind, ranks_.replicas - 1).last};
 }
 
-// Filler is a copy of a row, so a rank without any takes the nearest one. Behind the last there is none.
+// Filler is a copy of a sample. So a rank whose rows all lack a sample takes the nearest row that has one. Rows after
+// the last sample are left out.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   int64_t before = -1, behind = -1, last = 0;
   bool has_one = false;
@@ -68,7 +69,7 @@ Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   return before >= 0 ? Rows{before, before + 1} : Rows{behind, behind + 1};
 }
 
-// The samples of an epoch are dealt to the lanes in turn; those that the full steps leave, too.
+// The samples of an epoch are dealt to the lanes in turn, including those that remain after the full steps.
 Steps::LaneRows Steps::of_lane(Kind kind, uint32_t lane) const noexcept {
   if (kind == Kind::full) return {lane * lane_step(), lane_step()};
   const auto count = static_cast<int64_t>(dealt(0, static_cast<uint64_t>(remainder_), lane, lanes_));

@@ -1,4 +1,5 @@
-// Steps: how the samples of an epoch fall into global batches, and a batch's rows to ranks and replicas. Arithmetic.
+// How the samples of an epoch are divided into steps (global batches), and the rows of a step among ranks and replicas.
+// Pure arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@
 
 namespace feedline::flow {
 
-/// Who this process is. All ranks have as many replicas; they are numbered through the ranks.
+/// Which rank this process is. Every rank has the same number of replicas; replicas are numbered through all ranks.
 struct Ranks {
   int rank = 0, world_size = 1;
-  int replicas = 1;  // of this rank
+  int replicas = 1;  // the number of replicas on each rank
   int all_replicas() const noexcept { return world_size * replicas; }
 };
 
@@ -23,64 +24,75 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// The rows of a step are numbered lane by lane. A full step has G rows, G/C of each lane. In the last one the rows of
-/// a lane that ends early are missing: PAD leaves their places empty, otherwise the numbers close up.
+/// The steps of an epoch, and the rows of a step. In this class a row is the place of one sample in a step, whether or
+/// not the sample has several frames.
+///
+/// The rows of a step are numbered lane by lane. A full step has G rows (the global batch), G/C of each of the C lanes.
+/// In the last step some lanes have fewer samples. PAD keeps the numbers of the missing rows, so that these rows are
+/// empty; with PARTIAL the following rows move up, so that the numbers have no gaps.
 class Steps {
  public:
   enum class Kind : uint8_t {
     full,
-    last,     // PARTIAL or PAD: fewer samples than rows
-    dropped,  // DROP: samples that nobody is given; each rank reads its share all the same, for the audit
+    last,     // PARTIAL or PAD: the last step, which has fewer samples than G
+    dropped,  // DROP: its samples are given to no replica, but each rank reads its share of them for the audit
   };
 
-  /// What an epoch is: so many samples, or -1 without end; or, where `steps` is not 0, so many steps, and epochs go on
-  /// from each other.
+  /// The length of an epoch. If `steps` is 0, an epoch has `samples` samples, or never ends if that is -1. If `steps`
+  /// is not 0, an epoch has that many full steps, and epochs go on from each other.
   struct Epoch {
     int64_t samples = 0;
     int64_t steps = 0;
   };
-  /// picks_rows: in file order, a rank reads its rows out of a block, not the whole block.
+  /// picks_rows: in NONE, each rank reads only its own rows of a block, and not the whole block (Order::picks_rows()).
   Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
         const Ranks& ranks);
 
-  /// Full and last ones; -1 without end.
+  /// Returns the number of steps in an epoch that replicas are given, full and last; -1 if an epoch never ends.
   int64_t per_epoch() const noexcept;
-  /// Samples that the step behind the full ones has.
+  /// The number of samples in the step after the full ones; 0 if there is no such step.
   int64_t remainder() const noexcept { return remainder_; }
+  /// The number of full steps in an epoch; -1 if an epoch never ends.
   int64_t full() const noexcept { return full_; }
-  /// Of step `step` of an epoch. None: the epoch is over.
+  /// Returns whether an epoch has a step `step`, be it a dropped one.
   bool exists(int64_t step) const noexcept { return full_ < 0 || step < full_ || (step == full_ && remainder_ > 0); }
 
-  /// A new epoch goes on in the pass that the last one ended in.
+  /// Whether a new epoch begins where the previous one ended, within a pass.
   bool epochs_go_on() const noexcept { return epochs_go_on_; }
-  /// Passes are numbered through all epochs: the one that an epoch begins with.
+  /// Returns the number of the pass from which an epoch's samples and steps are counted. Pass numbers of different
+  /// epochs never coincide, unless epochs go on from each other; then they are counted from the first pass of the feed.
   uint64_t first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : epoch << 32; }
-  /// The number of a step, counted from the beginning of first_pass() on.
+  /// Returns the number of a step, counted from the beginning of first_pass(epoch).
   int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
     return epochs_go_on_ ? static_cast<int64_t>(epoch) * full_ + step : step;
   }
-  /// As exists(), of a number counted in that way.
+  /// Returns whether a step exists that is numbered by step_of_streams().
   bool reaches(int64_t step_of_streams) const noexcept { return epochs_go_on_ || exists(step_of_streams); }
   bool picks_rows() const noexcept { return picks_rows_; }
   Kind kind(int64_t step) const noexcept;
 
+  /// Returns the number of samples in a step.
   int64_t rows(Kind kind) const noexcept { return kind == Kind::full ? global_batch_ : remainder_; }
 
-  /// Which rows a replica is given. Places of these without a sample are filler; none may have one.
+  /// Returns the rows that a replica of this rank is given. Rows without a sample are filler; it is possible that none
+  /// of the rows has a sample.
   Rows of_replica(Kind kind, int replica_of_rank) const noexcept;
-  /// What the rank has to have at hand for its replicas, at least one row that is there. Of dropped ones its share.
+  /// The rows that this rank must have for its replicas. At least one of them has a sample, because filler is a copy of
+  /// a sample. For a dropped step: the rank's share of the rows.
   const Rows& of_rank(Kind kind) const noexcept { return of_rank_[static_cast<size_t>(kind)]; }
 
-  /// The samples that a lane gives to a step, and the number of the first.
+  /// The rows [first, first + count) of a step: those whose samples come from one lane.
   struct LaneRows {
     int64_t first = 0, count = 0;
   };
   LaneRows of_lane(Kind kind, uint32_t lane) const noexcept;
 
   uint32_t lanes() const noexcept { return lanes_; }
+  /// The number of samples that a full step takes of each lane.
   int64_t lane_step() const noexcept { return global_batch_ / lanes_; }
 
-  /// LAZY: an epoch has turned out to have so many.
+  /// LAZY: sets the length of an epoch, which is known only once a pass has been read: `full` full steps, and
+  /// `remainder` samples after them.
   void end_with(int64_t full, int64_t remainder) noexcept {
     full_ = full;
     remainder_ = remainder;

@@ -18,7 +18,7 @@ Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t pos
     for (uint32_t number = 0; number < numbers; number++) sum += drawn_before(number, time);
     return sum;
   };
-  uint64_t now = 0;  // the last moment before which no more than `position` have come
+  uint64_t now = 0;  // the last moment before which at most `position` numbers have come
   for (uint64_t bit = uint64_t{1} << 63; bit > 0; bit >>= 1)
     if (all_before(now | bit) <= position) now |= bit;
   uint64_t sum = 0;
@@ -27,7 +27,7 @@ Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t pos
     if (drawn_[number] < amounts_[number]) next_draws_.push_back({time(number, drawn_[number]), number});
   }
   std::make_heap(next_draws_.begin(), next_draws_.end());
-  // Several may come at one moment.
+  // Fewer than `position` may have come before `now`, because several numbers may come at the same moment.
   while (sum++ < position) next();
 }
 
@@ -43,7 +43,7 @@ uint64_t Stratified::time(uint32_t number, uint64_t part) const noexcept {
 
 uint64_t Stratified::drawn_before(uint32_t number, uint64_t time) const noexcept {
   const uint64_t amount = amounts_[number];
-  uint64_t part = high_product(time, amount);  // within one, for rounding
+  uint64_t part = high_product(time, amount);  // because of rounding, this may be off by one
   if (begin(number, part) > time) part--;
   if (part < amount && begin(number, part + 1) <= time) part++;
   return part + (part < amount && this->time(number, part) < time ? 1 : 0);

@@ -1,4 +1,4 @@
-// Numbers drawn in random order, each as often as it is told, and spread evenly.
+// Stratified draws: numbers in random order, where each number comes a given number of times, evenly spread.
 #pragma once
 
 #include <cstdint>
@@ -8,38 +8,48 @@
 
 namespace feedline::flow {
 
-/// A sequence in which number s comes amounts[s] times. Its time is cut into amounts[s] equal parts, and in each of
-/// them number s comes once, at a random moment: so any stretch of the sequence has its share of every number, within
-/// two. Any place of it is known at once.
+/// A sequence in which number s comes amounts[s] times. The numbers are ordered by a time, which runs from 0 to 1 over
+/// the whole sequence. For number s this time is cut into amounts[s] equal parts, and in each of these parts the number
+/// comes once, at a random moment. For example, with amounts of 4 and 2:
+///
+///   number 0  |   x   | x     |     x |  x    |
+///   number 1  |          y    |y              |      gives the sequence 0 0 1 1 0 0
+///
+/// So any stretch of the sequence has its share of every number, to within two. The sequence can be entered at any
+/// position, without drawing what comes before it.
 class Stratified {
  public:
-  /// From `position` of the sequence on. Amounts are at most 2^40. O(numbers * 64).
+  /// Begins at `position` of the sequence. Amounts are at most 2^40. Takes O(numbers * 64).
   Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t position);
 
   bool ended() const noexcept { return next_draws_.empty(); }
-  /// Precondition: not ended.
+  /// Returns the next number of the sequence. Precondition: not ended.
   uint32_t next();
-  /// Of each number, how many came before the next one.
+  /// Returns for each number how many times it has come so far, counted from the beginning of the sequence.
   const std::vector<uint64_t>& drawn() const noexcept { return drawn_; }
 
  private:
+  /// The next moment at which a number comes.
   struct NextDraw {
     uint64_t time = 0;
     uint32_t number = 0;
-    /// The heap's top is the first.
+    /// Reversed, so that the top of the heap is the earliest draw.
     bool operator<(const NextDraw& other) const noexcept {
       return time != other.time ? time > other.time : number > other.number;
     }
   };
-  /// A number's parts: when one begins, and when the number comes in it. Times are fractions of 2^64.
+  // Times are fractions of 2^64.
+  /// Returns the time at which a part of a number's time begins.
   uint64_t begin(uint32_t number, uint64_t part) const noexcept;
+  /// Returns the time at which the number comes in that part.
   uint64_t time(uint32_t number, uint64_t part) const noexcept;
+  /// Returns how many times the number comes before `time`.
   uint64_t drawn_before(uint32_t number, uint64_t time) const noexcept;
 
   std::vector<uint64_t> amounts_, drawn_;
   std::vector<uint64_t> keys_;
-  std::vector<Wide> lengths_;         // of the parts: fractions of 2^128
-  std::vector<NextDraw> next_draws_;  // a heap: the next of each number that has one
+  std::vector<Wide> lengths_;         // for each number, the length of its parts: fractions of 2^128
+  std::vector<NextDraw> next_draws_;  // a heap: the next draw of each number that comes again
 };
 
 }  // namespace feedline::flow

@@ -35,7 +35,7 @@ void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint
   const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
   const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);
   auto begin = std::lower_bound(index.entries.begin(), end, first + 1, by_record);
-  --begin;  // the last entry whose record is not behind the first that is wanted
+  --begin;  // the last entry at or before the first record that is wanted
 
   io::IndexEntry at = *begin;
   const auto take = [&](uint64_t until, uint64_t until_record) {

@@ -1,4 +1,5 @@
-// What is read at a time: a few hundred KiB of records, wherever they lie.
+// Tickets: what is read at a time, a few hundred KiB of records from one place or from several. Blocks: what the files
+// are cut into, so that a block can be read as one ticket.
 #pragma once
 
 #include <cstdint>
@@ -8,60 +9,65 @@
 
 namespace feedline::flow {
 
-/// Good records that lie one after another without a gap. Those in front, up to a place that the index knows, are
-/// passed over.
+/// A contiguous stretch of a file that contains only good records. It must begin at an offset that the index knows. So
+/// the records that are wanted, the rows, may come after a few records that are passed over.
 struct Extent {
   uint32_t file = 0;
-  uint64_t offset = 0, length = 0;  // in the file, or in its inflated stream
-  uint32_t skip = 0;                // records in front
-  uint32_t rows = 0;                // records then
-  uint32_t first_row = 0;           // of the ticket
-  uint64_t first_record = 0;        // number in its file of the first row
-  const NumberSet* kept = nullptr;  // of the file's records: only these are rows; null: all
-  /// Number in its file of a row of the ticket.
+  uint64_t offset = 0, length = 0;  // bytes of the file, or of its inflated stream
+  uint32_t skip = 0;                // the number of records before the first row, which are passed over
+  uint32_t rows = 0;                // the number of rows
+  uint32_t first_row = 0;           // the number of the first row in the ticket
+  uint64_t first_record = 0;        // the number of the first row's record in its file
+  const NumberSet* kept = nullptr;  // the records of the file that can be rows; null: all
+  /// Returns the number, in its file, of the record that is row `row` of the ticket.
   uint64_t record_of(uint32_t row) const noexcept {
     const uint64_t in_extent = row - first_row;
     return kept && in_extent > 0 ? kept->at(kept->before(first_record) + in_extent) : first_record + in_extent;
   }
 };
 
+/// The extents that are read together into one slot.
 struct Ticket {
-  std::vector<Extent> extents;  // none: the ticket only brings the end of an epoch
-  uint32_t rows = 0;            // of all extents together
-  uint64_t audit = 0;           // LAZY, of the end of a pass: what it held, as Plan::expected_audit
+  std::vector<Extent> extents;  // if there are none, the ticket only stands for the end of an epoch
+  uint32_t rows = 0;            // the rows of all extents
+  uint64_t audit = 0;           // LAZY, in a ticket that ends a pass: the pass's audit, as Plan::expected_audit has it
 
+  /// Returns the length of all extents.
   uint64_t bytes() const noexcept;
-  /// Appends rows: the samples [first, first + count) of a file.
+  /// Appends the samples [first, first + count) of a file as rows.
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };
 
-/// What a ticket's bytes take of a slot: those of a compressed file lie one after another; any other extent is read in
-/// whole blocks (io::Read::capacity_for).
+/// Returns the bytes that a ticket takes of a slot. The extents of a compressed file lie one after another in the slot.
+/// Any other extent is read in whole disk blocks (io::Read::capacity_for).
 uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
-/// The most that an extent takes of a slot beside its own bytes.
+/// The most bytes that an extent takes of a slot in addition to its own length.
 inline constexpr uint64_t bytes_around_extent = 2 * io::block_bytes;
 
-/// Records that are read together, cut where the index knows a place.
+/// Consecutive records of a file that are read together, and in BLOCK are shuffled together. Its borders are offsets
+/// that the index knows.
 struct Block {
   uint32_t file = 0;
-  uint32_t begin = 0, end = 0;  // entries [begin, end) of its file's index
-  uint64_t first = 0;           // sample of its file
-  uint32_t rows = 0;            // samples: at least one
-  uint64_t bytes = 0;           // of good records
+  uint32_t begin = 0, end = 0;  // the entries [begin, end) of the file's index
+  uint64_t first = 0;           // the number, in the file, of the block's first sample
+  uint32_t rows = 0;            // the number of samples; at least one
+  uint64_t bytes = 0;           // bytes of good records
 };
 
-/// In file order: the sources one after another, their files in order, records from front to back.
+/// Blocks in file order: the sources one after another, their files in order, the records from front to back.
 using Blocks = std::vector<Block>;
 
-/// How much one block may hold, what is read around its gaps included. A single stride of the index may exceed it: that
-/// is a block of its own.
+/// How much one block may hold. The bytes include what is read around bad regions. A single stride of the index may
+/// exceed the limits; then it is a block of its own.
 struct BlockLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;
 };
+/// Cuts files into blocks that are as large as the limits allow.
 Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits);
 
-/// The records that begin in [k S, (k+1) S) of a file are a block. Precondition: the strides of all indexes divide S.
+/// Cuts files by offset: a block is the records that begin in [k S, (k+1) S) of a file, where S is `block_bytes`.
+/// Precondition: the strides of all indexes divide S.
 Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes);
 
 }  // namespace feedline::flow

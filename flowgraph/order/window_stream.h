@@ -1,4 +1,4 @@
-// NONE, of windows: in file order, or of interleaved files.
+// NONE with windows, in file order or with interleaved files.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace feedline::flow {
 
-/// Each block is a ticket, open as long as windows reach into it: what windows share is read and parsed once. A step's
-/// rows are the frames of its windows, `size` places each; those of frames that are not there are left out.
+/// Each block is one ticket, which stays open as long as windows reach into it. So records that several windows share
+/// are read and parsed once. The rows of a step are the frames of its windows, and each window has `size` of them. If a
+/// window is short, the rows of its missing frames are left out.
 class WindowStream final : public SampleStream {
  public:
   WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
@@ -22,13 +23,13 @@ class WindowStream final : public SampleStream {
  private:
   struct Open {
     uint32_t block = 0;
-    uint64_t end = 0;  // frame behind it
+    uint64_t end = 0;  // the frame after the block's last one
     uint64_t ticket = 0;
-    uint64_t first = 0;  // frame: row 0 of the ticket
+    uint64_t first = 0;  // the frame that is row 0 of the ticket
   };
   void add_rows(const Windows::Window& window, uint32_t file, int64_t at, TakeResult& to);
   const Open& open(uint32_t block, uint64_t from, TakeResult& to);
-  /// Blocks up to a frame: of one file, where others are open beside it.
+  /// Finishes the open blocks that end at or before `frame`. If files are interleaved, only the blocks of `file`.
   void finish(uint64_t frame, uint32_t file, Step& step);
 
   const DataSet* data_;

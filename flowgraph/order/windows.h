@@ -1,4 +1,4 @@
-// Samples of several records: which records are whose frames.
+// Windows: samples that consist of several records. This file computes which records are the frames of which window.
 #pragma once
 
 #include <algorithm>
@@ -9,37 +9,41 @@
 
 namespace feedline::flow {
 
-/// Samples as a window sees them: numbered through all files, in file order; a frame is one of them. Windows are
-/// numbered in the order of their first frames. As tf.data's: one begins at every `shift` frames of a group, and has
-/// every `stride`-th frame of it from there on. A group is a file (or all files of a source, with across_files), and
-/// with a key each run of samples in it that have the same.
+/// The windows over some files. A frame is a record that a window may contain; frames are numbered in file order
+/// through all files. Windows are numbered in the order of their first frames. A window begins at every `shift`-th
+/// frame of a group, and contains `size` frames of the group that are `stride` frames apart, as in tf.data. A group is
+/// a file, or with across_files all files of a source. With a key it is cut further, wherever the key changes.
 class Windows {
  public:
-  /// Of some of the files; frames of the others are not counted.
+  /// Computes the windows over the files `files`. Records of other files are not counted as frames.
   Windows(const DataSet& data, FileRange files, const WindowSpec& spec);
 
+  /// Returns the number of windows.
   uint64_t count() const noexcept {
     return groups_.empty() ? 0 : groups_.back().first_window + windows_of(groups_.back());
   }
-  /// Windows whose first frame is among the frames [0, frame).
+  /// Returns the number of windows that begin at one of the frames [0, frame).
   uint64_t before(uint64_t frame) const noexcept;
 
   struct Window {
-    uint64_t first = 0;  // frame
-    int64_t frames = 0;  // there are so many of it: fewer than `size` only without drop_remainder
+    uint64_t first = 0;  // the first frame
+    int64_t frames = 0;  // the number of frames; fewer than `size` only without drop_remainder
+    /// Returns the last frame.
     uint64_t last(int64_t stride) const noexcept { return first + static_cast<uint64_t>((frames - 1) * stride); }
   };
   Window at(uint64_t window) const noexcept;
 
-  /// What is read for `count` windows from `window` on: all frames from the first to the last of them, as rows.
+  /// Appends the rows that must be read for the windows [window, window + count): all frames from the first to the last
+  /// of these windows.
   void add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const;
-  /// Blocks of frames as blocks of the windows that begin there; those with none are left out.
+  /// Turns blocks of frames into blocks of windows: a block has the windows that begin in it. Blocks without a window
+  /// are removed.
   void count_windows(Blocks& blocks) const;
 
-  /// How many windows a frame is in.
+  /// Returns the number of windows that contain a frame.
   uint64_t uses(uint64_t frame) const noexcept;
-  /// Calls edge(begin, end) for the frames that may be in fewer windows than frames in the middle of a long group:
-  /// those near the ends of a group, and those of groups that have no window. Ascending.
+  /// Calls edge(begin, end) for the frames that may be in fewer windows than frames in the middle of a long group are:
+  /// those near the ends of a group, and those of groups that have no window. The calls are in ascending order.
   template <typename Edge>
   void for_each_edge(const Edge& edge) const {
     const auto call = [&](uint64_t begin, uint64_t end) {
@@ -57,8 +61,8 @@ class Windows {
     call(at, file_starts_.back());
   }
 
-  /// Calls part(file, first, count) for each file that has some of the frames [begin, end): these are its samples
-  /// [first, first + count). Ascending.
+  /// Calls part(file, first, count) for each file that has some of the frames [begin, end): they are the records
+  /// [first, first + count) of the file's selection. The calls are in ascending order.
   template <typename Part>
   void for_each_file(uint64_t begin, uint64_t end, const Part& part) const {
     auto file = static_cast<uint32_t>(std::upper_bound(file_starts_.begin(), file_starts_.end(), begin) -
@@ -71,29 +75,29 @@ class Windows {
   }
 
   const WindowSpec& spec() const noexcept { return spec_; }
-  /// Frames from the first to the last of a window.
+  /// Returns the number of frames from the first to the last frame of a window, including those between its frames.
   uint64_t span() const noexcept { return static_cast<uint64_t>((spec_.size - 1) * spec_.stride + 1); }
 
-  /// Of at least one frame.
+  /// The number of groups that have at least one frame.
   uint64_t groups() const noexcept { return group_count_; }
   uint64_t memory_bytes() const noexcept { return groups_.capacity() * sizeof(Group); }
 
-  /// Frames before those of each file, and in all.
+  /// For each file, the number of frames before its own; the last entry is the number of all frames.
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
 
  private:
   struct Group {
-    uint64_t begin = 0, end = 0;
+    uint64_t begin = 0, end = 0;  // frames
     uint64_t first_window = 0;
   };
   uint64_t windows_of(const Group& group) const noexcept;
-  /// The first frame of the last window.
+  /// Returns the first frame of a group's last window.
   uint64_t last_window(const Group& group) const noexcept {
     return group.begin + (windows_of(group) - 1) * static_cast<uint64_t>(spec_.shift);
   }
 
   WindowSpec spec_;
-  std::vector<Group> groups_;  // that have a window
+  std::vector<Group> groups_;  // the groups that have a window
   uint64_t group_count_ = 0;
   std::vector<uint64_t> file_starts_;
 };

@@ -1,4 +1,4 @@
-// Features that no record has: most likely their names are wrong.
+// Finds features that no record has; most likely their names in the pipeline are wrong.
 #pragma once
 
 #include <span>
@@ -12,24 +12,25 @@
 
 namespace feedline::flow {
 
-/// Watches the features that a record may lack: with a default, or of variable length. A wrong name of another one
-/// is an error at the first record.
+/// Watches whether any record has the features that a record may lack: those with a default value, and those that are
+/// not of kind FIXED. A wrong name of any other feature is an error at the first record.
 class AbsentFeatures {
  public:
-  /// Keeps a reference to the features.
+  /// Keeps a reference to `features`, which must outlive this object.
   explicit AbsentFeatures(const std::vector<FeatureSpec>& features);
 
-  /// Takes note of parsed records. seen: of ExampleParser::Session.
+  /// Notes which features the parsed `records` have. `seen` is what ExampleParser::Session::seen() returned for them.
   void add(const std::vector<bool>& seen, std::span<const io::RecordView> records);
 
-  /// For each feature that no record had, an Error missing_feature. which: the records, as in "of epoch 0".
+  /// Returns an Error missing_feature for each watched feature that no record had; none if there were no records.
+  /// `which` names the records in the message, for example "of epoch 0".
   std::vector<Error> errors(std::string_view which) const;
 
  private:
   const std::vector<FeatureSpec>& features_;
-  std::vector<size_t> absent_;      // numbers of features
-  std::vector<std::string> names_;  // of a record that lacks one
-  bool any_ = false;                // there were records
+  std::vector<size_t> absent_;      // numbers of the watched features that no record has had so far
+  std::vector<std::string> names_;  // names of the features in a record that lacks a watched one
+  bool any_ = false;                // whether add() was given any records
 };
 
 }  // namespace feedline::flow

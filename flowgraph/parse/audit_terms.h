@@ -1,4 +1,4 @@
-// What each of many records adds to a delivery's audit (base/audit.h).
+// Computes what each of many records adds to the audit of a delivery (base/audit.h).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace feedline::flow {
 
-/// terms[i] = key * audit_term(of records[i]). `bytes` is where byte `offset` of their file lies in memory.
+/// Sets terms[i] = key * audit_term(records[i]). `bytes` is the address in memory of byte `offset` of the records'
+/// file.
 void compute_audit_terms(std::span<const io::RecordView> records, const std::byte* bytes, uint64_t offset, uint64_t key,
                          uint64_t* terms) noexcept;
 

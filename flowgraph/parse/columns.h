@@ -1,8 +1,8 @@
-// Parsed records: one column for each feature, still packed as in the records.
+// Parsed records: one column for each feature, with values still packed as in the records.
 //
-// Numbers of fixed features are copied side by side. Bytes stay where they were read and are referred to. The values
-// of a row of a variable feature lie together somewhere in the arena. So every row of every column is a pointer, and
-// rows can be picked in any order without moving what they point at.
+// The parser copies the numbers of fixed features into the column, side by side. Bytes stay where they were read, and
+// the column refers to them. The values of one row of a variable feature lie together somewhere in the arena. So a
+// pointer is enough to reach any row of any column, and rows can be picked in any order without moving their values.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ struct BytesRef {
   uint64_t size = 0;
 };
 
-/// The values of one row: float, int64_t, or BytesRef.
+/// The values of one row of a feature that is not fixed: float, int64_t, or BytesRef.
 struct ValuesRef {
   const void* values = nullptr;
   uint64_t count = 0;
 };
 
 struct Column {
-  // fixed:  rows * elements of float, int64_t, double (of an expression) or BytesRef.
-  // others: rows of ValuesRef.
+  // Fixed features: rows * elements values of float, int64_t, double (of an expression) or BytesRef.
+  // All other features: one ValuesRef for each row.
   void* data = nullptr;
 
   template <typename T>
@@ -37,8 +37,8 @@ struct Column {
   }
 };
 
-/// Bump allocator over memory taken beforehand. Its bound is computed by the plan: running out is a bug, and throws
-/// std::length_error.
+/// A bump allocator over memory that was allocated beforehand. The plan computes a bound of what is taken, so running
+/// out of memory is a bug and throws std::length_error.
 class Arena {
  public:
   Arena() = default;
@@ -53,7 +53,7 @@ class Arena {
     next_ += count * sizeof(T);
     return taken;
   }
-  /// Gives back what lies behind `end`, a place in what was taken last.
+  /// Gives back the memory from `end` on. `end` must be a place in what was taken last.
   void trim(void* end) noexcept { next_ = static_cast<std::byte*>(end); }
 
  private:

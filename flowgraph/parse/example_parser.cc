@@ -25,19 +25,19 @@ using wire::tag;
 
 constexpr uint64_t any = ~uint64_t{0};
 
-constexpr uint32_t run_tag = tag(1, wire::delimited);  // of packed values, and of a bytes value
+constexpr uint32_t run_tag = tag(1, wire::delimited);  // of a run of packed values, and of one bytes value
 constexpr uint32_t single_int_tag = tag(1, wire::varint);
 constexpr uint32_t single_float_tag = tag(1, wire::fixed32);
 
-/// Levels of messages that may still be opened inside each of them.
+/// How many levels of messages may still be opened inside a message of each kind.
 constexpr int depth_in_example = wire::max_depth;
 constexpr int depth_in_features = depth_in_example - 1;
 constexpr int depth_in_entry = depth_in_features - 1;
 constexpr int depth_in_feature = depth_in_entry - 1;
 constexpr int depth_in_list = depth_in_feature - 1;
 
-/// Of a key: 8 bytes at a time, folded by a multiplication with 2^64 / the golden ratio; mixed at the end, so that keys
-/// which differ in their last bytes alone differ in all bits.
+/// Returns the hash of a key. Takes 8 bytes at a time and folds them by a multiplication with 2^64 / the golden ratio.
+/// The hash is mixed at the end, so that keys which differ only in their last bytes differ in all bits of the hash.
 uint64_t hash_bytes(const uint8_t* p, size_t size) noexcept {
   uint64_t hash = size;
   const auto add = [&](uint64_t word) {
@@ -66,23 +66,23 @@ std::string_view name(ListKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-/// Size of a value in a column or in the arena.
+/// Returns the size in bytes of a value in a column or in the arena.
 uint32_t value_size(ListKind kind) {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
 }
 
-/// A FeatureSpec, as far as records are concerned.
+/// What the parser must know of a FeatureSpec.
 struct Target {
   ListKind kind;
   bool fixed;
-  uint32_t row_size;  // bytes of a row of the column
-  int32_t sibling;    // the next feature with the same key, or -1
-  uint64_t elements;  // fixed: values of a row; fixed_sequence: of a step; else 1
+  uint32_t row_size;  // bytes of one row of the column
+  int32_t sibling;    // the previous feature with the same key, or -1
+  uint64_t elements;  // fixed: values per row; fixed_sequence: values per step; otherwise 1
   uint64_t max_values;
-  uint64_t length;  // of every bytes value, or `any`
+  uint64_t length;  // bytes that every bytes value must have, or `any`
 };
 
-/// The values of one feature as they are found.
+/// Collects the values of one feature as they are found in a record.
 struct Sink {
   ListKind wanted = ListKind::unset;
   void* values = nullptr;
@@ -90,8 +90,8 @@ struct Sink {
   uint64_t length = any;
 
   ListKind found = ListKind::unset;
-  uint64_t count = 0;           // also of those beyond the capacity
-  uint64_t other_length = any;  // of the first value with another one
+  uint64_t count = 0;           // the number of values found, including those beyond `capacity`
+  uint64_t other_length = any;  // bytes of the first value that is not `length` bytes long, or `any`
 
   void restart(ListKind kind) {
     found = kind;
@@ -100,7 +100,7 @@ struct Sink {
   }
 };
 
-/// The key as a message shows it: at most 80 bytes of it, and no control characters.
+/// Returns the key as a message shows it: at most its first 80 bytes, without control characters.
 std::string shown(const std::string& key) {
   constexpr size_t longest = 80;
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
@@ -164,19 +164,20 @@ std::string names_instead(std::string_view wanted, std::vector<std::string> name
 struct ExampleParser::Impl {
   std::vector<FeatureSpec> features;
   std::vector<Target> targets;
-  std::vector<RequestedKey> requested;  // by number of the key
-  std::vector<int32_t> feature_of_key;  // number of a key -> its last feature; the others are its siblings
+  std::vector<RequestedKey> requested;  // by the number of the key
+  std::vector<int32_t>
+      feature_of_key;  // number of a key -> the last feature with this key, which leads to its siblings
   struct Slot {
     uint64_t hash = 0;
     int32_t key = -1;
   };
-  std::vector<Slot> slots;  // open addressing, at most half full
+  std::vector<Slot> slots;  // a hash table with open addressing, at most half full
   uint64_t arena_per_row = 0;
   uint64_t arena_per_byte = 0;
 
   explicit Impl(std::vector<FeatureSpec> specs) : features(std::move(specs)) {
     slots.resize(std::bit_ceil(2 * features.size() + 1));
-    std::vector<uint64_t> key_bytes;  // arena bytes for a payload byte of a key
+    std::vector<uint64_t> key_bytes;  // by number of the key: arena bytes that one payload byte can take
     for (size_t i = 0; i < features.size(); i++) {
       const FeatureSpec& spec = features[i];
       Target target;
@@ -186,9 +187,9 @@ struct ExampleParser::Impl {
       target.elements = shaped ? static_cast<uint64_t>(spec.shape.elements()) : 1;
       target.row_size =
           static_cast<uint32_t>(target.fixed ? target.elements * value_size(target.kind) : sizeof(ValuesRef));
-      target.max_values = static_cast<uint64_t>(spec.max_values);  // -1: any
+      target.max_values = static_cast<uint64_t>(spec.max_values);  // -1 (no limit) becomes the largest number
       target.length = static_cast<uint64_t>(spec.length);
-      if (!target.fixed && target.elements == 0) {  // steps of nothing: no values
+      if (!target.fixed && target.elements == 0) {  // a step has no elements, so there can be no values
         target.elements = 1;
         target.max_values = 0;
       }
@@ -232,24 +233,25 @@ ExampleParser::~ExampleParser() = default;
 
 const std::vector<FeatureSpec>& ExampleParser::features() const noexcept { return impl_->features; }
 
-// A payload byte belongs to the values of one key at most. A value takes, at least, 1 byte of payload for the 8 of an
-// int64, 2 for the 16 of a BytesRef, 4 for the 4 of a float; features that share a key each take their own. Values of
-// repeated entries are not given back, but each of them has its own payload. What aligning one list's values to 8 takes
-// (4, behind a list of floats) is less than its first value had to spare, where there are values of 8 bytes at all.
-// Lists are taken as long as their bytes might allow and trimmed then, so that this holds in between, too.
+// The bound holds for these reasons. A payload byte belongs to the values of at most one key. A value takes at least 1
+// byte of payload for the 8 bytes of an int64, 2 for the 16 of a BytesRef, and 4 for the 4 of a float; features that
+// share a key take memory of their own. The memory of the values of repeated entries is not given back, but each of
+// these has its own payload. Aligning one list's values to 8 takes at most 4 bytes (after a list of floats). This is
+// less than what the bound has to spare for the list's first value, if there are values of 8 bytes at all. A list is
+// first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too.
 uint64_t ExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept {
   return rows * impl_->arena_per_row + impl_->targets.size() * alignof(ValuesRef) +
          impl_->arena_per_byte * payload_bytes + alignof(ValuesRef);
 }
 
 struct ExampleParser::Session::State {
-  /// What was wrong with a feature, seen last.
+  /// What was wrong with a feature, the last time that anything was.
   struct Flaw {
     uint32_t row = ~uint32_t{0};
     ListKind found = ListKind::unset;
     uint64_t count = 0;
     uint64_t length = any;
-    bool names_told = false;  // an error has said which features a record has that lacks this one
+    bool names_told = false;  // an error has listed the names of a record that lacks this feature
   };
 
   State(const Impl& parser, uint32_t rows, Arena& memory, std::vector<Column>& columns)
@@ -297,7 +299,7 @@ struct ExampleParser::Session::State {
   T* row_of(size_t feature) const {
     return reinterpret_cast<T*>(column_data[feature] + uint64_t{row} * impl.targets[feature].row_size);
   }
-  /// They fit into one word of `good`, with all bits of it that are used.
+  /// Whether one word of `good` has a bit for every feature.
   bool few_features() const { return good.size() == 1; }
   uint64_t all_features() const { return ~(~uint64_t{0} << impl.targets.size()); }
   void set_good(size_t feature) { good[feature / 64] |= uint64_t{1} << feature % 64; }
@@ -316,10 +318,12 @@ struct ExampleParser::Session::State {
   std::vector<std::byte*> column_data;
   std::optional<RecordLayout> layout;
   RecordShapes shapes;
-  bool shaped = false;         // whether records can have any: no feature takes thought
-  std::vector<uint64_t> good;  // bits: features that this record has, as they should be
-  std::vector<uint64_t> seen;  // bits: features that some record had which lacked another one, or was flawed
-  uint32_t lacking_rows = 0;   // rows of such records, and of those that are no Example; all others had every feature
+  bool shaped = false;         // whether records can have a RecordShape: no feature needs Action::think
+  std::vector<uint64_t> good;  // bits: features that this record has, and that are as they should be
+  std::vector<uint64_t> seen;  // bits: features of records that lacked another one, or had a flawed one
+  // The number of rows whose record lacked a feature, had a flawed one, or was no Example. All other records had every
+  // feature.
+  uint32_t lacking_rows = 0;
   std::vector<Flaw> flaws;
   uint32_t row = 0;
   bool predicted = true;
@@ -402,7 +406,7 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
       if (shape->use.action != EntryShape::Action::think) {
         done = shape->use.store(payload, size, row);
       } else {
-        good[0] |= std::exchange(stored, 0);  // take() may clear what was stored
+        good[0] |= std::exchange(stored, 0);  // take() may clear bits that `stored` has set
         done = take(shape->use, payload, size);
       }
     }
@@ -420,7 +424,7 @@ const uint8_t* ExampleParser::Session::State::parse_features(const uint8_t* p, c
   return p;
 }
 
-/// What was not as predicted at first.
+/// Parses a field of Features that is not the entry predicted first. `before` becomes the entry's shape.
 const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t* p, const uint8_t* end,
                                                                    EntryShape*& before) {
   uint32_t size;
@@ -450,8 +454,9 @@ const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t
   return p + size;
 }
 
-/// The payload of an entry of this shape, whatever its key wants. False if it is not as wanted: then nothing has
-/// changed that counts, and the general way must be taken.
+/// Stores the payload of an entry of a known shape, whatever feature it belongs to. Returns false if the payload is not
+/// as the pipeline wants it. Then nothing that counts has changed, and the caller must parse the entry in the general
+/// way.
 bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8_t* p, uint32_t size) {
   using Payload = EntryShape::Payload;
   if (use.kind == Payload::value) return true;
@@ -474,7 +479,7 @@ bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8
       break;
     default:
       if (use.kind == Payload::varint && !wire::read_varint_before(p + size, size, value)) return false;
-      count = size;  // at most
+      count = size;  // there are at most this many values
       break;
   }
   void* values = target.fixed ? row_of<void>(feature) : reserve(target.kind, count);
@@ -497,7 +502,7 @@ bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8
 
 bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash,
                                                 int32_t& key) {
-  // First the frame: the key may stand behind the value, and the last one counts.
+  // Read the frame first, because the key may come after the value, and the last key counts.
   const uint8_t* const begin = p;
   const uint8_t* key_at = p;
   uint32_t key_size = 0;
@@ -526,7 +531,7 @@ bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t*
   key_hash = hash_bytes(key_at, key_size);
   key = const_cast<Impl&>(impl).find(key_at, key_size, key_hash).key;
   if (key < 0) return true;
-  // Then the values, of which several make one; the frame is known to hold.
+  // Then read the values, several of which are merged into one. The frame is already known to be sound.
   for (int32_t number = impl.feature_of_key[static_cast<size_t>(key)]; number >= 0;) {
     const size_t feature = static_cast<size_t>(number);
     Sink sink = open(feature, static_cast<uint64_t>(end - begin));
@@ -566,7 +571,7 @@ bool ExampleParser::Session::State::parse_feature(const uint8_t* p, const uint8_
       p = wire::read_size(p, end, size);
       if (!p) return fail(field);
       const ListKind kind = static_cast<ListKind>(number);
-      if (sink.found != kind) sink.restart(kind);  // a oneof: another kind throws away what was there
+      if (sink.found != kind) sink.restart(kind);  // a oneof: another kind discards the values so far
       const uint8_t* behind = p + size;
       const bool sound = kind == ListKind::bytes     ? parse_bytes(p, behind, sink)
                          : kind == ListKind::float32 ? parse_floats(p, behind, sink)
@@ -651,7 +656,7 @@ bool ExampleParser::Session::State::parse_ints(const uint8_t* p, const uint8_t* 
       const uint8_t* behind = p + size;
       const uint64_t left = capacity - std::min(capacity, sink.count);
       uint64_t count = wire::decode_varints(p, behind, static_cast<int64_t*>(sink.values) + sink.count, left);
-      if (count == wire::unfit) {  // values that nobody wants are read all the same
+      if (count == wire::unfit) {  // values that do not fit or are not wanted are checked all the same
         uint64_t ignored;
         for (count = 0; p != behind; count++) {
           p = wire::read_varint(p, behind, ignored);
@@ -674,7 +679,7 @@ bool ExampleParser::Session::State::parse_ints(const uint8_t* p, const uint8_t* 
   return true;
 }
 
-/// payload: bytes that all its values together have at most.
+/// Returns a sink for the feature's values. `payload` is the most bytes that all of them together can have.
 Sink ExampleParser::Session::State::open(size_t feature, uint64_t payload) {
   const Target& target = impl.targets[feature];
   Sink sink;
@@ -726,8 +731,8 @@ inline bool ExampleParser::Session::State::complete(const io::RecordView& record
   return fill_in(record, errors);
 }
 
-/// Defaults for the features that the record does not have. False, with an error, if one must not be missing or is not
-/// as it should be.
+/// Fills in defaults for the features that the record lacks. If a feature is missing that must not be, or is not as it
+/// should be, adds an error and returns false.
 bool ExampleParser::Session::State::fill_in(const io::RecordView& record, std::vector<RowError>& errors) {
   const size_t features = impl.targets.size();
   lacking_rows++;
@@ -766,7 +771,7 @@ RowError ExampleParser::Session::State::describe(size_t feature, const io::Recor
   Flaw& flaw = flaws[feature];
   RowError error{row, Category::missing_feature, static_cast<int>(feature), {}};
   if (flaw.row != row) {
-    // Once for all records of a session: names are slow to compare, and many records may lack the same one.
+    // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
     error.message =
         fmt::format("the record does not have it{}. If it may be missing, give it a default_value, or kind: VARIABLE",

@@ -1,11 +1,12 @@
-// tf.train.Example on the wire -> columns, without an object in between.
+// Parses tf.train.Example from the wire into columns, without an object in between.
 //
 // message Example { Features features = 1; }   message Features { map<string, Feature> feature = 1; }
 // message Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
 // (tensorflow/core/example/{example,feature}.proto; wire format: protobuf.dev/programming-guides/encoding)
 //
-// Where the format leaves room, it reads as protobuf's C++ parser does: the last of several equal keys or kinds counts,
-// lists in several runs are joined, packed or not. tests/golden/README.md says where TensorFlow differs.
+// Where the format leaves room, this parser reads as protobuf's C++ parser does: the last of several equal keys or
+// kinds counts, and lists in several runs are joined, whether packed or not. tests/golden/README.md says where
+// TensorFlow differs.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +23,23 @@
 
 namespace feedline::flow {
 
-/// A record that was refused. `message` says what was found and what was wanted.
+/// A record that the parser refused. `message` says what was found and what was wanted.
 struct RowError {
   uint32_t row = 0;
   Category category = Category::malformed_proto;
-  int feature = -1;  // number of the feature, or -1: the record as a whole
+  int feature = -1;  // number of the feature, or -1 for the record as a whole
   std::string message;
 };
 
-/// The names of the features that an Example has, each once, in the order of the record. Not for the hot path.
+/// Returns the names of the features that an Example has, each once, in the order of the record. Too slow for the hot
+/// path.
 std::vector<std::string> feature_names(const io::RecordView& record);
 
-/// "; did you mean 'score'? There is: board score": for a message that says that `wanted` is not among these names. Of
-/// many names it tells the nearest ones.
+/// Returns text such as "; did you mean 'score'? There is: board score", for a message that says that `wanted` is not
+/// among `names`. If there are more than 10 names, it lists only the nearest ones.
 std::string names_instead(std::string_view wanted, std::vector<std::string> names);
 
-/// Immutable; any number of threads may use one parser.
+/// Parses records into columns. Immutable; any number of threads may use one parser.
 class ExampleParser {
  public:
   explicit ExampleParser(std::vector<FeatureSpec> features);
@@ -45,29 +47,32 @@ class ExampleParser {
 
   const std::vector<FeatureSpec>& features() const noexcept;
 
-  /// Arena bytes that the columns of `rows` rows and records of together `payload_bytes` can take, whatever is in them.
+  /// Returns how many arena bytes the columns of `rows` rows can take at most, whatever the records contain.
+  /// `payload_bytes` is the size of the payloads of all these records together.
   uint64_t arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept;
 
-  /// The columns of one chunk, filled in blocks of records, in order. One thread at a time.
+  /// Fills the columns of one chunk in blocks of records, in order. Only one thread may use a session at a time.
   class Session {
    public:
-    /// Takes the columns for `rows` rows from the arena. The parser and the arena must outlive the session, the parser
-    /// the columns too (default values lie in it).
+    /// Takes the columns for `rows` rows from the arena. The parser and the arena must outlive the session. The parser
+    /// must outlive the columns, too, because the default values lie in it.
     Session(const ExampleParser& parser, uint32_t rows, Arena& arena);
     ~Session();
     Session(Session&&) noexcept;
     Session& operator=(Session&&) noexcept;
 
-    /// Parses the next records, at most as many as rows are left. A refused one is added to `errors` (rows ascending,
-    /// at most one each) and leaves its row of every column unspecified. Otherwise no allocation. The records' memory
-    /// must stay as long as the columns. Nothing outside a record is read.
+    /// Parses the next records, of which there may be at most as many as rows are left. A record that is refused is
+    /// added to `errors` (rows ascending, at most one error for each row) and leaves its row of every column
+    /// unspecified. Allocates memory only for errors, and to learn layouts that it has not seen before. The records'
+    /// memory must stay valid as long as the columns are used. Nothing outside a record is read.
     void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors);
 
-    /// One for each feature, in their order.
+    /// One column for each feature, in the order of the features.
     std::span<const Column> columns() const noexcept { return columns_; }
-    /// Records whose byte layout was that of records before them (record_layout.h): they took the short way.
+    /// Returns how many records had the byte layout of earlier records (record_layout.h), so that the fast way of
+    /// parsing was enough.
     uint64_t layout_hits() const noexcept { return hits_; }
-    /// By number of feature: whether a record so far had it, sound or not.
+    /// Returns, by number of the feature, whether any record so far had it, sound or not.
     std::vector<bool> seen() const;
 
    private:

@@ -1,7 +1,7 @@
+#include "flowgraph/parse/formula_columns.h"
+
 #include <algorithm>
 #include <array>
-
-#include "flowgraph/parse/compute.h"
 
 namespace feedline::flow {
 namespace {
@@ -29,7 +29,7 @@ Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
     for (size_t i = 0; i < expression.inputs.size(); i++) {
       const ExpressionSpec::Input& from = expression.inputs[i];
       Input input{from, std::nullopt, std::nullopt};
-      DType held = DType::float64;  // of an expression's column
+      DType held = DType::float64;  // the dtype of an expression's column
       if (from.feature >= 0) held = spec.features[static_cast<size_t>(from.feature)].dtype;
       if (from.unpack) {
         input.round.emplace(*from.unpack);

@@ -1,4 +1,5 @@
-// What is computed from a chunk's columns, made ready once: formulas for [parse], tensors for [unpack].
+// Computes columns of numbers from a chunk's columns, by formulas that are prepared once. Says how to reach the rows of
+// columns.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace feedline::flow {
 
-/// How a column keeps its rows: side by side, or behind BytesRefs that lie so.
+/// How to reach the rows of a column: the rows lie side by side, or BytesRefs to them do.
 struct RowAccess {
   size_t stride = 0;
   bool indirect = false;
@@ -23,21 +24,22 @@ struct RowAccess {
   }
 };
 
-/// Of a fixed feature; a bytes feature of several values has `elements` consecutive rows for each record.
+/// Returns how to reach the rows of a fixed feature. A bytes feature with several values has `elements` consecutive
+/// rows for each record.
 RowAccess rows_of(const FeatureSpec& feature) noexcept;
 inline constexpr RowAccess rows_of_expression = {sizeof(double), false};
 
-/// The formulas of a pipeline. Immutable.
+/// The formulas of a pipeline, prepared for evaluation. Immutable.
 class Formulas {
  public:
-  static constexpr uint32_t block = 256;  // rows at a time
+  static constexpr uint32_t block = 256;  // rows evaluated at a time
 
   explicit Formulas(const PipelineSpec& spec);
 
-  /// Arena bytes that evaluate() takes for so many rows.
+  /// Returns how many arena bytes evaluate() takes for `rows` rows.
   uint64_t arena_bound(uint64_t rows) const noexcept;
 
-  /// Fills one column of double for each formula. on_failure(row, expression) is told of integer overflow.
+  /// Fills one column of double for each formula. Calls on_failure(row, expression) if an integer overflows.
   template <typename OnFailure>
   void evaluate(std::span<const Column> features, uint32_t rows, Arena& arena, std::vector<Column>& columns,
                 OnFailure&& on_failure) const;
@@ -45,14 +47,15 @@ class Formulas {
  private:
   struct Input {
     ExpressionSpec::Input from;
-    std::optional<gpu::Unpacker> round;  // to the dtype of the output that is read
-    std::optional<gpu::Unpacker> widen;  // to float64 or int64
+    std::optional<gpu::Unpacker> round;  // converts to the dtype of the output that is read
+    std::optional<gpu::Unpacker> widen;  // converts to float64 or int64, which the program computes with
   };
   struct Formula {
     const Program* program;
     std::vector<Input> inputs;
   };
-  /// Brings rows [first, first + count) of an input into `values`; `scratch` has room for as many.
+  /// Copies rows [first, first + count) of an input into `values`, converted for the program. `scratch` must have room
+  /// for `count` values.
   void load(const Input& input, std::span<const Column> features, std::span<const Column> columns, uint32_t first,
             uint32_t count, std::byte* scratch, std::byte* values) const;
 
@@ -80,7 +83,7 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
         load(formula.inputs[i], features, columns, first, count, bytes, into);
         inputs[i] = {formula.program->inputs()[i].type, into};
       }
-      for (uint32_t done = 0; done < count;) {  // goes on behind a row that failed
+      for (uint32_t done = 0; done < count;) {  // goes on after a row that failed
         const uint32_t failed =
             formula.program->evaluate(std::span(inputs).first(formula.inputs.size()), count - done, out + first + done);
         if (failed == Program::no_failure) break;

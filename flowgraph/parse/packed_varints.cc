@@ -11,7 +11,7 @@
 namespace feedline::flow::wire {
 namespace {
 
-/// Bit i: byte i ends a varint.
+/// Returns 8 bits; bit i is 1 if byte i ends a varint.
 uint64_t ends_of_8(uint64_t word) noexcept { return ((~word & 0x8080808080808080) >> 7) * 0x0102040810204080 >> 56; }
 
 uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
@@ -22,8 +22,8 @@ uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
   return ends;
 }
 
-// Those of at most 8 bytes, until another one or `limit`. Returns where it stopped, behind a varint. CPUs with these
-// instructions have a fast pext, unlike older ones of AMD.
+// Decodes varints of at most 8 bytes until it meets a longer one or reaches `limit`. Returns where it stopped, which is
+// just after a varint. CPUs with these instructions have a fast pext, unlike older AMD CPUs.
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512bw,bmi,bmi2"))) const uint8_t* decode_narrow(const uint8_t* p, const uint8_t* end,
                                                                                   int64_t*& out,
@@ -53,7 +53,7 @@ uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint
   const int64_t* const first = out;
   const int64_t* const limit = out + capacity;
   if (simd_level() == SimdLevel::avx512) p = decode_narrow(p, end, out, limit);
-  const uint8_t* start = p;  // of the varint that is not ended yet
+  const uint8_t* start = p;  // the first byte of the varint that is not ended yet
   while (p != end) {
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {
@@ -61,7 +61,7 @@ uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint
       const uint8_t* behind = p + std::countr_zero(ends) + 1;
       const size_t width = static_cast<size_t>(behind - start);
       start = behind;
-      // What lies between two ends has the continuation bits it should have.
+      // All bytes between two ends have their continuation bits set, so that widths up to 8 need no check.
       uint64_t value;
       if (width <= 8) [[likely]] {
         value = squeeze(load<uint64_t>(behind - 8) >> (64 - 8 * width));

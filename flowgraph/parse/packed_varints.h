@@ -1,4 +1,4 @@
-// Varints that lie side by side, several at a time and without a branch for each width.
+// Decodes varints that lie side by side: several at a time, and without a branch for each width.
 #pragma once
 
 #include <array>
@@ -11,23 +11,24 @@ namespace feedline::flow::wire {
 
 inline constexpr uint64_t unfit = ~uint64_t{0};
 
-/// Decodes the varints in [p, end) and returns how many they are; or `unfit` where they are more than `capacity`, or
-/// protobuf would refuse them: one longer than 10 bytes, or the last one not ended. `out` then has any values.
-/// Precondition: 10 bytes before `p` may be read; a run of an Example has as many in front of it.
+/// Decodes the varints in [p, end) and returns how many there are. Returns `unfit` if there are more than `capacity`,
+/// or if protobuf would refuse them because one is longer than 10 bytes or the last one is not ended. Then the values
+/// in `out` are unspecified. Precondition: the 10 bytes before `p` may be read; a run in an Example has as many bytes
+/// before it.
 uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint64_t capacity) noexcept;
 
-/// 8 groups of 7 bits, pushed together.
+/// Returns the low 7 bits of each of the 8 bytes, joined to 56 bits.
 inline uint64_t squeeze(uint64_t x) noexcept {
   x = (x & 0x007f007f007f007f) | (x & 0x7f007f007f007f00) >> 1;
   x = (x & 0x00003fff00003fff) | (x & 0x3fff00003fff0000) >> 2;
   return (x & 0x000000000fffffff) | (x & 0x0fffffff00000000) >> 4;
 }
 
-/// What a varint of each width looks like, for reading it without a branch.
+/// What a varint of each width looks like, so that it can be read without a branch.
 struct VarintWidth {
   uint64_t continued;      // continuation bits of its first 8 bytes
-  uint16_t continued_far;  // and of the bytes behind them
-  uint8_t back;            // where its first byte, or the 8 bytes that end with it, lie before its end
+  uint16_t continued_far;  // and of the bytes after them
+  uint8_t back;            // how far before its end an 8-byte load begins: at its first byte if it has 8 or more
   uint8_t shift, shift_far;
 };
 inline constexpr std::array<VarintWidth, 11> varint_widths = [] {
@@ -43,8 +44,9 @@ inline constexpr std::array<VarintWidth, 11> varint_widths = [] {
   return widths;
 }();
 
-/// Whether the `size` bytes before `end` are one varint, and its value. Precondition: 10 bytes before `end` may be
-/// read. Widths of real data are hard to foresee (a negative number takes 10 bytes), so none has a branch.
+/// Returns whether the `size` bytes before `end` are exactly one varint, and sets `value`. Precondition: the 10 bytes
+/// before `end` may be read. The widths in real data are hard to predict (a negative number takes 10 bytes), so no
+/// width has a branch of its own.
 inline bool read_varint_before(const uint8_t* end, size_t size, uint64_t& value) noexcept {
   if (size - 1 > 9) return false;
   const VarintWidth& width = varint_widths[size];

@@ -8,7 +8,7 @@ namespace {
 
 using Payload = EntryShape::Payload;
 
-/// Reads the header of an entry in the form that writers give it: a key, then a value of one list of one run.
+/// Reads the header of an entry in the form that writers use: a key, then a value that is one list in one run.
 class HeaderReader {
  public:
   HeaderReader(const uint8_t* p, const uint8_t* end) : begin_(p), p_(p), end_(end) {}
@@ -37,7 +37,7 @@ class HeaderReader {
 
   uint32_t header() const { return static_cast<uint32_t>(p_ - begin_); }
   uint32_t payload() const { return static_cast<uint32_t>(end_ - p_); }
-  /// All lengths have one byte.
+  /// Returns whether all lengths have one byte.
   bool narrow() const {
     return std::all_of(lengths.begin(), lengths.begin() + count,
                        [](const Length& length) { return length.width == 1; });
@@ -60,7 +60,7 @@ class HeaderReader {
     p_++;
     return true;
   }
-  /// A length that reaches to the end of the entry.
+  /// Reads a length that must reach to the end of the entry.
   bool length() {
     const uint8_t* at = p_;
     uint32_t size;
@@ -171,7 +171,7 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
                                 int32_t key) {
   std::array<EntryShape*, 2>& known = of_hash_[key_hash & (of_hash_.size() - 1)];
   EntryShape* shape = nullptr;
-  bool by_length = false;  // this key had wide lengths, and others, already
+  bool by_length = false;  // this key already has a shape with exact lengths or with long lengths
   uint32_t ignored;
   for (EntryShape* candidate : known) {
     if (!candidate) continue;
@@ -181,7 +181,7 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
   }
   if (!shape) {
     shape = known[1] ? known[1] : &shapes_.emplace_back();
-    // What followed this key with other lengths probably follows it now.
+    // The shape that followed this key with other lengths probably follows it now.
     const EntryShape* like = known[0] && known[0]->key_hash == key_hash ? known[0] : nothing();
     known = {shape, known[0]};
     *shape = EntryShape{};

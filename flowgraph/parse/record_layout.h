@@ -1,12 +1,13 @@
-// What the entries of a map<string, Feature> look like, learned from the records themselves.
+// Learns from the records themselves what the entries of a map<string, Feature> look like.
 //
-// Writers put the same keys into every record, in the same order, and most values have the same size or shift only the
-// lengths around them. So an entry is predicted from the one before it, and is the predicted one if its header
+// Writers put the same keys into every record, in the same order. Most values always have the same size, or change only
+// the lengths around them. So each entry is predicted from the one before it. An entry is the predicted one if its
+// header
 //
 //     0a LENGTH  0a KEYLENGTH key  12 LENGTH  KIND LENGTH  0a LENGTH | payload
 //
-// has the learned bytes, all lengths shifted by as much as the first. That takes a few 8-byte compares; where it fails,
-// the general parser reads the entry and the layout learns it.
+// has the learned bytes, with all lengths shifted by as much as the first. Checking this takes a few 8-byte compares.
+// If the check fails, the general parser reads the entry and the layout learns it.
 #pragma once
 
 #include <array>
@@ -21,53 +22,56 @@
 
 namespace feedline::flow {
 
-/// Kinds of a Feature: the field numbers of its oneof.
+/// The kinds of a Feature: the field numbers of its oneof.
 enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
 
-/// A key that is asked for, as far as its entries may be predicted.
+/// A key that the pipeline asks for, with what is known about its entries beforehand.
 struct RequestedKey {
   static constexpr uint64_t any_size = ~uint64_t{0};
 
-  ListKind kind = ListKind::unset;  // unset: never, several features take its values
-  uint64_t payload = any_size;      // the only size of a bytes value or of a run of floats that can be right
-  // Where a payload goes that needs no thought: one value in each row, or floats of one size. Null: none does.
+  ListKind kind = ListKind::unset;  // unset: entries are never predicted, because several features take their values
+  uint64_t payload = any_size;      // bytes; the only right size of a bytes value or of a run of floats
+  // Where to store a payload that needs no further checks: one value in each row, or floats of one size. Null: every
+  // payload needs Action::think.
   std::byte* column = nullptr;
   uint32_t row_size = 0;
-  uint64_t bit = 0;  // to be set then
+  uint64_t bit = 0;  // the feature's bit, which is set when its payload is stored in this way
 };
 
-/// How an entry looked that was seen before.
+/// What an entry that was seen before looked like.
 struct alignas(64) EntryShape {
   enum class Payload : uint8_t {
-    value,      // of a feature nobody asked for: the whole Feature
+    value,      // of a feature that the pipeline does not ask for: the whole Feature
     nothing,    // a Feature without a kind
     bytes,      // one bytes value
     floats,     // one packed run of floats
-    one_float,  // one that is not packed
+    one_float,  // one float that is not packed
     varints,    // one packed run of int64
     varint,     // one int64 that is not packed
   };
-  /// What to do with the payload.
+  /// What to do with the payload. `think`: check it against the feature's specification before storing it.
   enum class Action : uint8_t { skip, store_bytes, store_floats, store_int, think };
   static constexpr uint32_t max_header = 64;
   static constexpr uint32_t never = ~uint32_t{0};
 
-  uint32_t header = never;   // bytes before the payload, 8 to max_header; never: see match_long()
-  uint32_t payload = 0;      // bytes of it when it was learned
-  uint32_t max_payload = 0;  // more (or, as unsigned, fewer than 0) do not have this shape
-  uint8_t length = 0;        // the second byte when it was learned
-  // The header in words, the last one overlapping the one before, and a 1 in each byte that shifts with `length`.
+  uint32_t header = never;   // bytes before the payload, 8 to max_header; `never`: see match_long()
+  uint32_t payload = 0;      // bytes of the payload when the shape was learned
+  uint32_t max_payload = 0;  // bytes; a larger payload (or a negative one, as unsigned) has another shape
+  uint8_t length = 0;        // the second byte, which is the first length, when it was learned
+  // The header in 8-byte words, of which the last overlaps the one before it. A mask has a 1 in each byte that shifts
+  // with `length`.
   uint64_t first = 0, first_mask = 0, last = 0, last_mask = 0;
-  std::array<EntryShape*, 2> next = {};  // shapes that followed it, the last one first
+  std::array<EntryShape*, 2> next = {};  // the shapes that followed this one, the most recent first
   struct Use {
     Action action = Action::think;
     Payload kind = Payload::value;
     int32_t key = -1;             // number of the requested key, or -1
-    std::byte* column = nullptr;  // as RequestedKey
+    std::byte* column = nullptr;  // column, bit and row_size are those of RequestedKey
     uint64_t bit = 0;
     uint32_t row_size = 0;
 
-    /// What needs no thought. False: it is not as it should be, and nothing has changed that counts.
+    /// Stores a payload that needs no thought. Returns false if the action is `think` or the payload is not as it
+    /// should be; then nothing that counts has changed.
     bool store(const uint8_t* payload, uint32_t size, uint32_t row) const noexcept {
       std::byte* const out = column + uint64_t{row} * row_size;
       switch (action) {
@@ -89,19 +93,20 @@ struct alignas(64) EntryShape {
   };
   Use use;
   std::array<uint64_t, max_header / 8 - 1> middle{}, middle_mask{};
-  // The long form, for lengths of two bytes and more: the masks have 0xff in each byte that is not of a length, and
-  // each length stands by itself.
+  // The long form is for lengths of two bytes and more. Its masks have 0xff in each byte that does not belong to a
+  // length, and each length is compared by itself.
   struct Length {
-    uint8_t end = 0;    // bytes of the header up to its end
-    uint8_t width = 0;  // bytes it has, at most 4
-    uint16_t less = 0;  // how much less than the first one it is
+    uint8_t end = 0;    // bytes of the header up to the end of this length
+    uint8_t width = 0;  // bytes that this length takes, at most 4
+    uint16_t less = 0;  // by how much its value is less than that of the first length
   };
   uint32_t long_header = never;
   uint32_t lengths = 0;
   std::array<Length, 4> length_at{};
   uint64_t key_hash = 0;
 
-  /// The payload of the entry at p and its size, or nullptr if the entry has another shape or ends behind `end`.
+  /// Returns where the payload of the entry at `p` begins and sets its size. Returns nullptr if the entry has another
+  /// shape or does not end before `end`.
   const uint8_t* match(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept {
     if (static_cast<uint64_t>(end - p) < header) return nullptr;
     const uint32_t shift = uint32_t{p[1]} - length;
@@ -114,36 +119,37 @@ struct alignas(64) EntryShape {
     for (uint32_t i = 0; 8 * i + 16 < header; i++) {
       if (differs(8 * i + 8, middle[i], middle_mask[i])) return nullptr;
     }
-    // Shifted words are what they should be only as long as every length stays between 0 and 127: the first is the
-    // greatest, the payload's the smallest.
+    // The shifted words are right only as long as every length stays between 0 and 127. It is enough to check the
+    // payload's size, because the first length is the greatest and the payload's is the smallest.
     size = payload + shift;
     return size <= max_payload && size <= static_cast<uint64_t>(end - begin) ? begin : nullptr;
   }
 
-  /// The same for the long form, which match() refuses.
-  /// Precondition: two bytes before p may be read; an entry of an Example has as many in front of it.
+  /// Does the same for the long form, which match() refuses. Precondition: the two bytes before `p` may be read; an
+  /// entry of an Example has as many bytes before it.
   const uint8_t* match_long(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept;
 };
 
-/// The shapes seen so far, and what followed what. A bounded number of them: rare ones make room. Wrong guesses cost
-/// time only.
+/// The shapes seen so far, and which shape followed which. Their number is bounded: new shapes replace rare ones. A
+/// wrong guess costs only time.
 class RecordLayout {
  public:
   explicit RecordLayout(std::vector<RequestedKey> keys);
 
-  /// What comes before the first entry.
+  /// Returns the shape that stands before the first entry of a record.
   EntryShape* start() noexcept { return &shapes_[0]; }
 
-  /// The entry [p, end) with this key came after `before` and was not predicted. Learns it where it is in the usual
-  /// form. key: number of the requested key, or -1. Allocates only while there are new keys.
+  /// Notes that the entry [p, end) with this key came after `before` and was not predicted. Learns its shape if it is
+  /// in the usual form. `key` is the number of the requested key, or -1. Returns the entry's shape. Allocates memory
+  /// only while there are new keys.
   EntryShape* learn(EntryShape* before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key);
 
  private:
   EntryShape* nothing() noexcept { return &shapes_[1]; }
 
   std::vector<RequestedKey> keys_;
-  std::deque<EntryShape> shapes_;                    // the start, what never comes, then those seen
-  std::vector<std::array<EntryShape*, 2>> of_hash_;  // by the key's hash: the one learned last first
+  std::deque<EntryShape> shapes_;                    // the start, a shape that never matches, then the shapes seen
+  std::vector<std::array<EntryShape*, 2>> of_hash_;  // by the key's hash, the one learned last first
 };
 
 }  // namespace feedline::flow

@@ -8,9 +8,9 @@ namespace {
 
 using Action = EntryShape::Action;
 
-constexpr size_t most_words = 1024;  // of a record with more entries than that the places are the least
+constexpr size_t most_words = 1024;  // with more entries than this, finding the places is the least of the work
 
-/// False: its entries do not make a shape.
+/// Fills `shape` from the record. Returns false if its entries do not make a shape.
 bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {
   const uint8_t* const end = record + size;
   const uint8_t* p = record;
@@ -20,7 +20,7 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
   if (!p || p + size_of_features != end) return false;
 
   const auto offset = [&](const uint8_t* at) { return static_cast<uint32_t>(at - record); };
-  const uint8_t* learned = record;  // up to here
+  const uint8_t* learned = record;  // words and payloads cover all bytes before this one
   for (EntryShape* before = layout.start(); p != end;) {
     EntryShape* const entry = before->next[0];
     uint32_t payload_size;

@@ -1,8 +1,9 @@
-// Records that are alike as a whole.
+// Recognises whole records that are alike.
 //
-// Entry by entry, each place in a record follows from the lengths before it, and a CPU waits for one to begin the next. Records of
-// one size mostly have all their lengths alike, too: then every place is known before anything is read. What is left is
-// to see that the bytes between the payloads are those that were learned, and to put the payloads where they go.
+// If a record is read entry by entry, each place in it follows from the lengths before it, and a CPU must wait for one
+// entry to begin with the next. Records of one size mostly have all their lengths alike, too. Then every place is known
+// before anything is read. It only remains to check that the bytes between the payloads are the learned ones, and to
+// store the payloads.
 #pragma once
 
 #include <array>
@@ -24,17 +25,18 @@ struct RecordShape {
     EntryShape::Use use;
   };
 
-  uint32_t size = 0;          // of the record
-  std::vector<Word> words;    // all bytes but the payloads; none: no shape is known
-  std::vector<Value> values;  // the payloads that are wanted: at least one of every feature
+  uint32_t size = 0;          // bytes of the record
+  std::vector<Word> words;    // they cover all bytes but the payloads; empty: no shape is known
+  std::vector<Value> values;  // the payloads that are wanted: at least one for every feature
 
-  /// Precondition: the record is `size` bytes.
+  /// Returns whether the record has this shape. Precondition: the record has `size` bytes.
   bool matches(const uint8_t* record) const noexcept {
     for (const Word& word : words)
       if (wire::load<uint64_t>(record + word.at) != word.learned) return false;
     return true;
   }
-  /// Puts the values of a record that matches into their columns. False: one is not as it should be.
+  /// Stores the values of a record that matches into row `row` of their columns. Returns false if a value is not as it
+  /// should be.
   bool store(const uint8_t* record, uint32_t row) const noexcept {
     for (const Value& value : values)
       if (!value.use.store(record + value.at, value.size, row)) return false;
@@ -42,24 +44,25 @@ struct RecordShape {
   }
 };
 
-/// The shapes of records, by size.
+/// The learned shapes of records, found by the size of the record.
 class RecordShapes {
  public:
-  /// The shape of this record, or null.
+  /// Returns the shape of this record, or null if it has none that is known.
   const RecordShape* of(const uint8_t* record, uint32_t size) const noexcept {
     const RecordShape& shape = slots_[size % slots].shape;
     return shape.size == size && !shape.words.empty() && shape.matches(record) ? &shape : nullptr;
   }
 
-  /// Learns the shape of a record that had none, if `layout` knows all its entries, none takes thought, and all of
-  /// `wanted` (RequestedKey::bit) are among them. Only if its size comes again, and ever more rarely: sizes may be
-  /// many, and so may shapes of a size. Allocates only while shapes grow.
+  /// Learns the shape of a record that had none, if `layout` knows all its entries, no entry needs Action::think, and
+  /// the entries have all bits of `wanted` (RequestedKey::bit). Tries this only if the same size comes again, and ever
+  /// more rarely, because there may be many sizes, and many shapes of one size. Allocates memory only while shapes
+  /// grow.
   void learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted);
 
  private:
-  static constexpr size_t slots = 16;  // numbers of different widths make a few sizes, pictures any
+  static constexpr size_t slots = 16;  // numbers of different widths lead to a few sizes, pictures to any size
   struct Slot {
-    uint32_t last_size = 0;  // that had no shape
+    uint32_t last_size = 0;  // size of the last record in this slot that had no shape
     uint32_t tries = 0;
     RecordShape shape;
   };

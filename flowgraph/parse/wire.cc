@@ -25,7 +25,7 @@ const uint8_t* read_long_size(const uint8_t* p, const uint8_t* end, uint32_t& si
     const uint64_t byte = *p++;
     result |= (byte & 0x7f) << shift;
     if (byte < 0x80) {
-      // protobuf refuses what is too near to 2^31 for its own arithmetic (ReadSizeFallback).
+      // protobuf refuses lengths that are too near to 2^31 for its own arithmetic (ReadSizeFallback).
       if (result > INT32_MAX - 16 || result > static_cast<uint64_t>(end - p)) return nullptr;
       size = static_cast<uint32_t>(result);
       return p;
@@ -35,7 +35,7 @@ const uint8_t* read_long_size(const uint8_t* p, const uint8_t* end, uint32_t& si
 }
 
 const uint8_t* skip_field(uint32_t tag, const uint8_t* p, const uint8_t* end, int depth) noexcept {
-  std::array<uint32_t, max_depth> open;  // numbers of the groups we are in
+  std::array<uint32_t, max_depth> open;  // numbers of the groups that are open
   int groups = 0;
   for (;;) {
     const uint32_t number = tag >> 3;

@@ -1,8 +1,9 @@
-// The protobuf wire format, read as protobuf's C++ parser reads it (google/protobuf/parse_context.h of 3.21):
+// Reads the protobuf wire format as protobuf's C++ parser does (google/protobuf/parse_context.h of 3.21):
 // protobuf.dev/programming-guides/encoding.
 //
-// Functions take [p, end), the rest of the innermost message, and return where to go on, or nullptr where protobuf
-// would refuse. None reads behind `end`. Little-endian machines only, as everything that maps stored numbers.
+// The functions take [p, end), the rest of the innermost message. They return where to go on, or nullptr if protobuf
+// would refuse the bytes. None of them reads beyond `end`. They work only on little-endian machines, like all code that
+// maps stored numbers.
 #pragma once
 
 #include <bit>
@@ -27,7 +28,7 @@ T load(const uint8_t* p) noexcept {
   return value;
 }
 
-/// At most 10 bytes; bits beyond the 64th are dropped.
+/// Reads a varint of at most 10 bytes; bits beyond the 64th are dropped.
 inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
   uint64_t result = 0;
   for (int shift = 0; shift < 70; shift += 7) {
@@ -45,7 +46,7 @@ inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t
 const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, uint32_t& tag) noexcept;
 const uint8_t* read_long_size(const uint8_t* p, const uint8_t* end, uint32_t& size) noexcept;
 
-/// At most 5 bytes; bits beyond the 32nd are dropped. Precondition: p < end.
+/// Reads a tag of at most 5 bytes; bits beyond the 32nd are dropped. Precondition: p < end.
 inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t& tag) noexcept {
   if (*p < 0x80) {
     tag = *p;
@@ -54,7 +55,7 @@ inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t& t
   return read_long_tag(p, end, tag);
 }
 
-/// The length of something delimited: at most 5 bytes, and all of it lies before `end`.
+/// Reads the length of a delimited field: at most 5 bytes. Refuses it unless the whole field lies before `end`.
 inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& size) noexcept {
   if (p != end && *p < 0x80) [[likely]] {
     size = *p++;
@@ -68,8 +69,8 @@ inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& 
   return read_long_size(p, end, size);
 }
 
-/// Behind a field that nobody knows, whose tag was just read, with the groups in it. `depth`: how many levels may
-/// still be opened here.
+/// Skips an unknown field whose tag was just read, including the groups in it, and returns the place after it. `depth`
+/// is how many levels may still be opened here.
 const uint8_t* skip_field(uint32_t tag, const uint8_t* p, const uint8_t* end, int depth) noexcept;
 
 }  // namespace feedline::flow::wire

@@ -15,7 +15,8 @@
 namespace feedline::flow {
 namespace {
 
-constexpr size_t longest = 1 << 20;  // bytes: no version will write more, and what parses it recurses
+// In bytes. No version will write more, and the JSON parser recurses.
+constexpr size_t longest = 1 << 20;
 
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
 
@@ -33,7 +34,8 @@ struct Fields {
 
 constexpr size_t weight_digits = 6;
 
-// Hexadecimal digits of what each lane has taken of a source. Version 2 is written where version 1 has no room for it.
+// Returns how many hexadecimal digits hold the number of samples that each lane has taken of a source. Version 2 of the
+// format is used if that number does not fit into version 1.
 constexpr size_t taken_digits(uint64_t version) { return version == 1 ? 10 : 16; }
 
 uint64_t version_for(const std::optional<Reweighted>& reweighted) {
@@ -97,7 +99,7 @@ Fields parse(std::string_view text) {
   return fields;
 }
 
-// "the data, shuffle, batch"; empty: nothing.
+// Returns what changed, as in "the data, shuffle, batch"; empty if nothing did.
 std::string changes(const Fields& state, const FeedIdentity& feed) {
   std::vector<std::string> changed;
   if (state.data != feed.data) changed.push_back("the data (names, sizes or content of the files)");
@@ -117,7 +119,7 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   uint64_t sources = 0;
   for (config::Source source : pipeline.source()) {
     source.clear_name();
-    source.clear_files();  // the digest of the data tells which there are and what is in them
+    source.clear_files();  // the digest of the data tells which files there are and what is in them
     source.clear_exclude();
     source.clear_compression();
     source.clear_record_type();
@@ -128,7 +130,7 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   }
   config::Shuffle shuffle = pipeline.shuffle();
   if (shuffle.mode() == config::Shuffle::NONE) shuffle.Clear();
-  // No shuffle at all is no BLOCK shuffle.
+  // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of that have defaults.
   const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
   shuffle.clear_seed();
   config::Epoch epoch = pipeline.epoch();
@@ -151,7 +153,7 @@ Error in_step(const Position& position, const Error& why) {
 }
 
 void check_position(const FeedIdentity& feed, const Position& position) {
-  // Without an end, as many as samples can be counted.
+  // The steps of an epoch without end are limited only by the number of samples that can be counted.
   const int64_t countable = countable_samples / feed.global_batch - 1;
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)

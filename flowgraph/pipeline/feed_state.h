@@ -1,13 +1,16 @@
-// Where a feed stands, as text that is kept and given back: what a trainer has received, of which data and pipeline.
+// The state of a feed as text, which a program keeps and gives back later: what a trainer has received, and of which
+// data and pipeline.
 //
 //   {"feedline_state":1,"epoch":3,"step":1200,"data":"0123456789abcdef","pipeline":"0123456789abcdef..."}
 //
-// data: DataSet::digest. pipeline: 8 hexadecimal digits for each of `state_stages`, all that decides which samples a
-// step has. At most 256 bytes. Nothing in it depends on rank, world size, replicas, threads or what was prefetched.
+// "data" is DataSet::digest. "pipeline" has 8 hexadecimal digits for each of `state_stages`, which together decide
+// which samples a step has. Nothing in the text depends on rank, world size, replicas, threads or what was prefetched.
+// Without "mixture" it has at most 256 bytes.
 //
-// Where the weights of a mixture were changed there are "since", the epoch from which on they hold, and "mixture": for
-// each source 6 hexadecimal digits of its weight and 10 of what each lane had taken of it then. Where that is 2^40
-// samples or more "feedline_state" is 2, and there are 16 digits of it.
+// If the weights of a mixture were changed, there are two more fields. "since" is the epoch from which on the new
+// weights hold. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
+// samples that each lane had taken of it by then. If such a number is 2^40 or more, "feedline_state" is 2 and these
+// numbers have 16 digits.
 #pragma once
 
 #include <array>
@@ -26,58 +29,64 @@ class Pipeline;
 
 namespace feedline::flow {
 
-/// So many steps of an epoch have been received; all of the epochs before it.
+/// A place in the feed: all epochs before `epoch`, and `step` steps of it, have been received.
 struct Position {
   uint64_t epoch = 0;
   int64_t step = 0;
   auto operator<=>(const Position&) const = default;
 };
-/// What has ended the feed, with the step that it was at.
+/// Returns `why`, the error that has ended the feed, with the step that the feed was at.
 Error in_step(const Position& position, const Error& why);
 
-/// Weights of a mixture that are not those of the pipeline.
+/// Weights of a mixture that replace those of the pipeline.
 struct Reweighted {
-  std::vector<uint32_t> shares = {};  // as MixtureSpec's
-  // Where epochs go on from each other: since when they hold, and what each lane had taken of each source then.
+  std::vector<uint32_t> shares = {};  // as MixtureSpec::shares
+  // For epochs that go on from each other: the epoch since which the weights hold, and how many samples each lane had
+  // taken of each source by then.
   uint64_t since_epoch = 0;
   std::vector<uint64_t> taken = {};
   bool operator==(const Reweighted&) const = default;
 };
 
-/// The stages that are told apart, in the order of the text. Outputs, features, parallelism, memory, index and cache
-/// change no order: a feed may go on with others. `errors` counts by what it leaves out.
+/// The stages that a state tells apart, in the order of the text. Outputs, features, parallelism, memory, index and
+/// cache are not among them, because they do not change the order: a feed may go on with other ones. `errors` counts by
+/// what it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
-/// Those that the pipeline's text alone decides: the first ones.
+/// How many of these stages, the first ones, are decided by the pipeline's text alone.
 inline constexpr size_t written_stages = 8;
 using WrittenStages = std::array<uint32_t, written_stages>;
 
-/// Of what is written, without what changes no order; a spelled-out default may count as another.
+/// Returns digests of the written stages, without the fields that do not change the order. A default that is spelled
+/// out may have another digest than one that is left out.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
-/// What a state says of its feed, and what a position is checked against. Also ranks have it that have no plan.
+/// What a state says about its feed, and what a position is checked against. Ranks without a plan have it, too.
 struct FeedIdentity {
-  std::string data, pipeline;  // as in the text
+  std::string data, pipeline;  // as the text of a state has them
   int64_t global_batch = 0;
-  int64_t steps_per_epoch = 0;  // -1: without end
-  bool epochs_go_on = false;    // from each other
-  uint64_t lanes = 1;           // that its samples are dealt to
-  uint64_t mixed_sources = 0;   // 0: no mixture
-  uint64_t mixed_since = 0;     // the epoch from which on its weights hold
+  int64_t steps_per_epoch = 0;  // -1: an epoch has no end
+  bool epochs_go_on = false;    // each epoch goes on where the one before it ended
+  uint64_t lanes = 1;           // the number of lanes that the samples are dealt to
+  uint64_t mixed_sources = 0;   // how many sources are mixed; 0: no mixture
+  uint64_t mixed_since = 0;     // the epoch from which on the mixture's weights hold
   std::optional<Reweighted> reweighted = std::nullopt;
 };
 
-/// Throws Error bad_pipeline for a step that the epoch does not have.
+/// Throws Error bad_pipeline if a feed cannot be at this position: the epoch has no such step, or comes before the
+/// mixture's weights hold, or is too large for the samples to be counted.
 void check_position(const FeedIdentity& feed, const Position& position);
 
 std::string state_text(const FeedIdentity& feed, const Position& position);
 
-/// Throws Error bad_pipeline for a text that is no state and, unless changes are accepted, where data or pipeline are
-/// others: it names what changed. Whether its position is one, the feed with its weights tells.
+/// What the text of a state says.
 struct FeedState {
   Position position;
   std::optional<Reweighted> reweighted = std::nullopt;
 };
+/// Reads the text of a state. Throws Error bad_pipeline if it is no state. Unless `accept_changes`, throws Error
+/// bad_pipeline also if the data or the pipeline are not those of `feed`; the error names what changed. Does not check
+/// the position: call check_position() with the identity of the feed that has the state's weights.
 FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes);
 
 }  // namespace feedline::flow

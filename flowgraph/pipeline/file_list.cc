@@ -30,7 +30,7 @@ struct ListOp {
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// So that fnmatch takes it literally.
+// Escapes wildcards, so that fnmatch takes the text literally.
 std::string escaped(std::string_view text) {
   std::string result;
   for (char c : text) {
@@ -40,7 +40,8 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// Without "." and doubled slashes; ".." goes, too, where that names the same folder (it need not behind a link).
+// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder; it
+// need not if it passes a link.
 fs::path tidy(const fs::path& path) {
   const fs::path plain = path.lexically_normal();
   const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
@@ -48,7 +49,7 @@ fs::path tidy(const fs::path& path) {
   return !climbs || fs::equivalent(path.parent_path(), plain.parent_path(), error) ? plain : path;
 }
 
-// A pattern in two parts: what has no wildcards is taken as it is, whatever letters are in it.
+// A pattern in two parts. The part without wildcards is taken literally, whatever characters are in it.
 struct Split {
   fs::path folder;  // absolute
   fs::path rest;    // from the first component with a wildcard on; or the file's name
@@ -73,7 +74,7 @@ Split split(const fs::path& folder, const fs::path& pattern) {
                                               std::generic_category().message(error)));
 }
 
-// What the user may have meant: the part of the path that is there, and names like the wanted one in it.
+// Returns what the user may have meant: how much of the path exists, and a name there that is like the wanted one.
 std::string what_is_there(const fs::path& pattern) {
   fs::path folder = pattern.parent_path();
   std::string wanted = pattern.filename().string();
@@ -100,7 +101,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const noexcept { closedir(folder); }
 };
 
-// Adds the files under `folder` that match the components from `at` on.
+// Adds the files under `folder` that match the components of the pattern from `at` on.
 void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::const_iterator at,
             const fs::path::const_iterator& end, std::vector<std::string>& files) {
   const std::string component = at->string();
@@ -112,7 +113,7 @@ void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::cons
     if (fs::exists(path, error) && !fs::is_directory(path, error)) files.push_back(path.string());
     return;
   }
-  // std::filesystem makes a path of each entry, which takes several times as long as to read and match it.
+  // std::filesystem makes a path of each entry, which takes several times as long as reading and matching its name.
   int failure = injected<ListOp>();
   const std::unique_ptr<DIR, CloseFolder> entries(failure ? nullptr : opendir(folder.c_str()));
   if (!failure && !entries) failure = errno;
@@ -129,7 +130,7 @@ void expand(const FilePatterns& patterns, const fs::path& folder, fs::path::cons
         name == "..")
       continue;
     std::string path = prefix + entry->d_name;
-    // Mostly known without another system call.
+    // The type is mostly known without another system call.
     const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
     const bool is_folder = unknown ? fs::is_directory(path, error) : entry->d_type == DT_DIR;
     if (!last && is_folder) expand(patterns, path, std::next(at), end, files);
@@ -171,7 +172,7 @@ FileList list_files(const FilePatterns& patterns) {
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: no file matches '{}'{}", patterns.field, path.string(), what_is_there(path)));
     std::sort(files.begin(), files.end());
-    for (std::string& file : files) {  // one pattern names each once
+    for (std::string& file : files) {  // one pattern names each file only once
       if (patterns.files.size() == 1 || seen.insert(file).second)
         list.files.push_back(std::move(file));
       else

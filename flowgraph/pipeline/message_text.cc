@@ -23,7 +23,7 @@ struct FirstError : pb::io::ErrorCollector {
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 };
 
-// What stands before a place of the text: the message whose fields are listed there, and the last token.
+// What comes before a place in the text: the message whose fields are listed there, and the last token.
 struct Before {
   const pb::Descriptor* message = nullptr;
   pb::io::Tokenizer::Token token;
@@ -39,7 +39,7 @@ Before look_before(std::string_view text, const pb::Descriptor* root, int line, 
 
   struct Open {
     const pb::Descriptor* message;
-    std::string name;  // the field it is the value of
+    std::string name;  // the field whose value this message is
   };
   std::vector<Open> open = {{root, ""}};
   std::string name;  // the last identifier on this level
@@ -63,7 +63,7 @@ Before look_before(std::string_view text, const pb::Descriptor* root, int line, 
   return before;
 }
 
-// The n-th "quoted" part of a message.
+// Returns the n-th part of a message that is "quoted", counted from 0; empty if there is none.
 std::string quoted(const std::string& message, int n) {
   size_t from = 0;
   for (;; n--) {
@@ -80,7 +80,8 @@ std::vector<std::string> field_names(const pb::Descriptor& message) {
   return names;
 }
 
-// protobuf says what it did not understand, but not what it would have, and points behind it.
+// protobuf says what it did not understand, but not what it would have understood, and points after it. This replaces
+// the message by one that lists what could stand there, and points to the word itself.
 void explain(TextError& error, std::string_view text, const pb::Descriptor* root) {
   const bool unknown_field = error.message.find("has no field named") != std::string::npos;
   const bool unknown_value = error.message.find("Unknown enumeration value") != std::string::npos;

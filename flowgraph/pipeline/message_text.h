@@ -1,5 +1,5 @@
-// protobuf's text format -> a message of pipeline.proto, with one error that says where and what else could stand
-// there.
+// Reads a message of pipeline.proto from protobuf's text format. An error says where it is, and what could stand there
+// instead.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -15,12 +15,13 @@ struct TextError {
   std::string message;
 };
 
-/// Replaces `message` by what the text says, or returns the first error. `given`, if set, is told which fields the text
-/// names: with proto3 a field that is set to its default value looks like one that is not there.
+/// Replaces `message` by what the text says, or returns the first error. Stores in `given`, if it is set, which fields
+/// the text names. This is needed because in proto3 a field that is set to its default value looks like one that is not
+/// there.
 std::optional<TextError> read_text(std::string_view text, google::protobuf::Message& message,
                                    google::protobuf::TextFormat::ParseInfoTree* given = nullptr);
 
-/// "Batch has no field 'sise'; did you mean 'size'? It has: ..."
+/// Returns "Batch has no field 'sise'; did you mean 'size'? It has: ...".
 std::string no_such_field(const google::protobuf::Descriptor& message, std::string_view field);
 
 }  // namespace feedline::flow

@@ -30,9 +30,9 @@ struct ReadPipelineOp {
   static constexpr int error = EIO;
 };
 
-// Some editors begin a text in UTF-8 with it.
+// Some editors begin a text in UTF-8 with this mark.
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-constexpr size_t longest_text = size_t{64} << 20;  // longer ones are some other file
+constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is some other file
 
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
@@ -60,7 +60,7 @@ void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
   }
 }
 
-// Elements of `over` replace those of `base` that have their name, and follow them otherwise.
+// Elements of `over` replace the elements of `base` with the same name; all others are appended.
 template <typename Element>
 void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
   for (Element& element : over) {
@@ -82,8 +82,9 @@ std::string element_name(const pb::Message& element) {
   throw Error(Category::bad_pipeline, fmt::format("{}: {}", path, why));
 }
 
-// The element of a repeated field that the rest of a path begins with, by name; `rest` is moved behind it. Names may
-// have dots in them. A single element need not be named.
+// Returns the element of a repeated field whose name `rest`, the rest of a path, begins with, and removes the name from
+// `rest`. Names may contain dots; if several names match, the longest counts. A single element need not be named.
+// Throws Error bad_pipeline if there is no such element.
 pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field, std::string_view path,
                           std::string_view& rest) {
   const pb::Reflection& reflection = *parent.GetReflection();
@@ -112,7 +113,7 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {
   pb::Message* message = &root;
-  std::function<void()> undo;  // takes away the messages that are made on the way
+  std::function<void()> undo;  // removes the messages that are created on the way
   for (std::string_view rest = path;;) {
     const size_t dot = rest.find('.');
     const std::string part(rest.substr(0, dot));

@@ -13,7 +13,7 @@ namespace {
 static_assert(static_cast<int>(DType::bytes) == config::BYTES && static_cast<int>(DType::float64) == config::FLOAT64);
 
 constexpr int64_t longest_value = int64_t{1} << 31;
-constexpr int64_t most_default_values = int64_t{1} << 22;  // for each record without the feature they are copied
+constexpr int64_t most_default_values = int64_t{1} << 22;  // they are copied for each record that lacks the feature
 
 [[noreturn]] void refuse(const FeatureSpec& feature, const std::string& why) {
   throw Error(Category::bad_pipeline, why, {"", -1, -1, feature.name});
@@ -32,7 +32,7 @@ std::string_view kind_name(config::Feature::Kind kind) {
   }
 }
 
-// Takes the values over, checked to be of the feature's dtype.
+// Copies the default values into the feature after checking their dtype and length.
 void read_defaults(const config::Feature& config, FeatureSpec& feature) {
   for (const config::Value& value : config.default_value()) {
     const DType found = value.has_bytes_value()     ? DType::bytes
@@ -103,12 +103,12 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
 
   const bool sequence = feature.kind == FeatureKind::fixed_sequence;
   if (feature.kind == FeatureKind::fixed || sequence)
-    // A sequence's tensor has two axes more: rows and steps.
+    // A sequence's tensor has two axes more than its shape: rows and steps.
     feature.shape = resolve_shape(config.shape(), "shape", sequence ? 1 : 0, Shape::max_rank - (sequence ? 1 : 0));
   else if (config.shape_size() > 0)
     refuse(feature, fmt::format("shape: a {} feature has none", kind_name(config.kind())));
 
-  constexpr int64_t largest_value = 16;  // in a column: a reference to bytes
+  constexpr int64_t largest_value = 16;  // bytes of a value in a column: that of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
     refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
                                 longest_value / largest_value));
@@ -130,7 +130,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   return feature;
 }
 
-// A record that is no message is one feature, which may be declared to give its length.
+// A record that is not a message is one feature. The pipeline may declare it, to give its length.
 std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
   FeatureSpec record;
   record.name = record.key = "record";
@@ -166,7 +166,7 @@ Shape resolve_shape(const google::protobuf::RepeatedField<int64_t>& axes, const 
 }
 
 std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, RecordType record_type) {
-  // Sources may name their features themselves, but a batch has one set of them.
+  // Each source may name its own features, but a batch has only one set of them.
   const auto same = [](const auto& a, const auto& b) {
     if (a.size() != b.size()) return false;
     for (int i = 0; i < a.size(); i++)

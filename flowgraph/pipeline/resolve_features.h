@@ -1,4 +1,4 @@
-// What is read of each record: the pipeline's `feature`, checked.
+// Checks what is read of each record: the pipeline's `feature`.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,15 @@
 
 namespace feedline::flow {
 
-/// Throws Error bad_pipeline, naming the feature and its field.
+/// Returns the features of a pipeline. Throws Error bad_pipeline, which names the feature and its field.
 std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, RecordType record_type);
 
-/// An axis list as a shape of at most `most_axes` axes, none shorter than `least`, and at most 2^31 elements.
+/// Returns a list of axes as a shape. Throws Error bad_pipeline, which names `path`, if there are more than `most_axes`
+/// axes, an axis is shorter than `least`, or the shape has more than 2^31 elements.
 Shape resolve_shape(const google::protobuf::RepeatedField<int64_t>& axes, const std::string& path, int64_t least,
                     size_t most_axes = Shape::max_rank);
 
-/// DType of pipeline.proto. Their numbers are the same.
+/// Returns a DType of pipeline.proto as a DType of the library. Their numbers are the same.
 inline DType to_dtype(config::DType dtype) { return static_cast<DType>(dtype); }
 
 }  // namespace feedline::flow

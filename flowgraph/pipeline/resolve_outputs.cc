@@ -23,21 +23,21 @@ constexpr std::pair<std::string_view, Reserved> reserved_names[] = {{"@record", 
                                                                     {"@offset", Reserved::offset},
                                                                     {"@source", Reserved::source}};
 
-// The smallest integers that hold a bit field, as np.unpackbits gives uint8 for bits.
+// Returns the smallest integer type that holds a bit field, like np.unpackbits, which gives uint8 for bits.
 DType integer_for(int width, bool sign) {
   if (width <= 8) return sign ? DType::int8 : DType::uint8;
   if (width <= 16) return sign ? DType::int16 : DType::uint16;
   return sign ? DType::int32 : DType::uint32;
 }
 
-// Strides of a row-major tensor whose elements are `bits` apart.
+// Returns the strides, in bits, of a row-major tensor whose elements are `bits` apart.
 std::vector<int64_t> row_major(const Shape& shape, int64_t bits) {
   std::vector<int64_t> strides(shape.rank());
   for (size_t axis = shape.rank(); axis-- > 0; bits *= shape[axis]) strides[axis] = bits;
   return strides;
 }
 
-// One output on its way from the pipeline's words to numbers.
+// Resolves one output of the pipeline to numbers.
 class OutputResolver {
  public:
   OutputResolver(const Output& config, std::string path, const std::vector<FeatureSpec>& features,
@@ -53,7 +53,7 @@ class OutputResolver {
       case Output::kExpression:
         nothing_but("expression");
         if (config_.has_normalize()) refuse("normalize", "write it into the formula");
-        // Its number comes when formulas are sorted.
+        // Its number is set when the formulas are sorted.
         from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
         break;
       case Output::kStack:
@@ -124,9 +124,9 @@ class OutputResolver {
     return text;
   }
 
-  // Numbers for a channel each: none, one for all, or one for each channel. The channels are the axis `channel_axis`;
-  // where that is not known (-1), several go along the last axis, as NumPy broadcasts, unless they could mean the
-  // first.
+  // Returns the numbers given for the channels: none, one for all, or one for each channel. The channels are the axis
+  // `channel_axis`. If that is not known (-1), several numbers belong to the last axis, as NumPy broadcasts, and
+  // `channel_axis` is set to it; if they could belong to the first axis as well, the output is refused.
   std::vector<float> channel_values(std::string_view field, const auto& values, const Shape& shape,
                                     int& channel_axis) const {
     std::vector<float> result;
@@ -154,7 +154,8 @@ class OutputResolver {
     return result;
   }
 
-  // Turns the delivered axes, when the stored ones have another layout. Returns the channel axis, or -1.
+  // Permutes the delivered axes if the stored ones have another layout. Returns the channel axis, or -1 if it is not
+  // known.
   int turn(gpu::UnpackSpec& unpack, Layout stored) const {
     const Layout wanted = layout_of(config_.layout());
     if (wanted != Layout::unknown && unpack.shape.rank() != 3)
@@ -177,7 +178,7 @@ class OutputResolver {
     return (wanted == Layout::unknown ? stored : wanted) == Layout::chw ? 0 : 2;
   }
 
-  // normalize, and the dtype: what was asked for, else what is natural.
+  // Sets `normalize`, and the dtype: the one that was asked for, otherwise the natural one.
   void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
     if (config_.has_normalize()) {
       const config::Normalize& given = config_.normalize();
@@ -243,7 +244,7 @@ class OutputResolver {
       refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
     output_.dtype = dense ? DType::uint8 : DType::bytes;
     if (!dense) return;
-    // Each value is a row of bytes of its own; the output has the bytes as its last axis.
+    // Each value is a row of bytes by itself. The output has the bytes as its last axis.
     if (from.shape.rank() == Shape::max_rank)
       refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
     from_numbers({.number = number}, DType::uint8, Shape({from.length}), static_cast<size_t>(from.shape.elements()));
@@ -278,7 +279,7 @@ class OutputResolver {
 
     const size_t rank = unpack.shape.rank();
     if (bits.channel_order_size() > 0) order_channels(bits, unpack);
-    // c is the last axis; of three axes that is what HWC says.
+    // The channels are the last axis, c. With three axes that is the layout HWC.
     int channel_axis = static_cast<int>(rank) - 1;
     unpack.scale = channel_values("unpack_bits.scale", bits.scale(), unpack.shape, channel_axis);
     unpack.bias = channel_values("unpack_bits.bias", bits.bias(), unpack.shape, channel_axis);
@@ -308,7 +309,7 @@ class OutputResolver {
             fmt::format("{}: {}: channel {} is delivered twice, so another one is not", path_, field, stored));
       unpack.channel_bits.push_back(int64_t{stored} * unpack.width);
     }
-    unpack.stride_bits[rank - 1] = 0;  // the table says it all
+    unpack.stride_bits[rank - 1] = 0;  // channel_bits has the whole offset of a channel
   }
 
   void from_raw(int number) {
@@ -331,7 +332,7 @@ class OutputResolver {
     add_job({.number = number}, std::move(unpack));
   }
 
-  // Numbers of the features that the patterns name, each once.
+  // Returns the numbers of the features that the patterns name, each once.
   std::vector<int> stacked() const {
     std::vector<int> chosen;
     for (const std::string& pattern : config_.stack().features()) {
@@ -361,7 +362,7 @@ class OutputResolver {
         refuse("dtype", fmt::format("'{}' is {} and '{}' {}; say which it shall be", feature(features[0]).name,
                                     name(first), from.name, name(from.dtype)));
     }
-    // As one tensor, to check what is said about it; then feature by feature.
+    // Check it as one tensor first, then make a job for each feature.
     gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
     turn(whole, Layout::unknown);
     finish(whole, -1, first);
@@ -384,7 +385,7 @@ class OutputResolver {
   OutputSpec output_;
 };
 
-// Formulas: compiled, and sorted so that each comes after those it reads.
+// Compiles the formulas, and sorts them so that each comes after those that it reads.
 class FormulaResolver {
  public:
   FormulaResolver(const google::protobuf::RepeatedPtrField<Output>& config, PipelineSpec& spec)
@@ -408,7 +409,7 @@ class FormulaResolver {
                 fmt::format("output '{}': expression.formula: {}", spec_.outputs[output].name, why));
   }
 
-  // Returns the number of the output's expression, placing those that it reads before it.
+  // Returns the number of the output's expression. Places the expressions that it reads before it.
   int place(size_t output) {
     if (number_[output] >= 0) return number_[output];
     if (std::find(open_.begin(), open_.end(), output) != open_.end()) {
@@ -472,7 +473,7 @@ class FormulaResolver {
     return input;
   }
 
-  /// Returns the column of an output that is a formula, or null.
+  /// Returns the column of an output that is a formula, otherwise null.
   static ColumnRef* expression_of(OutputSpec& output) {
     const bool is_one = output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::expression;
     return is_one ? &output.jobs[0].column : nullptr;
@@ -481,12 +482,12 @@ class FormulaResolver {
   const google::protobuf::RepeatedPtrField<Output>& config_;
   PipelineSpec& spec_;
   std::vector<Program::Input> known_;
-  std::vector<int> number_;   // of an output's expression, once placed
+  std::vector<int> number_;   // by output: the number of its expression, or -1 before it is placed
   std::vector<size_t> open_;  // outputs whose inputs are being placed
   std::set<size_t> read_;     // outputs that formulas read
 };
 
-// A decode_raw says exactly how long its bytes are.
+// Sets the length of bytes features, because a decode_raw says exactly how long its bytes are.
 void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std::vector<FeatureSpec>& features) {
   for (const Output& output : outputs) {
     if (!output.has_decode_raw()) continue;
@@ -507,7 +508,7 @@ void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std
   }
 }
 
-// What a batch calls the tensors of an output.
+// Returns the names that an output's tensors have in a batch.
 std::vector<std::string> tensor_names(const OutputSpec& output) {
   if (output.dtype != DType::bytes && !output.variable) return {output.name};
   std::vector<std::string> names;

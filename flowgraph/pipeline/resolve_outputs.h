@@ -1,4 +1,4 @@
-// Outputs and formulas, resolved to numbers of features and to gpu::UnpackSpec.
+// Resolves outputs and formulas to numbers of features and to gpu::UnpackSpec.
 #pragma once
 
 #include "feedline_pipeline.pb.h"
@@ -6,11 +6,11 @@
 
 namespace feedline::flow {
 
-/// Fills in `outputs`, `expressions` and warnings of a spec that has its features, and lengths of bytes features that
-/// decode_raw fixes. Throws Error bad_pipeline, naming the output and its field.
+/// Fills in `outputs`, `expressions` and `warnings` of a spec that has its features. Sets the length of bytes features
+/// if a decode_raw determines it. Throws Error bad_pipeline, which names the output and its field.
 void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec);
 
-/// A row-major tensor as it lies in memory; `out` is for the caller to say.
+/// Returns the UnpackSpec of a row-major tensor as it lies in memory. The caller must set `out`.
 gpu::UnpackSpec stored_elements(DType stored, const Shape& shape);
 
 }  // namespace feedline::flow

@@ -16,7 +16,7 @@ namespace pb = google::protobuf;
 
 struct Missing {
   std::string_view name;     // of a field or of an enum's value, without "feedline.config."
-  std::string_view instead;  // what works
+  std::string_view instead;  // what works instead
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
@@ -69,13 +69,13 @@ void check_field(const pb::Message& message, const pb::FieldDescriptor* field, c
                                                       : reflection.GetMessage(message, field);
       const pb::FieldDescriptor* name = field->message_type()->FindFieldByName("name");
       std::string called = name ? value.GetReflection()->GetString(value, name) : "";
-      if (!is_utf8(called)) called.clear();  // refused inside
+      if (!is_utf8(called)) called.clear();  // check() refuses it
       check(value, name ? element_path(path, i, count, called) + ": " : path + ".");
     }
   }
 }
 
-// `path` is what stands before a field's name: "", "batch.", "output 'board': unpack_bits.".
+// `path` is what comes before a field's name: "", "batch.", "output 'board': unpack_bits.".
 void check(const pb::Message& message, const std::string& path) {
   std::vector<const pb::FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);

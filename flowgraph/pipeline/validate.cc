@@ -59,7 +59,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   return spec;
 }
 
-// "10%:90%", "0:50000", ":50%": which records of a source.
+// Returns one end of a range of records, such as "10%:90%", "0:50000" or ":50%"; returns `otherwise` if it is left out.
 RangeEnd resolve_range_end(const std::string& field, std::string_view text, RangeEnd otherwise) {
   if (text.empty()) return otherwise;
   const auto refuse_it = [&] {
@@ -97,14 +97,15 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
   spec.shard_id = static_cast<uint32_t>(source.shard_id());
 }
 
-// Sources may share their files and each take a part of them; a file that one of them takes whole is fed twice.
+// Warns of files that are fed by two sources. Sources may share a file if each takes a part of it; a file that one of
+// them takes whole is fed twice.
 void warn_of_shared_files(const config::Pipeline& config, const std::vector<SourceSpec>& sources,
                           std::vector<std::string>& warnings) {
   const auto takes_part = [&](int s) { return !config.source(s).range().empty() || config.source(s).num_shards() > 1; };
   const auto name_of = [&](int s) { return element_path("source", s, config.source_size(), config.source(s).name()); };
   std::unordered_map<std::string_view, int> first_in;
   for (int s = 0; s < config.source_size(); s++) {
-    std::map<int, std::vector<std::string>> shared;  // by the other source
+    std::map<int, std::vector<std::string>> shared;  // by the number of the other source
     for (const std::string& file : sources[static_cast<size_t>(s)].files) {
       const int other = first_in.try_emplace(file, s).first->second;
       if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
@@ -311,7 +312,8 @@ void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
         "errors: max_failures and max_failure_rate count nothing with on_error RAISE, which stops at the first");
 }
 
-// "0-3,8": numbers of CPUs that this process may use, ascending.
+// Returns the numbers of the CPUs in a text such as "0-3,8", ascending. Throws Error bad_pipeline for a CPU that this
+// process may not use.
 std::vector<int> resolve_cpu_set(const std::string& text) {
   std::set<int> cpus;
   const char* at = text.data();
@@ -373,7 +375,7 @@ void resolve_order(const config::Pipeline& config, PipelineSpec& spec) {
   spec.mixture = resolve_mixture(config, spec);
 }
 
-// The number of the feature that windows do not reach across a change of.
+// Returns the number of the feature that window.key names. No window reaches across a change of its value.
 int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features) {
   std::vector<std::string> names;
   for (const FeatureSpec& feature : features) {
@@ -386,8 +388,8 @@ int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features
   refuse("window.key: there is no feature '{}'; there are: {}", key, fmt::join(names, " "));
 }
 
-// Filter and window.key as a feed of its own: the same records and features, in file order, and nothing but what the
-// two want to know.
+// Makes the filter and window.key a feed of its own. It has the same records and features, in file order, and only the
+// outputs that the two need.
 void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   const bool has_key = spec.window && !spec.window->key.empty();
   if (config.filter().empty() && !has_key) return;
@@ -402,7 +404,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   filter->batch_size_per_replica = 0;
   filter->last_batch_policy = LastBatchPolicy::partial;
   filter->valid_mask.clear();
-  filter->absent_feature = AbsentFeature::ignore;  // the feed itself tells
+  filter->absent_feature = AbsentFeature::ignore;  // the main feed looks for absent features
   config::Pipeline output;
   output.add_output()->set_name("filter");
   output.mutable_output(0)->set_dtype(config::FLOAT64);
@@ -432,7 +434,8 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   spec.filter = std::move(filter);
 }
 
-// LAZY: what takes counts or an index, which are not there before the end of the first epoch.
+// With LAZY: refuses everything that needs counts or an index, because they do not exist before the end of the first
+// epoch.
 void refuse_with_lazy(const PipelineSpec& spec) {
   const auto lazy = std::count_if(spec.sources.begin(), spec.sources.end(),
                                   [](const SourceSpec& source) { return source.index.mode == IndexMode::lazy; });

@@ -1,4 +1,5 @@
-// Who reads for whom, where the replicas of several ranks share a feed. Arithmetic, the same on all ranks.
+// Which rank reads for which other ranks, if the replicas of several ranks share a feed. Pure arithmetic, with the same
+// result on all ranks.
 #pragma once
 
 #include <vector>
@@ -7,34 +8,41 @@
 
 namespace feedline::flow {
 
-/// pipeline.proto's: each rank reads its own; all are given the same rows; or each its own, which rank 0 reads.
-enum class DistributeMode : uint8_t { split, replicate, scatter };
+/// Distribute::Mode of pipeline.proto.
+enum class DistributeMode : uint8_t {
+  split,      // each rank reads its own rows
+  replicate,  // all ranks that are given the same part of the batch get the same rows, which one of these ranks reads
+  scatter     // each rank is given rows of its own, and rank 0 reads all rows
+};
 
+/// How the rows of a global batch come to the ranks.
 struct Distribution {
   DistributeMode mode = DistributeMode::split;
-  int rank = 0;                                // of the communicator
-  int replicas = 1;                            // of each rank
-  int data_parallel_size = 1;                  // parts that a global batch is split into, among ranks
-  std::vector<int> data_parallel_ranks = {0};  // by rank: which of these parts it is given
+  int rank = 0;                                // this rank's number in the communicator
+  int replicas = 1;                            // the number of replicas on each rank
+  int data_parallel_size = 1;                  // the number of parts into which a global batch is split among ranks
+  std::vector<int> data_parallel_ranks = {0};  // for each rank: the number of the part that it is given
 
-  /// Throws Error bad_pipeline for parts that there are not and, where all ranks have said theirs, for one that nobody
-  /// is given.
+  /// Throws Error bad_pipeline if a rank is given a part that does not exist. If all_known, every rank's part has been
+  /// told, and a part that no rank is given is an error, too.
   void check(bool all_known) const;
 
   int ranks() const noexcept { return static_cast<int>(data_parallel_ranks.size()); }
-  /// Packed rows travel, if only from one replica to another.
+  /// Returns whether packed rows travel from a reader to others, even if only between the replicas of one rank.
   bool transfers() const noexcept { return mode != DistributeMode::split; }
 
-  /// split: each for itself. replicate: the first rank that is given this part. scatter: rank 0.
+  /// Returns the rank that reads for `of_rank`. split: the rank itself. replicate: the first rank that is given the
+  /// same part. scatter: rank 0.
   int reader_of(int of_rank) const noexcept;
   bool reads(int of_rank) const noexcept { return reader_of(of_rank) == of_rank; }
   std::vector<int> readers() const;
 
-  /// Which rows this rank's graph makes batches of. Where rows travel its replicas are the parts that travel.
+  /// Returns the ranks and replicas for which this rank's Plan is made. They decide which rows the rank's graph makes
+  /// batches of. If rows travel, the replicas of the result are the parts that the graph makes and that travel.
   Ranks planned() const noexcept;
-  /// Which of its reader's parts come to a rank: one for each of its replicas, or one for all.
+  /// Returns which of its reader's parts a rank is given: one for each of its replicas (scatter), or one for all.
   std::vector<int> parts_of(int of_rank) const;
-  /// All ranks are given the same rows by one reader.
+  /// Returns whether one reader gives all ranks the same rows.
   bool one_part() const noexcept { return mode == DistributeMode::replicate && data_parallel_size == 1; }
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 using Verdict = EpochAudit::Verdict;
 
-// Whether some of the doubts add up to what is missing.
+// Returns whether some of the doubts add up to `missing`.
 bool explained(uint64_t missing, std::span<const uint64_t> doubts) {
   if (missing == 0) return true;
   if (doubts.empty()) return false;

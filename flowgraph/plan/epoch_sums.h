@@ -1,4 +1,4 @@
-// The sums that tell which samples an epoch delivered, and what they are held against.
+// The audit sums that tell which samples an epoch delivered (base/audit.h), and the sums that are expected.
 #pragma once
 
 #include <cstdint>
@@ -11,48 +11,51 @@
 
 namespace feedline::flow {
 
-/// Records whose checksums were damaged after the data was counted: so many are tried with the one and the other.
+/// The most records, damaged after the data was counted, for which judge() tries both possibilities: that the payload
+/// was damaged, and that the stored CRC was. See EpochEnd::doubts.
 inline constexpr size_t doubts_tried = 10;
 
-/// What [assemble] knows at the end of an epoch. Reading is ahead of delivery, so it travels with the end.
+/// What the graph's node [assemble] knows at the end of an epoch. Reading is ahead of delivery. So this travels with
+/// the end of the epoch to the place where the delivered rows are summed up.
 struct EpochEnd {
   uint64_t epoch = 0;
-  int64_t first_step = 0;  // the feed began there
-  uint64_t dropped = 0;    // audit of the rank's share of what DROP left out
-  uint64_t bad = 0;        // of rows that became filler
-  uint64_t lost = 0;       // rows that did, and whose records cannot be told
-  /// A record whose payload and stored CRC do not fit is in `bad` by its stored CRC. Should that be what was damaged,
-  /// this is to be added. At most doubts_tried + 1 are kept.
+  int64_t first_step = 0;  // the step of the epoch at which the feed began; 0 if it fed the epoch from its beginning
+  uint64_t dropped = 0;    // the audit of the rank's share of the samples that DROP left out
+  uint64_t bad = 0;        // the audit of the rows that became filler
+  uint64_t lost = 0;       // the number of rows that became filler and whose records cannot be identified
+  /// If the payload and the stored CRC of a record do not match, `bad` counts the record by its stored CRC. In case it
+  /// was the stored CRC that was damaged, the value here must be added to `bad`. At most doubts_tried + 1 are kept.
   std::vector<uint64_t> doubts = {};
-  std::optional<uint64_t> counted = {};  // LAZY: what the epoch held
+  std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, found while reading it
 };
 
-/// The sums of an epoch, of a rank or of all ranks.
+/// The sums of an epoch, for one rank or for all ranks together.
 struct EpochSums {
   EpochEnd end;
-  uint64_t delivered = 0;
+  uint64_t delivered = 0;  // the audit of the delivered rows
 };
 
-/// What the sums of an epoch are held against.
+/// The audit that an epoch must add up to.
 struct ExpectedAudit {
-  std::optional<uint64_t> sum;
+  std::optional<uint64_t> sum;  // none: `why_none` says why
   std::string why_none = "the indexes do not say what an epoch holds";
-  /// `epoch.steps`: epochs end within passes, so whole passes are compared, at the end of the epoch that they end in.
+  /// For `epoch.steps`. Epochs end within passes, so whole passes are compared: each pass at the end of the epoch in
+  /// which it ends.
   struct Passes {
     PassBorders borders;
-    uint64_t sum = 0;  // of each
+    uint64_t sum = 0;  // the audit of one pass
     uint64_t steps_per_epoch = 0;
   };
   std::optional<Passes> passes = {};
 };
 
-/// An epoch, or the passes that ended in it.
+/// The sums of a finished epoch, or with ExpectedAudit::Passes those of the passes that ended in it.
 struct FinishedEpoch {
   EpochSums sums;
   ExpectedAudit expected;
 };
 
-/// Holds the sums of all ranks against what is expected.
+/// Compares the sums of all ranks with the expected audit, and returns the verdict.
 EpochAudit judge(const EpochSums& sums, const ExpectedAudit& expected);
 
 }  // namespace feedline::flow

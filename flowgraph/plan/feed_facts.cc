@@ -18,7 +18,8 @@ Error makes_no_sense(const BatchTensor& tensor) {
                            tensor.name));
 }
 
-// Rows are received into memory that is laid out by what another rank says, so nothing of it may lie outside.
+// Throws Error bad_pipeline if a tensor does not fit into the buffer. Rows are received into memory that is laid out as
+// another rank says, so nothing may be written outside of that memory.
 void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   uint64_t row = size_of(tensor.dtype);
   bool fits = tensor.offset <= facts.buffer_bytes && tensor.capacity <= facts.buffer_bytes - tensor.offset &&
@@ -30,7 +31,8 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   if (!fits) throw makes_no_sense(tensor);
 }
 
-// By what they do: how many samples a step has, and which records are left out.
+// Returns the digests of all state_stages as text. Those that the pipeline's text alone decides are taken as they are.
+// `batch` and `errors` are digested by their effect: how many samples a step has, and which records are left out.
 std::string stages_of(const Plan& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
@@ -38,7 +40,7 @@ std::string stages_of(const Plan& plan) {
       mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
   uint64_t left = 0;
   for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
-  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // the data ends there
+  if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // an error ends the data early
   digests[written_stages + 1] = static_cast<uint32_t>(left);
   std::string text;
   for (const uint32_t stage : digests) text += fmt::format("{:08x}", stage);

@@ -1,4 +1,4 @@
-// What every rank of a feed has to know of it, also one that reads nothing.
+// What every rank must know about a feed, including ranks that read nothing and have no Plan.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,28 @@
 
 namespace feedline::flow {
 
+/// The facts of one plan.
 struct FeedFacts {
   FeedIdentity identity;
-  int64_t samples_per_epoch = 0;  // -1: without end, or not known
+  int64_t samples_per_epoch = 0;  // -1: epochs never end, or their length is not known
   int64_t dropped_per_epoch = 0;
-  bool lazy = false;  // it has no identity yet
-  std::vector<std::string> files = {};
-  std::string text;  // Plan::text()
+  bool lazy = false;                    // index.mode is LAZY: `identity` is not known yet
+  std::vector<std::string> files = {};  // the URIs of the data files
+  std::string text;                     // Plan::text()
 
-  // Of a batch of the plan.
-  int64_t rows = 0;  // at most, frames counted one by one
-  int64_t frames = 1;
+  // The layout of one of the plan's batches.
+  int64_t rows = 0;    // the most rows, where each frame of a window counts as a row
+  int64_t frames = 1;  // the rows of a sample
   uint64_t buffer_bytes = 0;
   std::vector<BatchTensor> tensors = {};
 };
 FeedFacts facts_of(const Plan& plan);
 FeedIdentity identity_of(const Plan& plan);
 
-/// As ranks tell it, where rows travel; LAZY is not there.
+/// Returns the facts as a message to other ranks, for feeds whose rows travel between ranks. `lazy` is left out,
+/// because such feeds are never lazy.
 std::string to_message(const FeedFacts& facts);
+/// Returns the facts that a message holds. Throws Error bad_pipeline if they make no sense.
 FeedFacts facts_in(std::string_view message);
 
 }  // namespace feedline::flow

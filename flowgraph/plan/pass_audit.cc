@@ -15,10 +15,11 @@
 namespace feedline::flow {
 namespace {
 
-// More than this is not read before the feed begins: of all samples, or of bytes where there is little data.
+// The most that may be read before the feed begins to sum up a pass: one in so many of all samples, or so many bytes if
+// that is more.
 constexpr uint64_t most_read_one_in = 50, always_read_bytes = 64 << 20;
 
-/// Why a pass cannot be summed up, for people.
+/// Thrown if a pass cannot be summed up; says why, in words for the user.
 struct Unknown {
   std::string why;
 };
@@ -33,14 +34,14 @@ class PassSums {
   }
 
  private:
-  /// Each sample once.
+  /// Returns the audit of a file's samples, each counted once.
   uint64_t of_samples(uint32_t f) const {
     const DataFile& file = data_.files[f];
     const uint64_t samples = file.samples.samples();
     if (samples == 0) return 0;
     if (file.kept_audit) return *file.kept_audit;
     if (samples == file.index.records) return keys_[f] * file.index.audit;
-    // Whole groups by the index; what is left at both ends is read.
+    // Takes whole groups of strides from the index, and reads the records that are left at both ends.
     const auto& entries = file.index.entries;
     const uint64_t first = file.samples.record(0), end = first + samples;
     const auto group_begin = [&](size_t group) {
@@ -58,7 +59,7 @@ class PassSums {
     return sum + read(f, group_begin(to) - first, end - group_begin(to), once);
   }
 
-  /// Each sample as often as windows have it.
+  /// Changes each file's audit so that a sample counts as often as windows contain it.
   void weigh_windows() {
     const WindowSpec& window = *spec_.window;
     const Windows windows(data_, data_.all_files(), window);
@@ -86,7 +87,8 @@ class PassSums {
     });
   }
 
-  /// Reads the samples [first, first + count) of a file: the sum of weight(sample) times the term of each.
+  /// Reads the samples [first, first + count) of a file. Returns the sum of weight(sample) times the sample's term,
+  /// multiplied by the key of the file.
   template <typename Weight>
   uint64_t read(uint32_t f, uint64_t first, uint64_t count, const Weight& weight) const {
     if (count == 0) return 0;

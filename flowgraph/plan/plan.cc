@@ -19,14 +19,15 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
-// Where nobody says how many batches are prefetched: small ones are made many at a time, so that a thread is woken
-// rarely beside a slow trainer.
+// The limits of a replica's buffers if the pipeline does not say how many batches to prefetch. Small batches are then
+// made many at a time, so that a slow trainer rarely makes the feed wake a thread.
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
-// What keeps a disk busy while all threads are.
+// How much is read ahead from a disk, so that the disk stays busy while all threads are.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
-// Far beyond any memory, and so refused; sums of them do not overflow.
+// Stands for products that are too large. It is far beyond any memory, so such a plan is refused, and sums of such
+// values do not overflow.
 constexpr uint64_t too_much = uint64_t{1} << 48;
 
 uint64_t product(uint64_t a, uint64_t b) {
@@ -34,8 +35,8 @@ uint64_t product(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &result) ? too_much : std::min(result, too_much);
 }
 
-// Values that `payload` bytes of records can hold at most: a packed varint takes one byte, a float four, a string its
-// tag and length.
+// Returns the most values that `payload` bytes of records can hold. A packed varint takes at least one byte, a float
+// four, and a string at least its tag and length.
 uint64_t most_values(DType dtype, uint64_t payload) {
   switch (dtype) {
     case DType::float32:
@@ -53,7 +54,8 @@ uint64_t largest_record(std::span<const DataFile> files) {
   return largest;
 }
 
-// The rows of a step over all ranks.
+// Returns the number of samples in a step over all ranks. Throws Error bad_pipeline if it is no multiple of the number
+// of replicas.
 int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
   const int64_t replicas = ranks.all_replicas();
   if (spec.batch_size_per_replica > 0) return spec.batch_size_per_replica * replicas;
@@ -68,7 +70,8 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
                   below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
 }
 
-// Passes of an epoch that can be counted.
+// Returns the number of passes in an epoch; -1 if it has no end. Throws Error bad_pipeline if the samples would be too
+// many to count, or if data without a good record is repeated without end.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) return 1;
   if (spec.repeat < 0 && data.samples == 0)
@@ -109,7 +112,7 @@ Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const 
 }
 
 Steps Plan::plan_orders() {
-  // Where the data ends with an error, so does the epoch: behind the last full step.
+  // If the data ends with an error, the epoch ends with it, after the last full step.
   const bool ends = !data.raised.empty();
   const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = ends ? 0 : spec.epoch_steps;
   const LastBatchPolicy policy = ends ? LastBatchPolicy::drop : spec.last_batch_policy;
@@ -177,7 +180,7 @@ void Plan::plan_epoch() {
     expected_audit.sum = sum;
 }
 
-// Of an epoch, over the samples of a source; none: the last one ends somewhere within.
+// Returns how many passes over a source's samples an epoch has. Returns nothing if the epoch ends within a pass.
 std::optional<uint64_t> Plan::passes_over(uint32_t source) const {
   if (!mixture) return static_cast<uint64_t>(spec.repeat);
   const uint64_t size = orders[source]->samples(), taken = mixture->amounts()[source];
@@ -212,20 +215,19 @@ void Plan::plan_slots() {
           std::max(slot_arena_bytes, arena_bytes(ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
       inflates |= compressed;
     }
-    if (inflates) inflaters++;  // a source with a compressed file keeps one of its own
+    if (inflates) inflaters++;  // each source keeps an inflater of its own, as the sources of a mixture take turns
   }
   if (inflaters > 0) inflaters += static_cast<uint32_t>(threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
 
-// Of a chunk's columns.
 uint64_t Plan::arena_bytes(uint32_t rows, uint64_t payload) const {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
          parser.arena_bound(rows, payload) + formulas.arena_bound(rows);
 }
 
-// Chunks that a step and what it mixes with hold at once.
+// Returns the most chunks that a step, and the samples that are mixed with it, hold at once.
 uint64_t Plan::chunks_of_step() const {
   if (data.lazy) return lazy_chunks_of(static_cast<uint64_t>(global_batch), largest_record(data.files));
   uint64_t chunks = 0;
@@ -240,7 +242,7 @@ uint64_t Plan::chunks_of_step(uint32_t source) const {
   const uint64_t samples = order.lanes().count * order.lanes().step;
   const bool one_pass =
       !mixture ? spec.repeat == 1 : !mixture->epochs_go_on() && mixture->amounts()[source] <= order.samples();
-  // At the end of a pass there are blocks of the next one, too; of several where they are short.
+  // At the end of a pass blocks of the next pass are open, too; and of several passes if passes are shorter than steps.
   const uint64_t passes = one_pass ? 1 : samples / order.samples() + 2;
   const auto of_rank = static_cast<uint64_t>(rows.count());
   const uint64_t picks = ((mixture ? mixture->most_of(source, of_rank) : of_rank) + order.picks() - 1) / order.picks();
@@ -248,7 +250,7 @@ uint64_t Plan::chunks_of_step(uint32_t source) const {
     case ShuffleMode::none:
       if (order.windows()) return order.open_in_windows(samples) * passes;
       if (order.interleave().on()) return order.open_when_interleaved(samples) * passes;
-      // Picked from, the block of the step before is held until another one is opened.
+      // If rows are picked, the block of the previous step is held until the next block is opened.
       return order.largest_span(samples + (steps.picks_rows() ? 1 : 0), one_pass).blocks;
     case ShuffleMode::buffer:
       return order.open_in_buffer(samples) * passes + picks;
@@ -257,7 +259,7 @@ uint64_t Plan::chunks_of_step(uint32_t source) const {
     case ShuffleMode::block:
       break;
   }
-  // A last step may be shared out a lane further on.
+  // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either end.
   const int64_t lane_step = steps.lane_step();
   const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
   return std::min<uint64_t>(order.lanes().count, mine + (ranks.world_size > 1 ? 2 : 0)) * order.open_blocks() * passes;
@@ -327,12 +329,13 @@ void Plan::fit_memory(const MemoryLine& more) {
   const uint64_t chunks = step_chunks = chunks_of_step();
   auto buffers = static_cast<uint64_t>(replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks();
-  // A step needs all its chunks at once; one more is on its way, and one is being emptied. An end of an epoch holds a
-  // slot until every replica has taken it, and one replica may be `host_prefetch` batches and ends behind another.
+  // A step needs all its chunks at once; one more chunk is on its way, and one is being emptied. The end of an epoch
+  // holds a slot until every replica has taken it. Because one replica may lag `host_prefetch` batches and ends behind
+  // another, several ends may hold a slot at once.
   const uint64_t ends =
       replicas > 1 && steps_per_epoch >= 0 ? static_cast<uint64_t>(spec.host_prefetch / (steps_per_epoch + 1)) + 1 : 1;
   const uint64_t fewest_slots = chunks + std::max<uint64_t>(2, ends) + lent;
-  // Of large records fewer, so that what is read is still in the cache when its turn comes.
+  // If records are large, fewer chunks are read ahead, so that a chunk is still in the cache when its turn comes.
   const uint64_t in_order =
       std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);
   const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
@@ -380,7 +383,7 @@ void Plan::fit_memory(const MemoryLine& more) {
   const uint64_t without_batches =
       fewest_slots * slot_bytes + index_bytes + order_bytes() + inflaters * inflater_memory_bytes + counting +
       product(more.count, more.bytes) +
-      buffers * (io::block_bytes + tensor_alignment * tensors.size());  // what alignment may add
+      buffers * (io::block_bytes + tensor_alignment * tensors.size());  // the most that alignment adds
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)

@@ -1,4 +1,5 @@
-// Every count and every byte, before anything starts: a pure function of pipeline, data and ranks.
+// The plan of a feed: every count and every byte of memory, computed before anything starts. It is a pure function of
+// pipeline, data and ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +20,38 @@
 
 namespace feedline::flow {
 
-/// Bytes: of the tensors in a batch buffer.
+/// The alignment, in bytes, of the tensors in a batch buffer.
 inline constexpr uint64_t tensor_alignment = 64;
+/// Returns the smallest multiple of `to` that is at least `value`.
 constexpr uint64_t round_up(uint64_t value, uint64_t to) noexcept { return (value + to - 1) / to * to; }
 
 /// One tensor of a batch buffer.
 struct BatchTensor {
-  /// What it holds of its output. A dense output is `dense`; a variable one is several tensors.
+  /// Which part of its output the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
   enum class Part : uint8_t { dense, padded, values, bytes, offsets, row_splits, valid };
   std::string name;  // "board"; "tags.values"; "@valid"
   Part part = Part::dense;
-  int output = -1;  // of PipelineSpec::outputs; -1: the valid mask
+  int output = -1;  // index in PipelineSpec::outputs; -1: the valid mask
   DType dtype = DType::unset;
-  Shape shape;            // of a row, or of a value; padded: of a step
-  uint64_t offset = 0;    // in the buffer, a multiple of tensor_alignment
+  Shape shape;            // dense: the shape of a row; padded: of one step of the row's sequence; else: of a value
+  uint64_t offset = 0;    // bytes from the beginning of the buffer, a multiple of tensor_alignment
   uint64_t capacity = 0;  // bytes
 };
 
+/// A line of the memory plan.
 struct MemoryLine {
   std::string what;
   uint64_t count = 1;
-  uint64_t bytes = 0;  // of one
+  uint64_t bytes = 0;  // bytes of one of the `count` things
 };
 
+/// The schedule and the memory of a feed on one rank.
 struct Plan {
-  /// What else the feed takes beside the graph, once the batches are known.
+  /// Computes the memory that the feed takes beside the graph. It is called once the batches are planned.
   using MoreMemory = std::function<MemoryLine(const Plan&)>;
 
+  /// Makes the plan of a pipeline over counted data. Throws Error bad_pipeline if the pipeline does not fit the data or
+  /// the ranks, or if the plan exceeds memory.limit.
   Plan(PipelineSpec pipeline, DataSet counted, const Ranks& who, int thread_count);
   Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
        const MoreMemory& more = {});
@@ -57,44 +63,47 @@ struct Plan {
   const DataSet& data;
   Ranks ranks;
   int64_t global_batch;
-  std::vector<std::unique_ptr<const Order>> orders;  // of `data`; of a mixture one for each source
+  std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; else one for all data
   std::optional<Mixture> mixture;
-  Steps steps;  // of an epoch
+  Steps steps;  // the steps of an epoch
   ExampleParser parser;
   Formulas formulas;
-  std::vector<uint64_t> audit_keys;  // of each file: base/audit.h
-  std::vector<std::byte> zeros;      // the bytes of a row that has none: filler in a chunk without a good row
-  int replicas;                      // of this rank
+  std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
+  std::vector<std::byte> zeros;      // what the bytes of a bad row point to if its chunk has no good row to copy
+  int replicas;                      // the number of replicas on this rank
   int threads;
 
-  int64_t frames = 1;  // rows of a sample: frames of a window
-  int64_t replica_batch = 0;
-  int64_t samples_per_epoch = 0;  // -1 where the epoch never ends or the data is lazy, as
+  int64_t frames = 1;         // rows of a sample: the frames of a window, or 1
+  int64_t replica_batch = 0;  // samples of a replica's batch
+  // Both are -1 if an epoch never ends or the data is lazy.
+  int64_t samples_per_epoch = 0;
   int64_t steps_per_epoch = 0;
-  int64_t dropped_per_epoch = 0;
-  ExpectedAudit expected_audit;  // of an epoch: what is delivered, dropped and bad, by the indexes
+  int64_t dropped_per_epoch = 0;  // samples that DROP leaves out
+  ExpectedAudit expected_audit;   // what an epoch's delivered, dropped and bad samples must add up to, by the indexes
 
   // Memory.
-  uint64_t step_chunks = 0;  // that a step and what it mixes with hold at once, at most
+  uint64_t step_chunks = 0;  // the most chunks that a step, and the samples that are mixed with it, hold at once
   uint32_t slots = 0;
-  uint32_t slots_of_page_cache = 0;  // in use while all comes from there, few, so that their memory stays in the caches
-  // Chunks beyond those that the next step needs, at most: out of the page cache, and from a disk.
+  // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
+  uint32_t slots_of_page_cache = 0;
+  // The most chunks that are read in addition to those that the next step needs: from the page cache, and from a disk.
   uint64_t read_ahead = 0, read_ahead_of_disk = 0;
-  uint64_t slot_data_bytes = 0;
-  uint64_t slot_arena_bytes = 0;
+  uint64_t slot_data_bytes = 0;   // of each slot: for the bytes as they are read
+  uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
-  uint64_t buffer_bytes = 0;
-  bool lends = false;      // a batch of one row holds its chunk: bytes may be delivered where they were read
-  uint32_t inflaters = 0;  // 0: no compressed file
+  uint64_t buffer_bytes = 0;  // of each batch buffer
+  bool lends = false;         // batches of one row deliver bytes where they were read, and so hold the row's chunk
+  uint32_t inflaters = 0;     // 0: there is no compressed file
   std::vector<MemoryLine> memory;
 
-  /// Batches that may hold a chunk each, at most: as many as there are buffers where the plan lends rows.
+  /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.
   uint64_t lent_chunks() const noexcept { return lends ? static_cast<uint64_t>(replicas) * buffers_per_replica : 0; }
-  /// What the columns of `rows` rows with so many bytes of payload take of a slot, at most.
+  /// Returns the most bytes of a slot that the columns of `rows` rows take, if their payloads have `payload` bytes.
   uint64_t arena_bytes(uint32_t rows, uint64_t payload) const;
   uint64_t memory_bytes() const noexcept;
-  /// For people: stages in their order with counts, outputs with shapes, and the memory plan.
+  /// Returns the plan as text for the user: the stages in their order with counts, the outputs with their shapes, and
+  /// the memory plan.
   std::string text() const;
 
  private:

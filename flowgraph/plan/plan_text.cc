@@ -1,4 +1,4 @@
-// What `feedline check` prints of a plan.
+// The text of a plan, which `feedline check` prints.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::string interleaving(const InterleaveSpec& interleave) {
 
 }  // namespace
 
-// What is chosen of a source, where it is not all.
+// Appends how many records are chosen of a source, unless all are.
 void Plan::sources_text(std::string& text, size_t number) const {
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) {
@@ -33,7 +33,7 @@ void Plan::sources_text(std::string& text, size_t number) const {
                  records);
 }
 
-// How the samples of each source are ordered.
+// Appends how the samples of each source are ordered.
 void Plan::order_text(std::string& text) const {
   auto out = std::back_inserter(text);
   for (size_t s = 0; s < orders.size(); s++) {

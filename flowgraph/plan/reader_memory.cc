@@ -11,7 +11,7 @@ uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept {
 }
 
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept {
-  // Tables double as they grow.
+  // The indexes are vectors, which double as they grow; so they may take twice their size.
   uint64_t longest = 0, indexes = 0;
   for (const DataFile& file : data.files) {
     longest = std::max(longest, file.index.largest_record);
@@ -20,7 +20,8 @@ uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexce
   return 2 * longest + (uint64_t{1} << 20) + indexes;
 }
 
-// A chunk is closed by a record that does not fit, so two neighbours have more than its bytes or all its rows.
+// A chunk ends when the next record does not fit. So two neighbouring chunks together have more than most_lazy_bytes,
+// or the first has most_lazy_rows.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept {
   const uint64_t bytes = rows * (record_limit + io::frame_bytes);
   return std::min(rows + 1, 2 * (bytes / most_lazy_bytes + rows / most_lazy_rows) + 3);

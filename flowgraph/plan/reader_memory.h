@@ -1,4 +1,4 @@
-// The memory that readers take which work piece by piece (flowgraph/chunk): a plan has to count it before they exist.
+// The memory that FileInflater and LazyReader (flowgraph/chunk) take. A plan must count it before they exist.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 
 namespace feedline::flow {
 
-/// A file inflater's two input buffers, the buffer for bytes that nobody wants, and the decoder's state and window.
+/// A file inflater has two input buffers, a buffer for inflated bytes that no ticket wants, and 128 KiB for the
+/// decoder's state and window.
 inline constexpr uint64_t inflater_input_bytes = 128 << 10;
 inline constexpr uint64_t inflater_skip_bytes = 64 << 10;
 inline constexpr uint64_t inflater_memory_bytes = 2 * inflater_input_bytes + inflater_skip_bytes + (128 << 10);
 
-/// index.mode LAZY: a chunk has at most so many rows and bytes, unless its first record alone has more.
+/// index.mode LAZY: the most rows and bytes of a chunk. A chunk may have more bytes if its first record alone does.
 inline constexpr uint32_t most_lazy_rows = 1 << 14;
 inline constexpr uint64_t most_lazy_bytes = 512 << 10;
-/// The bytes of a slot, which must hold the longest record that there may be.
+/// Returns the bytes of a slot, which must hold the longest record that is allowed.
 uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept;
-/// The memory of the lazy reader and of the indexes that it makes.
+/// Returns the bytes of the lazy reader and of the indexes that it makes.
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;
-/// The most chunks that `rows` consecutive rows can lie in.
+/// Returns the most chunks in which `rows` consecutive rows can lie.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept;
 
 }  // namespace feedline::flow

@@ -1,4 +1,4 @@
-// The tickets of a feed, one after another.
+// The tickets of a feed in the order in which they are read.
 #pragma once
 
 #include <deque>
@@ -9,13 +9,14 @@
 
 namespace feedline::flow {
 
-/// Used by one thread at a time.
+/// Not thread-safe.
 class TicketQueue {
  public:
   /// Keeps a reference to `plan`.
   TicketQueue(const Plan& plan, const Walk::Start& start) : plan_(plan), walk_(plan, start, false) {}
 
-  /// Returns the next ticket, to be moved from before pop(); null: the data has ended with its error.
+  /// Returns the next ticket, which the caller may move from and then must pop(). Returns null if the data has ended
+  /// with its error; without such an error tickets never end.
   Ticket* front() {
     while (tickets_.empty() && !ended_) {
       opened_.clear();

@@ -14,7 +14,7 @@
 namespace feedline::flow {
 namespace {
 
-// One lane of an order, from a sample on.
+// Opens the stream of one lane of an order, at sample `sample` counted from the beginning of `first_pass`.
 std::unique_ptr<SampleStream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
                                           uint64_t sample) {
   switch (order.mode()) {
@@ -42,7 +42,8 @@ Walk::Walk(const Plan& plan, Start start, bool with_rows)
       step_(start.step),
       streams_(plan.steps.lanes()) {}
 
-// Of the samples of the epoch that the current step begins with, or of all epochs where one goes on from another.
+// Returns the stream of a lane, and opens it at the current step if it is not open. A stream serves one epoch, or all
+// epochs if they go on from each other.
 SampleStream& Walk::stream(uint32_t lane) {
   std::unique_ptr<SampleStream>& stream = streams_[lane];
   if (stream) return *stream;

@@ -1,5 +1,6 @@
-// Goes through the steps of a feed: which tickets are read, and which of their rows are the rows of which step. Two
-// walks from the same place see the same: [read] follows the tickets of one, [assemble] the rows of another.
+// Walks through the steps of a feed, and says which tickets must be read and which of their rows are the rows of which
+// step. Two walks with the same start give the same result. So the graph's node [read] takes the tickets from one walk,
+// and [assemble] takes the rows from another; the two need not talk to each other.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,18 @@ namespace feedline::flow {
 
 struct Plan;
 
+/// Not thread-safe. Steps come in order, without end: after the last step of an epoch comes one with Step::ends_epoch.
 class Walk {
  public:
+  /// The step at which a walk begins.
   struct Start {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// Keeps a reference to `plan`. with_rows: Step::rows are filled in.
+  /// Keeps a reference to `plan`. with_rows: whether Step::rows is filled in.
   Walk(const Plan& plan, Start start, bool with_rows);
 
-  /// Tickets that the step opens are appended to `opened`, if given.
+  /// Sets `step` to the next step. Appends the tickets that it opens to `opened`, unless that is null.
   void next(Step& step, std::vector<Ticket>* opened);
 
  private:
@@ -33,7 +36,7 @@ class Walk {
   uint64_t epoch_;
   int64_t step_;
   uint64_t tickets_ = 0;
-  std::vector<std::unique_ptr<SampleStream>> streams_;  // by lane; null: this rank has not taken from it yet
+  std::vector<std::unique_ptr<SampleStream>> streams_;  // for each lane; null: this rank has not taken from it yet
 };
 
 }  // namespace feedline::flow

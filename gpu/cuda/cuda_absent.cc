@@ -1,4 +1,4 @@
-// In place of the sources that know CUDA, in a build without it.
+// Stands in for the sources that use CUDA, in a build without CUDA.
 #include "feedline/error.h"
 #include "gpu/device/device_ring.h"
 #include "gpu/device/queue.h"

@@ -35,8 +35,7 @@ Error failure(DeviceId gpu, const char* call, cudaError_t error) {
                                                    cudaGetErrorString(error), cudaGetErrorName(error), advice(error)));
 }
 
-// A trainer may capture graphs in the meantime: then calls like cudaMalloc are forbidden to threads that do not say
-// this.
+// While a trainer captures a graph, CUDA forbids other threads calls like cudaMalloc unless they are in relaxed mode.
 void enter(DeviceId gpu) {
   call<SetDeviceOp>(gpu, [&] { return cudaSetDevice(gpu.ordinal); });
   call<CaptureModeOp>(gpu, [] {

@@ -1,4 +1,4 @@
-// Calls of the CUDA runtime: what fails becomes an Error, and tests can let any of them fail.
+// Calls of the CUDA runtime. A call that fails throws an Error, and tests can make any of the calls fail.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace feedline::gpu {
 
-// The calls that tests let fail, each with the error that a GPU which has failed answers everything with.
+// The calls that tests can make fail. They fail with the error that a GPU returns from every call after a failure.
 #define FEEDLINE_CUDA_CALL(OP, NAME)                     \
   struct OP {                                            \
     static constexpr const char* name = #NAME;           \
@@ -38,23 +38,24 @@ FEEDLINE_CUDA_CALL(EventQueryOp, cudaEventQuery);
 FEEDLINE_CUDA_CALL(ElapsedTimeOp, cudaEventElapsedTime);
 #undef FEEDLINE_CUDA_CALL
 
-/// What to tell of a call that has failed, with what to do.
+/// Returns the Error for a call that has failed. Its message also says what the user can do.
 Error failure(DeviceId gpu, const char* call, cudaError_t error);
 
+/// Runs `body`, which makes the CUDA call `Op` and returns its result. Throws Error device_error if the call fails.
 template <typename Op, typename Call>
 void call(DeviceId gpu, Call&& body) {
   if (const int error = injected<Op>()) throw failure(gpu, Op::name, static_cast<cudaError_t>(error));
   const cudaError_t error = body();
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // else the next call that looks would report it again
+  cudaGetLastError();  // clears the error; otherwise the next call that checks would report it again
   throw failure(gpu, Op::name, error);
 }
 
-/// Makes the GPU the calling thread's device, in a thread of ours.
+/// Makes the GPU the current device of the calling thread, which is one of ours.
 void enter(DeviceId gpu);
 
-/// Runs `body` in a thread of its own, which has entered the GPU: the caller's current device stays what it is. To put
-/// it back would make a context on it. Throws what `body` throws.
+/// Runs `body` in a new thread that has entered the GPU, and waits for it. Throws what `body` throws. A new thread is
+/// needed to leave the caller's current device as it is: to change it and set it back would make a context on it.
 void on_gpu(DeviceId gpu, const std::function<void()>& body);
 
 }  // namespace feedline::gpu

@@ -1,4 +1,4 @@
-// The GPUs that there are, and memory of the host that they read by themselves.
+// Finds the GPUs of this machine, and pins host memory so that they can read it by themselves.
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -25,7 +25,7 @@ void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept {
   try {
     on_gpu(gpu, [&] { cudaHostUnregister(memory.data()); });
   } catch (const std::exception&) {
-    // A driver that is gone has nothing pinned.
+    // If the driver is gone, nothing is pinned any more.
   }
 }
 

@@ -1,4 +1,4 @@
-// Owners of what CUDA makes, and its context.
+// Classes that own CUDA's events, streams and memory, and a class that holds a GPU's context.
 #pragma once
 
 #include <cuda.h>
@@ -9,18 +9,19 @@
 
 namespace feedline::gpu {
 
-/// CUDA's default streams are those of the thread's current device.
+/// Returns whether `stream` is one of CUDA's default streams, which belong to the thread's current device.
 inline bool is_default(Stream stream) { return stream == Stream::cuda_legacy || stream == Stream::cuda_per_thread; }
-/// Throws Error bad_pipeline for one that is another GPU's.
+/// Throws Error bad_pipeline for a default stream if the thread's current device is not `gpu`.
 void check_device(DeviceId gpu, Stream stream);
-/// Throws Error device_error where the stream captures a graph; `what` cannot be a part of one.
+/// Throws Error device_error if the stream captures a graph. `what` names, for the message, the operation that cannot
+/// be part of a graph.
 void check_no_capture(DeviceId gpu, cudaStream_t stream, const char* what);
 
-/// The context of a GPU, for calls on the program's own threads: CUDA makes a context on a thread's current device at
-/// almost any call, whatever stream or event it is about.
+/// The CUDA context of a GPU. Our calls on the program's threads need it, because almost any CUDA call makes a context
+/// on the thread's current device, whatever stream or event the call names.
 class Context {
  public:
-  /// Of the current device.
+  /// Takes the context of the calling thread's current device, which must be `gpu`.
   explicit Context(DeviceId gpu) {
     using GetCurrent = CUresult(CUcontext*);
     CUresult result = CUDA_ERROR_NOT_INITIALIZED;
@@ -48,7 +49,7 @@ class Context {
     });
     return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
   }
-  // Since when these three functions are as they are.
+  // The CUDA version since which these three functions have their present form.
   static constexpr unsigned entries_of_version = 12000;
 
   CUcontext context_ = nullptr;
@@ -56,8 +57,9 @@ class Context {
   CUresult (*pop_)(CUcontext*) = nullptr;
 };
 
-/// What the program's threads are while they are in our code: on the GPU, and free to make calls that a trainer's
-/// capture of a graph on another thread would forbid them. Afterwards they are what they were.
+/// Makes a context the current one while one of the program's threads runs our code. The thread may also make calls
+/// that CUDA would forbid because a trainer captures a graph on another thread. The destructor restores the thread's
+/// state.
 class ScopedContext {
  public:
   explicit ScopedContext(const Context& context) noexcept : context_(context) {
@@ -89,11 +91,11 @@ class CudaEvent {
   void record(cudaStream_t stream) {
     call<EventRecordOp>(gpu_, [&] { return cudaEventRecord(event_, stream); });
   }
-  /// The stream waits. Nothing to wait for, where it was never recorded.
+  /// Makes the stream wait for the event. If the event was never recorded, the stream does not wait.
   void wait_on(cudaStream_t stream) const {
     call<StreamWaitOp>(gpu_, [&] { return cudaStreamWaitEvent(stream, event_, 0); });
   }
-  /// The host waits.
+  /// Makes the calling thread wait for the event.
   void wait() const {
     call<EventSynchronizeOp>(gpu_, [&] { return cudaEventSynchronize(event_); });
   }

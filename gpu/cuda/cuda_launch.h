@@ -1,4 +1,4 @@
-// What nvcc compiles.
+// The functions that nvcc compiles: they launch and load the kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,18 +9,18 @@
 
 namespace feedline::gpu {
 
-/// Each gives the stream, of the current device, the launch. Pointers are of that device. The error is the launch's
-/// own.
+/// Launch a kernel on `stream`, which is a stream of the current device. All pointers in the launch are to memory of
+/// that device. The result is the error of this launch, not one of an earlier call.
 cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
 
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
 
-/// Loads the kernels of launch_reduce(), and of launch_divide(), into the current device's context.
+/// Load all kernels of launch_reduce(), or of launch_divide(), into the current device's context.
 cudaError_t load_reduce();
 cudaError_t load_divide();
 
-/// Loads the kernel, in both of its kinds, into the current device's context.
+/// Loads both kinds of the kernel, for vectors and for single elements, into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);
 
 }  // namespace feedline::gpu

@@ -1,4 +1,4 @@
-// gpu/device/queue.h on CUDA.
+// Implements gpu/device/queue.h with CUDA.
 #include <deque>
 #include <memory>
 #include <optional>
@@ -48,7 +48,7 @@ class CudaQueue final : public Queue {
 
   void enter_thread() override { enter(gpu_); }
 
-  // What waits for an event is given to a stream at once, or before it is recorded again, so one does for all times.
+  // One event serves all calls of follow(): the wait is given to the queue's stream before the event is recorded again.
   void follow(Stream stream) override {
     record(made_->followed, stream);
     const ScopedContext scoped(*context_);
@@ -91,13 +91,13 @@ class CudaQueue final : public Queue {
     event.record(stream.cuda_stream());
   }
 
-  // What is given back while the GPU's context is the current one.
+  // The objects that must be destroyed while the GPU's context is the current one.
   struct Made {
     explicit Made(DeviceId gpu) : followed(gpu, untimed), led(gpu, untimed), awaited(gpu, untimed), stream(gpu) {
       call<LoadOp>(gpu, [] { return load_reduce(); });
       call<LoadOp>(gpu, [] { return load_divide(); });
     }
-    std::deque<CudaMemory> memory;  // freed when the stream has ended
+    std::deque<CudaMemory> memory;  // declared before `stream`, so that it is freed after the stream has ended
     CudaEvent followed, led, awaited;
     std::deque<CudaEvent> marks;
     CudaStream stream;

@@ -1,4 +1,4 @@
-// gpu/device/device_ring.h on CUDA.
+// Implements gpu/device/device_ring.h with CUDA.
 #include <fmt/format.h>
 
 #include <deque>
@@ -17,13 +17,14 @@ namespace {
 
 constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
 
-// Of one fill(), so that it does not matter how soon its buffer is filled again.
+// The events of one fill(). They do not belong to the buffer, because the buffer may be filled again before the host
+// has looked at them.
 struct CopyEvents {
   explicit CopyEvents(DeviceId gpu) : begun(gpu, cudaEventDefault), copied(gpu, cudaEventBlockingSync) {}
   CudaEvent begun, copied;
 };
 
-// What a batch calls is called on the program's threads.
+// One buffer of the ring. The program's threads call the functions of StreamOrder; see ScopedContext.
 class Buffer final : public StreamOrder {
  public:
   Buffer(DeviceId gpu, const Context& context)
@@ -56,17 +57,18 @@ class Buffer final : public StreamOrder {
     });
   }
 
-  // On whatever thread: of its default streams none is meant. CUDA's legacy stream waits for the others'.
+  // Any thread may call this, and its default streams are not those that the batch was ready on. So a default stream is
+  // replaced by CUDA's legacy stream, which waits for the other threads' streams.
   void let_go() noexcept override {
     if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
   }
 
-  // from: the buffer that is copied; null: memory of the host.
+  // from: the buffer of another ring that is copied, or null if the copies' sources are memory of the host.
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
             std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
     released_.wait_on(copy);
-    ready_.wait_on(copy);  // nobody may have used it
+    ready_.wait_on(copy);  // the last content may have been released unused, while kernels still wrote it
     if (copied_on_) copied_on_->wait_on(copy);
     if (from) from->copied_->wait_on(copy);
     events.begun.record(copy);
@@ -85,7 +87,7 @@ class Buffer final : public StreamOrder {
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
     const ScopedContext scoped(context_);
     ready_.wait_on(stream.cuda_stream());
-    ready_on_ = stream;  // whatever fails from here on, the buffer is the stream's until it is let go
+    ready_on_ = stream;  // from here on the buffer belongs to the stream until let_go(), even if something fails
     arrive();
     launch_all(launches, stream.cuda_stream());
   }
@@ -95,7 +97,7 @@ class Buffer final : public StreamOrder {
     for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, stream); });
     ready_.record(stream);
   }
-  // For the next fill() to throw.
+  // Runs `body` and keeps what it throws, for the next fill() to throw.
   template <typename Body>
   void remember_failure(Body body) noexcept {
     try {
@@ -108,12 +110,12 @@ class Buffer final : public StreamOrder {
     ready_on_.reset();
     if (stream.kind() == DeviceId::Kind::host) return;
     const ScopedContext scoped(context_);
-    // An event that is captured would take our next copy into the trainer's graph.
+    // An event that is recorded during a capture would make our next copy part of the trainer's graph.
     check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
     try {
       released_.record(stream.cuda_stream());
     } catch (const Error&) {
-      cudaStreamSynchronize(stream.cuda_stream());  // no event says when the memory may go
+      cudaStreamSynchronize(stream.cuda_stream());  // no event will say when the stream has done with the memory
       throw;
     }
   }
@@ -121,14 +123,16 @@ class Buffer final : public StreamOrder {
   const DeviceId gpu_;
   const Context& context_;
   CudaEvent ready_, released_;
-  // When its rows had come, and when the next GPU had them. These events may be those of later copies by now: of copies
-  // that wait for nothing which is yet to be given to a stream.
+  // Recorded when this buffer's rows had been copied here, and when the next GPU had copied them from here. CopyEvents
+  // are used in turn, so these may have been recorded again for later copies. To wait for a later copy is safe: all
+  // that it waits for has already been given to a stream.
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   std::optional<Stream> ready_on_;
   std::exception_ptr not_released_;
 };
 
-// So that copies go from GPU to GPU; where that is not possible they go by way of the host.
+// Lets `gpu` read the memory of `other`, so that copies go directly from one to the other. If that is not possible,
+// CUDA copies by way of the host.
 void reach(DeviceId gpu, DeviceId other) {
   int can = 0;
   call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
@@ -213,7 +217,7 @@ class CudaRing final : public DeviceRing {
           copy(options.gpu),
           unpack(options.gpu) {
       for (const UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
-      // Not on the default stream, which may not be used while a trainer captures.
+      // Not on the default stream, which must not be used while a trainer captures a graph.
       if (!options.tables.empty())
         call<MemcpyOp>(options.gpu, [&] {
           return cudaMemcpyAsync(tables.get(), options.tables.data(), options.tables.size(), cudaMemcpyHostToDevice,
@@ -225,7 +229,7 @@ class CudaRing final : public DeviceRing {
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }
     const Context context;
-    CudaMemory memory, tables;  // freed when the streams have ended
+    CudaMemory memory, tables;  // declared before the streams, so that they are freed after the streams have ended
     CudaStream copy, unpack;
     std::deque<CopyEvents> copies;
     std::deque<Buffer> buffers;

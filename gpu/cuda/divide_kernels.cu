@@ -1,4 +1,4 @@
-// divide_thread() for all elements at once.
+// The kernels that run divide_thread() for all elements.
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/cuda/each_thread.cuh"
 

@@ -1,4 +1,4 @@
-// Kernels whose threads each do a part of their own, by its number.
+// Kernels in which each thread does the part of the work that has the thread's number.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,6 +9,7 @@ namespace feedline::gpu {
 
 inline constexpr unsigned block_threads = 256;
 
+/// Calls Work::run() in `threads` threads, numbered from 0.
 /// Work: struct { using Args = ...; static __device__ void run(const Args&, uint64_t thread); }
 template <typename Work>
 __global__ void __launch_bounds__(block_threads)
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(block_threads)
   if (thread < threads) Work::run(args, thread);
 }
 
-/// The error is the launch's own, not one that the calling thread has met before.
+/// Launches each_thread<Work>. Returns the error of this launch, not one of an earlier call of the thread.
 template <typename Work>
 cudaError_t launch(typename Work::Args args, uint64_t threads, cudaStream_t stream) {
   if (threads == 0) return cudaSuccess;
@@ -26,7 +27,7 @@ cudaError_t launch(typename Work::Args args, uint64_t threads, cudaStream_t stre
   return cudaLaunchKernel(each_thread<Work>, blocks, block_threads, arguments, 0, stream);
 }
 
-/// Into the current device's context.
+/// Loads each_thread<Work> into the current device's context.
 template <typename Work>
 cudaError_t load() {
   cudaFuncAttributes attributes;

@@ -1,4 +1,4 @@
-// reduce_thread() for all elements at once.
+// The kernels that run reduce_thread() for all elements.
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/cuda/each_thread.cuh"
 

@@ -1,4 +1,4 @@
-// unpack_thread() for all threads at once.
+// The kernels that run unpack_thread() in all their threads.
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/cuda/each_thread.cuh"
 

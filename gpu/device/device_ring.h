@@ -1,12 +1,12 @@
-// A replica's ring of buffers on a GPU: filled by a copy and by kernels, handed out, and filled again when the streams
-// that used them have come so far.
+// A replica's ring of buffers on a GPU. A copy and kernels fill a buffer b; the consumer uses it; and it is filled
+// again when the consumer's stream has released it. The three streams wait for one another's events (c: one copy):
 //
 //   copy stream     wait released[b] | copy packed bytes -> b | record copied[c]
 //   unpack stream                                       wait copied[c] | kernels, b -> b | record ready[b]
 //   the consumer's                                                            wait ready[b] | ... | record released[b]
 //
-// The host waits for none of it, but for a copy before it fills the copy's source again. Copies, kernels and the
-// consumer's work overlap, each on a stream of its own. In a build without CUDA there is none of this.
+// The host waits only for a copy, before it overwrites the source of that copy. Copies, kernels and the consumer's work
+// overlap because each has a stream of its own. A build without CUDA has no DeviceRing (cuda_absent.cc).
 #pragma once
 
 #include <cstddef>
@@ -21,62 +21,72 @@
 
 namespace feedline::gpu {
 
+/// A copy of bytes into a buffer of a ring.
 struct CopyToDevice {
-  std::span<const std::byte> from;  // of the host, or another ring; not to be written before its finish_copy()
-  std::byte* to;                    // in the buffer
+  std::span<const std::byte> from;  // memory of the host, or of another ring; must not change before finish_copy()
+  std::byte* to;                    // an address in the buffer
 };
 
+/// The buffers of one replica on one GPU. Buffers are numbered from 0.
 class DeviceRing {
  public:
-  /// Waits until all that was given to its streams, and what released its buffers, is done.
+  /// Waits until the GPU has done the work of the ring's streams, and the work before the release of each buffer.
   virtual ~DeviceRing() = default;
 
-  /// Of the device, in one piece: `buffers` times `buffer_bytes`, each aligned to 256 bytes if its size is.
+  /// Returns the memory of all buffers, which lies on the device in one piece: `buffers` times `buffer_bytes`. Each
+  /// buffer is aligned to 256 bytes if `buffer_bytes` is a multiple of 256.
   virtual std::byte* memory() const noexcept = 0;
-  /// What was given to open_device_ring(), on the device.
+  /// Returns the device's copy of DeviceRingOptions::tables.
   virtual const std::byte* tables() const noexcept = 0;
+  /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
-  /// Once in each thread that calls what follows.
+  /// Makes the ring's GPU the current device of the calling thread. Call it once in each of our threads that fills
+  /// buffers.
   virtual void enter_thread() = 0;
-  /// Gives the streams what fills a buffer that nobody uses. Throws Error device_error: the device is of no use any
-  /// more. As many fills may be without a finish_copy() as the ring was opened for.
+  /// Gives the ring's streams the work that fills a buffer: the copies, then the launches. The buffer must have no
+  /// user. Throws Error device_error; the device cannot be used any more then. At most DeviceRingOptions::copies fills
+  /// may be waiting for their finish_copy().
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
-  /// The same from a buffer of the ring that this one was opened behind, as it was last filled. That one is not filled
-  /// again before it has been copied.
+  /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
+  /// DeviceRingOptions::behind. The other ring does not fill that buffer again before it has been copied.
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                          std::span<const UnpackLaunch> launches) = 0;
-  /// Whether go_on() may be called for this stream: throws Error bad_pipeline, or device_error while it captures.
+  /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
   virtual void check(Stream stream) const = 0;
-  /// Behind a buffer's fill(), before anybody is given it, on a stream of the program's: what `arrive` gives that
-  /// stream, then the launches. The batch is ready on it. Throws as fill().
+  /// Completes a buffer on a stream of the program: makes the stream wait for the buffer's fill(), calls `arrive`,
+  /// which gives the stream more work (the rows that other ranks send), and then gives it the launches. Call it after
+  /// the buffer's fill() and before a user is given the buffer, which is then ready on this stream. Throws as fill()
+  /// does.
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
                      std::span<const UnpackLaunch> launches) = 0;
-  /// Waits until the copies of the first fill() that has had no finish_copy() are done; from another thread, if one
-  /// likes. Throws as fill(). How long they took on the device, in seconds.
+  /// Waits until the copies of the oldest fill() that has had no finish_copy() are done, and returns how many seconds
+  /// they took on the device. Another thread than the one that fills may call it. Throws as fill() does.
   virtual double finish_copy() = 0;
-  /// Waits until nothing that was given to fill() is read any more; from any thread.
+  /// Waits until no source that was given to fill() is read any more. Any thread may call it.
   virtual void drain() noexcept = 0;
 };
 
 struct DeviceRingOptions {
   DeviceId gpu;
   size_t buffers, buffer_bytes;
-  size_t copies;  // fills without a finish_copy()
-  std::span<const std::byte> tables;
-  std::span<const UnpackKernel> kernels;  // that will be launched: loaded now, not beside the trainer's work
-  std::optional<DeviceId> behind = {};    // the GPU of a ring that this one is to be filled from
+  size_t copies;                          // the most fills that may be waiting for their finish_copy()
+  std::span<const std::byte> tables;      // copied to the device
+  std::span<const UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
+                                          // would disturb the trainer's work
+  std::optional<DeviceId> behind = {};    // the GPU of the ring that fill_from() will copy from
 };
-/// Throws Error device_error, which says what to do, where there is no such GPU, no such memory on it, or no kernels
-/// for it. Makes a context on this GPU and no other; leaves the calling thread's current device alone.
+/// Makes a ring. Throws Error device_error, which says what to do, if there is no such GPU, not enough memory on it, or
+/// no kernel for it. Makes a context on this GPU and no other, and does not change the calling thread's current device.
 std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
 
-/// Throws Error device_error where a device is a GPU that there is not.
+/// Throws Error device_error if one of the devices is a GPU that does not exist.
 void check_devices(std::span<const DeviceId> devices);
 
-/// Lets GPUs read this memory of the host by themselves: copies from it then overlap with everything. False, with one
-/// line in the log, where that is not possible; copies work all the same.
+/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. Returns
+/// false, and writes one line to the log, if that is not possible; copies still work.
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
+/// Undoes pin().
 void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 
 }  // namespace feedline::gpu

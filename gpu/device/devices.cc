@@ -1,4 +1,4 @@
-// Which devices are meant.
+// From texts to devices and from CUDA's handles to streams.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
               fmt::format("devices: '{}' is not a device; write host, host:4, cuda, cuda:0,1 or auto", text));
 }
 
-// Of decimal digits, all of the text.
+// Returns the number if all of the text is decimal digits.
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

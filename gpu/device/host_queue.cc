@@ -50,7 +50,7 @@ class HostQueue final : public Queue {
     if (!finite) *args.finite = 0;
   }
 
-  // The thread's own order is the only one.
+  // The host does all work at once, in the order of the calling thread, so there is nothing to order or to wait for.
   void enter_thread() override {}
   void follow(Stream) override {}
   void make_marks(size_t) override {}

@@ -35,7 +35,7 @@ Memory::Memory(size_t bytes) {
   if (block == MAP_FAILED)
     throw Error(Category::io_error, fmt::format("the system has no {} of memory for us ({}); lower memory.limit",
                                                 format_byte_size(bytes), std::generic_category().message(error)));
-  if (bytes >= huge_page) madvise(block, bytes, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  if (bytes >= huge_page) madvise(block, bytes, MADV_HUGEPAGE);  // only advice: kernels without huge pages refuse it
   bytes_ = {static_cast<std::byte*>(block), bytes};
 }
 
@@ -56,7 +56,8 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 bool Memory::pin_for(DeviceId device) {
   if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return false;
   pinned_for_ = device;
-  // Else a child would share the pages until somebody writes, and the GPU might go on with those that it has left.
+  // Without this, a forked child would share the pages until one process writes to them. The writer then gets a copy,
+  // and the GPU might go on with the pages that this process no longer has.
   madvise(bytes_.data(), bytes_.size(), MADV_DONTFORK);
   return true;
 }

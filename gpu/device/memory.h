@@ -9,11 +9,12 @@
 
 namespace feedline::gpu {
 
-/// A block of memory: page-aligned, zero until first written, touched lazily. Frees itself.
+/// Owns a block of host memory. The block is page-aligned and zero until it is first written; the system provides a
+/// page only when it is first touched.
 class Memory {
  public:
   Memory() = default;
-  /// Throws Error io_error when the system has no such block. Huge pages are asked for from 2 MiB on.
+  /// Throws Error io_error if the system has no such block. Asks for huge pages if the block has 2 MiB or more.
   explicit Memory(size_t bytes);
   ~Memory();
   Memory(Memory&& other) noexcept;
@@ -21,7 +22,7 @@ class Memory {
 
   std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Where the device is a GPU: for copies to it, see pin(). Whether it is pinned.
+  /// Pins the block for copies to and from `device` if that is a GPU; see pin(). Returns whether the block is pinned.
   bool pin_for(DeviceId device);
 
  private:

@@ -1,5 +1,5 @@
-// A device's memory, and what is computed there in one order: on the host at once, on a GPU on a stream of its own, in
-// the GPU's time. What training between replicas needs besides its communicator.
+// A device's memory, and a queue of work on it that is done in order. The host does the work at once; a GPU does it
+// asynchronously, on a stream of the queue. Data-parallel training needs a queue besides its communicator.
 //
 //   trainer's stream   write gradient            ... next step reads values
 //                           \ follow()           / lead()
@@ -16,46 +16,47 @@
 
 namespace feedline::gpu {
 
-/// From any thread; allocate(), and what makes an order or waits, by one at a time. Throws Error device_error: the GPU
-/// is of no use any more.
+/// Any thread may call it. Only one thread at a time may call allocate() and the functions that create an order or
+/// wait. The functions throw Error device_error if the GPU fails; it cannot be used any more then.
 class Queue {
  public:
-  /// Waits until all is done, and gives the memory back.
+  /// Waits until all work is done, and gives the memory back.
   virtual ~Queue() = default;
 
   virtual DeviceId device() const noexcept = 0;
-  /// In a thread of ours: the GPU becomes its current device.
+  /// Makes the queue's GPU the current device of the calling thread, which is one of ours.
   virtual void enter_thread() = 0;
-  /// For the calls of a communicator, which are then in this order, too.
+  /// Returns the queue's stream. A communicator's calls on it are in the order of the queue's work, too.
   virtual Stream stream() const noexcept = 0;
-  /// Memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error where there is none.
+  /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if there is none.
   virtual std::byte* allocate(size_t bytes) = 0;
 
-  /// Within the device; on a GPU also from memory of the host and to it, which is to be that of a host_queue().
+  /// Copies within the device. On a GPU, one side may also be memory of the host that was allocated by a host_queue().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   virtual void reduce(const ReduceLaunch& launch) = 0;
   virtual void divide(const DivideLaunch& launch) = 0;
 
-  /// What comes now is behind what the stream was given until now.
+  /// Orders the queue's work from now on after all work that the stream has been given so far.
   virtual void follow(Stream stream) = 0;
-  /// The same in two steps: what the stream was given until mark(), for what comes from follow_mark() on. By number;
-  /// there are as many as make_marks() was asked for. Two threads may do one step each.
+  /// Do the same in two steps, which two threads may take: the queue's work from follow_mark() on comes after the work
+  /// that the stream had been given at mark(). Marks are numbered from 0 to `count` - 1; make_marks() makes them.
   virtual void make_marks(size_t count) = 0;
   virtual void mark(size_t number, Stream stream) = 0;
   virtual void follow_mark(size_t number) = 0;
-  /// What the stream is given from now on is behind what came here.
+  /// Orders the stream's work from now on after all work that the queue has been given so far.
   virtual void lead(Stream stream) = 0;
-  /// Waits for a stream that has been given work on memory of the queue, where an error leaves no way to follow() it.
+  /// Waits for a stream that has been given work on memory of the queue, if an error makes it impossible to follow()
+  /// it.
   virtual void drain(Stream stream) noexcept = 0;
-  /// Returns when all that came is done.
+  /// Returns when all work that the queue has been given is done.
   virtual void wait() = 0;
 };
 
-/// user: the device that its memory is copied to and from, or that communicators of it take. Where that is a GPU and
-/// the memory cannot be pinned, allocate() throws Error device_error.
+/// Returns a queue on the host. user: the device that copies to and from the queue's memory, or whose communicators are
+/// given that memory. If that is a GPU and the memory cannot be pinned, allocate() throws Error device_error.
 std::shared_ptr<Queue> host_queue(DeviceId user);
 
-/// Throws Error device_error where there is no such GPU. Makes a context there and nowhere else.
+/// Returns a queue on a GPU. Throws Error device_error if there is no such GPU. Makes a context on it and no other.
 std::shared_ptr<Queue> cuda_queue(DeviceId gpu);
 
 }  // namespace feedline::gpu

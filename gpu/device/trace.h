@@ -3,8 +3,8 @@
 
 namespace feedline::gpu {
 
-/// While it lives, the thread is in a range of this name. Where no profiler listens, and in a build without CUDA, it
-/// costs nanoseconds.
+/// Marks a range of time in the calling thread: from construction to destruction. It costs nanoseconds if no profiler
+/// listens, and in a build without CUDA.
 class TraceRange {
  public:
   explicit TraceRange(const char* name) noexcept;

@@ -1,4 +1,4 @@
-// From a sum of gradients to their mean, in float32, and whether all of it is finite.
+// Divides a sum of gradients to get their mean, in float32, and finds out whether every element is finite.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct DivideArgs {
 };
 struct DivideLaunch {
   DivideArgs args;
-  DType dtype;  // of `in`: FLOAT32, FLOAT16 or BFLOAT16
+  DType dtype;  // the dtype of `in`: FLOAT32, FLOAT16 or BFLOAT16
 };
 
 template <typename T>
@@ -26,7 +26,7 @@ FEEDLINE_ELEMENT float divided(const DivideArgs& args, uint64_t element) {
 }
 FEEDLINE_ELEMENT bool is_finite(float value) { return value - value == 0; }
 
-/// The work of one thread: element number `thread`.
+/// Does the work of one GPU thread: element number `thread`.
 template <typename T>
 FEEDLINE_ELEMENT void divide_thread(const DivideArgs& args, uint64_t thread) {
   const float quotient = divided<T>(args, thread);
@@ -34,7 +34,7 @@ FEEDLINE_ELEMENT void divide_thread(const DivideArgs& args, uint64_t thread) {
   if (!is_finite(quotient)) *args.finite = 0;
 }
 
-/// Calls f(type<T>{}) for a dtype that gradients may have.
+/// Calls f(type<T>{}) with the element type of a dtype that gradients may have: FLOAT32, FLOAT16 or BFLOAT16.
 template <typename F>
 void with_gradient_type(DType dtype, F&& f) {
   if (dtype == DType::float32)

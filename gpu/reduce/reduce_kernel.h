@@ -1,4 +1,4 @@
-// A reduction over ranks on a GPU: what each rank gave lies there, one after another.
+// A reduction over ranks on a GPU, where the ranks' elements lie one rank after another.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace feedline::gpu {
 
 struct ReduceArgs {
   const std::byte* in;  // [ranks, elements]
-  std::byte* out;       // [elements]; not in `in`
+  std::byte* out;       // [elements]; does not overlap `in`
   uint64_t ranks, elements;
 };
 struct ReduceLaunch {
@@ -18,7 +18,7 @@ struct ReduceLaunch {
   Reduction reduction;
 };
 
-/// The work of one thread: element number `thread`.
+/// Does the work of one GPU thread: element number `thread`.
 template <typename T, typename Combine>
 FEEDLINE_ELEMENT void reduce_thread(const ReduceArgs& args, uint64_t thread) {
   const T* const in = reinterpret_cast<const T*>(args.in) + thread;

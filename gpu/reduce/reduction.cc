@@ -8,7 +8,7 @@
 namespace feedline::gpu {
 namespace {
 
-constexpr size_t some = 1024;  // elements that are reduced at once, in the first-level cache
+constexpr size_t some = 1024;  // how many elements are reduced at a time, so that they stay in the first-level cache
 
 template <typename T, typename Combine>
 void reduce_as(std::span<const std::byte* const> from, size_t elements, std::byte* to, Combine combine) {

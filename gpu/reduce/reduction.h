@@ -1,4 +1,4 @@
-// What a reduction over ranks gives: the definition that every communicator of the host computes by.
+// The definition of a reduction over ranks. Every communicator on the host computes reductions with this function.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace feedline::gpu {
 
-/// to[i] = from[0][i] op from[1][i] op ..., for `elements` elements of a dtype of numbers other than BOOL; at least one
-/// rank. FLOAT16 and BFLOAT16 are computed in float32 and rounded once. `to` may be one of `from`.
+/// Computes to[i] = from[0][i] op from[1][i] op ... for i < `elements`, where from[r] points to the elements of rank r.
+/// There is at least one rank. The dtype is any number except BOOL. FLOAT16 and BFLOAT16 are computed in float32 and
+/// rounded once. `to` may be one of `from`.
 void reduce(std::span<const std::byte* const> from, DType dtype, Reduction reduction, size_t elements, std::byte* to);
 
 }  // namespace feedline::gpu

@@ -1,4 +1,4 @@
-// What a reduction over ranks makes of one element: the same on the host and on GPUs, bit for bit.
+// The arithmetic of a reduction over ranks for one element. It gives the same bits on the host and on GPUs.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace feedline::gpu {
 
-/// What a type is computed in.
+/// The type in which elements of type T are computed: float for the 16-bit floats, else T itself.
 template <typename T>
 struct computed {
   using type = T;
@@ -30,7 +30,7 @@ struct Sum {
   template <typename T>
   FEEDLINE_ELEMENT T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));  // wraps
+      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));  // wraps around
     else
       return a + b;
   }
@@ -48,7 +48,8 @@ struct Max {
   }
 };
 
-/// Calls f(type<T>{}, Sum{}), or with another of the operations; nothing for a dtype without any.
+/// Calls f(type<T>{}, Sum{}), or f with Min or Max, as `reduction` says. Does nothing for BOOL, which has no
+/// reductions.
 template <typename F>
 void with_reduction(DType dtype, Reduction reduction, F&& f) {
   with_type(dtype, [&](auto type) {

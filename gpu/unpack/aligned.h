@@ -1,4 +1,4 @@
-// Vectors whose memory begins at a cache line, so that a SIMD load from them touches no more lines than it must.
+// Vectors whose memory begins at a cache line, so that a SIMD load touches as few cache lines as possible.
 #pragma once
 
 #include <cstddef>

@@ -13,10 +13,10 @@
 namespace feedline::gpu {
 namespace {
 
-// Keeps equal tables once: neighbouring blocks mostly share theirs.
+// Stores equal tables only once, because neighbouring blocks mostly have the same ones.
 class Pool {
  public:
-  /// Its offset among all.
+  /// Stores a table and returns its offset in all().
   size_t add(const std::string& table) {
     const auto [at, is_new] = seen_.try_emplace(table, all_.size());
     if (is_new) all_ += table;
@@ -29,7 +29,7 @@ class Pool {
   std::unordered_map<std::string, size_t> seen_;
 };
 
-// Finds out how the blocks repeat, of `count` that are not filled up.
+// Finds out how the recipes of the first `count` blocks repeat. Only a last block, which is padded, is not among these.
 void find_period(BitLayout& layout, size_t count) {
   const BitLayout::Block* const blocks = layout.blocks;
   for (const size_t period : {1, 3}) {
@@ -62,12 +62,12 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
   const uint64_t last_window = row_bytes > window ? row_bytes - window : 0;
 
   const int64_t channels = spec.channel_axis < 0 ? 1 : spec.shape[spec.channel_axis];
-  std::string values(2 * channels * size, '\0');  // for 0 and for 1, of each channel
+  std::string values(2 * channels * size, '\0');  // for each channel, the values for 0 and for 1
   for (int64_t c = 0; c < channels; c++)
     for (uint32_t bit : {0, 1}) put_bit_value(spec, c, bit, values.data() + (2 * c + bit) * size);
 
   Pool recipes, picks;
-  std::vector<size_t> recipe_of_block, picks_of_window;  // offsets
+  std::vector<size_t> recipe_of_block, picks_of_window;  // offsets into `recipes` and `picks`
   blocks_.clear();
   windows_.clear();
   const size_t high = 2 * lanes, low = high + lanes * size;
@@ -78,7 +78,7 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
   std::vector<int64_t> index(layout.axes.size());
   for (size_t first = 0; first < elements; first += lanes) {
     for (size_t lane = 0; lane < lanes; lane++) {
-      if (first + lane >= elements) {  // filled up
+      if (first + lane >= elements) {  // padding of the last block
         bytes[lane] = bytes[0];
         continue;
       }
@@ -98,7 +98,7 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
       for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == layout.axes[axis].length;) index[axis] = 0;
     }
 
-    // The windows, each from the first byte that none has yet.
+    // Choose the block's windows. Each begins at the first byte that no window has yet.
     BitLayout::Block block{0, nullptr, static_cast<uint32_t>(windows_.size()), 0};
     std::vector<uint64_t> missing(bytes);
     std::sort(missing.begin(), missing.end());

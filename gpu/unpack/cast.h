@@ -1,9 +1,9 @@
-// Every cast between the 12 dtypes of numbers, and the arithmetic between them: what one element becomes.
+// Every cast of one element between the 12 number dtypes, and the arithmetic of unpacking.
 //
-// The table of casts is in gpu/README.md. This is its definition for every device: constexpr, no library calls, integer
-// operations and IEEE float32 arithmetic in the default rounding mode only (float64 is converted, never computed with),
-// nothing that leaves the compiler a choice. Always inlined, so that sources compiled for newer instruction sets emit
-// no copy of these functions that a linker could pick for the others.
+// gpu/README.md has the table of casts. This file defines it for every device. The functions are constexpr and call no
+// library. They use only integer operations and IEEE float32 arithmetic in the default rounding mode (float64 is
+// converted, never computed with), and nothing that leaves the compiler a choice. They are always inlined, so that
+// sources compiled for newer instruction sets emit no copy of them that the linker could pick for older CPUs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace feedline::gpu {
 
 struct Bool {
-  uint8_t byte;  // stored: anything but 0 is true
+  uint8_t byte;  // as stored: every value other than 0 is true
 };
 struct Half {
   uint16_t bits;  // IEEE 754 binary16
@@ -69,14 +69,14 @@ inline constexpr int digits = static_cast<int>(sizeof(T) * 8) - is_signed<T>;  /
 template <typename T>
 inline constexpr T highest = static_cast<T>(~uint64_t{0} >> (64 - digits<T>));
 template <typename T>
-inline constexpr T lowest = static_cast<T>(-highest<T> - 1);  // of signed types
+inline constexpr T lowest = static_cast<T>(-highest<T> - 1);  // only for signed types
 
 FEEDLINE_ELEMENT uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 FEEDLINE_ELEMENT uint64_t bits_of(double x) { return __builtin_bit_cast(uint64_t, x); }
 FEEDLINE_ELEMENT float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 FEEDLINE_ELEMENT double double_of(uint64_t bits) { return __builtin_bit_cast(double, bits); }
 
-// To nearest even, from the exact bits: no second rounding.
+// Rounds x to a 16-bit float, to nearest even. It starts from the exact bits, so x is rounded only once.
 template <int mantissa_bits, int exponent_bits>
 FEEDLINE_ELEMENT uint16_t narrow(double x) {
   constexpr int bias = (1 << (exponent_bits - 1)) - 1;
@@ -84,7 +84,7 @@ FEEDLINE_ELEMENT uint16_t narrow(double x) {
   const uint64_t bits = bits_of(x), magnitude = bits << 1 >> 1;
   const uint32_t sign = static_cast<uint32_t>(bits >> 63) << 15;
   if (magnitude > uint64_t{0x7ff} << 52) return infinity | (1u << (mantissa_bits - 1));
-  const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias;  // of the result, if it is normal
+  const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias;  // the result's exponent, if it is normal
   if (exponent >= (1 << exponent_bits) - 1) return static_cast<uint16_t>(sign | infinity);
   if (exponent < -mantissa_bits) return static_cast<uint16_t>(sign);  // below half of the smallest subnormal
   const uint64_t significand = (magnitude & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
@@ -97,13 +97,14 @@ FEEDLINE_ELEMENT uint16_t narrow(double x) {
   return static_cast<uint16_t>(sign | result);
 }
 
-// The same for float32, without branches. The additions round in the place where the mantissa of the result ends.
+// Round a float32 to a 16-bit float in the same way, without branches. The additions round at the bit where the
+// mantissa of the result ends.
 FEEDLINE_ELEMENT uint16_t half_bits(float x) {
   const uint32_t bits = bits_of(x), magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
   const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
   uint32_t result = magnitude < 113u << 23 ? subnormal : normal;
-  result = magnitude >= 143u << 23 ? 0x7c00 : result;  // 65536 and above; what lies below rounds to it by carry
+  result = magnitude >= 143u << 23 ? 0x7c00 : result;  // 65536 and above; smaller ones reach infinity by the carry
   return static_cast<uint16_t>(magnitude > 255u << 23 ? uint32_t{half_nan} : sign | result);
 }
 FEEDLINE_ELEMENT uint16_t bfloat_bits(float x) {
@@ -123,10 +124,10 @@ FEEDLINE_ELEMENT float widen(Half h) {
 }
 FEEDLINE_ELEMENT float widen(BFloat b) { return canonical(float_of(static_cast<uint32_t>(b.bits) << 16)); }
 
-// Towards zero; what lies outside becomes the nearest value; NaN becomes 0.
+// Rounds x towards zero. Values outside the range of To become its nearest value, and NaN becomes 0.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To truncate(From x) {
-  // The largest value of From that does not lie above To's.
+  // To's range is below <= x < above. `top` is the largest value of From in it.
   constexpr From above = static_cast<From>(uint64_t{1} << (digits<To> - 1)) * From(2);
   constexpr From below = is_signed<To> ? -above : From(0);
   constexpr int precision = same<From, float> ? 24 : 53;
@@ -135,13 +136,13 @@ FEEDLINE_ELEMENT To truncate(From x) {
           ? static_cast<From>(highest<To>)
           : above - static_cast<From>(uint64_t{1} << (digits < To >> precision ? digits<To> - precision : 0));
   using Wide = std::conditional_t<(digits<To> < 32), int32_t, int64_t>;
-  From inside = x > below ? x : below;  // NaN too
+  From inside = x > below ? x : below;  // NaN becomes `below`
   inside = inside < top ? inside : top;
   const To result = x >= above ? highest<To> : static_cast<To>(static_cast<Wide>(inside));
   return x == x ? result : To(0);
 }
 
-// An integer as a float64 that rounds to any type of up to 51 bits of mantissa as the integer does (round to odd).
+// Returns a float64 that rounds to any type with at most 51 mantissa bits exactly as the integer x does (round to odd).
 FEEDLINE_ELEMENT double odd_double(int64_t x) {
   const uint64_t magnitude = x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
   const uint64_t folded = ((magnitude >> 11) | ((magnitude & 0x7ff) != 0)) << 11;
@@ -151,6 +152,7 @@ FEEDLINE_ELEMENT double odd_double(int64_t x) {
 
 }  // namespace detail
 
+/// Casts one element, by the table in gpu/README.md.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To cast(From x) {
   using namespace detail;
@@ -167,7 +169,7 @@ FEEDLINE_ELEMENT To cast(From x) {
     return {x != 0};
   } else if constexpr (is_integer<From>) {
     if constexpr (is_integer<To>) {
-      // A comparison that can fail is one with a bound inside From.
+      // Only compare with a bound that From can exceed.
       if constexpr (is_signed<From> && !is_signed<To>) x = x < 0 ? From(0) : x;
       if constexpr (is_signed<From> && is_signed<To> && digits < From >> digits<To>)
         x = x < static_cast<From>(lowest<To>) ? static_cast<From>(lowest<To>) : x;
@@ -175,7 +177,7 @@ FEEDLINE_ELEMENT To cast(From x) {
         x = x > static_cast<From>(highest<To>) ? static_cast<From>(highest<To>) : x;
       return static_cast<To>(x);
     } else if constexpr (same<To, Half>) {
-      // float32 holds every integer that float16 does not call infinite.
+      // float32 holds every integer that does not become infinity in float16.
       return {half_bits(static_cast<float>(x))};
     } else if constexpr (same<To, BFloat>) {
       if constexpr (digits<From> <= 24)
@@ -204,7 +206,8 @@ FEEDLINE_ELEMENT To cast(From x) {
   }
 }
 
-/// The two steps of gpu/unpack/unpack_spec.h that compute. A NaN that they make is the canonical one, on every device.
+/// The two steps of gpu/unpack/unpack_spec.h that compute. If the result is NaN, it is the canonical one on every
+/// device.
 FEEDLINE_ELEMENT float affine(float x, float scale, float bias) { return detail::canonical(scale * x + bias); }
 FEEDLINE_ELEMENT float normalized(float x, float scale, float mean, float std) {
   return detail::canonical((x * scale - mean) / std);

@@ -1,4 +1,4 @@
-// The parameters of a spec, channel by channel.
+// The parameters of a spec for each channel.
 #pragma once
 
 #include <cstring>
@@ -9,6 +9,7 @@
 
 namespace feedline::gpu {
 
+/// Returns the parameters of a channel.
 inline ChannelMath steps_of(const UnpackSpec& spec, int64_t channel) {
   const auto pick = [channel](const std::vector<float>& values, float& value) {
     if (!values.empty()) value = values[values.size() == 1 ? 0 : channel];
@@ -26,7 +27,7 @@ inline ChannelMath steps_of(const UnpackSpec& spec, int64_t channel) {
   return steps;
 }
 
-/// What a single bit becomes, in channel c: an element of spec.out.
+/// Writes to `to` what the single bit `bit` becomes in `channel`: one element of type spec.out.
 inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit, void* to) {
   with_type(spec.out, [&](auto type) {
     using Out = typename decltype(type)::t;

@@ -1,4 +1,4 @@
-// From a DType of run time to a type of compile time.
+// Turns a DType, known at run time, into a C++ type, known at compile time.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace feedline::gpu {
 
-/// Calls f(type<T>{}) with the element type of `dtype`; a dtype of no number is a precondition broken.
+/// Calls f(type<T>{}), where T is the element type of `dtype`. Precondition: `dtype` is not unset or bytes.
 template <typename T>
 struct type {
   using t = T;

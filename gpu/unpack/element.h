@@ -1,4 +1,4 @@
-// Where the bits of an element are, and what becomes of them: gpu/unpack/unpack_spec.h's definition for one element, for every
+// Reads the bits of one element and computes its value, by the definition of gpu/unpack/unpack_spec.h, for every
 // device.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace feedline::gpu {
 
-/// The field of `width` (1 to 32) bits at `bit`, counted in the row's bit order.
+/// Returns the field of `width` (1 to 32) bits that begins at bit `bit` of the row, in the row's bit order.
 FEEDLINE_ELEMENT uint32_t read_bits(const std::byte* row, uint64_t bit, int width, bool lsb_first) {
   uint32_t value = 0;
   for (int i = 0; i < width; i++, bit++) {
@@ -21,11 +21,12 @@ FEEDLINE_ELEMENT uint32_t read_bits(const std::byte* row, uint64_t bit, int widt
   return value;
 }
 
+/// Returns the low `width` bits of `value` as a signed number in two's complement.
 FEEDLINE_ELEMENT int32_t sign_extended(uint32_t value, int width) {
   return static_cast<int32_t>(value << (32 - width)) >> (32 - width);
 }
 
-/// The element stored at `at`, which need not be aligned.
+/// Returns the element that is stored at `at`, which need not be aligned.
 template <typename T>
 FEEDLINE_ELEMENT T read_element(const std::byte* at, bool big_endian) {
   struct Bytes {
@@ -35,13 +36,15 @@ FEEDLINE_ELEMENT T read_element(const std::byte* at, bool big_endian) {
   return __builtin_bit_cast(T, bytes);
 }
 
-/// The parameters of one channel; what a pipeline leaves out has no step, or the value that does nothing.
+/// The parameters of one channel. A step that the pipeline leaves out is not done. A parameter that it leaves out has
+/// the value that does nothing.
 struct ChannelMath {
-  bool affine = false, normalize = false;
-  float scale = 1, bias = 0;                     // of affine
-  float normalize_scale = 1, mean = 0, std = 1;  // of normalize
+  bool affine = false, normalize = false;        // whether each step is done
+  float scale = 1, bias = 0;                     // parameters of affine
+  float normalize_scale = 1, mean = 0, std = 1;  // parameters of normalize
 };
 
+/// Returns the output value of a decoded value: does the channel's steps, if there are any, and casts.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To apply(const ChannelMath& steps, From value) {
   if (!steps.affine && !steps.normalize) return cast<To>(value);

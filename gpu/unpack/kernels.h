@@ -1,7 +1,7 @@
-// The inner loops of unpacking, compiled once for each SIMD level, and the plain data that they work on.
+// The inner loops of unpacking, which are compiled once for each SIMD level, and the plain data that they work on.
 //
-// Nothing here has code of its own: what the sources of the levels share they include into a namespace of their own
-// (kernels_common.h), so that no linker can pick a function compiled for a newer CPU than the one it runs on.
+// This header contains no code. The sources of the levels share kernels_common.h, which each includes into a namespace
+// of its own. So the linker cannot pick a function that was compiled for a newer CPU than the one it runs on.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace feedline::gpu {
 
-/// Elements of a tile: what is gathered, computed and cast in one go, in the L1 cache.
+/// The most elements of a tile, which are gathered, computed and cast in one go, in the L1 cache.
 inline constexpr size_t tile_elements = 512;
 
-/// Parameters of a step, element by element; one for all where `uniform`.
+/// The parameters of a step: one of each for every element, or one of each for all elements if `uniform`.
 struct StepArrays {
   const float* scale;
   const float* bias_or_mean;
@@ -23,27 +23,33 @@ struct StepArrays {
   bool uniform;
 };
 
-/// Bit fields of a tile: out[i] = the field at bit `base + offset[i]`.
+/// The bit fields of a tile: out[i] is the field at bit `base + offset[i]` of the row.
 struct FieldLayout {
-  int width;
+  int width;  // bits
   bool sign_extend, lsb_first;
-  uint64_t row_bytes;     // at least 8: a row may be read up to here
+  uint64_t row_bytes;     // how many bytes of a row may be read; at least 8
   const int64_t* offset;  // bits
 };
 
-/// Single bits that choose between two values each. Elements come in blocks of `lanes`, the last one filled up with
-/// elements that are computed but not stored. A block's source bytes are picked from windows of the row: `window` bytes
-/// that begin at `byte` and end inside the row, unless the row is shorter.
+/// The layout of an output of single bits, each of which chooses between two values.
 ///
-/// A block's recipe is four tables, one after another, with an entry for each lane: which byte of the first window goes
-/// there (128: none); a byte with the one bit set that is looked at; the values for 1; the values for 0. A table of
-/// picks for a further window is like the first. Blocks share recipes. Recipes and picks are aligned to 32 and, where
-/// lanes are 64, to 64 bytes.
+/// The elements of a row come in blocks of Kernels::lanes elements. The last block is padded with elements that are
+/// computed but not stored. Here a lane is the place of an element in its block, and a window is a piece of the row
+/// from which a block's source bytes are picked: `window` bytes that begin at `byte` and end inside the row, unless the
+/// row is shorter than a window.
+///
+/// A block's recipe is four tables, one after another, with an entry for each lane:
+///   1. which byte of the first window goes to the lane (128: none)
+///   2. a byte in which only the bit that is tested is set
+///   3. the values for 1
+///   4. the values for 0
+/// The picks of a further window are a table like the first. Blocks with equal recipes share one. Recipes and picks are
+/// aligned to 32 bytes, and to 64 bytes if a block has 64 lanes.
 struct BitLayout {
   struct Block {
-    uint64_t byte;
+    uint64_t byte;  // where the block's first window begins in the row
     const std::byte* recipe;
-    uint32_t more, more_windows;  // the windows after the first: where they begin in `windows`, and how many
+    uint32_t more, more_windows;  // the block's further windows: where they begin in `windows`, and how many there are
   };
   struct Window {
     uint64_t byte;
@@ -54,56 +60,63 @@ struct BitLayout {
   size_t window = 0;
   const Block* blocks = nullptr;
   const Window* windows = nullptr;
-  // The first `repeated` blocks, a multiple of the period, have the recipes of those `period` before them, with windows
-  // that begin `repeated_bytes` later; 0: none do.
+  // Among the first `repeated` blocks (a multiple of `period`; 0: none), each block b >= period has the recipe of block
+  // b - period, and its window begins `repeated_bytes` later.
   size_t period = 0, repeated = 0, repeated_bytes = 0;
-  bool one_window = false;   // each block has no more
-  bool low_is_zero = false;  // all values for 0, in all their bytes
+  bool one_window = false;   // no block has further windows
+  bool low_is_zero = false;  // all bytes of all values for 0 are zero
 };
 
 struct Kernels {
   const char* level;
 
-  /// n elements at `in`, one after another, each through the table of casts. Neither side need be aligned.
+  /// Casts n consecutive elements by the table of casts. Neither `in` nor `out` needs to be aligned.
   using Cast = void (*)(const std::byte* in, std::byte* out, size_t n);
   Cast cast[dtype_count][dtype_count];
 
-  /// In place.
+  /// Does a step on n values in place.
   using Step = void (*)(float* x, size_t n, const StepArrays& steps);
   Step affine, normalize;
 
-  /// From uint8 straight to an element type (float32, float16 or bfloat16; else null).
+  /// Casts n bytes to float32, normalizes them and casts the results, in one loop. Indexed by the dtype of the results:
+  /// FLOAT32, FLOAT16 or BFLOAT16; null for the others.
   using NormalizeBytes = void (*)(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps);
   NormalizeBytes normalize_bytes[dtype_count];
 
-  /// out[i] = the entry number in[i] of a table of 256. The table lies in planes: the first bytes of all entries, then
-  /// the second ones, ... Null where computing is faster. Indexed by the logarithm of the entry's size.
+  /// Writes to out[i] the entry number in[i] of a table with 256 entries. The table lies in planes: the first bytes of
+  /// all entries, then the second bytes of all entries, ... Indexed by the binary logarithm of the entry's size; null
+  /// if the level computes faster without a table.
   using Lookup = void (*)(const std::byte* in, std::byte* out, size_t n, const std::byte* table);
   Lookup lookup[4];
 
-  // Gather into consecutive elements. Indexed by the logarithm of the element's size.
+  // Gather elements into consecutive memory. All are indexed by the binary logarithm of the element's size. Strides and
+  // offsets are in bytes.
   /// out[i] = the element at in + i * stride.
   void (*strided[4])(const std::byte* in, int64_t stride, std::byte* out, size_t n);
-  /// out[i * channels + c] = the element number i at in + c * stride; n = elements, a multiple of channels.
+  /// out[i * channels + c] = the i-th of the elements that begin at in + c * stride. n is the number of all elements, a
+  /// multiple of `channels`.
   void (*interleave[4])(const std::byte* in, int64_t stride, size_t channels, std::byte* out, size_t n);
   /// out[i] = the element at in + offset[i].
   void (*scattered[4])(const std::byte* in, const int64_t* offset, std::byte* out, size_t n);
   /// out[i] = the element at in[i] + offset.
   void (*from_rows[4])(const std::byte* const* in, int64_t offset, std::byte* out, size_t n);
-  /// out + i * stride = the bytes at in[i] + offset. Nothing overlaps.
+  /// Copies `bytes` bytes from in[i] + offset to out + i * stride, for each i < n. Nothing overlaps.
   void (*copy_rows)(const std::byte* const* in, int64_t offset, size_t bytes, std::byte* out, size_t stride, size_t n);
   /// Reverses the bytes of each element; `out` may be `in`.
   void (*swap[4])(const std::byte* in, std::byte* out, size_t n);
 
-  /// Copies past the cache; `out` and bytes are multiples of 64. Whoever does it fences before others read `out`.
+  /// Copies past the caches. `out` and `bytes` are multiples of 64. The caller must call fence() before other threads
+  /// read `out`.
   void (*stream)(const std::byte* in, std::byte* out, size_t bytes);
   void (*fence)();
 
+  /// Reads n bit fields: see FieldLayout.
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
-  /// For BitLayout: elements of a block; bytes of a window, and of a smaller one for layouts where one is enough for
-  /// each block (else the same).
+  /// For BitLayout: the elements of a block, the bytes of a window, and the bytes of a smaller window for layouts in
+  /// which each block needs only one (the same as `window` if the level has none).
   size_t lanes, window, small_window;
+  /// Unpacks n rows of single bits. Indexed by the binary logarithm of the output element's size.
   using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,
                         size_t out_stride);
   Bits bits[4];

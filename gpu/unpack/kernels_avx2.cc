@@ -7,7 +7,7 @@
 namespace feedline::gpu {
 namespace avx2 {
 
-// Which of 16 bytes go into 16 others; 128: none.
+// For each of 16 result bytes, which of 16 source bytes it gets; 128: none, the result is 0.
 struct Pick {
   alignas(16) uint8_t index[16];
 };
@@ -17,7 +17,7 @@ inline __m128i picked(__m128i from, const Pick& pick) {
 inline __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm_or_si128(a, b), c); }
 
-// Byte 3 i of three vectors, as far as it lies in the one with the number `vector`.
+// Returns the picks of every third byte of 48, as far as these lie in the vector with the number `vector` of three.
 constexpr Pick thirds_pick(size_t vector) {
   constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
   Pick pick{};
@@ -26,7 +26,8 @@ constexpr Pick thirds_pick(size_t vector) {
   return pick;
 }
 constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
-// Part `part` of 48 bytes of which every third comes from `channel`.
+// Returns the picks from the bytes of `channel` for the 16 result bytes `part` of 48, of which every third is the
+// channel's.
 constexpr Pick triples_pick(size_t part, size_t channel) {
   Pick pick{};
   for (size_t i = 0; i < 16; i++)
@@ -60,14 +61,14 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 #include "gpu/unpack/kernels_common.h"
 #include "gpu/unpack/kernels_x86.h"
 
-// --- single bits
-// ------------------------------------------------------------------------------------------------------ 32 source
-// bytes are spread over 32 lanes, and each is compared with its bit; the 32 answers are widened to elements and choose
-// between two vectors.
+// --- single bits ---
+//
+// 32 source bytes are spread over 32 lanes, and each is tested for its bit. The 32 results are widened to masks of
+// whole elements, which choose between two vectors.
 
 inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// All ones in the bytes of the lanes whose bit is set.
+// Returns bytes of all ones for the lanes whose bit is set, and 0 for the others.
 inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) {
   const auto spread = [row](uint64_t byte, const std::byte* picks) {  // lanes without a pick become 0
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + byte));
@@ -82,7 +83,8 @@ inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, co
   return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
 }
 
-// A byte of 16 for each byte of a vector of T: the first, or the `part`-th run of them.
+// Returns a shuffle that widens mask bytes to masks of type T: for each byte of a vector of T, which of 16 mask bytes
+// it repeats. The `part`-th shuffle widens the `part`-th run of 32 / sizeof(T) mask bytes.
 template <typename T>
 __m256i repeats(size_t part) {
   alignas(32) uint8_t from[32];
@@ -104,7 +106,7 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
       for (size_t byte = 0; byte < layout.row_bytes; byte++) padded[byte] = row[byte];
       row = padded;
     }
-    const auto run = [&](const BitLayout::Block block, std::byte* to) {  // a copy: no store can change it
+    const auto run = [&](const BitLayout::Block block, std::byte* to) {  // by value, so no store can change it
       const __m256i ones = chosen(layout, block, row);
       const __m256i halves[2] = {_mm256_permute4x64_epi64(ones, 0x44), _mm256_permute4x64_epi64(ones, 0xee)};
       const std::byte *high = block.recipe + 64, *low = high + block_bytes;
@@ -132,9 +134,10 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
     bits_of<T, false>(layout, rows, n, out, out_stride);
 }
 
-// --- fields of several bits
-// ------------------------------------------------------------------------------------------- As fields() of
-// kernels_common.h, four at a time. Unsigned: AVX2 has no shift to the right for 64 signed bits.
+// --- fields of several bits ---
+//
+// Does what fields() of kernels_common.h does, four fields at a time. This is only for unsigned fields, because AVX2
+// has no arithmetic shift to the right of 64-bit numbers.
 
 inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const __m256i last = _mm256_set1_epi64x(static_cast<int64_t>(layout.row_bytes) - 8);

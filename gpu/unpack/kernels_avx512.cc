@@ -15,7 +15,8 @@ namespace avx512 {
 
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 
-// Which of 192 bytes, three vectors, go into a vector; from the third come the lanes of `last`.
+// For each of 64 result bytes, which of the 192 bytes of three vectors it gets. `last` is the mask of the result bytes
+// that come from the third vector.
 struct PickOf192 {
   alignas(64) uint8_t index[64] = {};
   uint64_t last = 0;
@@ -43,7 +44,7 @@ constexpr PickOf192 triples_picks[3] = {triples_pick(0), triples_pick(1), triple
 inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
   size_t i = 0;
   for (; i + 64 <= n; i += 64, in += 192) {
-    const __m512i c = _mm512_maskz_loadu_epi8(~__mmask64{0} >> 2, in + 128);  // up to the last element, not behind it
+    const __m512i c = _mm512_maskz_loadu_epi8(~__mmask64{0} >> 2, in + 128);  // nothing beyond the last element
     _mm512_storeu_si512(out + i, pick_of_192(thirds_pick, load(in), load(in + 64), c));
   }
   return i;
@@ -63,13 +64,14 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 
 // --- single bits ---
 //
-// 64 source bytes are spread over 64 lanes, each is tested for its bit, and the 64 answers choose between two vectors.
-// Where 16 bytes hold all that a block needs they are loaded into each quarter: cheaper to load and to shuffle. What is
-// left then is the stores, as long as little is loaded between them: hence no table of zeros, and recipes that repeat
-// along a row stay in registers.
+// 64 source bytes are spread over 64 lanes, each is tested for its bit, and the 64 results choose between two vectors.
+// If 16 bytes hold all that a block needs (`small`), they are loaded into each quarter of a vector, which is cheaper to
+// load and to shuffle. Then the stores are what costs, as long as few loads come between them. So a table of zeros is
+// not loaded, and recipes that repeat along a row stay in registers.
 
 inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 
+// A block's recipe (see BitLayout) in registers.
 template <typename T, bool small, bool low_is_zero>
 class Recipe {
  public:
@@ -82,7 +84,7 @@ class Recipe {
     }
   }
 
-  // The block's bits of a row.
+  // Returns the bits of a block in a row, one for each lane.
   uint64_t ones(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) const {
     if constexpr (small) {
       return ones(row + block.byte);
@@ -98,13 +100,13 @@ class Recipe {
     }
   }
 
-  // The same, of a block that has only a small window.
+  // Returns the same for a block that has only one window, of 16 bytes.
   uint64_t ones(const std::byte* window) const {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
     return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), pick_), bit_);
   }
 
-  // Vector v of the block.
+  // Returns vector v of the block's output.
   __m512i values(uint64_t ones, size_t v) const {
     ones >>= v * (64 / sizeof(T));
     if constexpr (sizeof(T) == 1) return _mm512_mask_mov_epi8(low_[v], ones, high_[v]);
@@ -123,7 +125,7 @@ void write_block(const Recipe<T, small, low_is_zero>& recipe, uint64_t ones, std
   for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, recipe.values(ones, v));
 }
 
-// The blocks at the beginning of a row whose recipes repeat. Nothing but the row is loaded.
+// The blocks at the beginning of a row whose recipes repeat. Only the row itself is loaded for them.
 template <typename T, bool low_is_zero, size_t period>
 struct Repeated {
   explicit Repeated(const BitLayout& layout) : blocks(period > 0 ? layout.repeated : 0), step(layout.repeated_bytes) {
@@ -161,7 +163,7 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
     repeated.write(row, out);
     std::byte* to = out + repeated.blocks * 64 * sizeof(T);
     for (const BitLayout::Block* next = layout.blocks + repeated.blocks; next < last; next++, to += 64 * sizeof(T)) {
-      const BitLayout::Block block = *next;  // a copy, as of the layout: no store through `to` can change it
+      const BitLayout::Block block = *next;  // a copy, like `layout`, so that no store through `to` can change it
       const Recipe recipe(block);
       write_block(recipe, recipe.ones(layout, block, row), to);
     }
@@ -175,7 +177,7 @@ void bits_of(const BitLayout layout, const std::byte* const* rows, size_t n, std
 
 template <typename T, bool low_is_zero>
 void bits_of_small(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out, size_t out_stride) {
-  constexpr bool three_fit = 3 * (2 + sizeof(T) * (low_is_zero ? 1 : 2)) < 28;  // in 32 registers
+  constexpr bool three_fit = 3 * (2 + sizeof(T) * (low_is_zero ? 1 : 2)) < 28;  // three recipes fit the 32 registers
   if (layout.period == 1)
     bits_of<T, true, low_is_zero, 1>(layout, rows, n, out, out_stride);
   else if (three_fit && layout.period == 3)
@@ -199,7 +201,8 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
 
 // --- bytes by tables ---
 
-// Makes unpacking of bytes, and then of pairs of them, inside 16-byte parts give consecutive elements of T.
+// The order in which source bytes must be so that the unpack instructions, which interleave bytes (and then pairs of
+// bytes) inside 16-byte parts, give consecutive elements of T.
 template <typename T>
 struct LookupOrder {
   alignas(64) uint8_t index[64];
@@ -254,7 +257,7 @@ void lookup(const std::byte* in, std::byte* out, size_t n, const std::byte* tabl
 
 // --- fields of several bits ---
 //
-// As fields() of kernels_common.h, eight at a time.
+// Does what fields() of kernels_common.h does, eight fields at a time.
 
 inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const __m512i last = _mm512_set1_epi64(static_cast<int64_t>(layout.row_bytes) - 8);

@@ -1,9 +1,11 @@
-// What the levels share, each in its own namespace and compiled for its own instruction set: loops that compilers
-// vectorise. Include inside the namespace of the level, once, with gpu/unpack/kernels.h and gpu/unpack/cast.h included before it.
-// No #pragma once and no #include: see gpu/unpack/kernels.h. The level first defines what it does with bytes of three
-// channels; both answer how many elements they did, so that the rest is done one by one:
-//   size_t thirds(in, out, n)            out[i] = in[3 * i], touching nothing behind the last of them
-//   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]
+// The loops that all SIMD levels share. Each level compiles them for its own instruction set, and compilers vectorise
+// them. Include this file once, inside the namespace of the level, after gpu/unpack/kernels.h and gpu/unpack/cast.h
+// have been included outside of it. It has no #pragma once and no #include: gpu/unpack/kernels.h says why.
+//
+// Before that, the level must define two functions for bytes of three channels. Each returns how many elements it has
+// done; the rest is done one by one:
+//   size_t thirds(in, out, n)            out[i] = in[3 * i]; reads nothing beyond the last of these bytes
+//   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]; i counts up to n
 
 template <typename T>
 struct [[gnu::packed, gnu::may_alias]] Unaligned {
@@ -104,7 +106,7 @@ void swap_all(const std::byte* in, std::byte* out, size_t n) {
 inline void copy(const std::byte* in, std::byte* out, size_t bytes) { __builtin_memcpy(out, in, bytes); }
 inline void no_fence() {}
 
-// Eight bytes hold any field; near the end of the row they are the row's last eight.
+// Eight bytes hold any field. Near the end of the row the last eight bytes of the row are loaded.
 inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const int64_t last = static_cast<int64_t>(layout.row_bytes) - 8;
   const int down = 64 - layout.width;
@@ -112,7 +114,7 @@ inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base
     const int64_t bit = base + layout.offset[i], byte = bit / 8 < last ? bit / 8 : last;
     const int skipped = static_cast<int>(bit - 8 * byte);
     const uint64_t eight = at<uint64_t>(row + byte)->value;
-    // The field goes to the top of the word, then down again.
+    // Shifts the field to the top of the word and then down again, which clears all other bits.
     const uint64_t top = layout.lsb_first ? eight << (down - skipped) : swapped(eight) << skipped;
     out[i] = layout.sign_extend ? static_cast<uint32_t>(static_cast<int64_t>(top) >> down)
                                 : static_cast<uint32_t>(top >> down);
@@ -128,7 +130,7 @@ inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base
 #define FEEDLINE_SIZES(kernel) \
   { kernel<uint8_t>, kernel<uint16_t>, kernel<uint32_t>, kernel<uint64_t> }
 
-// A level's table; it may replace entries by better ones.
+// Returns the table of kernels of a level, which may then replace entries by faster ones.
 constexpr Kernels common(const char* level) {
   return {
       .level = level,

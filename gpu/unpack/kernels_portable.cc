@@ -10,7 +10,8 @@ inline size_t triples(const std::byte*, int64_t, std::byte*, size_t) { return 0;
 
 #include "gpu/unpack/kernels_common.h"
 
-// The bytes of a block are picked one by one; then compilers vectorise the choice.
+// The bytes of a block are picked one by one. The loop that then chooses between the two values is one that compilers
+// vectorise.
 
 inline void pick(const std::byte* from, const uint8_t* picks, uint8_t* __restrict bytes, size_t n) {
   for (size_t lane = 0; lane < n; lane++)

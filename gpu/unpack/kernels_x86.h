@@ -1,11 +1,11 @@
-// What AVX2 and AVX-512 share: 16-bit floats by F16C and by integer rounding, bytes of three channels by shuffles.
-// Included like gpu/unpack/kernels_common.h, behind it.
+// What AVX2 and AVX-512 share: casts of 16-bit floats (by F16C and by integer rounding), copies of long rows, and
+// stores that bypass the caches. Included in the same way as gpu/unpack/kernels_common.h, and after it.
 
 inline __m256 load_floats(const std::byte* in, size_t i) {
   return _mm256_loadu_ps(reinterpret_cast<const float*>(in) + i);
 }
 
-// Values of x that are not a number become the canonical NaN.
+// Replaces every NaN in x by the canonical NaN.
 inline __m256 canonical_nan(__m256 x) {
   return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(float_nan))),
                           _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
@@ -14,7 +14,7 @@ inline __m256 canonical_nan(__m256 x) {
 inline void store(const std::byte* in, std::byte* out, size_t n, Half) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    // F16C keeps the payload of a NaN, but not of one that has only the bit that makes it quiet.
+    // F16C would keep the payload of a NaN. The canonical NaN, which has only the quiet bit, becomes the canonical one.
     const __m128i half =
         _mm256_cvtps_ph(canonical_nan(load_floats(in, i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * sizeof(Half)), half);
@@ -37,7 +37,7 @@ inline void store(const std::byte* in, std::byte* out, size_t n, BFloat) {
   for (; i < n; i++) at<BFloat>(out)[i].value = cast<BFloat>(at<float>(in)[i].value);
 }
 
-// By way of float32, which holds all that matters of From: as cast() does.
+// Casts by way of float32, as cast() does. float32 holds everything of From that matters for the result.
 template <typename From, typename To>
 void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
   if constexpr (detail::same<From, float>) return store(in, out, n, To{});
@@ -69,8 +69,9 @@ void normalize_to_short(const std::byte* in, std::byte* out, size_t n, const Ste
   store(values, out, n, To{});
 }
 
-// glibc copies long rows, up to the second-level cache's size, with `rep movsb`, which on AMD's Zen 3 and 4 is a third
-// slower than this, and several times where `out` lies just behind `in` within a page (sourceware.org bug 30994).
+// Copies a row of 32 bytes or more. glibc's memcpy would copy long rows, up to the size of the second-level cache, with
+// `rep movsb`. On AMD's Zen 3 and 4 that is a third slower than this loop, and several times slower if `out` lies just
+// after `in` within a page (sourceware.org bug 30994).
 inline void copy_row(const std::byte* in, std::byte* out, size_t bytes) {
   const auto load = [in](size_t i) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)); };
   const size_t tail = bytes - 32;

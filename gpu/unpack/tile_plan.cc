@@ -10,9 +10,9 @@
 namespace feedline::gpu {
 namespace {
 
-constexpr int64_t small_row = 64;      // elements: several such rows share a tile
-constexpr int64_t whole_vectors = 64;  // elements: a cut at a multiple of them leaves kernels no rest
-constexpr int64_t long_enough = 64;    // elements of one channel that are worth a tile
+constexpr int64_t small_row = 64;      // elements; rows with at most so many share a tile
+constexpr int64_t whole_vectors = 64;  // elements; a tile with a multiple of them leaves kernels no incomplete vector
+constexpr int64_t long_enough = 64;    // elements of one channel that are worth a tile of their own
 
 }  // namespace
 
@@ -53,19 +53,20 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length;
   streams_ =
       rows_in_tile_ == 1 && (stores == Stores::streaming || (stores == Stores::streaming_copies && copies_rows_));
-  // A whole row in one go is cut after all: a tile waits in the first-level cache for its way out.
+  // A row that would be converted in one go is cut after all, so that each tile is still in the first-level cache when
+  // it is streamed.
   if (streams_ && as_it_lies) step_ = std::min<int64_t>(step_, tile_elements);
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
   lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
   if (lookup_) make_lookup_tables(spec, stored, channels.size());
 }
 
-// The body, as many axes as fit; then the cut. Answers the axes inside of a tile, the cut first.
+// Chooses the body, as many axes as fit a tile, and then the cut. Returns the axes inside a tile, the cut first.
 std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   const std::vector<Axis>& axes = layout.axes;
   size_t outer = axes.size();
   bool has_cut = true;
-  if (as_it_lies) {  // nothing is gathered or kept between, so no tile bounds it
+  if (as_it_lies) {  // nothing is gathered or kept in between, so the size of a tile is no limit
     cut_ = axes[--outer];
     step_ = cut_.length;
   } else {
@@ -79,7 +80,7 @@ std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
     }
   }
   outer_.assign(axes.begin(), axes.begin() + outer);
-  const size_t body_axes = outer + has_cut;  // number of the first
+  const size_t body_axes = outer + has_cut;  // the number of the body's first axis
 
   const bool outer_channel = std::any_of(outer_.begin(), outer_.end(), [](const Axis& axis) { return axis.channel; });
   if (outer_channel) outer_offset_ = layout.channel_offset;
@@ -95,7 +96,7 @@ std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   return inside;
 }
 
-// Fills the table with where the elements of a tile lie. Answers of which channels they are.
+// Fills the table with the places of a tile's elements. Returns the channel of each element.
 std::vector<int64_t> TilePlan::list_elements(const Layout& layout, const std::vector<Axis>& inside, int64_t unit_bits) {
   std::vector<int64_t> channels, index(inside.size());
   const size_t entries = static_cast<size_t>(inside[0].length) * body_;
@@ -131,7 +132,7 @@ void TilePlan::fill_arrays(const UnpackSpec& spec, const std::vector<int64_t>& c
   }
 }
 
-// What the table says in fewer words.
+// Replaces the table by a stride if its entries follow a simple pattern.
 void TilePlan::find_pattern(int64_t channels) {
   const auto is = [this](auto&& offset) {
     for (size_t i = 0; i < table_.size(); i++)
@@ -221,7 +222,8 @@ void TilePlan::run(std::span<const std::byte* const> rows, std::byte* out, size_
   if (streams) kernels_->fence();
 }
 
-// Of a row that begins with a cache line; what a tile leaves of one is written as usual.
+// Streams a tile of a row that begins with a cache line. Where the tile begins or ends within a cache line, that part
+// of the line is written with ordinary stores.
 void TilePlan::stream(const std::byte* tile, std::byte* out, size_t bytes) const noexcept {
   const size_t head = std::min(bytes, static_cast<size_t>(-reinterpret_cast<uintptr_t>(out) & 63));
   const size_t lines = (bytes - head) & ~size_t{63};
@@ -248,7 +250,7 @@ void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
       channel = static_cast<size_t>(index[axis]);
       if (!outer_offset_.empty()) base += outer_offset_[channel];
     }
-    // Parameters of an outer channel are the array's one entry for it, else the arrays are the tile's or the cut's.
+    // The arrays have one entry for each outer channel, or else entries for the elements of a tile or of the whole cut.
     const size_t first = outer_steps_ ? channel : 0;
     for (int64_t start = 0; start < cut_.length; start += step_) {
       const size_t n = static_cast<size_t>(std::min(step_, cut_.length - start)) * body_;

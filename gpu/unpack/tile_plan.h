@@ -1,8 +1,9 @@
-// Everything but single bits: a row is cut into tiles that fit the L1 cache; the elements of a tile are gathered one
-// after another (where they do not lie so already), computed on in float32, and cast.
+// Plans all outputs except single bits. A row is cut into tiles that fit the L1 cache. The elements of a tile are
+// gathered into consecutive memory (unless they already are), the steps are computed in float32, and the result is
+// cast.
 //
-// A tile is the last axes whole (its body), some indices of the axis before them (the cut), and one index of each axis
-// further out. Rows that are smaller than a tile share one.
+// A tile is all of the last axes (its body), some indices of the axis before them (the cut), and one index of each axis
+// further out (the outer axes). Several rows that are smaller than a tile share one.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +19,19 @@ namespace feedline::gpu {
 
 class TilePlan {
  public:
-  /// stores: where rows are so long and lie so that it pays, see Stores.
+  /// Precondition: the spec is valid, has elements, and is not one of single bits. stores: used only if a row is not
+  /// small (see rows_in_tile_) and all rows begin with a cache line; else stores are cached.
   TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels, Stores stores);
 
+  /// Unpacks rows as Unpacker does; here an out_stride of 0 has no special meaning.
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
+  /// Returns whether each output row is an unchanged copy of consecutive bytes of the stored row.
   bool copies_rows() const noexcept { return copies_rows_; }
-  /// Whether it writes past the caches.
+  /// Returns whether run() bypasses the caches.
   bool streams() const noexcept { return streams_; }
 
-  /// How the elements of a tile are gathered, and what is done with them.
+  /// Returns how the elements of a tile are gathered, and what is done with them: "strided normalize".
   std::string name() const;
 
  private:
@@ -58,40 +62,40 @@ class TilePlan {
   Kernels::Cast cast_;                                 // stored -> out
   Kernels::Cast widen_;                                // stored -> float32
   Kernels::Cast round_;                                // float32 -> out
-  Kernels::NormalizeBytes normalize_bytes_ = nullptr;  // all three, where there is one
-  Kernels::Lookup lookup_ = nullptr;                   // all three by table
-  aligned_vector<std::byte> lookup_tables_;            // of each channel that a tile may have
-  size_t stored_size_, out_size_;
-  int log_size_;  // of stored
-  bool swap_;
-  bool copies_;               // a gathered element is the output's
-  bool copies_rows_ = false;  // a row is, as it lies
-  bool streams_ = false;      // tiles are written past the cache
+  Kernels::NormalizeBytes normalize_bytes_ = nullptr;  // widens, normalizes and rounds in one loop; may be null
+  Kernels::Lookup lookup_ = nullptr;                   // does all steps and casts by a table; may be null
+  aligned_vector<std::byte> lookup_tables_;            // the table of each channel that a tile may have
+  size_t stored_size_, out_size_;                      // bytes of an element
+  int log_size_;                                       // the binary logarithm of stored_size_
+  bool swap_;                                          // the bytes of each stored element are reversed
+  bool copies_;                                        // a gathered element is the output's element
+  bool copies_rows_ = false;                           // an output row is consecutive bytes of the stored row
+  bool streams_ = false;                               // tiles are written past the caches
 
   // Tiles.
-  int64_t base_;  // bits
+  int64_t base_;  // bits, as in Layout
   uint64_t row_bytes_;
   size_t row_elements_;
   std::vector<Axis> outer_;
   std::vector<int64_t> outer_offset_;  // bits, for each index of an outer channel axis
   Axis cut_{1, 0};
-  int64_t step_ = 1;  // indices of the cut in a tile
-  size_t body_ = 1;   // elements
-  size_t rows_in_tile_ = 1;
+  int64_t step_ = 1;         // how many indices of the cut are in a tile
+  size_t body_ = 1;          // how many elements the body has
+  size_t rows_in_tile_ = 1;  // more than 1 for small rows that share a tile
 
   // Gather.
   Gather gather_ = Gather::none;
   int64_t gather_stride_ = 0;   // bytes
-  size_t channels_ = 1;         // of interleave
-  bool table_has_cut_ = false;  // an entry for every index of the cut, not of one tile
-  std::vector<int64_t> table_;  // from the tile's base: bytes; bits of fields
+  size_t channels_ = 1;         // the number of channels of Gather::interleave
+  bool table_has_cut_ = false;  // table_ has an entry for every index of the cut, not only for those of one tile
+  std::vector<int64_t> table_;  // where each element lies after the tile's base: in bytes, or in bits for fields
   FieldLayout fields_{};
 
-  // ChannelMath.
+  // Steps.
   bool affine_ = false, normalize_ = false;
-  bool uniform_ = true;       // the same parameters in the whole tile; one for each outer channel
-  bool outer_steps_ = false;  // ""
-  bool arrays_have_cut_ = false;
+  bool uniform_ = true;           // the parameters are the same in the whole tile
+  bool outer_steps_ = false;      // the arrays have one entry for each index of an outer channel axis
+  bool arrays_have_cut_ = false;  // the arrays have an entry for every index of the cut, not only for those of one tile
   Arrays affine_arrays_, normalize_arrays_;
 };
 

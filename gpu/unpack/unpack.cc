@@ -27,16 +27,16 @@ const Kernels& kernels_for([[maybe_unused]] SimdLevel level) {
 
 }  // namespace
 
-// Of a cache; and half of the first-level cache, or less.
-constexpr size_t line = 64;
-constexpr size_t tile_bytes = 16 << 10;
-constexpr size_t fewest_streamed = 1 << 10;  // bytes: less is not worth a fence
+constexpr size_t line = 64;                  // bytes of a cache line
+constexpr size_t tile_bytes = 16 << 10;      // at most half of the first-level cache
+constexpr size_t fewest_streamed = 1 << 10;  // bytes; streaming fewer is not worth a fence
 
 struct Unpacker::Impl {
   UnpackSpec spec;
   const Kernels& kernels;
-  size_t row_size;  // of the output, in bytes
-  // Streaming, unless the plan does so by itself: so many rows fill whole cache lines. 0: they are too long.
+  size_t row_size;  // bytes of an output row
+  // How many rows, which fill whole cache lines, are unpacked into a tile and then streamed. 0: no streaming here,
+  // because it is not wanted, or the plan streams by itself, or such rows do not fit a tile.
   size_t rows_in_tile = 0;
   std::string kernel;
   std::optional<BitPlan> bits;
@@ -48,7 +48,7 @@ struct Unpacker::Impl {
         row_size(static_cast<size_t>(spec.shape.elements()) * size_of(spec.out)),
         kernel("empty") {
     if (row_size == 0) return;
-    const DefaultFloatEnvironment floats;  // of values that are computed here
+    const DefaultFloatEnvironment floats;  // for the values that are computed here
     const Layout layout(spec);
     const bool single_bits = spec.stored == DType::unset && spec.width == 1;
     if (single_bits)
@@ -66,7 +66,8 @@ struct Unpacker::Impl {
     if (tiles) tiles->run(rows, out, out_stride);
   }
 
-  // Contiguous rows, from the beginning of a cache line on. What the last ones leave of a line is written as usual.
+  // Unpacks contiguous rows into tiles and streams them. `out` is at the beginning of a cache line. If the last rows
+  // end within a cache line, that rest is written with ordinary stores.
   void stream(std::span<const std::byte* const> rows, std::byte* out) const noexcept {
     alignas(line) std::byte tile[tile_bytes];
     while (!rows.empty()) {

@@ -10,7 +10,7 @@
 namespace feedline::gpu {
 namespace {
 
-// Enough to fill the largest GPU of today several times over: 132 multiprocessors of 2048 threads.
+// Enough to fill a large GPU of today (132 multiprocessors of 2048 threads) several times over.
 constexpr uint64_t threads_at_once = uint64_t{1} << 20;
 
 UnpackKernel::Op op_of(const UnpackSpec& spec) {

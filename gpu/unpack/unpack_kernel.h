@@ -1,4 +1,4 @@
-// Which kernel runs a spec on a GPU, and what it is given. A GPU is not needed to make one.
+// Chooses the GPU kernel that runs a spec, and makes its arguments. This needs no GPU.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@
 
 namespace feedline::gpu {
 
-/// One of the kernels that are compiled.
+/// Names one of the compiled kernels.
 struct UnpackKernel {
   enum class Op : uint8_t { bits, copy, convert_int64, convert_float32, convert_float64 } op;
   DType out;
-  bool vectors;  // rows are written in vectors; else each thread writes one element
+  bool vectors;  // whether each thread writes a vector of elements at a time; else it writes single elements
 };
 
-/// A kernel with its arguments; its threads run in any order.
+/// A kernel with its arguments. Its threads may run in any order.
 struct UnpackLaunch {
   UnpackKernel kernel;
   UnpackArgs args;
   uint64_t threads = 0;  // 0: there is nothing to do
 };
 
-/// Rows in device memory, each in_stride bytes behind the one before it.
+/// Rows in device memory. Row i of the input begins at in + i * in_stride, and row i of the output at
+/// out + i * out_stride. Strides are in bytes.
 struct DeviceRows {
   const std::byte* in;
   uint64_t in_stride;
@@ -36,7 +37,7 @@ struct DeviceRows {
   uint64_t count;
 };
 
-/// Immutable.
+/// Makes the launches that unpack rows by one spec on a GPU. Immutable.
 class DeviceUnpacker {
  public:
   /// Throws Error bad_pipeline for a spec that makes no sense.
@@ -44,10 +45,12 @@ class DeviceUnpacker {
 
   const UnpackKernel& kernel() const noexcept { return kernel_; }
 
-  /// What threads look up; whoever launches copies it to the device, to an address that 16 divides.
+  /// Returns the tables that the kernel's threads read. The caller must copy them to the device, to an address that is
+  /// a multiple of 16.
   std::span<const std::byte> tables() const noexcept { return tables_; }
 
-  /// in and out as gpu/unpack/unpack_spec.h has them; `tables` on the device.
+  /// Returns the launch that unpacks `rows` as gpu/unpack/unpack_spec.h defines it. `tables` is the address of the
+  /// device's copy of tables().
   UnpackLaunch launch(const DeviceRows& rows, const std::byte* tables) const noexcept;
 
  private:
@@ -63,7 +66,8 @@ class DeviceUnpacker {
   std::vector<std::byte> tables_;
 };
 
-/// Calls f(type<Op>{}, std::integral_constant<int, vector>{}) with what unpack_thread() is made of.
+/// Calls f(type<Op>{}, std::integral_constant<int, vector>{}) with the template arguments of unpack_thread() for a
+/// kernel.
 template <typename F>
 void with_kernel(const UnpackKernel& kernel, F&& f) {
   const auto sized = [&](auto op) {

@@ -9,13 +9,13 @@
 namespace feedline::gpu {
 namespace {
 
-__extension__ using Wide = __int128;  // no sum of offsets overflows it
+__extension__ using Wide = __int128;  // wide enough that no sum of offsets overflows
 
 constexpr int64_t most_elements = int64_t{1} << 40;
 constexpr int64_t most_bits = int64_t{1} << 52;
 
 struct Extent {
-  Wide first = 0, last = 0;  // bit of the first and of the last field
+  Wide first = 0, last = 0;  // the bit at which the first and the last field begin
 };
 
 Extent extent(const UnpackSpec& spec) {

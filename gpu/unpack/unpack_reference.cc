@@ -1,4 +1,4 @@
-// The definition of gpu/unpack/unpack_spec.h, literally: one element after another.
+// Follows the definition of gpu/unpack/unpack_spec.h literally, one element after another.
 #include <algorithm>
 #include <cstring>
 

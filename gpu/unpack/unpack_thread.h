@@ -1,8 +1,10 @@
-// What one thread of a GPU does to unpack rows: gpu/unpack/unpack_spec.h's definition for a few neighbouring elements of every n-th
-// row. Kernels call it for all their threads at once (unpack_kernels.cu), and whoever has no GPU one after another.
+// The work of one GPU thread that unpacks rows by the definition of gpu/unpack/unpack_spec.h. A thread computes a few
+// neighbouring elements (a vector) of every n-th row. A kernel (gpu/cuda/unpack_kernels.cu) runs all threads at once;
+// without a GPU, tests run them one after another.
 //
-// Where its elements lie and what happens to them is worked out once; a row then costs its loads, the arithmetic and
-// one store of up to 16 bytes. Neighbouring threads write neighbouring vectors, of the next row where a row ends.
+// A thread finds out once where its elements lie and what happens to them. Each row then costs its loads, the
+// arithmetic and one store of up to 16 bytes. Neighbouring threads write neighbouring vectors; after the last vector of
+// a row comes the first vector of the next row.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +15,34 @@
 
 namespace feedline::gpu {
 
-/// A spec, the rows, and how they are dealt out to threads. Plain data; pointers are of the device.
+/// A spec, the rows, and how the rows are divided among the threads. Plain data; all pointers are to device memory.
 struct UnpackArgs {
-  const std::byte* in;  // rows, in_stride bytes from each to the next
+  const std::byte* in;  // the first input row; the next one begins in_stride bytes later
   uint64_t in_stride;
-  std::byte* out;
+  std::byte* out;  // the first output row; the next one begins out_stride bytes later
   uint64_t out_stride;
   uint64_t rows;
-  uint64_t vectors;     // of the output, in a row
-  uint64_t row_groups;  // thread t begins with row t / vectors, and goes on by row_groups
+  uint64_t vectors;     // how many vectors an output row has
+  uint64_t row_groups;  // thread t does the rows t / vectors, t / vectors + row_groups, ...
 
-  // Where fields lie: gpu/unpack/unpack_layout.h.
+  // Where the fields lie: see Layout in gpu/unpack/unpack_layout.h.
   int64_t base;
   int axes;
-  int channel_axis;  // -1: none whose channels differ
+  int channel_axis;  // -1 if no axis has channels that differ
   uint64_t length[Shape::max_rank];
   int64_t stride[Shape::max_rank];
-  const int64_t* channel_offset;  // bits for each channel, or null
+  const int64_t* channel_offset;  // bits, for each channel; or null
 
   DType stored;  // unset: fields of `width` bits
   int width;
   bool sign_extend, lsb_first, big_endian;
-  bool aligned;  // whole elements lie at multiples of their size
+  bool aligned;  // whether whole elements lie at multiples of their size
 
-  const ChannelMath* steps;     // of each channel, or one
-  const std::byte* bit_values;  // of single bits: for each channel, or one, what 0 and what 1 becomes
+  const ChannelMath* steps;     // for each channel, or one for all
+  const std::byte* bit_values;  // for single bits: the values of 0 and of 1, for each channel, or once for all
 };
 
-/// Elements that a thread writes at once: 16 bytes, or 8 elements.
+/// How many elements a thread writes at a time: 16 bytes, but at most 8 elements.
 template <typename Out>
 inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(sizeof(Out)) : 8;
 
@@ -51,7 +53,7 @@ struct ElementPlace {
   uint64_t channel = 0;
 };
 
-/// index = rest % length; rest /= length. Divisions of 64 bits are what a GPU is slowest at.
+/// Returns rest % length and divides `rest` by `length`. It avoids 64-bit divisions, which are very slow on a GPU.
 FEEDLINE_ELEMENT uint64_t take_index(uint64_t& rest, uint64_t length) {
   uint64_t index = rest;
   if (rest < length) {
@@ -85,7 +87,7 @@ FEEDLINE_ELEMENT T load_element(const std::byte* at, bool aligned, bool big_endi
   return value;
 }
 
-/// read_bits(), by bytes: up to five hold a field.
+/// Does what read_bits() does, but reads whole bytes: a field lies in at most five of them.
 FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* row, int64_t bit, int width, bool lsb_first) {
   const std::byte* const at = row + bit / 8;
   const int skip = static_cast<int>(bit % 8), bytes = (skip + width + 7) / 8;
@@ -111,8 +113,8 @@ FEEDLINE_ELEMENT auto load_wide(const UnpackArgs& args, const std::byte* at) {
     return value;
 }
 
-/// A stored value in the type that holds all of its kind, which every cast takes to the same as its own type. The same
-/// branch for all threads.
+/// Returns a stored value as Wide: the type (int64_t, float or double) that holds every value of the stored type. A
+/// cast from Wide has the same result as a cast from the stored type. All threads take the same branch.
 template <typename Wide>
 FEEDLINE_ELEMENT Wide load_as(const UnpackArgs& args, const std::byte* row, int64_t bit) {
   const std::byte* const at = row + bit / 8;
@@ -148,7 +150,7 @@ FEEDLINE_ELEMENT Wide load_as(const UnpackArgs& args, const std::byte* row, int6
 
 }  // namespace detail
 
-/// One bit chooses between two values. Of values only the size counts.
+/// Lets one bit choose between two values. Only the size of the type Value matters.
 template <typename Value>
 struct BitsOp {
   using Out = Value;
@@ -171,11 +173,11 @@ struct BitsOp {
   }
 };
 
-/// An element as it is stored, but for the order of its bytes.
+/// Copies an element as it is stored, except that the order of its bytes may be reversed.
 template <typename Value>
 struct CopyOp {
   using Out = Value;
-  using Element = int64_t;  // byte
+  using Element = int64_t;  // the byte of the row at which the element begins
   FEEDLINE_ELEMENT static Element prepare(const UnpackArgs&, const detail::ElementPlace& place) {
     return place.bit / 8;
   }
@@ -184,7 +186,7 @@ struct CopyOp {
   }
 };
 
-/// ChannelMath and cast. Wide: int64_t, float or double.
+/// Loads an element as Wide (int64_t, float or double), does its channel's steps, and casts the result.
 template <typename Wide, typename To>
 struct ConvertOp {
   using Out = To;
@@ -200,7 +202,7 @@ struct ConvertOp {
   }
 };
 
-/// The part of thread number `thread`; there are args.vectors * args.row_groups.
+/// Does the work of thread number `thread`. There are args.vectors * args.row_groups threads.
 template <typename Op, int... i>
 FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, uint64_t thread, std::integer_sequence<int, i...>) {
   using Out = typename Op::Out;
@@ -209,7 +211,7 @@ FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, uint64_t thread, std
     Out element[vector];
   };
   const uint64_t number = thread % args.vectors;
-  // Unrolled, so that all this lies in registers.
+  // The pack expansion is unrolled, so all of this stays in registers.
   const typename Op::Element elements[] = {Op::prepare(args, detail::place_of(args, number * vector + i))...};
   for (uint64_t row = thread / args.vectors; row < args.rows; row += args.row_groups) {
     const std::byte* const from = args.in + row * args.in_stride;

@@ -18,7 +18,7 @@
 namespace feedline::io {
 namespace {
 
-// How many of the records begin before `offset`.
+// Returns how many of the stream's current records begin before `offset`.
 size_t count_before(const RecordStream& stream, uint64_t offset) {
   const auto records = stream.records();
   const auto place = [&](const RecordView& record) {
@@ -30,7 +30,7 @@ size_t count_before(const RecordStream& stream, uint64_t offset) {
   return static_cast<size_t>(behind - records.begin());
 }
 
-// Tells of a file's bytes in the range [told, end) each once.
+// Reports progress: tells of each byte of [begin, end) of a file once.
 class Teller {
  public:
   Teller(const CountProgress& tell, uint64_t begin, uint64_t end) : tell_(tell), told_(begin), end_(end) {}
@@ -47,7 +47,7 @@ class Teller {
   const uint64_t end_;
 };
 
-// The records of the file, from its start on.
+// Follows the true records of the file from its start on: the stitch, and the whole scan if one thread does it alone.
 class TrueScan {
  public:
   TrueScan(const std::shared_ptr<const InputFile>& file, const CountOptions& options, const CountDamage& damage)
@@ -58,7 +58,7 @@ class TrueScan {
 
   const RecordStream& stream() const noexcept { return stream_; }
 
-  /// Goes on to the first record that begins at or behind `offset`, or to the end.
+  /// Continues to the first record that begins at or after `offset`, or to the end.
   void advance(uint64_t offset, Teller* teller) {
     while (at_ < offset && !ended_) {
       switch (stream_.next()) {
@@ -85,8 +85,8 @@ class TrueScan {
     }
   }
 
-  /// Takes over the chain from the first place on at which both have a record, if there is one. What is read for that
-  /// has been told of by who found the chain.
+  /// Takes over `chain` from the first place on at which both it and the true records have a record, if there is one.
+  /// Reports no progress for what it reads itself, because the thread that found the chain has reported these bytes.
   void meet(const IndexBuilder& chain) {
     if (chain.end() <= at_) return;
     advance(chain.start(), nullptr);
@@ -115,7 +115,7 @@ class TrueScan {
   RecordStream stream_;
   IndexBuilder builder_;
   std::vector<BadRegion> bad_;
-  uint64_t at_ = 0;  // where the true records have been followed to
+  uint64_t at_ = 0;  // the offset up to which the true records have been followed
   bool ended_ = false;
 };
 
@@ -124,12 +124,12 @@ struct Range {
   std::vector<IndexBuilder> chains;  // ascending, disjoint
 };
 
-// The chains of valid records that begin in the range.
+// Finds the chains of valid records that begin in the range, and stores them there.
 void scan(Range& range, const std::shared_ptr<const InputFile>& file, const CountOptions& options,
           const CountProgress& progress) {
   constexpr size_t most_chains = 64;
   const uint64_t allowance = 2 * (range.end - range.begin) + (uint64_t{16} << 20);
-  uint64_t in_vain = 0;  // bytes looked at for records that are none
+  uint64_t in_vain = 0;  // bytes read for candidates that turned out to be no records
   RecordStream stream(file, RecordStream::Chain{}, options.record_limit);
   Resync search([&](uint64_t offset, std::span<std::byte> into) { file->read_at(offset, into); }, file->size(),
                 options.record_limit);
@@ -143,7 +143,7 @@ void scan(Range& range, const std::shared_ptr<const InputFile>& file, const Coun
       chain.add(stream.offset(), stream.records().first(count_before(stream, range.end)));
       teller.at(chain.end());
     }
-    place = chain.end() + 1;  // in vain, if the chain ends here: no record begins there
+    place = chain.end() + 1;  // no valid record begins at chain.end(), or the range is done
     if (chain.records() == 0) {
       in_vain += candidate->size;
     } else {
@@ -154,14 +154,16 @@ void scan(Range& range, const std::shared_ptr<const InputFile>& file, const Coun
   teller.at(range.end);
 }
 
-// A few for each thread; so large that what each costs, half a record and a few buffers, does not count.
+// Returns the size of a range, chosen so that each thread gets several ranges. A range is large enough that its own
+// cost, half a record and a few buffers, does not matter.
 uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
   if (options.range_bytes) return options.range_bytes;
   const auto threads = static_cast<uint64_t>(tbb::this_task_arena::max_concurrency());
   return std::clamp<uint64_t>(size / (16 * threads), uint64_t{16} << 20, uint64_t{128} << 20);
 }
 
-// The chains of [begin, end), in order, so that the threads read side by side and what they found is taken at once.
+// Scans [begin, end) and gives the chains to `take`, in order. Only a few ranges are under way at a time. So the
+// threads read side by side in one part of the file, and what they find is taken soon.
 void scan_ranges(const std::shared_ptr<const InputFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {

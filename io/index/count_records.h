@@ -1,10 +1,11 @@
-// The counting pass: every byte of a file read and verified, on all threads, and what it tells: the index.
+// The counting pass: reads and verifies every byte of a file, on all threads, and makes the index of the file.
 //
-// A plain file is cut into ranges, which are scanned side by side. Where a range's first record begins is a guess, a
-// place that holds as one: it may lie inside a record that contains TFRecords. So a serial stitch follows the true
-// records from offset 0 on and takes over what a range has found only from a place on at which a true record begins;
-// between, and behind damage, it scans itself. Both checksums of every record taken over have been verified, and the
-// records behind a place depend on nothing before it: so the result is that of one thread, to the last field.
+// A plain file is cut into ranges, which threads scan side by side. A range guesses where its first record begins: at
+// the first place that holds a valid record. The guess may be wrong, because that place may lie inside a record that
+// contains TFRecords. Therefore a serial pass, the stitch, follows the true records from offset 0 on. It takes over
+// what a range has found only from a place on at which a true record begins. Between such places, and after damage, the
+// stitch scans the file itself. Both checksums of every record that is taken over have been verified, and the records
+// after a place depend on nothing before it. So the result is the one that a single thread would have, in every field.
 #pragma once
 
 #include <cstdint>
@@ -17,44 +18,53 @@
 
 namespace feedline::io {
 
+/// How a file is counted.
 struct CountOptions {
   Compression compression = Compression::automatic;
-  uint64_t record_limit = default_record_limit;
-  uint64_t stride = default_stride;  // at least 1, at most largest_stride
-  uint64_t range_bytes = 0;          // of the file, in one range; 0: by its size. For tests
+  uint64_t record_limit = default_record_limit;  // bytes; a longer payload is damage (record_too_large)
+  uint64_t stride = default_stride;              // bytes between index entries, 1 to largest_stride
+  uint64_t range_bytes = 0;                      // bytes of a range; 0: chosen by the size of the file. For tests
 };
-/// What people may ask for: a record takes 16 bytes at least, and no group of strides overflows.
+/// The strides that users may ask for. A record has at least 16 bytes, and with the largest stride the size of a group
+/// of strides does not overflow.
 inline constexpr uint64_t smallest_stride = 16, largest_stride = uint64_t{1} << 40;
 
-/// Told from time to time how many more bytes of the file were read; from any of the threads, several at once. May
-/// throw, to stop.
+/// A callback that learns from time to time how many more bytes of the file were read. Any of the threads may call it,
+/// several at once. It may throw, which ends the counting.
 using CountProgress = std::function<void(uint64_t bytes)>;
 
-/// Told of each bad region before the next is looked for, in the order of the file, by one thread at a time. May throw,
-/// to stop.
+/// A callback that learns of each bad region before the next one is searched, in the order of the file. One thread at a
+/// time calls it. It may throw, which ends the counting.
 using CountDamage = std::function<void(const BadRegion& region)>;
 
-/// Reads and verifies a whole file; blocking. Runs in the caller's task arena, on all of its threads where the file is
-/// plain and large enough; may be called inside a parallel loop. Damage goes into `bad`, it does not throw, but for
-/// more than most_bad_regions; Error io_error does. Memory, a thread: a few buffers of 256 KiB, or its longest record
-/// (a false header inside a record may claim one of up to record_limit); and the index.
+/// Reads and verifies a whole file, and returns its index. Blocks until it is done.
 ///
-/// False starts cost a range at most twice its size, 16 MiB and record_limit; what is left then is for the stitch.
+/// Runs in the caller's task arena, on all of its threads if the file is plain and large enough. May be called inside a
+/// parallel loop. Damage does not throw but goes into FileIndex::bad; see check_bad_regions() for the limit. Throws
+/// Error io_error if the file cannot be read.
+///
+/// Memory: the index and, per thread, a few buffers of 256 KiB or the thread's longest record. A false header inside a
+/// record may claim a record of up to record_limit bytes.
+///
+/// False starts cost a range at most twice its size plus 16 MiB plus record_limit in bytes read. After that the range
+/// gives up, and the stitch scans the rest of it.
 FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {},
                         const CountDamage& damage = {});
 
-/// What [begin, end) of a plain file tells by itself: the chains of valid records that begin in it, as its ranges found
-/// them, ascending. Blocks, runs and tells as count_records().
+/// Scans the bytes [begin, end) of a plain file, as one of several ranks does that share a file. Returns the chains of
+/// valid records that begin there, ascending, as the ranges found them. For blocking, threads, `progress` and errors
+/// see count_records().
 std::vector<IndexBuilder> count_part(const std::string& file, uint64_t begin, uint64_t end, const CountOptions& options,
                                      const CountProgress& progress = {});
 
-/// The index of a plain file out of the chains of all its parts, in order; wherever they were counted. Reads what no
-/// chain is known to hold: nothing of a sound file whose records hold no records. Throws Error bad_pipeline where the
-/// chains make an index that contradicts itself (io/index/index_check.h).
+/// Makes the index of a plain file from the chains of all its parts, in order, wherever these were counted. Reads only
+/// what no chain is known to hold, which is nothing if the file is sound and no record contains records. Throws Error
+/// bad_pipeline if the chains make an index that contradicts itself (io/index/index_check.h).
 FileIndex join_parts(const std::string& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
                      const CountDamage& damage = {});
 
-/// Throws where one bad region more than `known` is too many for an index: most_bad_regions.
+/// Throws an Error of the category of `next` if an index that has `known` bad regions cannot take another one, because
+/// it may have most_bad_regions at most.
 void check_bad_regions(size_t known, const BadRegion& next, const std::string& file);
 
 }  // namespace feedline::io

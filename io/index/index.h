@@ -1,4 +1,5 @@
-// Where the records of a file are: the result of the counting pass (io/index/count_records.h), which verifies every byte.
+// The index of a file: where its records are, and their sums. The counting pass (io/index/count_records.h), which
+// verifies every byte of the file, makes it.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +14,19 @@
 
 namespace feedline::io {
 
-inline constexpr uint64_t default_stride = 16384;
-inline constexpr uint64_t default_record_limit = uint64_t{256} << 20;
+inline constexpr uint64_t default_stride = 16384;                      // bytes
+inline constexpr uint64_t default_record_limit = uint64_t{256} << 20;  // bytes
 inline constexpr uint64_t strides_per_group = 64;
 
+/// A place in a file at which a good record begins.
 struct IndexEntry {
-  uint64_t offset = 0;  // of the record's header; in the inflated stream of a compressed file
-  uint64_t record = 0;  // good records before it
+  uint64_t offset = 0;  // where the record's header begins: bytes of the file, or of the inflated stream
+  uint64_t record = 0;  // the number of good records before it
 
   bool operator==(const IndexEntry&) const = default;
 };
 
-/// Rows that nobody changes any more. Copies share them.
+/// An array that never changes. Copies share its memory.
 template <typename T>
 class Table {
  public:
@@ -47,30 +49,34 @@ class Table {
   std::span<const T> rows_;
 };
 
-/// Bad regions of a file whose messages are kept.
+/// The number of bad regions of a file whose messages are kept.
 inline constexpr size_t kept_messages = 100;
-/// A file with more bad regions has no index.
+/// The largest number of bad regions in an index. A file with more of them has no index.
 inline constexpr size_t most_bad_regions = size_t{1} << 22;
 
+/// The index of one file. Offsets and sizes are in bytes of the file or, if it is compressed, of the inflated stream.
 struct FileIndex {
-  Compression compression = Compression::none;  // what it is, never automatic
-  uint64_t stride = default_stride;
-  uint64_t records = 0;          // good ones, and of their payloads:
-  uint64_t payload_bytes = 0;    // all together
-  uint64_t smallest_record = 0;  // 0 where there are no records
-  uint64_t largest_record = 0;
-  uint64_t end = 0;          // offset behind the last good record
-  uint64_t stream_size = 0;  // of the file, inflated
-  uint64_t audit = 0;        // sum of the good records' terms (base/audit.h)
+  Compression compression = Compression::none;  // the file's compression, never `automatic`
+  uint64_t stride = default_stride;             // bytes between entries
+  uint64_t records = 0;                         // the number of good records
+  uint64_t payload_bytes = 0;                   // the sum of the sizes of their payloads
+  uint64_t smallest_record = 0;                 // the smallest payload; 0 if there are no records
+  uint64_t largest_record = 0;                  // the largest payload; 0 if there are no records
+  uint64_t end = 0;                             // where the last good record ends
+  uint64_t stream_size = 0;                     // the size of the file, inflated
+  uint64_t audit = 0;                           // the sum of the good records' terms (base/audit.h)
 
-  /// entries[k]: the first good record that begins at or behind k * stride; then {end, records}, for as many k as the
-  /// stream has strides, and once more. So entries.front() is the first record, entries.back() is {end, records}.
+  /// entries[k] is the first good record that begins at or after k * stride, or {end, records} if there is none. There
+  /// is an entry for each stride of the stream, and one more. So entries.front() is the first record, and
+  /// entries.back() is {end, records}.
   Table<IndexEntry> entries;
-  /// sums[g]: of the terms of the records that begin in stride g * strides_per_group or one of those that follow, up to
-  /// the next group: 1 MiB of file at the default stride. Together they are `audit`.
+  /// sums[g] is the sum of the terms of the records that begin in group g. A group is strides_per_group strides, which
+  /// is 1 MiB of the file at the default stride. All sums together make `audit`.
   Table<uint64_t> sums;
-  std::vector<BadRegion> bad;  // ascending, disjoint; the good records lie between them without gaps
+  /// The bad regions, ascending and disjoint. The good records lie between them without gaps.
+  std::vector<BadRegion> bad;
 
+  /// Returns the bytes of memory that the tables take. Messages of bad regions are not included.
   uint64_t memory_bytes() const noexcept {
     return entries.memory_bytes() + sums.memory_bytes() + bad.capacity() * sizeof(BadRegion);
   }

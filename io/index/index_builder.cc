@@ -16,8 +16,8 @@ Error BadRegion::error(const std::string& file) const {
 IndexBuilder::IndexBuilder(uint64_t stride, uint64_t start)
     : stride_(stride),
       start_(start),
-      // A chain's first record makes no entry of its own: whether it is the first behind a stride's begin is for what
-      // lies before it to say.
+      // The first record of a chain makes no entry in the chain. Whether it is the first one in its stride depends on
+      // the records before the chain, which the chain does not know.
       first_stride_(start == 0 ? 0 : start / stride + 1),
       first_group_(group_of(start)),
       wanted_(first_stride_ * stride),
@@ -59,7 +59,7 @@ void IndexBuilder::add(uint64_t offset, std::span<const RecordView> records) {
 }
 
 std::optional<IndexBuilder::Meeting> IndexBuilder::meeting(uint64_t offset) const {
-  // Entries ascend: the first at or behind `offset`, and from there on the first that begins a group.
+  // Finds the first entry at or after `offset` (entries ascend), and from there on the first one that begins a group.
   const auto at = std::lower_bound(entries_.begin(), entries_.end(), offset,
                                    [](const IndexEntry& entry, uint64_t value) { return entry.offset < value; });
   const uint64_t stride = first_stride_ + static_cast<uint64_t>(at - entries_.begin());
@@ -87,7 +87,7 @@ void IndexBuilder::put_into(MessageWriter& message) const {
   message.put_rows(std::span<const Group>(groups_));
 }
 
-// Whether append() and meeting() can rely on what a rank has told.
+// Returns whether append() and meeting() can safely work with this chain, which another rank has sent.
 bool IndexBuilder::holds_in(uint64_t file_size) const noexcept {
   const auto fits = [](uint64_t records, uint64_t bytes) { return records <= bytes / frame_bytes; };
   if (start_ >= end_ || end_ > file_size || records_ == 0 || !fits(records_, end_ - start_) ||

@@ -1,4 +1,4 @@
-// Records, in the order of their file -> where they are, and their sums.
+// Builds an index from records in the order of their file.
 #pragma once
 
 #include <cstddef>
@@ -13,43 +13,49 @@
 
 namespace feedline::io {
 
-/// Of a whole file, or of a chain: records that lie one behind the other without a gap. A chain can be appended to what
-/// lies before it, from its first record or from one of its meeting points on. Not thread-safe.
+/// Builds the index of a whole file, or of a chain. A chain is a sequence of records without gaps that begins anywhere
+/// in a file. It can be appended to the builder of what lies before it, from its first record or from one of its
+/// meeting points on. Not thread-safe.
 class IndexBuilder {
  public:
-  /// `start`: no record begins before.
+  /// No record that is added may begin before `start`. `stride` is in bytes.
   explicit IndexBuilder(uint64_t stride, uint64_t start = 0);
 
-  /// The first begins at `offset`, behind those added before; each of the others where the one before it ends.
+  /// Adds records without gaps between them. The first one begins at `offset`, at or after end(). In a chain it begins
+  /// at end().
   void add(uint64_t offset, std::span<const RecordView> records);
 
-  /// Where record number `record` of a chain begins. Only entries that begin a group can be appended from: what is
-  /// known of the records of a group is known of all of them together.
+  /// A place in a chain from which the chain can be appended: where its record number `record` begins. Apart from the
+  /// chain's start, only entries that begin a group are such places, because sums and sizes are known only for all
+  /// records of a group together.
   struct Meeting {
     uint64_t offset, record;
   };
-  /// The first meeting point of this chain at or behind `offset`, if there is one.
+  /// Returns the first meeting point of this chain at or after `offset`, if there is one.
   std::optional<Meeting> meeting(uint64_t offset) const;
 
-  /// Adds the records of `chain`, which has this stride, from `from` on: its start, or a meeting point.
+  /// Adds the records of `chain` from `from` on, which is the chain's start or one of its meeting points.
+  /// Preconditions: the chain has the same stride, and `from` does not lie before end().
   void append(const IndexBuilder& chain, const Meeting& from);
 
-  /// For other ranks, and from one; the stride is the same on all. Throws Error bad_pipeline for what is no chain of a
-  /// file of `file_size` bytes. What is accepted can be appended, but may be wrong: hold the index of which it becomes
-  /// a part against contradiction() (io/index/index_check.h).
+  /// Writes this chain to a message for other ranks, which use the same stride.
   void put_into(MessageWriter& message) const;
+  /// Reads a chain from another rank's message. Throws Error bad_pipeline if it cannot be a chain of a file of
+  /// `file_size` bytes. A chain that is accepted can safely be appended, but it may be wrong. The caller must check the
+  /// index that is made from it with contradiction() (io/index/index_check.h).
   static IndexBuilder get_from(MessageReader& message, uint64_t stride, uint64_t file_size);
 
   uint64_t start() const noexcept { return start_; }
-  /// Behind the last record; `start` where there is none.
+  /// Returns where the last record ends, or start() if there is no record.
   uint64_t end() const noexcept { return end_; }
   uint64_t records() const noexcept { return records_; }
 
-  /// Everything of a file but its compression and bad regions. The builder is used up.
+  /// Returns the index of a file of `stream_size` bytes (inflated), without its compression and its bad regions. The
+  /// builder must not be used after this.
   FileIndex finish(uint64_t stream_size);
 
  private:
-  struct Group {
+  struct Group {  // what is known of the records that begin in a group of strides
     uint64_t sum = 0;
     uint32_t smallest = UINT32_MAX, largest = 0;
 
@@ -63,9 +69,9 @@ class IndexBuilder {
   Group& group(uint64_t number);
 
   const uint64_t stride_, start_;
-  // entries_[i] is that of stride number first_stride_ + i.
+  // entries_[i] belongs to stride number first_stride_ + i, and groups_[i] to group number first_group_ + i.
   const uint64_t first_stride_, first_group_;
-  uint64_t wanted_;  // a multiple of the stride: the record that begins at or behind it makes the next entry
+  uint64_t wanted_;  // a multiple of the stride: the first record that begins at or after it makes the next entry
   std::vector<IndexEntry> entries_;
   std::vector<Group> groups_;
   uint64_t records_ = 0, payload_bytes_ = 0, end_;

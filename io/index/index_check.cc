@@ -10,7 +10,7 @@
 namespace feedline::io {
 namespace {
 
-__extension__ using Wide = unsigned __int128;  // holds every product of two numbers of 64 bits
+__extension__ using Wide = unsigned __int128;  // can hold the product of any two 64-bit numbers
 
 struct Contradiction {
   std::string what;
@@ -21,12 +21,14 @@ template <typename... Args>
   throw Contradiction{"makes no sense: " + fmt::format(format, std::forward<Args>(args)...)};
 }
 
-/// Goes from one known place of the stream to the next, in the order of offsets.
+/// Walks over the places of the stream that the index names, in the order of their offsets, and checks what lies
+/// between them.
 class Walk {
  public:
   explicit Walk(const FileIndex& index) : index_(index) {}
 
-  /// Good records lie from the last place to this one without a gap, and all of them begin before `until`.
+  /// Goes to the place at `offset`, before which there are `record` good records. Fails unless good records can fill
+  /// the bytes from the last place to this one without a gap, and can all begin before `until`.
   void good(uint64_t offset, uint64_t record, uint64_t until, const char* what) {
     const bool ascends = offset >= at_.offset && record >= at_.record && offset <= index_.stream_size;
     const uint64_t bytes = offset - at_.offset, records = record - at_.record;
@@ -34,18 +36,20 @@ class Walk {
     if (!ascends || Wide{records} * shortest > bytes || Wide{records} * longest < bytes)
       fail("{} at offset {}, record {}, after offset {}, record {}, with records of {} to {} bytes", what, offset,
            record, at_.offset, at_.record, index_.smallest_record, index_.largest_record);
-    // The least offset at which the last of them can begin.
+    // The left side is the smallest offset at which the last of these records can begin.
     if (records > 0 && std::max(at_.offset + (records - 1) * shortest, offset - std::min(offset, longest)) >= until)
       fail("{} at offset {}, where record {} or one before it begins at or after offset {}", what, offset, record - 1,
            until);
     at_ = {offset, record};
   }
+  /// Goes to the end of `region`. Fails unless good records, which can all begin before `until`, can fill the bytes
+  /// from the last place to the region.
   void bad(const BadRegion& region, uint64_t until) {
     good(region.offset, region.record, until, "a bad region");
     if ((region.offset < index_.end) != (region.record < index_.records))
       fail("a bad region at offset {} after {} of {} records, which end at offset {}", region.offset, region.record,
            index_.records, index_.end);
-    // One without bytes says that a compressed stream breaks off.
+    // A region without bytes means that a compressed stream breaks off at its end.
     if (region.length > index_.stream_size - at_.offset || (region.length == 0 && at_.offset != index_.stream_size))
       fail("a bad region of {} bytes at offset {}", region.length, region.offset);
     at_.offset += region.length;
@@ -71,6 +75,7 @@ void check_sizes(const FileIndex& index, uint64_t file_size, uint64_t record_lim
          record_limit);
 }
 
+// Returns the number of bytes in bad regions.
 uint64_t check_places(const FileIndex& index) {
   const IndexEntry end{index.end, index.records};
   Walk walk(index);
@@ -98,7 +103,7 @@ void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;
     if (index.records == 0) return largest == 0 && index.end == 0;
-    // One has the smallest size and one the largest, which may be the same one.
+    // One record has the smallest size, and one has the largest. It may be the same record.
     const uint64_t others = index.records - 1;
     return largest <= payload - others * smallest && payload - smallest <= Wide{others} * largest;
   };

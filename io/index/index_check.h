@@ -1,4 +1,4 @@
-// Whether an index can be true: what every index has to pass that comes from a disk or from another rank.
+// Checks whether an index can be true. Every index that comes from a disk or from another rank must pass.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,17 @@
 
 namespace feedline::io {
 
-/// Whether a file of `file_size` bytes can hold so many bytes of records. Deflate makes 1032 bytes of one at most.
+/// Returns whether a file of `file_size` bytes can hold a stream of `stream_size` bytes. Deflate makes at most 1032
+/// bytes of one byte.
 constexpr bool can_be_stream(Compression compression, uint64_t stream_size, uint64_t file_size) noexcept {
   return compression == Compression::none ? stream_size == file_size : stream_size / 1032 <= file_size;
 }
 
-/// Rows that an index of a stream of so many bytes has.
+/// Returns into how many parts of `part` bytes a stream is cut. The last part may be shorter.
 constexpr uint64_t parts_of(uint64_t stream_size, uint64_t part) noexcept {
   return stream_size / part + (stream_size % part != 0);
 }
+/// Return the number of entries, and of sums, in the index of a stream of `stream_size` bytes.
 constexpr uint64_t entries_of(uint64_t stream_size, uint64_t stride) noexcept {
   return parts_of(stream_size, stride) + 1;
 }
@@ -24,13 +26,16 @@ constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
   return parts_of(stream_size, stride * strides_per_group);
 }
 
-/// "makes no sense: ...", for people; empty where `index` contradicts neither itself nor the file of `file_size` bytes.
+/// Returns an empty string if `index` contradicts neither itself nor a file of `file_size` bytes. Otherwise returns
+/// what is wrong, for people: "makes no sense: ...".
 ///
-/// An index that passes may still be wrong about what lies in the file, but it keeps what a plan of memory relies on:
-/// * Entries and bad regions ascend and lie inside the stream. Between two neighbours n records take b bytes, with
+/// An index that passes may still be wrong about what lies in the file. But it has the properties that the memory plan
+/// relies on:
+/// * Entries and bad regions ascend and lie inside the stream. The n records between two neighbours take b bytes, with
 ///   n (16 + smallest_record) <= b <= n (16 + largest_record).
-/// * A good record begins at each entry but those that are the end, none before k * stride; and those before it may
-///   begin before k * stride. So there are less than stride + 16 + largest_record good bytes from an entry to the next.
+/// * Every entry is {end, records}, or a good record begins there. In the second case, entry k does not lie before
+///   k * stride. In both cases, the sizes stated allow all records before entry k to begin before k * stride. So there
+///   are fewer than stride + 16 + largest_record good bytes from an entry to the next.
 /// * No record is longer than largest_record, which is at most record_limit.
 std::string contradiction(const FileIndex& index, uint64_t file_size, uint64_t record_limit);
 

@@ -33,7 +33,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 152);
 constexpr size_t crc_covers_from = 16;
-constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages take
+constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages messages take
 
 struct BadRow {
   uint64_t offset, length, record;
@@ -41,7 +41,7 @@ struct BadRow {
 };
 static_assert(sizeof(BadRow) == 32 && sizeof(IndexEntry) == 16);
 
-// What a counting pass reports; no other category fits a bad region.
+// Returns whether this is a category that the counting pass gives to bad regions.
 bool is_damage(uint32_t category) noexcept { return category <= static_cast<uint32_t>(Category::bad_compression); }
 
 template <typename T>
@@ -58,6 +58,7 @@ template <typename... Args>
   throw Refused{fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// Refuses an index of another file, or one that was made with other options.
 void check_key(const Header& h, const FileId& data, const CountOptions& options) {
   if (h.file_size != data.size) refuse("is of a file of {} bytes, this one has {}", h.file_size, data.size);
   if (h.file_version != data.version) refuse("is older or newer than the file, which was written to at another time");
@@ -68,14 +69,14 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
   if (h.asked != asked && h.compression != asked) refuse("was made with another compression named");
 }
 
-// What can be seen before the tables are read.
+// Checks what can be checked before the tables are read.
 void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))
     refuse("makes no sense: compression {}", h.compression);
   if (!can_be_stream(compression, h.stream_size, data.size))
     refuse("makes no sense: {} bytes of records in a file of {}", h.stream_size, data.size);
-  // With these bounds the sum does not overflow.
+  // Because of these bounds, the sum of the sizes below does not overflow.
   const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
                          h.message_bytes <= most_message_bytes;
@@ -87,9 +88,10 @@ void check_header(const Header& h, uint64_t bytes, const FileId& data) {
     refuse("has {} bytes, which is not what its header says: cut short or damaged", bytes);
 }
 
-// Gives the next bytes of an index.
+// A function that fills `into` with the next bytes of an index.
 using TakeBytes = std::function<void(std::span<std::byte> into)>;
 
+// Reads an index of `size` bytes and checks everything. Throws Refused.
 FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, const CountOptions& options) {
   Header h{};
   const auto header = std::as_writable_bytes(std::span(&h, 1));
@@ -136,7 +138,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
   return index;
 }
 
-// Gives its bytes to `write`, part by part.
+// Gives the bytes of an index to `write`, one part after another.
 void write_parts(const FileIndex& index, const FileId& data, const CountOptions& options,
                  const std::function<void(std::span<const std::byte>)>& write) {
   std::vector<BadRow> bad;
@@ -182,7 +184,9 @@ void write_parts(const FileIndex& index, const FileId& data, const CountOptions&
 void write_index(const std::string& path, const FileIndex& index, const FileId& data, const CountOptions& options) {
   OutputFile file(path);
   write_parts(index, data, options, [&](std::span<const std::byte> part) { file.write(part); });
-  file.publish_unsynced();  // torn, it is refused and made again; a thousand syncs take longer than that
+  // There is no sync: an index that is cut short by a power cut is refused and made again, and a thousand syncs would
+  // take longer than that.
+  file.publish_unsynced();
 }
 
 std::string index_bytes(const FileIndex& index, const FileId& data, const CountOptions& options) {

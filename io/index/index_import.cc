@@ -13,12 +13,13 @@
 namespace feedline::io {
 namespace {
 
-// The lines of a text file, without their ends.
+// Reads the lines of a text file.
 class Lines {
  public:
   explicit Lines(const std::string& path) : file_(path) {}
 
-  // One longer than a buffer is no line of two numbers: it comes in pieces.
+  // Gives the next line without its end. Returns false if there is none. A line that is longer than a buffer comes in
+  // pieces. This does no harm, because such a line is not a line of two numbers.
   bool next(std::string_view& line) {
     size_t length = text_.find('\n', begin_);
     if (length == std::string::npos && read_ < file_.size()) {

@@ -1,5 +1,5 @@
-// The text index of DALI's tfrecord2idx, "OFFSET LENGTH" a record (nvidia/dali, tools/tfrecord2idx), beside a counted
-// file.
+// Compares the text index of DALI's tfrecord2idx (nvidia/dali, tools/tfrecord2idx) with the index of a counted file.
+// The text has one line, "OFFSET LENGTH", per record.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,12 @@
 
 namespace feedline::io {
 
-/// What the text says that the counted file does not hold: the first line, for people; empty where they agree. Each
-/// line must begin where the one before it ends, each entry of the index must be the line of its record, and both have
-/// as many good records; lines in bad regions are passed over, tfrecord2idx verifies nothing. Reads the text in small
-/// pieces. Throws Error io_error.
+/// Returns the first difference between the text in `idx_file` and the counted file, for people, or an empty string if
+/// they agree.
+///
+/// They agree if each line begins where the line before it ends, if each entry of the index equals the line of its
+/// record, and if both have the same number of good records. Lines that begin in bad regions are skipped, because
+/// tfrecord2idx verifies nothing. Reads the text in small pieces. Throws Error io_error if it cannot be read.
 std::string differs_from_idx(const std::string& idx_file, const FileIndex& index);
 
 }  // namespace feedline::io

@@ -23,7 +23,8 @@ struct MakeFolderOp {
   static constexpr int error = EACCES;
 };
 
-// $XDG_CACHE_HOME, else ~/.cache (XDG Base Directory Specification: a relative one is to be ignored); or empty.
+// Returns the folder for caches of feedline, below $XDG_CACHE_HOME or else ~/.cache, or an empty path if there is none.
+// The XDG Base Directory Specification says that a relative path is to be ignored.
 fs::path cache_folder() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return fs::path(cache) / "feedline";
   if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache" / "feedline";
@@ -79,7 +80,7 @@ KeptIndex find_index(const FileId& data, const CountOptions& options, const std:
 
 void let_mtime_settle(const FileId& data) {
   for (int i = 0; i < 20; i++) {
-    timespec now{};  // the clock that files are stamped with
+    timespec now{};  // by the clock from which the kernel takes the mtime of files
     if (clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return;
     const uint64_t ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
     if (data.version < ns) return;

@@ -1,7 +1,9 @@
-// Where the indexes of data files are kept, so that they are made once.
+// Keeps the indexes of data files, so that each index is made only once.
 //
-// NAME.feedline-index beside the data; in a folder of the user's choice, or, where the data's is read-only, in
-// $XDG_CACHE_HOME/feedline or ~/.cache/feedline: there as NAME-HASH.feedline-index, HASH being of the absolute path.
+// An index lies beside its data file, as NAME.feedline-index. If the folder of the data is read-only, it lies in
+// $XDG_CACHE_HOME/feedline or ~/.cache/feedline instead. If the user has named a folder, it lies in that one and
+// nowhere else. In these folders its name is NAME-HASH.feedline-index, where HASH is a hash of the absolute path of the
+// data.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +17,38 @@ namespace feedline::io {
 
 inline constexpr std::string_view index_suffix = ".feedline-index";
 
-/// Whether a file of this name is an index, or is about to become one.
+/// Returns whether a file of this name is an index, or a temporary file that is about to become one.
 bool is_index_name(std::string_view path);
 
-/// Where the index of `file` may lie, number 0 being the best place; empty: there are no more. `dir`: there and nowhere
-/// else; empty: beside the data, and the cache folder, if there is one.
+/// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
+/// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If it is empty,
+/// the places are beside the data and in the cache folder, if there is one.
 std::string index_place(const std::string& file, const std::string& dir, size_t number);
 
-/// Where something else that can be made again is kept under `name`: in `dir`, or in the cache folder; empty: nowhere.
+/// Returns the path at which other data that can be made again is kept under `name`: in `dir` or, if `dir` is empty, in
+/// the cache folder. Returns an empty string if there is no such folder.
 std::string cache_place(const std::string& name, const std::string& dir);
 
+/// What find_index() found.
 struct KeptIndex {
   std::optional<FileIndex> index;
-  std::string path;  // where it lies
-  /// Without an index: where none was found, and what was found instead. Of places tried before it otherwise.
+  std::string path;  // where the index lies
+  /// For people: what was found at each place that had no valid index. If there is an index, these are the places that
+  /// were tried before it.
   std::string why;
-  bool refused = false;  // there was one that does not hold
+  bool refused = false;  // whether one of these places had an index that is not valid
 };
-/// The first valid index of `data`. Does not throw.
+/// Reads the indexes at all places, in order, until it finds a valid one of `data`. Does not throw.
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir);
 
-/// Call it before counting what is to be kept. Waits, up to 20 ms, until the clock of file systems has left the tick in
-/// which the file was last written: so that writing to it again gives it another mtime.
+/// Waits, at most 20 ms, until the clock of file systems has left the tick in which the file was last written. After
+/// that, another write gives the file another mtime, so that the index shows to be out of date. Call it before counting
+/// a file whose index is to be kept.
 void let_mtime_settle(const FileId& data);
 
-/// Writes the index to the first place that takes it, and makes the folder if need be. Returns where. Throws Error
-/// io_error where none does (that of the first place), or when the file is no longer `data`, as it was before counting.
+/// Writes the index to the first place that accepts it, makes the folder if it does not exist, and returns the path.
+/// `data` is the file as it was before it was counted. Throws Error io_error if no place accepts the index (with the
+/// failure at the first place), or if the file has changed since.
 std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options, const std::string& dir);
 
 }  // namespace feedline::io

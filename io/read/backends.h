@@ -1,4 +1,4 @@
-// The two ways to read that make_read_backend chooses from; tests ask for them one by one.
+// The two backends from which make_read_backend() chooses. Tests make them directly.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,19 @@
 
 namespace feedline::io {
 
-/// A thread that owns an io_uring. Of the options, `backend` and `direct` are settled already and not looked at.
-/// Throws std::system_error, with what was tried, where the kernel (or the build) has no io_uring for us.
+/// Makes the backend that reads with io_uring: one thread that owns a ring. The members `backend` and `direct` of
+/// `options` are ignored, because they have been decided before. Throws std::system_error, which says what was tried,
+/// if the kernel does not allow io_uring or the library was built without it.
 std::unique_ptr<ReadBackend> make_uring_backend(std::shared_ptr<FileTable> files, const BackendOptions& options,
                                                 ReadDone done);
 
-/// A few threads that call pread; `reason`, if any, is why it is not io_uring, for the description. Throws
-/// std::system_error when not one thread can be had.
+/// Makes the backend that reads with pread: a few threads. If `reason` is not empty, it says in the description why
+/// this is not io_uring. `backend` and `direct` are ignored here, too. Throws std::system_error if not a single thread
+/// can be started.
 std::unique_ptr<ReadBackend> make_pread_backend(std::shared_ptr<FileTable> files, const BackendOptions& options,
                                                 ReadDone done, std::string reason = {});
 
-/// For descriptions: "O_DIRECT", "O_DIRECT where the file system has it", "page cache".
+/// Returns the text for descriptions: "O_DIRECT", "O_DIRECT where the file system has it", or "page cache".
 const char* describe(Toggle direct) noexcept;
 
 }  // namespace feedline::io

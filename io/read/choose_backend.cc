@@ -1,4 +1,4 @@
-// Which way files are read.
+// Decides which backend reads the files, and whether it uses O_DIRECT.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -14,7 +14,8 @@
 namespace feedline::io {
 namespace {
 
-// The page cache cannot help an epoch over more data than memory, and would push out what it could help.
+// Decides whether `automatic` uses O_DIRECT. The page cache cannot help an epoch over more data than memory. Such an
+// epoch would also evict data of other programs, which the cache could help.
 Toggle settle(Toggle direct, const std::vector<FileId>& files) {
   if (direct != Toggle::automatic) return direct;
   uint64_t bytes = 0;
@@ -22,8 +23,9 @@ Toggle settle(Toggle direct, const std::vector<FileId>& files) {
   return bytes > usable_memory() ? Toggle::automatic : Toggle::off;
 }
 
+// Returns what a user can do about this failure of io_uring.
 std::string advice(int error) {
-  int disabled = 0;  // io_uring_setup(2): 0 for all, 1 for CAP_SYS_ADMIN or a group, 2 for nobody
+  int disabled = 0;  // 0: all may use io_uring; 1: CAP_SYS_ADMIN or a group may; 2: no process may (io_uring_setup(2))
   std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
   if (error == EPERM && disabled != 0)
     return fmt::format("kernel.io_uring_disabled is {}; `sysctl kernel.io_uring_disabled=0` allows it", disabled);

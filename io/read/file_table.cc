@@ -19,7 +19,7 @@
 namespace feedline::io {
 namespace {
 
-/// A file system that knows no O_DIRECT refuses it at open, in statx, or at the first read.
+/// The answer of a file system without O_DIRECT. It may refuse at open, in statx, or at the first read.
 struct DirectOpenOp {
   static constexpr const char* name = "open O_DIRECT";
   static constexpr int error = EINVAL;
@@ -40,16 +40,17 @@ int open_path(const char* path, int flags) noexcept {
     if (int error = injected<DirectOpenOp>()) return -error;
   int fd;
   do {
-    // A FIFO without a writer would be waited for, for ever.
+    // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    // Another program has a lease on the file, and is asked to give it up: that is waited for.
+    // EWOULDBLOCK for a regular file means that another program has a lease on it, and the kernel has asked that
+    // program to give it up. The second open waits for that.
     if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
   } while (fd < 0 && errno == EINTR);
   return fd < 0 ? -errno : fd;
 }
 
-/// Whether what was opened is the regular file that was listed; and lets reads of it wait, as io_uring has them fail
-/// where a file system cannot read without waiting.
+/// Checks that a regular file was opened, as it was when the files were listed, and clears O_NONBLOCK. With O_NONBLOCK
+/// io_uring would let a read fail if the file system cannot read without waiting. Returns 0 or an errno.
 int make_readable(int fd, int flags) noexcept {
   if (int error = injected<StatOp>()) return error;
   struct stat about {};
@@ -65,7 +66,8 @@ int set_buffered(int fd) noexcept {
   return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0 ? errno : 0;
 }
 
-/// What O_DIRECT wants of addresses and offsets (statx(2), since Linux 6.1); 0: the file cannot be read so.
+/// Returns the alignment that O_DIRECT needs for addresses and offsets, or 0 if the file cannot be read with O_DIRECT.
+/// statx(2) tells this since Linux 6.1; on an older kernel the result is block_bytes.
 uint32_t direct_alignment(int fd) noexcept {
   struct statx about {};
   if (injected<StatOp>() || statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &about) != 0 ||
@@ -182,7 +184,8 @@ int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
   int flags = direct_ == Toggle::off ? 0 : O_DIRECT;
   int opened;
   while ((opened = open_path(files_[file].uri.c_str(), flags)) < 0) {
-    if ((opened == -EMFILE || opened == -ENFILE) && close_one_idle()) continue;  // the program needs descriptors too
+    // The program needs descriptors, too. So idle files are closed before this becomes an error.
+    if ((opened == -EMFILE || opened == -ENFILE) && close_one_idle()) continue;
     if (opened != -EINVAL || !flags) return -opened;
     if (direct_ == Toggle::on) return EOPNOTSUPP;
     flags = 0;
@@ -206,7 +209,8 @@ int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
 int FileTable::refuse_direct(Lease& lease) noexcept {
   if (direct_ == Toggle::on) return EOPNOTSUPP;
   const std::lock_guard lock(mutex_);
-  // Other reads of this file may be under way with O_DIRECT's alignment; buffered, they are as good.
+  // Other reads of this file, with O_DIRECT's alignment, may be under way. They stay valid if the file is read
+  // buffered.
   if (int error = set_buffered(lease.fd)) return error;
   slots_[lease.slot].alignment = lease.alignment = 1;
   return 0;

@@ -1,4 +1,5 @@
-// The files of a backend: opened when first read, a bounded number of them at a time, never closed under a read.
+// The files of a backend. A file is opened when it is first read, and is not closed while a read uses it. A bounded
+// number of files is open at a time.
 #pragma once
 
 #include <atomic>
@@ -12,53 +13,62 @@
 
 namespace feedline::io {
 
-/// Thread-safe. Opening happens outside the lock, so that one slow file does not hold up the others.
+/// Opens files and leases their descriptors to reads. Thread-safe. Files are opened outside the lock, so that one slow
+/// file does not delay the others.
 class FileTable {
  public:
-  /// What a read needs to know of its open file.
+  /// What a read needs to know about its open file.
   struct Lease {
     uint32_t slot = 0, file = 0;
     int fd = -1;
-    uint32_t alignment = 1;  // of addresses, offsets and lengths: O_DIRECT's, a divisor of block_bytes; 1: buffered
+    /// What addresses, offsets and lengths must be multiples of: for O_DIRECT a divisor of block_bytes; 1 if the file
+    /// is read through the page cache.
+    uint32_t alignment = 1;
   };
 
-  /// direct: off; on: a file system that refuses O_DIRECT is an error; automatic: then that file is read buffered.
-  /// capacity: open files at most, at least 1.
+  /// `direct` says whether to use O_DIRECT. If a file system refuses it, this is an error with `on`; with `automatic`
+  /// the file is read through the page cache. `capacity` is the largest number of open files, at least 1.
   FileTable(std::vector<FileId> files, Toggle direct, size_t capacity = default_capacity());
   ~FileTable();
   FileTable(const FileTable&) = delete;
   FileTable& operator=(const FileTable&) = delete;
 
-  /// 256, or a quarter of RLIMIT_NOFILE where that is less: the rest is the program's.
+  /// Returns 256, or a quarter of RLIMIT_NOFILE if that is less. The program needs the other descriptors.
   static size_t default_capacity() noexcept;
 
-  /// Leases that a backend may have out at a time. As many more, less one, are lent to who asks first.
+  /// Returns the number of leases that a backend may hold at a time: half of the capacity, rounded up. The others are
+  /// spare leases for read_cached(), on any thread: first come, first served.
   size_t depth() const noexcept { return (slots_.size() + 1) / 2; }
+  /// Takes a spare lease. Returns false if none is left. return_spare() gives it back.
   bool lend_spare() noexcept;
   void return_spare() noexcept { spare_lent_--; }
   Toggle direct() const noexcept { return direct_; }
 
-  /// Opens `file`, or finds it open; in exchange the file unused for longest is closed. Waits for
-  /// another program only where that holds a lease on the file, which the kernel makes it give up. Returns 0 or an
-  /// errno; EOPNOTSUPP: O_DIRECT is on and refused; ESTALE: it is no longer a regular file. Precondition: the lease is
-  /// one of the backend's, or lent.
+  /// Opens `file`, or finds it open, and fills in `lease`. If all slots have files, it closes the file that was not
+  /// used for the longest time. It waits for another program only if that program holds a kernel lease on the file
+  /// (F_SETLEASE in fcntl(2)), which the kernel then makes it give up.
+  ///
+  /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and refused, ESTALE that this is no longer a regular
+  /// file. Precondition: the caller holds fewer than depth() leases, or has taken a spare one.
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
-  /// A read with O_DIRECT gave EINVAL: goes on buffered where that is allowed (0), else EOPNOTSUPP.
+  /// Handles a read with O_DIRECT that gave EINVAL: changes the file to buffered reading and returns 0 if that is
+  /// allowed. Otherwise returns EOPNOTSUPP or another errno.
   int refuse_direct(Lease& lease) noexcept;
 
-  /// After a read: ESTALE when size or version are no longer those of its FileId, so that its bytes may be others.
+  /// Checks the file after a read. Returns ESTALE if its size or version are no longer those of its FileId, because the
+  /// bytes may then be others. Returns 0 or another errno otherwise.
   int verify(const Lease& lease) const noexcept;
 
  private:
-  struct Slot {
+  struct Slot {  // an open file, or room for one
     int fd = -1;
     uint32_t file = no_file;
     uint32_t alignment = 1;
-    uint32_t users = 0;
-    bool opening = false;
-    uint64_t last_used = 0;
+    uint32_t users = 0;      // leases of this slot
+    bool opening = false;    // while a thread opens the file without holding the lock
+    uint64_t last_used = 0;  // by clock_
   };
   static constexpr uint32_t no_file = UINT32_MAX, no_slot = UINT32_MAX;
 
@@ -72,7 +82,7 @@ class FileTable {
   std::condition_variable opened_;
   std::vector<uint32_t> slot_of_file_;
   std::vector<Slot> slots_;
-  uint64_t clock_ = 0;
+  uint64_t clock_ = 0;  // counts leases
   std::atomic<size_t> spare_lent_{0};
 };
 

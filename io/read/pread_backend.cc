@@ -1,4 +1,4 @@
-// The reference, and what is left where io_uring is refused.
+// The backend that reads with pread. It is the reference, and what is left if the kernel refuses io_uring.
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class PreadBackend final : public ReadBackend {
     try {
       while (threads_.size() < wanted) threads_.push_back(start_thread("feedline-pread", [this] { work(); }));
     } catch (const std::system_error&) {
-      if (threads_.empty()) throw;  // fewer will do
+      if (threads_.empty()) throw;  // fewer threads than wanted are enough
     }
   }
 
@@ -67,7 +67,7 @@ class PreadBackend final : public ReadBackend {
       stopping_ = true;
     }
     arrived_.notify_all();
-    const std::lock_guard lock(join_mutex_);  // whoever else calls stop() waits until it has happened
+    const std::lock_guard lock(join_mutex_);  // other threads that call stop() wait here until it is done
     for (std::thread& thread : threads_)
       if (thread.joinable()) thread.join();
   }

@@ -1,8 +1,9 @@
 // Asynchronous reads of files into memory that the caller owns.
 //
-// A backend has its own thread or threads. Files are named by their number in the list given at the start; it opens
-// them when they are first read and keeps a bounded number of descriptors. A completion is either the whole range or
-// an error: short reads, EINTR, EAGAIN and O_DIRECT's alignment are dealt with inside.
+// A backend has its own thread or threads. The caller gives it a list of files at the start, and names a file by its
+// number in this list. The backend opens files when they are first read, and keeps a bounded number of descriptors. A
+// read completes either with the whole range or with an error. The backend itself handles short reads, EINTR, EAGAIN
+// and O_DIRECT's alignment.
 #pragma once
 
 #include <cstddef>
@@ -18,72 +19,87 @@
 
 namespace feedline::io {
 
-/// Buffers start at a multiple of this, and reads keep their offset's remainder: see Read.
+/// The alignment of buffers. The first byte of a read lands in its buffer at offset % block_bytes (see Read).
 inline constexpr size_t block_bytes = 4096;
 
-/// Remote files fit: a URI, a size and a tag that changes with the content (mtime in ns for local ones).
+/// A file, and the version of its content. The members would also fit remote files.
 struct FileId {
-  std::string uri;
-  uint64_t size = 0;
-  uint64_t version = 0;
+  std::string uri;       // a local path
+  uint64_t size = 0;     // bytes
+  uint64_t version = 0;  // changes when the content does: the mtime in nanoseconds
 };
 
-/// Local path -> FileId. Throws Error io_error when it cannot be, or is no regular file.
+/// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is no regular file.
 FileId stat_file(std::string path);
 
+/// A range of a file to be read, and where its bytes go.
 struct Read {
-  uint32_t file = 0;
-  uint64_t offset = 0, length = 0;  // inside the file, at least one byte
-  /// Aligned to block_bytes; its capacity is at least capacity_for(offset, length). The range lands at
-  /// buffer + offset % block_bytes, whatever way it is read; bytes around it, inside the capacity, are clobbered.
+  uint32_t file = 0;                // the number in the backend's list of files
+  uint64_t offset = 0, length = 0;  // bytes; the range lies inside the file and has at least one byte
+  /// Memory of the caller, which must stay valid until the read has completed. It is aligned to block_bytes, and has at
+  /// least capacity_for(offset, length) bytes. The range lands at buffer + offset % block_bytes, in whichever way it is
+  /// read. The other bytes inside the capacity may be overwritten.
   std::byte* buffer = nullptr;
-  void* tag = nullptr;  // handed back
+  void* tag = nullptr;  // given to ReadDone
 
+  /// Returns the bytes of buffer that a read needs.
   static size_t capacity_for(uint64_t offset, uint64_t length) noexcept {
     return (offset % block_bytes + length + block_bytes - 1) / block_bytes * block_bytes;
   }
 };
 
-/// Called once for each submitted read, on a thread of the backend (after stop(), on the submitter's), with 0 or an
-/// errno. ENODATA: the file ended before the range did (it shrank); ESTALE: its size or version is no longer that of
-/// its FileId; EOPNOTSUPP: O_DIRECT is asked for and refused; ECANCELED: stopped, so submit nothing more.
-/// Must not block or throw; may call submit().
+/// The completion callback. The backend calls it once for each submitted read, on one of its threads; after stop(), on
+/// the thread that submits. `error` is 0 or an errno:
+/// * ENODATA: the file ends before the range does, because it has become shorter.
+/// * ESTALE: the size or version of the file is no longer that of its FileId.
+/// * EOPNOTSUPP: O_DIRECT is `on`, and the file system refuses it.
+/// * ECANCELED: the backend was stopped. Submit nothing more.
+///
+/// It must not block or throw. It may call submit().
 using ReadDone = std::function<void(void* tag, int error)>;
 
-/// An error of ReadDone for people: what happened and, where that helps, what to do.
+/// Returns an error of ReadDone for people: what happened and, if that helps, what to do.
 std::string read_error_message(int error);
 
+/// Reads files. See the top of this file.
 class ReadBackend {
  public:
-  virtual ~ReadBackend() = default;  // stops
+  /// Stops the backend, as stop() does.
+  virtual ~ReadBackend() = default;
 
-  /// Thread-safe, does not block on I/O, never fails: failures arrive as completions.
+  /// Starts the reads, or queues them. Thread-safe. Does not block on I/O and never fails: failures arrive as
+  /// completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Reads what the page cache holds at once, on the caller's thread: no disk is waited for. 0 or an errno, as ReadDone
-  /// has them; nothing: it is not all there (or read past the cache), submit it. Thread-safe; of the range some may
-  /// have been written.
+  /// Reads the range from the page cache at once, on the caller's thread, without waiting for a disk. Returns 0 or an
+  /// errno, as ReadDone has them. Returns nothing if the page cache does not hold the whole range, or if files are not
+  /// read through it; then a part of the buffer may have been written, and the caller must submit the read.
+  /// Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
 
-  /// Cancels what it can and waits for the rest (a read that the disk never answers is waited for): when it returns,
-  /// every read submitted before has completed, nothing touches the buffers any more, and further submits complete with
-  /// ECANCELED at once. Idempotent; any thread but a completion's.
+  /// Cancels the reads that it can cancel, and waits for the others. It waits for ever if a disk never answers. When it
+  /// returns, every read that was submitted before has completed, nothing touches the buffers any more, and further
+  /// submits complete with ECANCELED at once. May be called several times, on any thread except inside a completion.
   virtual void stop() = 0;
 
-  /// For people: "io_uring (O_DIRECT, registered buffers)", "pread (page cache; io_uring_setup: Operation not
-  /// permitted)".
+  /// Returns what this backend is, for people: "io_uring (O_DIRECT, registered buffers)", or "pread (page cache;
+  /// io_uring_setup: Operation not permitted)".
   virtual std::string description() const = 0;
 };
 
+/// Options for make_read_backend().
 struct BackendOptions : IoOptions {
-  unsigned depth = 64;               // reads in flight, at least 1; more are queued
-  std::span<std::byte> memory = {};  // where all buffers lie, for registration; may be empty
-  // So many reads come before that, as it makes all of `memory` resident: what the page cache has needs none of it.
+  unsigned depth = 64;  // the largest number of reads in flight, at least 1; other reads wait in a queue
+  std::span<std::byte> memory =
+      {};  // the memory in which all buffers lie, for registration with io_uring; may be empty
+  /// The number of reads that are started before `memory` is registered. Registration makes all of it resident. A feed
+  /// whose files lie in the page cache submits few reads, and needs no registration.
   uint64_t registered_behind = 0;
 };
 
-/// automatic takes pread where io_uring cannot be had, and logs the reason once, as info. Throws Error io_error where a
-/// backend is asked for by name and cannot be had, or no thread can be started; it says what to do.
+/// Makes a backend for `files`. With `automatic` it takes pread if io_uring cannot be had, and logs the reason once, at
+/// level info. Throws Error io_error, which says what to do, if the backend that is asked for by name cannot be had, or
+/// if no thread can be started.
 std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options, ReadDone done);
 
 }  // namespace feedline::io

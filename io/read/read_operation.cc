@@ -11,13 +11,13 @@
 namespace feedline::io {
 namespace {
 
-/// A file system that takes O_DIRECT at open and refuses it at the first read.
+/// A file system accepts O_DIRECT at open, and refuses it at the first read.
 struct DirectReadOp {
   static constexpr const char* name = "read O_DIRECT";
   static constexpr int error = EINVAL;
 };
 
-/// The page cache lacks the bytes.
+/// The page cache does not hold the bytes.
 struct CachedReadOp {
   static constexpr const char* name = "read cached";
   static constexpr int error = EAGAIN;
@@ -56,7 +56,7 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
   if (result == -EINTR || result == -EAGAIN) return std::nullopt;
   if (result == -EINVAL && lease_.alignment > 1) {
     error = files_->refuse_direct(lease_);
-    if (error == 0) return std::nullopt;  // its calls stay aligned, which does no harm
+    if (error == 0) return std::nullopt;  // further calls of this read stay aligned, which does no harm
   } else if (result < 0) {
     error = static_cast<int>(-result);
   } else {
@@ -82,7 +82,7 @@ std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
   if (const int error = operation.begin(files, read)) over = error;
   while (!over) {
     const int64_t result = read_without_waiting(operation.fd(), operation.call());
-    // Not there, or a file system (EOPNOTSUPP) or kernel (ENOSYS) that cannot tell.
+    // The page cache does not hold the bytes, or the file system (EOPNOTSUPP) or the kernel (ENOSYS) cannot tell.
     if (result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS) {
       operation.abandon();
       break;

@@ -1,4 +1,5 @@
-// One read from its file's opening to its answer. A backend only makes the calls; what they mean is decided here, once.
+// One read, from the opening of its file to its result. A backend only makes the system calls. What their results mean
+// is decided here, so that it is the same for all backends.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +10,23 @@
 
 namespace feedline::io {
 
+/// The state of one read. Not thread-safe.
 class ReadOperation {
  public:
-  /// 0: make call() now. Else an errno, and the operation is over.
+  /// Acquires the file. Returns 0 if the backend is to make call() now. Otherwise returns an errno, and the operation
+  /// is over. `files` must outlive the operation.
   int begin(FileTable& files, const Read& read) noexcept;
 
-  /// The call to make, once for each begin() and each advance() without an answer.
+  /// Returns the call to make. Ask once after begin(), and once after each advance() that returned nothing.
   ReadCall call() const noexcept;
   int fd() const noexcept { return lease_.fd; }
   void* tag() const noexcept { return tag_; }
 
-  /// `result` of that call: bytes, or a negative errno. No answer: make another call. Else 0 or an errno, and the
-  /// operation is over.
+  /// Takes the result of that call: a number of bytes, or a negative errno. Returns nothing if another call is to be
+  /// made. Otherwise returns 0 or an errno, and the operation is over.
   std::optional<int> advance(int64_t result) noexcept;
 
-  /// Over without having come to an end; no call may be under way.
+  /// Ends the operation before it has a result. Precondition: no call is under way.
   void abandon() noexcept { files_->release(lease_); }
 
  private:
@@ -33,7 +36,7 @@ class ReadOperation {
   void* tag_ = nullptr;
 };
 
-/// ReadBackend::read_cached, for backends that read through a FileTable.
+/// Implements ReadBackend::read_cached() for backends that read through a FileTable.
 std::optional<int> read_cached(FileTable& files, const Read& read) noexcept;
 
 }  // namespace feedline::io

@@ -1,4 +1,5 @@
-// How far one read has come: which call is next, and what the bytes that it returned mean. No I/O.
+// The arithmetic of one read: which call comes next, and what the number of bytes that a call returned means. It does
+// no I/O.
 #pragma once
 
 #include <algorithm>
@@ -9,25 +10,26 @@
 
 namespace feedline::io {
 
-/// Arguments of one pread or io_uring read.
+/// The arguments of one pread or one io_uring read.
 struct ReadCall {
   std::byte* buffer = nullptr;
   uint64_t offset = 0;
   uint32_t length = 0;
 };
 
+/// How far one read has come.
 class ReadProgress {
  public:
   enum class Step : uint8_t {
     again,  // make the next call
-    done,   // the whole range is there
+    done,   // the whole range has been read
     ended,  // the file ends inside the range
   };
-  /// One call asks for no more: what Linux transfers at once is a little less than 2 GiB.
+  /// The most bytes that one call asks for. Linux transfers a little less than 2 GiB at once.
   static constexpr uint64_t call_limit = uint64_t{1} << 30;
 
   ReadProgress() = default;
-  /// alignment: a power of two up to block_bytes that addresses, offsets and lengths of calls shall be multiples of.
+  /// `alignment` is a power of two, at most block_bytes. Addresses, offsets and lengths of calls are multiples of it.
   ReadProgress(const Read& read, uint32_t alignment) noexcept
       : buffer_(read.buffer),
         first_(down(read.offset, block_bytes)),
@@ -35,14 +37,16 @@ class ReadProgress {
         end_(read.offset + read.length),
         alignment_(alignment) {}
 
+  /// Returns the next call to make.
   ReadCall next() const noexcept {
     const uint64_t from = down(reached_, alignment_);
     const uint64_t length = std::min(down(end_ + alignment_ - 1, alignment_) - from, call_limit);
     return {buffer_ + (from - first_), from, static_cast<uint32_t>(length)};
   }
 
-  /// The call next() returned `bytes`, perhaps fewer than asked for. O_DIRECT goes on at the last aligned offset, so a
-  /// count that is no multiple of the alignment is read again from there; when that brings nothing new, it was the end.
+  /// Takes the number of bytes that the call next() returned, which may be fewer than it asked for. With O_DIRECT the
+  /// next call must begin at an aligned offset. So if the number is no multiple of the alignment, the next call begins
+  /// at the last aligned offset before. If that brings nothing new, the file ends there.
   Step advance(uint64_t bytes) noexcept {
     const uint64_t reached = down(reached_, alignment_) + bytes;
     if (reached >= end_) return Step::done;
@@ -55,8 +59,8 @@ class ReadProgress {
   static constexpr uint64_t down(uint64_t value, uint64_t multiple) noexcept { return value & ~(multiple - 1); }
 
   std::byte* buffer_ = nullptr;
-  uint64_t first_ = 0;  // offset of the buffer's first byte
-  uint64_t reached_ = 0, end_ = 0;
+  uint64_t first_ = 0;              // the offset in the file that belongs to the buffer's first byte
+  uint64_t reached_ = 0, end_ = 0;  // offsets in the file: the range has been read up to reached_, and ends at end_
   uint64_t alignment_ = 1;
 };
 

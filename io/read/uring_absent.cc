@@ -1,4 +1,4 @@
-// Built without liburing.
+// Takes the place of uring_backend.cc in builds without liburing.
 #include <system_error>
 
 #include "io/read/backends.h"

@@ -1,4 +1,4 @@
-// One ring, one thread that owns it, and a queue in front that any thread may fill.
+// The backend that reads with io_uring: one ring, one thread that owns the ring, and a queue that any thread may fill.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class UringBackend final : public ReadBackend {
         done_(std::move(done)),
         registered_behind_(options.registered_behind),
         memory_(options.memory),
-        // A read under way holds a file open.
+        // Each read under way holds a lease of the file table.
         slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
     for (uint32_t i = 0; i < slots_.size(); i++) free_.push_back(i);
     ready_.reserve(slots_.size());
@@ -67,7 +67,7 @@ class UringBackend final : public ReadBackend {
       const std::lock_guard lock(mutex_);
       if (!refusal_) refusal_ = ECANCELED;
     }
-    const std::lock_guard lock(join_mutex_);  // whoever else calls stop() waits until it has happened
+    const std::lock_guard lock(join_mutex_);  // other threads that call stop() wait here until it is done
     if (!thread_.joinable()) return;
     wake_.ring();
     thread_.join();
@@ -83,7 +83,7 @@ class UringBackend final : public ReadBackend {
   }
 
  private:
-  struct Slot {
+  struct Slot {  // a read that has begun, or room for one
     ReadOperation operation;
     bool in_ring = false, cancelled = false;
   };
@@ -124,7 +124,8 @@ class UringBackend final : public ReadBackend {
     registration_ = error;
   }
 
-  // What other threads submitted; from here on they wake this thread. Returns why reads are refused, or 0.
+  // Takes the reads that other threads have submitted. From here on, a submit wakes this thread. Returns the errno with
+  // which reads are refused, or 0.
   int take_arrived() {
     const std::lock_guard lock(mutex_);
     waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
@@ -148,7 +149,7 @@ class UringBackend final : public ReadBackend {
     }
   }
 
-  // Those that find no room are issued after the next reaping.
+  // Gives the next calls of ready reads to the ring. Those for which it has no room are given after the next reaping.
   void issue_ready(UringRing& ring) {
     auto next = ready_.begin();
     for (; next != ready_.end(); ++next) {
@@ -159,7 +160,7 @@ class UringBackend final : public ReadBackend {
     ready_.erase(ready_.begin(), next);
   }
 
-  // Completes what the kernel does not hold.
+  // Completes all reads that the kernel does not hold.
   void refuse_waiting(int refusal) {
     for (const Read& read : std::exchange(waiting_, {})) done_(read.tag, refusal);
     for (uint32_t index : std::exchange(ready_, {})) {
@@ -209,8 +210,8 @@ class UringBackend final : public ReadBackend {
     }
   }
 
-  // The kernel takes nothing more from this thread (a seccomp filter installed meanwhile, say). Everything fails, but
-  // for reads that it holds: their memory is in use until their results come.
+  // Handles a kernel that accepts nothing more from this thread, for instance because a seccomp filter was installed
+  // while running. All reads fail, except those that the kernel holds: their memory is in use until their results come.
   void lose(UringRing& ring, int error) {
     lost_ = true;
     log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
@@ -238,20 +239,21 @@ class UringBackend final : public ReadBackend {
 
   mutable std::mutex mutex_;
   std::mutex join_mutex_;
-  std::optional<int> registration_;  // 0 or an errno, once it was tried
-  std::vector<Read> arrived_;
-  int refusal_ = 0;                  // ECANCELED: stopped
-  std::atomic<bool> asleep_{false};  // the ring's thread does not look at arrived_ unless it is woken
+  std::optional<int> registration_;  // the result of registering memory, 0 or an errno; nothing before it was tried
+  std::vector<Read> arrived_;        // submitted, but not yet seen by the ring's thread
+  int refusal_ = 0;                  // the errno with which new reads are refused; ECANCELED after stop()
+  std::atomic<bool> asleep_{false};  // whether the ring's thread must be woken to look at arrived_
 
-  // Of the ring's thread alone.
-  std::span<std::byte> memory_;  // yet to be registered
-  uint64_t begun_ = 0;
-  std::deque<Read> waiting_;
+  // Only the ring's thread uses the following members.
+  std::span<std::byte> memory_;  // the memory that is still to be registered
+  uint64_t begun_ = 0;           // the number of reads taken from waiting_
+  std::deque<Read> waiting_;     // reads that have no slot yet
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_, ready_;  // ready: has begun, wants its next call
-  uint64_t wake_count_ = 0;
+  std::vector<uint32_t> free_, ready_;  // numbers of slots: without a read; with a read whose next call is to be made
+  uint64_t wake_count_ = 0;             // where the ring puts what it reads from the eventfd
+  // Whether the ring is reading the eventfd, and whether the kernel accepts nothing more.
   bool wake_armed_ = false, lost_ = false;
-  uint32_t cancels_ = 0;
+  uint32_t cancels_ = 0;  // cancellations in the ring
 
   std::thread thread_;
 };

@@ -23,12 +23,12 @@ struct WakeOp {
   static constexpr const char* name = "eventfd write";
   static constexpr int error = EINTR;
 };
-/// As a container that forbids io_uring answers.
+/// The answer of a container that forbids io_uring.
 struct RingSetupOp {
   static constexpr const char* name = "io_uring_setup";
   static constexpr int error = EPERM;
 };
-/// As a kernel before 6.1 answers to newer flags.
+/// The answer of a kernel before 6.1 to newer flags.
 struct RingFlagsOp {
   static constexpr const char* name = "io_uring_setup flags";
   static constexpr int error = EINVAL;
@@ -45,11 +45,11 @@ struct RegisterBuffersOp {
   static constexpr const char* name = "io_uring_register buffers";
   static constexpr int error = ENOMEM;
 };
-struct RingEnterOp {  // passes
+struct RingEnterOp {  // a failure that passes
   static constexpr const char* name = "io_uring_enter";
   static constexpr int error = EAGAIN;
 };
-struct RingLostOp {  // does not pass
+struct RingLostOp {  // a failure that does not pass
   static constexpr const char* name = "io_uring_enter forbidden";
   static constexpr int error = EPERM;
 };
@@ -62,8 +62,8 @@ struct CqeOp {
 
 int set_up(unsigned entries, io_uring& ring) noexcept {
   if (int error = injected<RingSetupOp>()) return error;
-  // One thread submits, and completions are handled when it asks for them: no interrupts of other work (Linux 6.1).
-  // SUBMIT_ALL: one operation that is refused does not hold up those behind it.
+  // SINGLE_ISSUER and DEFER_TASKRUN: one thread submits, and completions are handled when it asks for them, so they do
+  // not interrupt other work (Linux 6.1). SUBMIT_ALL: an operation that is refused does not delay those after it.
   constexpr unsigned best = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL;
   int error = injected<RingFlagsOp>();
   if (!error) error = -io_uring_queue_init(entries, &ring, best);
@@ -83,7 +83,8 @@ Wake::~Wake() { close(fd_); }
 
 void Wake::ring() noexcept {
   const uint64_t one = 1;
-  // Fails only when a signal interrupts it; a counter that is full would block, and has been rung.
+  // The write fails only if a signal interrupts it. It would block only if the counter were full, after almost 2^64
+  // wake-ups that nobody has read.
   while (injected<WakeOp>() || (write(fd_, &one, sizeof one) < 0 && errno == EINTR)) continue;
 }
 
@@ -98,13 +99,14 @@ UringRing::UringRing(unsigned entries) {
 }
 
 UringRing::~UringRing() {
-  // The kernel takes a ring apart later; the next one may need what this one locked of RLIMIT_MEMLOCK.
+  // The kernel destroys a ring some time after it is closed. Unregistering at once gives the locked memory back to
+  // RLIMIT_MEMLOCK, because the next ring may need it.
   if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
   io_uring_queue_exit(&ring_);
 }
 
 void UringRing::check_features() {
-  // A child of fork() must not write into this ring.
+  // A child made by fork() must not write into this ring.
   int error = injected<RingDontforkOp>();
   if (!error) error = -io_uring_ring_dontfork(&ring_);
   if (error) refuse(error, "io_uring_ring_dontfork");
@@ -118,7 +120,8 @@ void UringRing::check_features() {
 }
 
 int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {
-  // Linux before 5.13, which has no such tags, waits for all that is in flight, and so for the next Wake.
+  // Linux before 5.13 does not have these tags. There, registration would wait for all operations in flight, and so for
+  // the next Wake::ring().
   if (!(ring_.features & IORING_FEAT_RSRC_TAGS)) return EOPNOTSUPP;
   std::vector<iovec> pieces;
   for (size_t at = 0; at < memory.size(); at += piece_bytes)
@@ -134,7 +137,7 @@ int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) 
 bool UringRing::prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
   if (!sqe) return false;
-  const std::less_equal<const std::byte*> up_to;  // compares pointers into different memory, too
+  const std::less_equal<const std::byte*> up_to;  // may compare pointers into different memory, unlike <=
   const bool fixed = !registered_.empty() && up_to(registered_.data(), call.buffer) &&
                      up_to(call.buffer + call.length, registered_.data() + registered_.size());
   const size_t at = fixed ? static_cast<size_t>(call.buffer - registered_.data()) : 0;

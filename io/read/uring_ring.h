@@ -1,7 +1,8 @@
-// io_uring as this library uses it: set up, reads, a wake-up from other threads, cancellation. Mechanism only.
+// io_uring as this library uses it: set-up, reads, cancellation, and a wake-up from other threads. This file has only
+// the mechanism; uring_backend.cc decides what to read when.
 //
-// SINGLE_ISSUER binds submission, registration and cancellation to one thread: everything here is for the thread
-// that makes the ring, but for Wake::ring().
+// SINGLE_ISSUER binds submission, registration and cancellation to one thread. So only the thread that makes a ring may
+// use what is declared here, except Wake::ring(), which any thread may call.
 #pragma once
 
 #include <liburing.h>
@@ -15,15 +16,16 @@
 
 namespace feedline::io {
 
-/// An eventfd: any thread rings it, the ring reads it.
+/// An eventfd with which any thread can wake the ring's thread, because the ring reads it.
 class Wake {
  public:
-  /// Throws std::system_error.
+  /// Throws std::system_error if the system refuses.
   Wake();
   ~Wake();
   Wake(const Wake&) = delete;
   Wake& operator=(const Wake&) = delete;
 
+  /// Wakes the ring's thread. Thread-safe.
   void ring() noexcept;
   int fd() const noexcept { return fd_; }
 
@@ -31,30 +33,36 @@ class Wake {
   int fd_;
 };
 
+/// One io_uring.
 class UringRing {
  public:
-  /// Room for `entries` operations and as many cancellations in flight.
-  /// Throws std::system_error, with what was tried, when the kernel has no io_uring for us.
+  /// Makes a ring with room for `entries` operations and as many cancellations in flight. Throws std::system_error,
+  /// which says what was tried, if the kernel does not allow io_uring or lacks what is needed.
   explicit UringRing(unsigned entries);
   ~UringRing();
   UringRing(const UringRing&) = delete;
   UringRing& operator=(const UringRing&) = delete;
 
-  /// Once: reads into `memory` spare the kernel looking up its pages, which all become resident. 0 or an errno; then
-  /// reads into it are as any other. piece_bytes: the kernel takes at most 1 GiB in one piece
+  /// Registers `memory`, so that the kernel need not look up its pages for each read into it. All its pages become
+  /// resident. May be called once. Returns 0 or an errno; after a failure, reads into `memory` work as any others do.
+  /// `piece_bytes` is the size of a registered piece: the kernel accepts at most 1 GiB in one piece
   /// (io_uring_registered_buffers(7)).
   int register_memory(std::span<std::byte> memory, size_t piece_bytes = size_t{1} << 30);
 
-  // Queued for the next enter(). `token` comes back with the result. False: no room; enter, reap, and try again.
+  /// Queue a read, or the cancellation of the operation with the token `target`, for the next enter(). `token` comes
+  /// back with the result. Return false if there is no room; the caller must then call enter() and reap(), and try
+  /// again.
   bool prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept;
   bool prepare_cancel(uint64_t target, uint64_t token) noexcept;
 
-  /// Hands over what is queued and waits for a result. 0 or an errno; then nothing or a part may be handed over.
+  /// Gives what is queued to the kernel, and waits for a result. Returns 0 or an errno. After a failure the kernel may
+  /// have taken a part of what was queued, or nothing.
   int enter() noexcept;
-  /// Only lets results appear, for a ring whose enter() fails.
+  /// Lets results appear, and does nothing else. This is for a ring whose enter() fails.
   void look() noexcept;
 
-  /// handle(token, result) for each result that has arrived; it may prepare more. Returns how many.
+  /// Calls handle(token, result) for each result that has arrived, and returns how many there were. `result` is a
+  /// number of bytes or a negative errno. `handle` may queue further operations.
   template <typename Handle>
   unsigned reap(Handle&& handle) {
     unsigned head, count = 0;
@@ -67,7 +75,8 @@ class UringRing {
     return count;
   }
 
-  /// handle(token) for each operation that the kernel has not taken. After it, only look() and reap().
+  /// Calls handle(token) for each queued operation that the kernel has not taken. After this, only look() and reap()
+  /// may be called.
   template <typename Handle>
   void for_each_not_taken(Handle&& handle) {
     const io_uring_sq& sq = ring_.sq;
@@ -80,8 +89,8 @@ class UringRing {
   void check_features();
 
   io_uring ring_{};
-  size_t piece_bytes_ = 0;
-  std::span<std::byte> registered_;
+  size_t piece_bytes_ = 0;           // the size of each registered piece except the last one
+  std::span<std::byte> registered_;  // the registered memory; empty if there is none
 };
 
 }  // namespace feedline::io

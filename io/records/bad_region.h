@@ -1,4 +1,4 @@
-// Bytes of a file that are no good record.
+// Damage: a region of a file that holds no good record.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace feedline::io {
 
-/// Bytes that are no good record.
+/// A region of a file that holds no good record.
 struct BadRegion {
-  uint64_t offset = 0, length = 0;
-  uint64_t record = 0;  // good records before it
+  uint64_t offset = 0, length = 0;  // bytes of the file, or of the inflated stream of a compressed file
+  uint64_t record = 0;              // the number of good records before the region
   Category category = Category::bad_data_crc;
-  std::string message;  // empty: an index keeps those of the first regions only
+  std::string message;  // what is wrong; empty if it was not kept, as an index keeps only the first messages
 
-  /// As the error that they gave.
+  /// Returns the region as an Error whose place is in `file`.
   Error error(const std::string& file) const;
   bool operator==(const BadRegion&) const = default;
 };

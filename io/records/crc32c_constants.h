@@ -1,6 +1,6 @@
-// Arithmetic modulo the CRC32C polynomial at compile time: where the tables of the fast paths come from.
+// Arithmetic modulo the CRC32C polynomial P at compile time. The tables of all paths are made with it.
 //
-// A 32-bit CRC is a polynomial over GF(2) in reflected order: bit 31 is x^0, bit 0 is x^31.
+// A 32-bit CRC is a polynomial over GF(2) in reflected order: bit 31 is the coefficient of x^0, bit 0 that of x^31.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@ namespace feedline::io {
 
 inline constexpr uint32_t crc32c_polynomial = 0x82f63b78;  // x^32 + x^28 + x^27 + ... + 1, reflected
 
-/// p * x mod P.
+/// Returns p * x mod P.
 constexpr uint32_t times_x(uint32_t p) noexcept { return (p >> 1) ^ ((p & 1) ? crc32c_polynomial : 0); }
-/// The q with q * x = p mod P: x is no factor of P.
+/// Returns the q for which q * x = p mod P. There is one, because x is no factor of P.
 constexpr uint32_t over_x(uint32_t p) noexcept { return p & 0x80000000 ? (p ^ crc32c_polynomial) << 1 | 1 : p << 1; }
 
-/// The slicing-by-8 tables: [k][b] is the CRC register after byte b and k zero bytes.
+/// Returns the tables for slicing-by-8. Entry [k][b] is the CRC register after byte b and then k zero bytes.
 constexpr std::array<std::array<uint32_t, 256>, 8> make_crc32c_slices() noexcept {
   std::array<std::array<uint32_t, 256>, 8> slices{};
   for (uint32_t b = 0; b < 256; b++) {
@@ -29,9 +29,9 @@ constexpr std::array<std::array<uint32_t, 256>, 8> make_crc32c_slices() noexcept
   return slices;
 }
 
-/// x^exponent mod P.
+/// Returns x^exponent mod P.
 constexpr uint32_t x_to_the(uint64_t exponent) noexcept {
-  uint32_t p = 0x80000000;  // 1
+  uint32_t p = 0x80000000;  // the polynomial 1
   for (; exponent > 0; exponent--) p = times_x(p);
   return p;
 }

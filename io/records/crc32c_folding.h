@@ -1,9 +1,10 @@
-// CRC32C by carry-less products of 512 bits, for x86-64 with AVX-512 and VPCLMULQDQ: 64 bytes in two instructions.
+// CRC32C by carry-less products of 512 bits, for x86-64 with AVX-512 and VPCLMULQDQ: two products fold 64 bytes.
 //
-// A message is a polynomial; 16 bytes of it, h x^64 + l, that lie D bits before others are worth
-// h (x^(D + 64) mod P) + l (x^D mod P) there, 128 bits or fewer, to be added to those others (Gopal et al., "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). So a register of 64 bytes moves along
-// the message; at its end the crc32 instruction takes the last 16 bytes of it modulo P.
+// A message is a polynomial. Take 16 bytes of it, h x^64 + l, that lie D bits before 16 other bytes. Modulo P they
+// equal h (x^(D + 64) mod P) + l (x^D mod P) at the place of these others. This sum has 128 bits or fewer, so it can be
+// added to them (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009).
+// In this way a register of 64 bytes moves along the message. At the end of the message the crc32 instruction takes the
+// last 16 bytes modulo P.
 #pragma once
 
 #include "io/records/crc32c_hardware.h"
@@ -17,10 +18,12 @@
 
 namespace feedline::io::hardware {
 
-/// What moves 16 bytes that lie so many bytes before others; reflected, and less 33 bits as in Shift.
+/// The factors that move 16 bytes by n bytes towards the end of the message. They are reflected, and their exponents
+/// are smaller by 33, for the reasons given at Shift.
 struct Fold {
-  int64_t first, second;  // factors of the first and the second 8 bytes: x^(8 bytes + 31), x^(8 bytes - 33)
+  int64_t first, second;  // the factors for the first and the second 8 bytes: x^(8 n + 31), x^(8 n - 33)
 };
+/// folds[n] moves 16 bytes by n bytes.
 inline constexpr auto folds = [] {
   std::array<Fold, 257> table{};
   uint32_t first = x_to_the(31), second = x_to_the(0);
@@ -32,6 +35,7 @@ inline constexpr auto folds = [] {
   return table;
 }();
 
+/// The path Crc32cPath::folding, with the members that TableStream explains.
 struct Folding {
   static constexpr bool three_records = false;
 
@@ -43,7 +47,7 @@ struct Folding {
     p += width;
     if (static_cast<size_t>(end - p) >= 7 * width) x = fold_four(x, p, end);
     for (; static_cast<size_t>(end - p) >= width; p += width) x = moved(x, all_of(folds[width]), _mm512_loadu_si512(p));
-    // By the rest, whatever its size, without a branch.
+    // Moves the register by the size of the rest, 0 to 63 bytes, without a branch.
     const auto rest = static_cast<size_t>(end - p);
     const __mmask64 last = ~(~uint64_t{0} >> rest);
     return remainder(moved(x, all_of(folds[rest]), _mm512_maskz_loadu_epi8(last, end - width)));
@@ -51,19 +55,21 @@ struct Folding {
   FEEDLINE_FOLD_INLINE static uint32_t word(uint64_t value) noexcept { return OneStream::word(value); }
 
  private:
-  static constexpr size_t width = 64;
-  static constexpr size_t prefetch_distance = 2048;
+  static constexpr size_t width = 64;                // bytes of a register
+  static constexpr size_t prefetch_distance = 2048;  // bytes
 
-  /// The 64 bytes x, moved, and those that lie there.
+  /// Returns the 64 bytes `x`, moved by the factors `by`, plus the bytes `there` at their new place.
   FEEDLINE_FOLD_INLINE static __m512i moved(__m512i x, __m512i by, __m512i there) noexcept {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, by, 0x00), _mm512_clmulepi64_epi128(x, by, 0x11),
                                      there, 0x96);
   }
+  /// Returns the factors for all four groups of 16 bytes of a register.
   FEEDLINE_FOLD_INLINE static __m512i all_of(const Fold& fold) noexcept {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&fold)));
   }
 
-  /// Four registers side by side, as a product takes four cycles. p goes on to where the one that is returned lies.
+  /// Folds with four registers side by side, because a product takes four cycles. Returns them folded into one, and
+  /// advances `p` past the bytes that this has used.
   FEEDLINE_FOLD_INLINE static __m512i fold_four(__m512i x, const std::byte*& p, const std::byte* end) noexcept {
     const __m512i by_four = all_of(folds[4 * width]);
     __m512i lane[] = {x, _mm512_loadu_si512(p), _mm512_loadu_si512(p + width), _mm512_loadu_si512(p + 2 * width)};
@@ -78,7 +84,7 @@ struct Folding {
     return lane[3];
   }
 
-  /// Three quarters of x are moved to the last one, which is then taken modulo P.
+  /// Moves the first three quarters of `x` to the last one, and returns the CRC register that the sum leaves modulo P.
   FEEDLINE_FOLD_INLINE static uint32_t remainder(__m512i x) noexcept {
     constexpr Fold first = folds[48], second = folds[32], third = folds[16];
     const __m512i by =

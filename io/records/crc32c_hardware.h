@@ -1,8 +1,10 @@
-// CRC32C by the CPU's own instruction, for x86-64 and ARMv8: one stream, and three at once.
+// CRC32C by the CPU's own instruction, for x86-64 and ARMv8: over one stream, and over three at once.
 //
-// Included by the files that instantiate a loop for it. Every function here is compiled for FEEDLINE_CRC_TARGET
-// whatever the flags of the file, and may run only where `supported` says so. On other CPUs this header defines
-// nothing.
+// The files that instantiate a loop with these functions include this header. Every function here is compiled for
+// FEEDLINE_CRC_TARGET, whatever the compiler flags of the file are, and may run only if supported() says so. For other
+// CPUs this header defines nothing.
+//
+// "Register" means the state of the computation: the complement of the CRC of the bytes so far.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +34,13 @@
 
 namespace feedline::io::hardware {
 
-// The register over one word of 8 bytes, or over one byte.
+// step() returns the register `crc` after one more word of 8 bytes, or after one more byte.
 #if defined(__x86_64__)
 FEEDLINE_CRC_INLINE uint32_t step(uint32_t crc, uint64_t word) noexcept {
   return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
 }
 FEEDLINE_CRC_INLINE uint32_t step(uint32_t crc, uint8_t byte) noexcept { return _mm_crc32_u8(crc, byte); }
-/// Carry-less product of two polynomials of 32 bits.
+/// Returns the carry-less product of two polynomials of 32 bits.
 FEEDLINE_CRC_INLINE uint64_t product(uint32_t a, uint32_t b) noexcept {
   return static_cast<uint64_t>(_mm_cvtsi128_si64(
       _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(a)), _mm_cvtsi32_si128(static_cast<int>(b)), 0)));
@@ -57,23 +59,27 @@ FEEDLINE_CRC_INLINE uint64_t load(const std::byte* p) noexcept {
   return word;
 }
 
-/// The register over the last `size` % 8 bytes of the `size` bytes that end at `end`; size >= 8. No branch: of the
-/// register xored with k bytes, the lower k go through the polynomial (pushed to the top of a word, for leading zeros
-/// do not count) and the upper ones move down.
+/// Returns the register after the last `size` % 8 bytes of a buffer of `size` bytes that ends at `end`.
+/// Precondition: size >= 8.
+///
+/// There is no branch. Let k be the number of remaining bytes. The register is xored with these bytes. The lower k
+/// bytes of the result go through the polynomial: they are pushed to the top of a word, because leading zeros do not
+/// count. The upper bytes of the register move down.
 FEEDLINE_CRC_INLINE uint32_t finish(uint32_t crc, const std::byte* end, size_t size) noexcept {
   const unsigned bits = 8 * (size % 8);
   const uint64_t mixed = crc ^ ((load(end - 8) >> 1) >> (63 - bits));
   return step(uint32_t{0}, (mixed << 1) << (63 - bits)) ^ static_cast<uint32_t>(mixed >> bits);
 }
 
-/// The register over fewer than 8 bytes.
+/// Returns the register `crc` after `size` more bytes, one at a time. For fewer than 8 bytes.
 FEEDLINE_CRC_INLINE uint32_t bytes(uint32_t crc, const std::byte* p, size_t size) noexcept {
   for (; size > 0; size--) crc = step(crc, std::to_integer<uint8_t>(*p++));
   return crc;
 }
 
-/// Three buffers side by side, each of 8 bytes or more: the instruction takes one word a cycle but answers three cycles
-/// later. They may differ in size; what is alike in length goes together.
+/// Returns the registers of three separate buffers, each of 8 bytes or more. They are computed side by side, because
+/// the instruction accepts one word per cycle but has a latency of three cycles. The buffers may differ in size: the
+/// length that all three have is done side by side, and the rest one buffer after another.
 FEEDLINE_CRC_INLINE std::array<uint32_t, 3> update_three(const std::array<const std::byte*, 3>& p,
                                                          const std::array<size_t, 3>& size) noexcept {
   uint32_t a = ~uint32_t{0}, b = a, c = a;
@@ -91,6 +97,7 @@ FEEDLINE_CRC_INLINE std::array<uint32_t, 3> update_three(const std::array<const 
   return crc;
 }
 
+/// The path Crc32cPath::hardware, with the members that TableStream explains.
 struct OneStream {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
@@ -102,18 +109,19 @@ struct OneStream {
   FEEDLINE_CRC_INLINE static uint32_t word(uint64_t value) noexcept { return step(~uint32_t{0}, value); }
 };
 
-/// How far stream a and b lie before the end of three streams of w words: multiplying a register by x^n appends n zero
-/// bits to its message. The product of reflected polynomials comes out divided by x, and the step over the word that
-/// holds it multiplies by x^32: hence 33 less.
+/// The factors that join three streams of w words each. The first stream ends 2 w words before the end of all three,
+/// and the second one ends w words before it. Multiplying a register by x^n appends n zero bits to its message. The
+/// exponents are smaller by 33 for two reasons: the product of reflected polynomials comes out divided by x, and the
+/// step over the word that holds the product multiplies by x^32.
 struct Shift {
-  uint32_t one, two;  // x^(64 w - 33), x^(128 w - 33)
+  uint32_t one, two;  // x^(64 w - 33) for the second stream, x^(128 w - 33) for the first
 };
-inline constexpr size_t most_words = 256;                        // a stream; more does not pay
-inline constexpr size_t line_words = 8;                          // of a cache line
-inline constexpr size_t prefetch_distance = 3 * 8 * most_words;  // the same place of the next three streams
+inline constexpr size_t most_words = 256;                        // the largest w; longer streams bring no gain
+inline constexpr size_t line_words = 8;                          // words in a cache line
+inline constexpr size_t prefetch_distance = 3 * 8 * most_words;  // bytes to the same place of the next three streams
 inline constexpr auto shifts = [] {
   std::array<Shift, most_words + 1> table{};
-  // x^31 and x^95 for w = 1; each further word multiplies by x^64 and x^128.
+  // For w = 1 the factors are x^31 and x^95. Each further word multiplies them by x^64 and x^128.
   uint32_t one = x_to_the(31), two = x_to_the(95);
   for (size_t w = 1; w <= most_words; w++) {
     table[w] = {one, two};
@@ -123,13 +131,14 @@ inline constexpr auto shifts = [] {
   return table;
 }();
 
-/// Three streams keep the instruction busy, as in update_three.
+/// The path Crc32cPath::three_way, with the members that TableStream explains. It cuts one buffer into three streams,
+/// so that the instruction is always busy, as in update_three().
 struct ThreeStreams {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
     if (size < 8) return bytes(crc, p, size);
     const std::byte* const end = p + size;
-    // Below three words a stream, joining costs more than it saves.
+    // With fewer than three words per stream, joining costs more than the streams save.
     for (size_t words; (words = static_cast<size_t>(end - p) / 24) >= 3;) {
       if (words > most_words) words = most_words;
       const std::byte* const second = p + 8 * words;

@@ -1,4 +1,4 @@
-// CRC32C by tables, eight bytes at a time, on any CPU ("slicing-by-8", Kounavis and Berry, 2005).
+// CRC32C by tables, for any CPU, eight bytes at a time ("slicing-by-8", Kounavis and Berry, 2005).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,13 @@ namespace feedline::io {
 
 inline constexpr auto crc32c_slices = make_crc32c_slices();
 
+/// The path Crc32cPath::table. Like the structs of the other paths, it is a parameter of RecordScanner's loop:
+/// * three_records: whether RecordScanner verifies three small records at a time on this path.
+/// * update(): returns the CRC register `crc` after `size` more bytes. The register is the complement of the CRC.
+/// * word(): returns the register after the 8 bytes of `value`, from the start value on.
 struct TableStream {
-  static constexpr bool three_records = false;  // whether RecordScanner checks three small ones at once
+  static constexpr bool three_records = false;
+  /// Returns the register after the 8 bytes of `word`.
   static uint32_t step(uint32_t crc, uint64_t word) noexcept {
     word ^= crc;
     uint32_t next = 0;

@@ -1,7 +1,8 @@
-// The wrappers (gzip members, the zlib stream) are read here, byte by byte as they come; what lies inside is ISA-L's.
+// This file parses the wrappers (gzip members, the zlib stream) itself, byte by byte as they arrive. ISA-L inflates the
+// deflate data inside them.
 //
-// ISA-L would check wrappers itself, but it neither refuses reserved header flags nor says which bytes behind a member
-// it has taken, and a preset dictionary or a second member needs a look from outside anyway.
+// ISA-L could check wrappers, too. But it does not refuse reserved header flags, and it does not say which bytes after
+// the end of a member it has taken. A preset dictionary or a second member must be handled from outside in any case.
 #include "io/records/inflate.h"
 
 #include <fmt/format.h>
@@ -16,18 +17,19 @@
 namespace feedline::io {
 namespace {
 
-// RFC 1952, section 2.3.1.
+// The flags of a gzip header (RFC 1952, section 2.3.1).
 constexpr uint8_t gzip_header_crc = 2, gzip_extra = 4, gzip_name = 8, gzip_comment = 16, gzip_reserved = 0xe0;
 
 const unsigned char* chars(const std::byte* p) noexcept { return reinterpret_cast<const unsigned char*>(p); }
 
-// RFC 1950, section 2.2: deflate with a window of at most 32 KiB, and the check bits. No dictionary.
+// Returns whether these are the first two bytes of a zlib stream (RFC 1950, section 2.2): deflate with a window of at
+// most 32 KiB, and right check bits. The dictionary flag is not looked at.
 bool is_zlib_header(uint8_t cmf, uint8_t flags) noexcept {
   return (cmf & 15) == 8 && cmf >> 4 <= 7 && (cmf * 256 + flags) % 31 == 0;
 }
 constexpr uint8_t zlib_dictionary = 32;
 
-// Whether a deflate stream (RFC 1951, section 3.2) can begin so, as far as there are bytes.
+// Returns whether a deflate stream (RFC 1951, section 3.2) can begin with `bytes`, however few they are.
 bool may_begin_deflate(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return true;
   const unsigned char* b = chars(bytes.data());
@@ -47,8 +49,8 @@ bool may_begin_deflate(std::span<const std::byte> bytes) noexcept {
 
 struct Inflater::Impl {
   enum class State : uint8_t {
-    between,  // before a member or stream, or behind the last
-    header,   // of gzip: its fixed part
+    between,  // before a member or stream, or after the last one
+    header,   // in the fixed part of a gzip header
     extra_size,
     extra,
     name,
@@ -67,15 +69,15 @@ struct Inflater::Impl {
   bool seen_stream = false;
   std::string message;
 
-  uint8_t fixed[10] = {};   // the field being collected
-  size_t have = 0;          // bytes of it
-  uint8_t flags = 0;        // of the gzip header
-  uint32_t header_crc = 0;  // of it so far
-  uint16_t extra_left = 0;
-  uint32_t check = 0;        // CRC32 or Adler32 of the output of this member
-  uint64_t size = 0;         // of that output
-  uint64_t taken = 0;        // input that it was made from
-  uint8_t returned[8] = {};  // bytes that ISA-L took from behind the end of the body
+  uint8_t fixed[10] = {};    // the wrapper field that is being collected
+  size_t have = 0;           // how many bytes of that field have arrived
+  uint8_t flags = 0;         // the flags of the gzip header
+  uint32_t header_crc = 0;   // the CRC32 of the gzip header so far
+  uint16_t extra_left = 0;   // bytes of the gzip header's extra field that are still to come
+  uint32_t check = 0;        // CRC32 or Adler32 of this member's output so far
+  uint64_t size = 0;         // bytes of this member's output so far
+  uint64_t taken = 0;        // bytes of input that this output was made from
+  uint8_t returned[8] = {};  // bytes after the end of the deflate data that ISA-L has taken
   size_t returned_count = 0, returned_used = 0;
   inflate_state inflate;
 
@@ -85,7 +87,7 @@ struct Inflater::Impl {
     return Status::error;
   }
 
-  // The next byte of the wrapper; false: there is none now.
+  // Gives the next byte of the wrapper. Returns false if none has arrived yet.
   bool take(std::span<const std::byte>& in, uint8_t& byte) noexcept {
     if (returned_used < returned_count) {
       byte = returned[returned_used++];
@@ -105,7 +107,8 @@ struct Inflater::Impl {
     state = State::body;
   }
 
-  // The optional fields come in this order, each if its flag is set.
+  // Goes to the next optional field of the gzip header after the one with the flag `before`, or to the body. The fields
+  // come in this order, and each exists if its flag is set.
   void next_field(uint8_t before) noexcept {
     have = 0;
     if (before < gzip_extra && (flags & gzip_extra))
@@ -120,7 +123,7 @@ struct Inflater::Impl {
       begin_body();
   }
 
-  // One byte of a header or trailer. False: message says why not.
+  // Takes one byte of a header or trailer. Returns false if it is wrong; `message` then says why.
   bool wrapper_byte(uint8_t byte) {
     const auto refuse = [&](std::string why) {
       fail(std::move(why));
@@ -249,8 +252,8 @@ struct Inflater::Impl {
         return false;
     }
     if (inflate.block_state == ISAL_BLOCK_FINISH) {
-      // The whole bytes left in the bit buffer are the trailer's first, at most: it has 8 of gzip; behind the 4 of
-      // zlib nothing may follow.
+      // ISA-L's bit buffer may hold whole bytes from after the deflate data, at most 8. These are the first bytes of
+      // the trailer. A gzip trailer has 8 bytes. A zlib trailer has 4, and nothing may follow it.
       inflate.read_in >>= inflate.read_in_length % 8;
       returned_used = 0;
       returned_count = static_cast<size_t>(inflate.read_in_length / 8);
@@ -307,7 +310,8 @@ Compression detect_compression(std::span<const std::byte> first_bytes) noexcept 
   if (first_bytes.size() >= 4 && b[0] == 0x1f && b[1] == 0x8b && b[2] == 8 && !(b[3] & gzip_reserved) &&
       (b[3] != 0 || first_bytes.size() < 10 || may_begin_deflate(first_bytes.subspan(10))))
     return Compression::gzip;
-  // Two bytes are weak magic: a damaged length may have them. But lengths below 4 GiB have four zeros behind.
+  // Two bytes of magic number are weak evidence: a damaged record length may have the same ones. But in the length of a
+  // record, if it is below 4 GiB, bytes 4 to 7 are zero.
   const bool may_be_length = first_bytes.size() >= 8 && (b[4] | b[5] | b[6] | b[7]) == 0;
   if (first_bytes.size() >= 2 && is_zlib_header(b[0], b[1]) && !may_be_length &&
       may_begin_deflate(first_bytes.subspan(2)))

@@ -1,4 +1,4 @@
-// gzip (RFC 1952) and zlib (RFC 1950) streams: bytes in, bytes out, any cut.
+// Inflates gzip (RFC 1952) and zlib (RFC 1950) streams that arrive in pieces of any size.
 #pragma once
 
 #include <cstddef>
@@ -10,30 +10,32 @@
 
 namespace feedline::io {
 
-/// All members of a gzip file, also empty ones, one after another; zlib: one stream. Checksums and sizes of the
-/// trailers are verified. Not thread-safe. After an error it stays there.
+/// Inflates a gzip file with all its members, empty ones too, or a single zlib stream. It verifies the checksums and
+/// sizes in the trailers. After an error, all further calls return the error. Not thread-safe.
 class Inflater {
  public:
   enum class Status : uint8_t {
-    more,   // give more input (all of it is used up) or more output (all of it is filled)
-    end,    // the file ended behind a complete stream; only after `last`
-    error,  // message() says why: damaged, cut short, bytes behind the stream, another format
+    more,   // it needs more input (all of `in` is used up) or more room (all of `out` is filled)
+    end,    // the file has ended after a complete stream; only if `last` was true
+    error,  // message() says why: damaged, cut short, bytes after the end of the stream, or another format
   };
 
-  /// gzip or zlib.
+  /// Precondition: `format` is gzip or zlib.
   explicit Inflater(Compression format);
   ~Inflater();
   Inflater(Inflater&&) noexcept;
   Inflater& operator=(Inflater&&) noexcept;
 
-  /// Advances `in` past what was used and `out` past what was filled. `last`: no input follows `in`.
-  /// Bytes put out before an error are those the stream really holds as far as can be told.
+  /// Inflates from `in` to `out`, and advances `in` past what was used and `out` past what was filled. `last` says that
+  /// no input follows `in`. Bytes that were written before an error are those of the stream, as far as can be told.
   Status run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last);
 
+  /// Returns what is wrong, for people. Empty before the first error.
   const std::string& message() const noexcept;
 
-  /// Whether this member came out no larger than it went in: stored blocks (RFC 1951, section 3.2.4), in which damage
-  /// stays where it is, while one wrong bit of a code may change all that follows.
+  /// Returns whether the output of the current member is no larger than its input. It then consists of stored blocks
+  /// (RFC 1951, section 3.2.4). Damage in stored blocks stays where it is, while one wrong bit in a code may change
+  /// everything that follows.
   bool stored() const noexcept;
 
  private:
@@ -41,8 +43,9 @@ class Inflater {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What the first bytes of a file say (18 of them suffice): gzip or zlib by their magic and a plausible header; none
-/// when they begin a TFRecord (its length checksum holds) or nothing else fits.
+/// Returns the compression of a file that begins with `first_bytes`; 18 bytes suffice. The result is gzip or zlib if
+/// there are their magic numbers and a plausible header. It is none if a TFRecord begins there (the checksum of its
+/// length is right), and if nothing else fits.
 Compression detect_compression(std::span<const std::byte> first_bytes) noexcept;
 
 }  // namespace feedline::io

@@ -13,9 +13,9 @@ struct RecordReader::Impl {
   const std::string file;
   io::RecordStream stream;
   std::optional<Error> error;
-  const io::RecordView* next = nullptr;  // of stream.records(), [next, end) are still to be handed out
+  const io::RecordView* next = nullptr;  // [next, end) are the records of stream.records() that were not handed out yet
   const io::RecordView* end = nullptr;
-  uint64_t offset = 0, number = 0;  // of *next
+  uint64_t offset = 0, number = 0;  // where the record *next begins, and how many good records lie before it
 };
 
 RecordReader::RecordReader(std::string file) : RecordReader(std::move(file), Options()) {}

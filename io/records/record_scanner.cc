@@ -18,11 +18,12 @@ __attribute__((always_inline)) inline T load_as(const std::byte* p) noexcept {
 }
 
 #ifdef FEEDLINE_CRC_TARGET
-/// A stream for each record pays up to this size; longer ones fill three streams by themselves.
+/// The largest payload in bytes for which three records are verified side by side, one stream each. A longer record
+/// fills three streams by itself.
 constexpr uint64_t small_record = 1024;
 
-/// Fills three of `out` if three small good records lie at `at`. Whatever else lies there is left to the loop over
-/// single records, which knows what to call it.
+/// Writes three records to `out` and returns true, if three small good records lie at `at`. If anything else lies
+/// there, it returns false, and the loop over single records finds out what it is.
 template <typename Crc>
 FEEDLINE_CRC_INLINE bool take_three(const std::byte* at, const std::byte* end, uint64_t limit,
                                     RecordView* out) noexcept {

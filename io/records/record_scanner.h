@@ -1,4 +1,4 @@
-// Bytes in memory -> verified records.
+// Finds and verifies the records that lie in memory.
 #pragma once
 
 #include <cstddef>
@@ -10,44 +10,47 @@
 
 namespace feedline::io {
 
-inline constexpr size_t header_bytes = 12;  // length and its CRC
-inline constexpr size_t footer_bytes = 4;   // the payload's CRC
+inline constexpr size_t header_bytes = 12;  // the length of the payload, and the CRC of this length
+inline constexpr size_t footer_bytes = 4;   // the CRC of the payload
 inline constexpr size_t frame_bytes = header_bytes + footer_bytes;
 
-/// A verified record; the payload lies where it was scanned.
+/// A record that has passed both checksums. Its payload lies in the memory that was scanned.
 struct RecordView {
-  const std::byte* data = nullptr;
-  uint32_t size = 0;        // record_limit is at most 4 GiB - 1
-  uint32_t stored_crc = 0;  // masked, as in the file
+  const std::byte* data = nullptr;  // the payload
+  uint32_t size = 0;                // bytes of the payload; 32 bits suffice, because record_limit is at most 4 GiB - 1
+  uint32_t stored_crc = 0;          // the masked CRC of the payload, as it stands in the file
 };
 
-/// Walks the records that lie one after another in `bytes`. Every record it hands out has passed both checksums.
-/// No allocation; about the speed of CRC32C.
+/// Walks over records that lie one after another in memory. Every record that it hands out has passed both checksums.
+/// It allocates nothing, and runs about as fast as CRC32C itself.
 class RecordScanner {
  public:
   enum class Stop : uint8_t {
     full,        // `out` is full; call again
-    end,         // the bytes end behind a record
+    end,         // the bytes end where a record ends
     incomplete,  // the bytes end inside a record: position() is its start, wanted() its whole size if known, else 0
-    error,       // damage() says what is wrong with the record at position(); of bad_data_crc wanted() is its size
+    error,       // damage() says what is wrong with the record at position(); with bad_data_crc wanted() is its size
   };
 
   RecordScanner() = default;
-  /// record_limit: a longer payload is record_too_large.
+  /// Scans `bytes`, which must outlive the scanner and its records. A payload of more than `record_limit` bytes is
+  /// record_too_large. A limit above 4 GiB - 1 means 4 GiB - 1.
   RecordScanner(std::span<const std::byte> bytes, uint64_t record_limit) noexcept
       : bytes_(bytes), limit_(record_limit < UINT32_MAX ? record_limit : UINT32_MAX) {}
 
-  /// Fills `out` from its front; `count` says how far. Records before a stop are good and delivered.
+  /// Fills `out` with the next records and sets `count` to their number. Returns why it stopped. All good records
+  /// before the place at which it stopped are in `out`.
   Stop next(std::span<RecordView> out, size_t& count) noexcept { return next(best_crc32c_path(), out, count); }
-  /// With one path by name, for tests and benchmarks. Precondition: supported(path).
+  /// Does the same by the named path, for tests and benchmarks. Precondition: supported(path).
   Stop next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept;
 
-  /// Start of the record not yet handed out, in bytes from the front of the span.
+  /// Returns where the first record begins that was not handed out yet, in bytes from the start of the span.
   size_t position() const noexcept { return position_; }
+  /// Returns the size in bytes of the record at position(), with header and footer, as Stop explains.
   uint64_t wanted() const noexcept { return wanted_; }
-  /// bad_length_crc, bad_data_crc or record_too_large.
+  /// Returns bad_length_crc, bad_data_crc or record_too_large. Only after Stop::error.
   Category damage() const noexcept { return damage_; }
-  /// Goes on at another place of the span, behind damage say.
+  /// Continues at another place of the span, for instance after damage.
   void seek(size_t position) noexcept { position_ = position; }
 
  private:

@@ -11,9 +11,10 @@
 namespace feedline::io {
 namespace {
 
-// A block stays in a core's L2 cache between the read that fills it and the scan.
+// The bytes that are read at a time: so few that they are still in the core's L2 cache when they are scanned.
 constexpr size_t block_bytes = 256 << 10;
-// A record of at least this size is read up to its end and the header behind it: nothing is moved to make room.
+// A record of at least this size is read exactly up to its end and the next header, so that no bytes must be moved to
+// make room.
 constexpr uint64_t large_record = block_bytes / 4;
 
 template <typename T>
@@ -59,7 +60,7 @@ RecordStream::Found RecordStream::next() {
     const auto stop = scanner.next(views_, count_);
     offset_ = position_of(begin_);
     begin_ += scanner.position();
-    if (count_ > 0) return Found::records;  // why it stopped will show again
+    if (count_ > 0) return Found::records;  // the next call will stop for the same reason
     switch (stop) {
       case RecordScanner::Stop::full:
         break;
@@ -80,11 +81,12 @@ RecordStream::Found RecordStream::next() {
   }
 }
 
-// Makes [begin_, end_) hold at least `wanted` bytes; false: the stream ends before.
+// Reads until [begin_, end_) holds at least `wanted` bytes. Returns false if the stream ends before that.
 bool RecordStream::fill(uint64_t wanted) {
   if (plain() && file_->size() - position_of(begin_) < wanted) return false;
   const size_t target = wanted >= large_record ? wanted + header_bytes : block_bytes;
-  // In a compressed stream a length proves nothing about what follows: memory doubles as bytes arrive.
+  // In a compressed stream, a record's length does not prove that so many bytes follow. So memory only doubles as bytes
+  // arrive.
   while (end_ - begin_ < wanted && !source_ended_) {
     const size_t have = end_ - begin_;
     reserve(plain() ? target : std::min(target, std::max(block_bytes, 2 * have)));
@@ -94,7 +96,7 @@ bool RecordStream::fill(uint64_t wanted) {
   return end_ - begin_ >= wanted;
 }
 
-// Moves [begin_, end_) to the front of a buffer of at least this capacity.
+// Moves [begin_, end_) to the front of the buffer, which gets a capacity of at least `capacity` bytes.
 void RecordStream::reserve(size_t capacity) {
   const size_t have = end_ - begin_;
   if (capacity > capacity_) {
@@ -110,7 +112,8 @@ void RecordStream::reserve(size_t capacity) {
   end_ = have;
 }
 
-// The next bytes of the stream; fewer than asked for only where it ends.
+// Reads the next bytes of the stream, and returns how many. They are fewer than asked for only at the end of the
+// stream.
 size_t RecordStream::read(std::span<std::byte> into) {
   if (plain()) {
     const size_t size = std::min<uint64_t>(into.size(), file_->size() - file_position_);
@@ -134,7 +137,7 @@ size_t RecordStream::read(std::span<std::byte> into) {
   return into.size() - left.size();
 }
 
-// Passes over so many bytes of the stream from begin_ on; how many there were.
+// Skips `bytes` bytes of the stream from begin_ on. Returns how many there were.
 uint64_t RecordStream::discard(uint64_t bytes) {
   uint64_t left = bytes;
   for (;;) {
@@ -151,7 +154,7 @@ void RecordStream::go_on_at(uint64_t offset, uint64_t number) {
   number_ = number;
 }
 
-// In a plain file.
+// Makes begin_ the place at `offset` of the file, which is not compressed.
 void RecordStream::go_to(uint64_t offset) {
   if (buffer_offset_ <= offset && offset <= position_of(end_)) {
     begin_ = offset - buffer_offset_;
@@ -167,7 +170,7 @@ RecordStream::Found RecordStream::report(Category category, std::string message,
   return Found::damage;
 }
 
-// The stream ends inside the record at begin_, of `wanted` bytes if that is known.
+// Reports that the stream ends inside the record at begin_. `wanted` is the size of that record, or 0 if it is unknown.
 RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
   const uint64_t length = discard(UINT64_MAX);
   if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), length);
@@ -182,7 +185,8 @@ RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
                 length);
 }
 
-// The record at begin_ is damaged; `wanted` is its size with bad_data_crc.
+// Reports that the record at begin_ is damaged, and finds out where to continue. With bad_data_crc, `wanted` is the
+// size of the record.
 RecordStream::Found RecordStream::report_damage(Category category, uint64_t wanted) {
   const std::byte* const bytes = buffer_.get() + begin_;
   const uint64_t start = offset_;
@@ -206,8 +210,8 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
                     mask_crc(crc32c({bytes + header_bytes, stated})), load_as<uint32_t>(bytes + header_bytes + stated));
   }
 
-  // A wrong bit of a compressed stream may change all that follows: where the stream is known to be damaged, so are the
-  // records for that reason.
+  // A wrong bit in a compressed stream may change everything that follows. So if the stream is known to be damaged,
+  // this is taken to be the reason for the damaged record.
   const Category known = category;
   if (inflate_failed_ && !inflater_->stored()) {
     category = Category::bad_compression;
@@ -227,7 +231,7 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
   } else if (known == Category::record_too_large) {
     length = discard(stated > UINT64_MAX - frame_bytes ? UINT64_MAX : stated + frame_bytes);
   } else {
-    // Without random access only what lies in the buffer can be looked at.
+    // A compressed stream cannot be read from any other place, so only the bytes in the buffer can be searched.
     Resync buffered(
         [&](uint64_t offset, std::span<std::byte> into) { std::memcpy(into.data(), bytes + offset, into.size()); },
         end_ - begin_, limit_);

@@ -1,5 +1,5 @@
-// One file -> its verified records, many at a time, and the damage between them. What the reader of records.h and the
-// counting pass have in common.
+// Reads one file: its verified records, many at a time, and the damage between them. RecordReader
+// (feedline/records.h) and the counting pass (io/index/count_records.h) are built on it.
 #pragma once
 
 #include <array>
@@ -19,42 +19,52 @@
 
 namespace feedline::io {
 
-/// Not thread-safe. Memory: a block or the longest record, two blocks of compressed input, and Resync's windows once
-/// there is damage. No allocation per record; a stated length is bounded by record_limit and the file, and in a
-/// compressed stream memory for it grows only as its bytes arrive.
+/// Reads one file from front to back. Not thread-safe.
+///
+/// Memory: a block of 256 KiB or the longest record, a block of compressed input for a compressed file, and the windows
+/// of Resync once there is damage. Nothing is allocated per record. The length that a record states is compared with
+/// record_limit and the size of the file before memory is reserved. In a compressed stream, whose size is unknown,
+/// memory for a record grows only as its bytes arrive.
 class RecordStream {
  public:
   enum class Found : uint8_t {
-    records,  // records() has at least one
-    damage,   // damage() says what and where; records go on behind it
-    end,      // so say all further calls
+    records,  // records() has at least one record
+    damage,   // damage() says what is wrong and where; the next call continues after it
+    end,      // the file has no more records; all further calls say so, too
   };
 
-  /// Throws Error io_error, as next() does.
+  /// Reads the whole file. Throws Error io_error if the file cannot be opened or read.
   RecordStream(std::string file, Compression compression, uint64_t record_limit);
   RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit);
 
-  /// A chain of a plain file: where no good record follows it says end, and offset() is where. Begins at 0.
+  /// Selects the constructor that reads one chain of a plain file: good records without a gap. When no good record
+  /// follows, next() returns `end` instead of `damage`, and offset() is the place. The chain begins at offset 0, or
+  /// where go_on_at() says.
   struct Chain {};
   RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit);
 
+  /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read.
   Found next();
 
-  /// In a plain file: what comes next begins at `offset`, with so many good records before it.
+  /// Continues at `offset` of the file, before which there are `number` good records. Precondition: the file is not
+  /// compressed.
   void go_on_at(uint64_t offset, uint64_t number);
 
-  /// They lie one after another in the stream, the first at offset(). Valid until the next call or go_on_at().
+  /// Returns the records that next() has found. They lie in the stream without gaps, the first one at offset(). They
+  /// are valid until the next call of next() or go_on_at().
   std::span<const RecordView> records() const noexcept { return {views_.data(), count_}; }
   uint64_t offset() const noexcept { return offset_; }
-  /// Good records before them.
+  /// Returns the number of good records before records() or damage().
   uint64_t number() const noexcept { return number_; }
   const BadRegion& damage() const noexcept { return damage_; }
 
+  /// Returns the compression of the file, which is never `automatic`.
   Compression compression() const noexcept { return compression_; }
-  /// Of the file.
+  /// Returns how many bytes of the file have been read so far, before inflating.
   uint64_t position() const noexcept { return file_position_; }
+  /// Returns the size of the file in bytes, before inflating.
   uint64_t size() const noexcept { return file_->size(); }
-  /// Of the (inflated) stream, once next() said end.
+  /// Returns the size of the stream in bytes, after inflating. Precondition: next() has returned `end`.
   uint64_t stream_size() const noexcept { return position_of(end_); }
 
  private:
@@ -75,10 +85,10 @@ class RecordStream {
   Compression compression_ = Compression::none;
   uint64_t file_position_ = 0;
 
-  // What was read and not yet scanned is buffer_[begin_, end_).
+  // buffer_[begin_, end_) holds what has been read but not yet scanned.
   std::unique_ptr<std::byte[]> buffer_;
   size_t capacity_ = 0, begin_ = 0, end_ = 0;
-  uint64_t buffer_offset_ = 0;  // of buffer_[0] in the stream
+  uint64_t buffer_offset_ = 0;  // the offset of buffer_[0] in the stream
   bool source_ended_ = false;
 
   std::optional<Inflater> inflater_;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t block_bytes = 256 << 10;
 
-// One gzip member over everything that is written.
+// Compresses everything that is written into one gzip member.
 class GzipStream {
  public:
   explicit GzipStream(io::OutputFile& file) : file_(file), level_memory_(ISAL_DEF_LVL3_DEFAULT), out_(block_bytes) {
@@ -31,8 +31,8 @@ class GzipStream {
 
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const auto part = bytes.first(std::min<size_t>(bytes.size(), 1 << 30));  // ISA-L counts in 32 bits
-      // ISA-L does not write through next_in.
+      const auto part = bytes.first(std::min<size_t>(bytes.size(), 1 << 30));  // ISA-L counts bytes with 32 bits
+      // The const_cast is safe, because ISA-L does not write through next_in.
       stream_.next_in = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(part.data()));
       stream_.avail_in = static_cast<uint32_t>(part.size());
       while (stream_.avail_in > 0) deflate();

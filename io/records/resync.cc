@@ -15,8 +15,8 @@ namespace feedline::io {
 namespace {
 
 constexpr size_t window_bytes = 256 << 10;
-constexpr size_t most_failed = 1 << 17;
-constexpr uint64_t work_per_byte = 16;
+constexpr size_t most_failed = 1 << 17;  // the places that a search remembers, at most
+constexpr uint64_t work_per_byte = 16;   // bytes that candidates may cost per byte that is searched
 
 template <typename T>
 T load_as(const std::byte* p) noexcept {
@@ -25,22 +25,24 @@ T load_as(const std::byte* p) noexcept {
   return value;
 }
 
+// Returns whether the checksum of the length in a header is right.
 bool length_holds(const std::byte* header) noexcept {
   static const uint32_t crc_of_zero = mask_crc(crc32c(std::array<std::byte, 8>{}));
   const auto stored = load_as<uint32_t>(header + 8);
-  // Long runs of zeros are looked through fast.
+  // Long runs of zeros are common, so their checksum is not computed each time.
   if (load_as<uint64_t>(header) == 0) return stored == crc_of_zero;
   return mask_crc(crc32c({header, 8})) == stored;
 }
 
 }  // namespace
 
-// The file, seen through a buffer that moves forward.
+// A buffer that moves forward over the file.
 class Resync::Window {
  public:
   Window(ReadAt read, uint64_t file_size) : read_(std::move(read)), size_(file_size) {}
 
-  /// Bytes from `offset` on: at least `least` of them (at most window_bytes, and inside the file), up to a window.
+  /// Returns the bytes of the file from `offset` on: at least `least` bytes, and as many more as the window holds.
+  /// Precondition: these `least` bytes lie inside the file, and are at most window_bytes.
   std::span<const std::byte> at(uint64_t offset, size_t least) {
     if (offset < begin_ || offset + least > begin_ + filled_) {
       if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(window_bytes);
@@ -79,12 +81,12 @@ std::optional<Resync::Header> Resync::header(Window& window, uint64_t at) {
   return Header{load_as<uint64_t>(bytes), length_holds(bytes)};
 }
 
-// Whether a record of that length can lie there.
+// Returns whether a record with a payload of `length` bytes can lie at `at`.
 bool Resync::fits(uint64_t at, uint64_t length) const {
   return length <= limit_ && size_ - at >= frame_bytes && size_ - at - frame_bytes >= length;
 }
 
-// Of a record that fits.
+// Returns the CRC of the payload of a record that fits.
 uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
   work_ += frame_bytes + length;
   uint32_t crc = 0;
@@ -98,20 +100,22 @@ uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
   return crc;
 }
 
-// Masked.
+// Returns the masked CRC that a record that fits states for its payload.
 uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
   return load_as<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
 }
 
-// Rule 1 for a payload. CRCs are linear: the wrong and the right one differ by what the flipped bit alone leaves in the
-// register after the bytes behind it. So bytes of zero are taken back from that difference, until one bit is left.
+// Applies rule 1 to a payload: returns whether one wrong bit, in it or in its stored checksum, explains the wrong
+// checksum. CRCs are linear. So the CRC of the wrong payload and that of the right one differ by what the wrong bit
+// alone leaves in the register after all bytes that follow it. For the difference these bytes count as zeros. The loop
+// takes one of them back at a time, until the register holds what a byte with a single bit would leave.
 bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
-  constexpr uint64_t most = 1 << 20;  // 8 million bits fit by chance once in 500 times
+  constexpr uint64_t most = 1 << 20;  // bytes; one of their 8 million bits fits by chance in 1 of 500 cases
   const uint32_t stored = stored_crc(at, length);
   if (std::has_single_bit(mask_crc(crc) ^ stored)) return true;
   if (length > most) return false;
   const auto& table = crc32c_slices[0];
-  // The register after a byte of zero is (r >> 8) ^ table[r & 255], and the top byte of table[b] tells b.
+  // After a zero byte the register r becomes (r >> 8) ^ table[r & 255]. The top byte of table[b] determines b.
   static constexpr auto byte_of_top = [] {
     std::array<uint8_t, 256> bytes{};
     for (unsigned b = 0; b < 256; b++) bytes[crc32c_slices[0][b] >> 24] = static_cast<uint8_t>(b);
@@ -126,7 +130,7 @@ bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
   return false;
 }
 
-// The end of the valid record there, if there is one.
+// Returns the end of the valid record that begins at `at`, or nothing if none begins there.
 std::optional<uint64_t> Resync::valid_end(Window& window, uint64_t at) {
   const auto h = header(window, at);
   if (!h || !h->good || !fits(at, h->length)) return std::nullopt;
@@ -134,13 +138,14 @@ std::optional<uint64_t> Resync::valid_end(Window& window, uint64_t at) {
   return at + frame_bytes + h->length;
 }
 
-// Rule 1. `header_must_follow`: only lengths behind which a header's checksum holds, or the file ends; in a chain,
-// where many places are asked about, that leaves next to nothing to check.
+// Applies rule 1 to a header with a wrong checksum that states the length `stated`: returns the end of the record, if a
+// length fits. With `header_must_follow`, a length is tried only if the record would be followed by a good header or by
+// the end of the file. Chains ask about many places, and with this condition almost no payload needs to be checked.
 std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool header_must_follow) {
   std::array<uint64_t, 65> lengths{stated};
   for (size_t bit = 0; bit < 64; bit++) lengths[bit + 1] = stated ^ (uint64_t{1} << bit);
   std::sort(lengths.begin(), lengths.end());
-  // The lengths share their payload's front: one pass, shortest first.
+  // All these payloads begin at the same place, so one pass computes their CRCs, the shortest first.
   uint32_t crc = 0;
   uint64_t offset = at + header_bytes;
   for (const uint64_t length : lengths) {
@@ -162,13 +167,14 @@ std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool
   return std::nullopt;
 }
 
-// The first place in [from, to) at which a good header of a record that fits lies; `to` if there is none.
+// Returns the first place in [from, to) with a good header of a record that fits, or `to` if there is none.
 uint64_t Resync::find_header(uint64_t from, uint64_t to) {
   while (from < to && size_ - from >= frame_bytes) {
     const auto bytes = search_->at(from, frame_bytes);
     const size_t places = std::min<uint64_t>(bytes.size() - header_bytes + 1, to - from);
     for (size_t i = 0; i < places;) {
-      // The upper half of a length that fits is zero: no such length has this byte in that half if it is not.
+      // The upper four bytes of a length that fits are zero. If this byte is not, no length that has it among these
+      // four bytes fits: so the next four places are out, including this one.
       if (bytes[i + 7] != std::byte{0}) {
         i += 4;
         continue;
@@ -188,8 +194,8 @@ std::optional<Resync::Candidate> Resync::candidate(uint64_t from, uint64_t to) {
   return Candidate{place, frame_bytes + load_as<uint64_t>(search_->at(place, header_bytes).data())};
 }
 
-// Whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. Says yes, to be safe, where
-// finding out costs too much.
+// Returns whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. If it would cost
+// too much to find out, it returns true, which is the safe answer.
 bool Resync::crossed(uint64_t begin, uint64_t end) {
   const uint64_t allowed = work_ + work_per_byte * (end - begin);
   std::unordered_set<uint64_t> seen;
@@ -206,7 +212,7 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
   return false;
 }
 
-// From one record of a chain to the next: rule 3. Nothing: the chain breaks here.
+// Returns where the record after the one at `at` begins, by rule 3. Returns nothing if the chain breaks at `at`.
 std::optional<uint64_t> Resync::step(uint64_t at) {
   const auto h = header(*chains_, at);
   if (!h) return std::nullopt;
@@ -219,7 +225,7 @@ std::optional<uint64_t> Resync::step(uint64_t at) {
   return end;
 }
 
-// Rule 2.
+// Applies rule 2 to `place`: continues chain_, and returns whether it reaches far enough.
 bool Resync::proven(uint64_t place) {
   const uint64_t goal = std::min(size_, place + limit_ + frame_bytes);  // no overflow: limit_ has 32 bits
   std::vector<uint64_t> walked;
@@ -240,7 +246,8 @@ bool Resync::proven(uint64_t place) {
   return false;
 }
 
-// The first place from `from` on that rule 2 accepts; before `inside_until` only one whose chain has no damage.
+// Returns the first place from `from` on that rule 2 accepts, or the size of the file. Places before `inside_until` lie
+// inside a record with a good header, so they need a chain without any damage.
 uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
   if (searched_from_ == from) return found_;
   searched_from_ = from;
@@ -270,12 +277,13 @@ uint64_t Resync::after(uint64_t damage) {
     if (const auto end = corrected_end(damage, h->length, false)) return *end;
     return search(damage + 1, 0);
   }
-  // Up to the end of the file, or of the record, everything lies inside it.
+  // The header is good. If the record would end after the end of the file, everything that follows may lie inside it.
   if (h->length > size_ - damage || size_ - damage - h->length < frame_bytes) return size_;
   const uint64_t end = damage + frame_bytes + h->length;
   const bool too_large = h->length > limit_;
   if (!too_large && one_bit_off(damage, h->length, payload_crc(damage, h->length))) return end;
-  // The chain that was walked when a place before was accepted goes on behind this record.
+  // The chain that proved an earlier place may have passed over this damage already. If it goes on after this record,
+  // it is used again.
   if (!(!chain_.strict && chain_.from <= damage && damage < chain_.at && end <= chain_.at))
     chain_ = {end, end, false, false};
   failed_.clear();

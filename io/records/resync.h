@@ -1,21 +1,25 @@
-// Where the records go on behind damage.
+// Finds the place after damage from which the records of a file continue.
 //
-// A record may contain TFRecords: a valid record found behind damage need not belong to the file. What is accepted
-// is proven, up to accidents of a 32-bit checksum:
+// The payload of a record may itself contain TFRecords, so a valid record that is found after damage need not belong to
+// the file. A place is accepted only if it is proven, up to accidents of a 32-bit checksum. The rules are:
 //
-// 1. One wrong bit: a header whose checksum is wrong is tried with the length it states, then with each of its 64
-//    one-bit corrections, against the payload's checksum; a payload whose checksum is wrong, up to 1 MiB, with each
-//    one-bit correction of it and of the checksum. What fits says where the record ends.
-// 2. Else a place is accepted when the chain of records that begins there reaches the end of the file, or passes
-//    place + record_limit + 16: a record that enclosed the place would have to end before, and the chain of records
-//    inside a record ends with its payload, 4 bytes before the end of the record.
-//    First tried is the place that a good header's length says, then every later one at which a valid record begins.
-// 3. A chain goes on over a damaged record if rule 1 finds its end, or if its length's checksum holds and no chain of
-//    valid records that begins inside it reaches or crosses its end (such a chain would say that the length lies). Not
-//    so a chain that begins inside a record with a good header: there it is probably one of records inside a record.
+// 1. One wrong bit. If the checksum of a header is wrong, the length that the header states and each of its 64 one-bit
+//    corrections are tried against the checksum of the payload. If the checksum of a payload is wrong, each one-bit
+//    correction of the checksum is tried and, for payloads of up to 1 MiB, each one-bit correction of the payload. What
+//    fits shows where the record ends.
+// 2. Otherwise a place is accepted if the chain of records that begins there reaches the end of the file, or reaches
+//    place + record_limit + 16. A record that enclosed the place would end before that, and a chain of records inside
+//    the payload of a record ends with the payload, 4 bytes before the end of the record.
+//    The first place that is tried is the end of the damaged record, if its header is good. The next ones are all later
+//    places at which a valid record begins.
+// 3. A chain continues over a damaged record if rule 1 finds the end of that record. It also continues if the checksum
+//    of the record's length is right, and no chain of valid records that begins inside the record reaches or crosses
+//    the end of the record. Such a chain would show that the length is wrong. This rule does not apply to a chain that
+//    begins inside a record with a good header, because that is probably a chain of records inside a record.
 //
-// So between two damages of more than a bit that lie closer together than record_limit, nothing can be told from
-// records inside a record, and nothing is accepted. A record that by its header ends behind the file ends the file.
+// It follows that nothing is accepted between two damages of more than one bit that lie closer together than
+// record_limit, because records there cannot be distinguished from records inside a record. If the header of a damaged
+// record is good and says that the record ends after the end of the file, nothing after it is accepted, either.
 #pragma once
 
 #include <cstddef>
@@ -28,44 +32,49 @@
 
 namespace feedline::io {
 
-/// For one plain file. Not thread-safe.
+/// Searches one file that is not compressed. Not thread-safe. Every member throws what `read` throws.
 class Resync {
  public:
-  /// Fills the whole span, or throws.
+  /// Fills all of `into` with the bytes of the file from `offset` on, or throws.
   using ReadAt = std::function<void(uint64_t offset, std::span<std::byte> into)>;
 
-  /// Memory: two windows of 256 KiB, and a few MiB at most in the course of a search.
+  /// Makes an object that reads the file by `read`. Memory: two windows of 256 KiB, and at most a few MiB during a
+  /// search.
   Resync(ReadAt read, uint64_t file_size, uint64_t record_limit);
   ~Resync();
 
-  /// `damage`: where a record of the file should begin and no good one does. The next place at which one is proven to
-  /// begin, or the file's size. A place at which a damaged record is proven to begin may be returned as well.
+  /// Returns the next place after `damage` at which a record is proven to begin, or the size of the file if there is
+  /// none. The record at the returned place may itself be damaged. `damage` is a place at which a record of the file
+  /// should begin, but no good record does.
   ///
-  /// Every byte is looked at once for headers and once for chains; candidates whose chains fail cost at most 16 times
-  /// the distance searched, and 2 (record_limit + 16) + 16 MiB. Beyond that, candidates are passed over.
+  /// The search looks at every byte once for headers and once for chains. Candidates whose chains fail cost further
+  /// reading: at most 16 times the distance searched, plus 2 (record_limit + 16) + 16 MiB. After that, candidates are
+  /// skipped.
   uint64_t after(uint64_t damage);
 
-  /// A place that looks as if a record began there: a good header of one that fits. Whether the payload's checksum
-  /// holds, and whether the place is not inside a record, is for the caller to find out.
+  /// A place at which a record seems to begin: it has a good header, and the record fits into the file and into
+  /// record_limit. The caller must find out whether the checksum of the payload is right, and whether the place lies
+  /// inside another record.
   struct Candidate {
-    uint64_t offset, size;  // of the whole record
+    uint64_t offset, size;  // of the whole record, in bytes
   };
-  /// The first in [from, to).
+  /// Returns the first candidate in [from, to), if there is one.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
-  /// Rule 1 alone: where the record at `damage` ends, whose header's checksum is wrong, if a length fits.
+  /// Applies rule 1 alone: returns where the record at `damage` ends. Returns nothing if the checksum of its header is
+  /// right, or if no length fits.
   std::optional<uint64_t> end_of_record(uint64_t damage);
 
  private:
   class Window;
   struct Header {
     uint64_t length;
-    bool good;  // its checksum holds
+    bool good;  // whether the checksum of the length is right
   };
   struct Chain {
-    uint64_t from = 0, at = 0;  // walked so far
+    uint64_t from = 0, at = 0;  // the chain has been followed over [from, at)
     bool broken = true;
-    bool strict = false;  // rule 3 does not apply
+    bool strict = false;  // whether the chain ends at damage, because rule 3 does not apply
   };
 
   std::optional<Header> header(Window& window, uint64_t at);
@@ -83,11 +92,11 @@ class Resync {
 
   const uint64_t size_, limit_;
   const std::unique_ptr<Window> search_, chains_;
-  Chain chain_;                          // the one accepted last, or being tried
-  uint64_t searched_from_ = UINT64_MAX;  // the last search, and what it found
-  uint64_t found_ = 0;
+  Chain chain_;                          // the chain that was accepted last, or that is being tried
+  uint64_t searched_from_ = UINT64_MAX;  // where the last search began
+  uint64_t found_ = 0;                   // what the last search returned
   std::unordered_set<uint64_t> failed_;  // places from which chains are known to fail
-  uint64_t work_ = 0;                    // bytes of candidates' payloads checked in this search
+  uint64_t work_ = 0;                    // bytes of candidates' payloads that this search has checked
 };
 
 }  // namespace feedline::io

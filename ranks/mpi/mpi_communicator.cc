@@ -1,7 +1,7 @@
 #include "feedline/mpi_communicator.h"
 
 #include <fmt/format.h>
-#define OMPI_SKIP_MPICXX  // its C++ bindings
+#define OMPI_SKIP_MPICXX  // leaves out Open MPI's C++ bindings
 #include <mpi.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using gpu::Note;
 
-constexpr size_t piece_bytes = size_t{1} << 30;  // a count of MPI is an int
+constexpr size_t piece_bytes = size_t{1} << 30;  // the most bytes in one call of MPI, whose counts are ints
 
 void check(int result, const char* call) {
   if (result == MPI_SUCCESS) return;
@@ -47,7 +47,7 @@ MPI_Comm duplicate(const MpiOptions& options) {
   return copy;
 }
 
-// Communicators are not freed: MPI_Comm_free would have to wait for all ranks.
+// The duplicated MPI communicators are never freed, because MPI_Comm_free would have to wait for all ranks.
 class MpiLinks final : public gpu::Links {
  public:
   explicit MpiLinks(const MpiOptions& options) : data_(duplicate(options)), notes_(duplicate(options)) {
@@ -115,7 +115,8 @@ class MpiLinks final : public gpu::Links {
     return Heard{status.MPI_SOURCE, mail_->heard};
   }
 
-  // MPI has nothing that could be slept on. Most calls end soon, but a rank that is waited for may pause.
+  // MPI offers no way to sleep until something happens. So this spins at first, because most calls end soon, and then
+  // sleeps for short times, because another rank may pause for long.
   void wait(std::chrono::milliseconds most, bool under_way) override {
     constexpr uint32_t spins = 1000;
     if (under_way && ++waited_ < spins) return;
@@ -155,14 +156,14 @@ class MpiLinks final : public gpu::Links {
   const MPI_Comm data_, notes_;
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
-  /// Notes that MPI reads and writes in its own time: what is not done when this ends stays there.
+  /// The notes that MPI reads and writes asynchronously. The destructor leaks them if MPI has not finished.
   struct Mail {
-    std::deque<Told> telling;  // the oldest first
+    std::deque<Told> telling;  // notes that are being sent, the oldest first
     Note heard;
     MPI_Request hearing = MPI_REQUEST_NULL;
   };
   const std::shared_ptr<Mail> mail_ = std::make_shared<Mail>();
-  uint32_t waited_ = 0;  // for what is under way
+  uint32_t waited_ = 0;  // how often wait() was called for what is under way
   std::mutex mutex_;
   std::condition_variable wake_;
   bool woken_ = false;

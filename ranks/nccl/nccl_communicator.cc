@@ -41,14 +41,14 @@ void nccl_call(DeviceId gpu, const char* name, Body body) {
   const int error = injected<NcclOp>();
   const ncclResult_t result = error ? static_cast<ncclResult_t>(error) : body();
   if (result == ncclSuccess || result == ncclInProgress) return;
-  const char* why = ncclGetLastError(nullptr);  // of this process
+  const char* why = ncclGetLastError(nullptr);  // the last error in this process
   throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; NCCL_DEBUG=WARN says more", gpu.ordinal, name,
                                                   ncclGetErrorString(result), *why ? ": " : "", why));
 }
 
-// NCCL's end of a group. Who gives it something does not wait, but asks until it has taken it. One that is aborted
-// makes the streams go on; after that nothing may be given to it. (The process's last one to be aborted waits for what
-// the streams of its others are still at.)
+// Owns an NCCL communicator. It is not blocking: a call may return before NCCL has taken the work, and the caller asks
+// busy() until it has. abort() lets the streams go on; after that no work may be given to it. (The abort of the last
+// communicator in a process waits for what the streams of the process's other communicators are still doing.)
 class Comm {
  public:
   Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
@@ -57,7 +57,7 @@ class Comm {
     try {
       call("ncclCommInitRankConfig", [&] { return ncclCommInitRankConfig(&comm_, size, id, rank, &config); });
     } catch (...) {
-      abort();  // it may have been made all the same
+      abort();  // NCCL may have made the communicator although the call failed
       throw;
     }
   }
@@ -65,7 +65,7 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  /// Gives it one group of sends and receives. False: it was aborted.
+  /// Calls `body`, which gives NCCL one group of sends and receives. Returns false if the communicator was aborted.
   template <typename Body>
   bool group(Body body) {
     const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ class Comm {
     return true;
   }
 
-  /// Whether it is still at what it was given last. Throws what has gone wrong meanwhile.
+  /// Returns whether NCCL is still busy taking the last work. Throws Error if something has gone wrong meanwhile.
   bool busy() {
     const std::lock_guard lock(mutex_);
     if (!comm_) return false;
@@ -121,10 +121,10 @@ class Comm {
   ncclComm_t comm_ = nullptr;
 };
 
-// What a rank tells all others before each call, in place of what NCCL would take on trust.
+// What a rank tells all others before each call, because NCCL itself does not check that the ranks' calls match.
 struct Announcement {
   CollectiveCall call;
-  std::vector<PartsDigest> sent, to_come;  // to and from each rank
+  std::vector<PartsDigest> sent, to_come;  // for each rank: what is sent to it, and what is received from it
 };
 size_t announcement_bytes(int ranks) {
   return sizeof(CollectiveCall) + 2 * static_cast<size_t>(ranks) * sizeof(PartsDigest);
@@ -161,11 +161,11 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
-    // Before the wait: who still waits for this rank is to hear that it has left.
+    // Before the wait, because ranks that still wait for this one must hear that it has left.
     const bool whole = !failure();
     control_.reset();
     if (whole) wait_for_others_to_leave();
-    comm_.abort();  // where that was not possible: streams must not wait when what they use is given back
+    comm_.abort();  // if it was not destroyed: no stream may still wait when the memory that it uses is freed
     cudaEventSynchronize(made_->last.get());
     made_.reset();
   }
@@ -194,8 +194,9 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  // NCCL's own reductions add up in an order that depends on where ranks are, and in float16. Each rank reduces a slice
-  // and is given the others': as many bytes travel as in a ring.
+  // NCCL's own reductions are not used: they add up in an order that depends on the topology, and add float16 in
+  // float16. Here each rank reduces one slice and then receives the slices of the others. As many bytes travel as in a
+  // ring.
   void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     const auto elements = static_cast<size_t>(data.shape.elements());
@@ -247,7 +248,7 @@ class NcclCommunicator final : public Communicator {
   std::optional<Error> failure() const override { return failure_ ? failure_.get() : control_->failure(); }
 
  private:
-  // NCCL's id of the group is that of rank 0.
+  // Returns NCCL's id of the group, which rank 0 makes and the control gives to all ranks.
   ncclUniqueId common_id() {
     ncclUniqueId id{};
     if (rank() == 0) nccl_call(gpu_, "ncclGetUniqueId", [&] { return ncclGetUniqueId(&id); });
@@ -265,7 +266,8 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Body>
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
-    // Before all ranks meet: to allocate may wait for other GPUs, which by then have been given what they wait for.
+    // Before the ranks meet in this call: an allocation may wait for other GPUs. Until then all of their work is from
+    // earlier calls, which every rank has made, so it can finish.
     try {
       const gpu::ScopedContext scoped(context_);
       reserve(slice_bytes * static_cast<size_t>(size()));
@@ -296,15 +298,15 @@ class NcclCommunicator final : public Communicator {
       made_->last.record(on);
       if (host) wait_for_streams();
     } catch (const Error& error) {
-      if (behind_last) cudaEventRecord(made_->last.get(), on);  // for the destructor: a part may have been given
+      if (behind_last) cudaEventRecord(made_->last.get(), on);  // for the destructor: some work may be on the stream
       end_group(error);
-      if (host) cudaStreamSynchronize(on);  // buffers are the caller's again; it is let go of, as the group has ended
+      if (host) cudaStreamSynchronize(on);  // the caller gets its buffers back; the watcher lets the stream go on
       throw_failure();
     }
     calls_++;
   }
 
-  // That all ranks make this call.
+  // Waits for all ranks to announce their call. Throws if they do not all make this call.
   void agree(const Announcement& mine) {
     if (const auto error = failure()) throw *error;
     write(mine);
@@ -319,7 +321,7 @@ class NcclCommunicator final : public Communicator {
           error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
     if (!error) return;
     const std::lock_guard lock(mutex_);
-    failure_.set(*error);  // each rank finds the same
+    failure_.set(*error);  // every rank finds the same error
     throw *failure_;
   }
   void write(const Announcement& from) {
@@ -353,7 +355,8 @@ class NcclCommunicator final : public Communicator {
     comm_.call("ncclRecv", [&] { return ncclRecv(bytes.data(), bytes.size(), ncclUint8, from, comm, on); });
   }
 
-  // This rank's slice of all ranks' data, reduced.
+  // Receives this rank's slice of all ranks' data, and writes the reduced slice to `to`. slice(r) is the part of this
+  // rank's data that rank r reduces.
   template <typename Slice>
   void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to, cudaStream_t on) {
     std::byte* const gathered = made_->scratch.empty() ? nullptr : made_->scratch.back()->get();
@@ -373,8 +376,8 @@ class NcclCommunicator final : public Communicator {
                                 on);
     });
   }
-  // cudaFree would wait for the whole GPU, and so for other ranks: what has become too small is kept, less than what is
-  // in use in all.
+  // Makes sure that there is scratch memory of `bytes`. Memory that has become too small is kept, because cudaFree
+  // would wait for the whole GPU and so for other ranks. All that is kept is less than what is in use.
   void reserve(size_t bytes) {
     if (made_->scratch_bytes >= bytes) return;
     const size_t more = std::max(bytes, 2 * made_->scratch_bytes);
@@ -382,13 +385,13 @@ class NcclCommunicator final : public Communicator {
     made_->scratch_bytes = more;
   }
 
-  // Until NCCL has given the stream what it was given. A failure meanwhile is no reason to stop: the ranks have all
+  // Waits until NCCL has given its work to the stream. A failure meanwhile is no reason to stop, because all ranks have
   // come to this call.
   void settle() {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
   }
-  // Until what was given to streams is done.
+  // Waits until the streams have done the work of this communicator.
   void wait_for_streams() {
     poll([this] { return streams_are_busy() && !comm_.aborted(); });
     if (comm_.aborted()) throw_failure();
@@ -411,12 +414,13 @@ class NcclCommunicator final : public Communicator {
   [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
 
   void end_group(const Error& why) {
-    // The control has already counted this call.
+    // The control has already finished its part of this call, so the Error must name the number of the call here.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
   }
 
-  // Beside what the streams do: a rank that dies, and what NCCL finds out by itself.
+  // The watcher thread. While the streams work, it notices that a rank has died, or that NCCL has found an error. After
+  // a failure it aborts NCCL, as soon as the streams are done or `drain_` is over.
   void watch() {
     try {
       gpu::enter(gpu_);
@@ -450,11 +454,11 @@ class NcclCommunicator final : public Communicator {
       }
       comm_.destroy();
     } catch (const Error&) {
-      // It is aborted then.
+      // The destructor aborts the communicator then.
     }
   }
 
-  // A call that this rank is at; until it is over it may have been given to no stream.
+  // Sets `flag` during a call. Until the call is over, its work may not have been given to the stream yet.
   struct UnderWay {
     explicit UnderWay(std::atomic<bool>& of) : flag(of) { flag = true; }
     ~UnderWay() { flag = false; }
@@ -465,21 +469,22 @@ class NcclCommunicator final : public Communicator {
   const DeviceId gpu_;
   const std::chrono::milliseconds drain_;
   const gpu::Context context_;
-  // What is given back while the GPU's context is the current one: else CUDA might make one on another GPU.
+  // The objects that must be destroyed while the GPU's context is the current one, because otherwise CUDA might make a
+  // context on another GPU.
   struct Made {
     explicit Made(DeviceId gpu) : stream(gpu), last(gpu, cudaEventDisableTiming) {}
-    gpu::CudaStream stream;  // for Stream::host
-    gpu::CudaEvent last;     // behind the last call
-    std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;
-    size_t scratch_bytes = 0;  // of the last one
+    gpu::CudaStream stream;                                 // for Stream::host
+    gpu::CudaEvent last;                                    // recorded after the work of the last call
+    std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;  // only the last one is used
+    size_t scratch_bytes = 0;                               // the size of the last one
   };
   std::unique_ptr<Made> made_;
   Comm comm_;
-  uint64_t calls_ = 1;  // with that which made this
+  uint64_t calls_ = 1;  // how many calls are finished; making the communicator is the first
   std::atomic<bool> under_way_{false};
   std::vector<std::byte> own_, all_;
 
-  std::mutex mutex_;  // guards the next two
+  std::mutex mutex_;  // guards the next two members
   gpu::GroupFailure failure_;
   bool ending_ = false;
   std::condition_variable wake_;
@@ -498,7 +503,7 @@ std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> co
   } catch (const Error& error) {
     others->abort(error);
     throw others->failure().value_or(error);
-  } catch (const std::exception& error) {  // no thread, or no memory, is to be had
+  } catch (const std::exception& error) {  // there is no memory, or no thread could be started
     others->abort(Error(Category::io_error, error.what()));
     throw;
   }

@@ -12,12 +12,12 @@
 namespace feedline::gpu {
 namespace {
 
-// What is sent and received besides the callers' buffers.
+// The communicator's own buffers, which are sent and received besides the callers' buffers.
 struct Kept {
-  CollectiveCall call;
-  std::vector<CollectiveCall> calls;
-  std::vector<PartsDigest> sent, to_come;
-  std::vector<std::byte> others;  // ranks' slices
+  CollectiveCall call;                     // this rank's
+  std::vector<CollectiveCall> calls;       // all ranks'
+  std::vector<PartsDigest> sent, to_come;  // for each other rank: what this rank sends it, and what it sends this rank
+  std::vector<std::byte> others;           // the other ranks' versions of the slice that this rank reduces
 };
 
 class LinkedCommunicator final : public Communicator {
@@ -41,7 +41,7 @@ class LinkedCommunicator final : public Communicator {
         [&] { progress_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
   }
 
-  // Each rank reduces a slice, and is given the others' slices.
+  // Each rank reduces one slice, and then receives the slices that the others have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     const std::span bytes(static_cast<std::byte*>(data.data), data.size_bytes());
     const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
@@ -90,13 +90,13 @@ class LinkedCommunicator final : public Communicator {
     if (const auto error = disagreement(kept_->calls, progress_.calls())) throw progress_.fail(*error);
     try {
       body();
-    } catch (const std::bad_alloc&) {  // the others are in the middle of it
+    } catch (const std::bad_alloc&) {  // the others are in the middle of the call and must be told
       throw progress_.fail(failure_of_rank(rank(), progress_.calls(), Error(Category::io_error, "out of memory")));
     }
     progress_.finish_call();
   }
 
-  // To each other rank what `mine` gives for it, from each what `theirs` has room for.
+  // Sends to each other rank r the bytes mine(r), and receives from it the bytes theirs(r).
   template <typename Mine, typename Theirs>
   void swap(Mine mine, Theirs theirs) {
     std::vector<Part> sends, receives;
@@ -108,7 +108,8 @@ class LinkedCommunicator final : public Communicator {
     progress_.run([&](Links& links) { links.begin(sends, receives); });
   }
 
-  // slice(r): what rank r reduces. `to` may be slice(rank()).
+  // Reduces this rank's slice of all ranks' data and writes it to `to`, which may be slice(rank()). slice(r) is the
+  // part of this rank's data that rank r reduces.
   template <typename Slice>
   void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to) {
     const size_t bytes = to.size();
@@ -122,7 +123,8 @@ class LinkedCommunicator final : public Communicator {
     reduce(from, dtype, reduction, bytes / size_of(dtype), to.data());
   }
 
-  // A part that nobody sends would be waited for without end.
+  // Throws if the parts that other ranks send do not match those that this rank receives. Without this check, a rank
+  // would wait forever for a part that no rank sends.
   void check_parts(std::span<const Part> sends, std::span<const Part> receives) {
     const auto ranks = static_cast<size_t>(size());
     kept_->sent.assign(ranks, {});

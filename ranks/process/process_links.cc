@@ -1,8 +1,8 @@
+#include "ranks/process/process_links.h"
+
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include "ranks/process/links.h"
 
 namespace feedline::gpu {
 namespace {

@@ -1,4 +1,4 @@
-// Bytes between processes, for a communicator's thread (ranks/process/progress.h) to send and receive.
+// Links carry bytes between processes. A communicator's thread (ranks/process/process_thread.h) drives them.
 #pragma once
 
 #include <array>
@@ -13,13 +13,14 @@
 
 namespace feedline::gpu {
 
-/// What ranks tell one another beside the calls. Plain data, sent as it lies in memory; longer texts are cut.
+/// A message between ranks that is not part of a call. Plain data: it is sent as it lies in memory. Texts that are too
+/// long are cut.
 struct Note {
   enum Kind : uint32_t {
-    alive,
-    left,    // in peace, behind `calls` calls
-    failed,  // and ends the group
-    lost,    // nobody's own words: the connection to the rank has ended
+    alive,   // the sender lives
+    left,    // the sender has left without a failure, after `calls` calls
+    failed,  // the sender ends the group, with the Error in the note
+    lost,    // not sent by a rank: the links say that the connection to the rank has ended
   };
 
   Note() = default;
@@ -29,13 +30,14 @@ struct Note {
 
   Kind kind = alive;
   Category category = Category::io_error;
-  uint64_t calls = 0;  // that its sender has finished
+  uint64_t calls = 0;  // how many calls the sender has finished
   int64_t offset = -1, record = -1;
   std::array<char, 256> file{}, feature{};
   std::array<char, 512> message{};
 };
 
-/// Made by all ranks together. One thread makes all calls, but for wake(). They throw Error where a link cannot go on.
+/// One rank's links to all ranks, which all ranks make together. One thread calls all functions except wake(). They
+/// throw Error if a link fails.
 class Links {
  public:
   using Part = Communicator::Part;
@@ -47,33 +49,36 @@ class Links {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// Begins to send and to receive. Between two ranks (also from one to itself) what is sent n-th is received n-th, and
-  /// is of the same size.
+  /// Begins to send and receive parts. Between any two ranks (and from a rank to itself) the n-th part sent becomes the
+  /// n-th part received, and both must have the same size.
   virtual void begin(std::span<const Part> sends, std::span<const Part> receives) = 0;
-  /// The same as a whole: every rank's bytes to every rank, in the order of the ranks, and one rank's bytes to all.
+  /// Begin whole operations: all_gather gives every rank's bytes to every rank, in the order of the ranks; broadcast
+  /// gives one rank's bytes to all. The defaults call begin().
   virtual void begin_all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
   virtual void begin_broadcast(std::span<std::byte> data, int root);
-  /// Goes on with what was begun. Whether all of it is done: until then its buffers are used.
+  /// Goes on with what was begun, without waiting. Returns whether all of it is done. The buffers are in use until
+  /// then.
   virtual bool drive() = 0;
-  /// Whether they may be used after a failure, too, for as long as the process lives.
+  /// Returns whether, after a failure, the buffers may be in use until the process ends.
   virtual bool keeps_buffers() const noexcept = 0;
 
-  /// Notes overtake what is under way, but not one another.
+  /// Sends a note to a rank. Notes may overtake the parts that are under way, but not one another.
   virtual void tell(int rank, const Note& note) = 0;
-  /// Whether all notes have gone out.
+  /// Returns whether all notes have been sent.
   virtual bool told() = 0;
   struct Heard {
-    int from;
+    int from;  // a rank
     Note note;
   };
+  /// Returns the next note that has arrived, if there is one. Does not wait.
   virtual std::optional<Heard> hear() = 0;
 
-  /// Returns when something may have moved, when woken, or after `most`. `under_way`: drive() is not done.
+  /// Returns when there may be something to do, when woken, or after `most`. under_way: drive() has not finished.
   virtual void wait(std::chrono::milliseconds most, bool under_way) = 0;
-  /// Ends a wait(), or the next one. From any thread.
+  /// Ends a wait(), or the next one if there is none. Any thread may call it.
   virtual void wake() noexcept = 0;
 
-  /// The last call: lets notes go out, for so long at most.
+  /// Waits until all notes have been sent, but at most for `most`. This is the last call.
   virtual void leave(std::chrono::milliseconds most) = 0;
 };
 

@@ -1,3 +1,5 @@
+#include "ranks/process/process_thread.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include "base/leak.h"
 #include "base/thread.h"
 #include "ranks/collective_call.h"
-#include "ranks/process/progress.h"
 
 namespace feedline::gpu {
 
@@ -70,15 +71,16 @@ void Progress::loop() {
     }
   }
   try {
-    // Also of a failure that another told of: a link that ends without a word looks like a death.
+    // A failure is told to all even if another rank has told it before, because a link that ends without a note looks
+    // as if this rank had died.
     tell_all(failure_ ? Note(Note::failed, *failure_, calls_) : Note(Note::left, calls_));
     links_->leave(std::min<milliseconds>(timeout_, std::chrono::seconds(1)));
   } catch (const Error&) {
-    // Nobody is left to be told.
+    // The other ranks cannot be told any more.
   }
 }
 
-// Whether nothing is under way.
+// Goes on with what is under way, if anything. Returns whether nothing is under way any more.
 bool Progress::drive() {
   {
     const std::lock_guard lock(mutex_);
@@ -128,7 +130,7 @@ void Progress::take(int from, const Note& note) {
 
 void Progress::watch() {
   const auto now = Clock::now();
-  // Time in which this process was stopped itself says nothing about others.
+  // Time in which this process was stopped itself says nothing about other ranks.
   const bool was_away = now - last_listened_ > timeout_ / 4;
   last_listened_ = now;
   const int before = neighbour(-1);
@@ -153,7 +155,8 @@ void Progress::tell_all(const Note& note) {
     if (other != rank()) links_->tell(other, note);
 }
 
-// The next rank that has not left, in a ring; this one, if there is no other.
+// Returns the next rank in the ring (1) or the one before (-1) that has not left. If there is no other, returns this
+// one.
 int Progress::neighbour(int direction) const {
   int other = rank();
   do other = (other + direction + size()) % size();

@@ -1,6 +1,6 @@
-// The thread of a rank that is a process: it drives what is under way, tells the next rank that this one lives, and
-// watches over the one before it. So a trainer's thread never waits where nothing could wake it, and a trainer that
-// pauses is known to live.
+// The thread of a rank that is a process. It drives what is under way, tells the next rank that this one lives, and
+// watches the rank before it. So a trainer's thread never waits where nothing could wake it, and the other ranks know
+// that a trainer which pauses still lives.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,25 @@ class Progress {
  public:
   using Begin = std::function<void(Links&)>;
 
-  /// timeout: how long a rank may be silent.
+  /// Starts the thread. timeout: how long a rank may be silent before the group ends.
   Progress(std::shared_ptr<Links> links, std::chrono::milliseconds timeout);
+  /// Tells the other ranks that this one leaves, and ends the thread.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   int rank() const noexcept { return links_->rank(); }
   int size() const noexcept { return links_->size(); }
-  uint64_t calls() const noexcept { return calls_; }  // that are finished
+  /// Returns how many calls of the communicator are finished.
+  uint64_t calls() const noexcept { return calls_; }
   void finish_call() noexcept { calls_++; }
 
-  /// Begins something in the thread, and returns when it is done. Throws what has ended the group; buffers are then
-  /// used no more, but where Links::keeps_buffers().
+  /// Calls `begin` in the thread, and returns when the links have done what it began. Throws the Error that has ended
+  /// the group; then the buffers are not used any more, unless Links::keeps_buffers().
   void run(const Begin& begin);
 
-  /// Ends the group, unless it has ended; the reason that it ends for.
+  /// Ends the group with `why`, unless it has ended already, and tells the other ranks. Returns the reason for which
+  /// the group has ended.
   Error fail(const Error& why) { return end(why, true); }
 
   std::optional<Error> failure() const { return failure_.get(); }
@@ -61,17 +64,17 @@ class Progress {
   const std::chrono::milliseconds timeout_;
   std::atomic<uint64_t> calls_{0};
 
-  std::mutex mutex_;  // guards the next six
+  std::mutex mutex_;  // guards the next six members
   std::condition_variable done_;
-  const Begin* begin_ = nullptr;  // what is under way
-  bool driving_ = false;          // the thread is at it: buffers are used
+  const Begin* begin_ = nullptr;  // what is under way, or null
+  bool driving_ = false;          // the thread is driving the links, so the buffers are in use
   GroupFailure failure_;
   bool to_tell_ = false, ending_ = false;
 
-  // The thread's own.
-  bool begun_ = false;
-  std::vector<std::optional<uint64_t>> left_;  // calls that a rank had finished when it left
-  int watched_ = -1;
+  // Only the thread uses these.
+  bool begun_ = false;                         // *begin_ has been called
+  std::vector<std::optional<uint64_t>> left_;  // for each rank that has left, how many calls it had finished
+  int watched_ = -1;                           // the rank that this one watches
   Clock::time_point last_beat_, last_heard_, last_listened_;
   std::thread thread_;
 };

@@ -25,7 +25,7 @@ struct SocketOp {
   static constexpr const char* name = "socket";
   static constexpr int error = EMFILE;
 };
-struct ListenOp {  // bind, listen
+struct ListenOp {  // for bind and listen
   static constexpr const char* name = "listen";
   static constexpr int error = EADDRINUSE;
 };
@@ -45,7 +45,7 @@ struct ReceiveOp {
   static constexpr const char* name = "recv";
   static constexpr int error = ECONNRESET;
 };
-struct ShortTransferOp {  // no error: one byte is moved
+struct ShortTransferOp {  // not an error: only one byte is sent or received
   static constexpr const char* name = "send or recv short";
   static constexpr int error = 1;
 };
@@ -80,7 +80,7 @@ Socket make_socket(int family) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
 
-// Small messages go out at once: ranks wait for each.
+// Makes the system send small messages at once, because ranks wait for each of them.
 void send_at_once(const Socket& socket) noexcept {
   const int on = 1;
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -100,13 +100,13 @@ Address address_at(const sockaddr* found, socklen_t size) {
   return address;
 }
 
-// IPv6 that is of one link alone: another machine would have to say of which.
+// Returns whether this is a link-local IPv6 address. Another machine could not use it without naming a link of its own.
 bool is_of_one_link(const Address& address) {
   return address.storage.ss_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
 }
 
-// Zeros are what stands for any.
+// Returns the wildcard address, which is all zeros.
 Address any_address(int family, uint16_t port) {
   Address address;
   address.storage.ss_family = static_cast<sa_family_t>(family);
@@ -118,7 +118,7 @@ Address any_address(int family, uint16_t port) {
 Socket listen_at(const Address& address) {
   Socket listener = make_socket(address.storage.ss_family);
   const int on = 1, off = 0;
-  // A program that was started anew meets connections of the one before it.
+  // A program that has been restarted may find connections of its predecessor at the port.
   setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
@@ -127,7 +127,7 @@ Socket listen_at(const Address& address) {
   return listener;
 }
 
-// IPv4 that comes to a socket of IPv6, as what it is: others may have no IPv6.
+// Returns an IPv4 address that was mapped to IPv6 as IPv4, because other machines may have no IPv6.
 Address plain(const Address& address) {
   const auto& six = reinterpret_cast<const sockaddr_in6&>(address.storage);
   if (address.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return address;
@@ -136,7 +136,8 @@ Address plain(const Address& address) {
   return four;
 }
 
-// Of a connection that broke before it was taken, or of its network: accept(2).
+// Returns whether an error of accept(2) concerns only the new connection: it broke before it was accepted, or its
+// network failed.
 bool is_of_the_visitor(int error) {
   for (const int one :
        {ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM})
@@ -260,7 +261,8 @@ Socket connect_to(const Address& address, Deadline until) {
     socklen_t size = sizeof error;
     if (getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
-  // A port of this machine that nobody listens at, but that the system has chosen for this very connection.
+  // The socket may have connected to itself: no process listens at this port of this machine, but the system has chosen
+  // it as this end's port.
   if (error == 0 && address_of(socket) == peer_of(socket)) error = ECONNREFUSED;
   if (error != 0) fail(call, error);
   send_at_once(socket);

@@ -1,4 +1,5 @@
-// TCP connections, of which no call takes longer than it is given. Errors name the call: "recv: Connection reset".
+// TCP connections. No call takes longer than its deadline. The functions throw Error io_error; messages name the call
+// that failed: "recv: Connection reset by peer".
 #pragma once
 
 #include <poll.h>
@@ -17,7 +18,7 @@ namespace feedline::gpu {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Owns a descriptor; does not block, and is not inherited.
+/// Owns the descriptor of a socket, which does not block and is not inherited by programs that this process starts.
 class Socket {
  public:
   Socket() = default;
@@ -42,37 +43,43 @@ struct Address {
   socklen_t size = 0;
 
   bool is_loopback() const noexcept;
+  /// Returns whether `other` is the same host, at any port.
   bool is_host_of(Address other) const noexcept;
   uint16_t port() const noexcept;
   void set_port(uint16_t port) noexcept;
+  /// Returns the number of the host: "10.0.0.1".
   std::string host() const;
+  /// Returns the number of the host and the port: "10.0.0.1:29501", "[::1]:29501".
   std::string text() const;
   bool operator==(const Address& other) const noexcept;
 };
-/// What a name stands for. Throws Error where it stands for nothing. Asks the system's resolver, which has its own
-/// limits of time.
+/// Returns the addresses that a name stands for. Throws Error if there are none. It asks the system's resolver, which
+/// has time limits of its own.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
-/// Numbers, under which others reach it; where it has no network, under which it reaches itself.
+/// Returns the IP addresses, as text, under which other machines reach this one. If it has no network, returns those
+/// under which it reaches itself.
 std::vector<std::string> addresses_of_this_machine();
 
-/// In every network of this machine, IPv6 and IPv4; port 0: one that the system chooses. Throws Error, as all of these.
+/// Listens in every network of this machine, IPv6 and IPv4. Port 0: the system chooses a free port.
 Socket listen_everywhere(uint16_t port);
-/// IPv4 as IPv4, whatever the socket is.
+/// Return the address of this end and of the other end. An IPv4 address is given as IPv4, even if the socket is IPv6.
 Address address_of(const Socket& socket);
 Address peer_of(const Socket& socket);
-/// None: nobody came.
+/// Accepts a connection. Returns nothing if none has come before the deadline.
 std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, Deadline until);
 Socket connect_to(const Address& address, Deadline until);
 
-/// What can be moved at once, perhaps nothing. receive_some: none where the other end has closed.
+/// Send or receive what is possible without waiting, and return how many bytes that was, perhaps 0. receive_some()
+/// returns nothing if the other end has closed the connection.
 size_t send_some(const Socket& socket, std::span<const std::byte> bytes);
 std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> bytes);
+/// Send or receive all bytes. Throw Error if that is not done before the deadline.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);
-/// Says to the other end that nothing more will come.
+/// Tells the other end that nothing more will be sent.
 void end_sending(const Socket& socket) noexcept;
 
-/// Returns when one of them is ready, or then. Whether one is.
+/// Returns when one of the sockets is ready, or at the deadline. Returns whether one is ready.
 bool wait_for(std::span<pollfd> sockets, Deadline until);
 
 }  // namespace feedline::gpu

@@ -35,7 +35,7 @@ gpu::Socket make_event() {
   return gpu::Socket(fd);
 }
 
-// Both ranks know what comes, so data are bytes without a frame; notes have one size.
+// Data are sent without frames, because both ranks know what comes. Notes all have the same size.
 class TcpLinks final : public gpu::Links {
  public:
   TcpLinks(int rank, std::vector<TcpPeer> peers) : rank_(rank), event_(make_event()) {
@@ -66,7 +66,7 @@ class TcpLinks final : public gpu::Links {
         while (move_some(peer.to_receive, [&](auto bytes) { return take(peer, bytes); })) {
         }
       } catch (const Error& error) {
-        if (peer.lost)  // in peace, with what it had not yet delivered
+        if (peer.lost)  // it left without a failure, but before it had sent all that this rank needs
           throw Error(Category::io_error, fmt::format("a rank that has left took data with it ({})", error.message()));
         lose(peer, error);
       }
@@ -100,7 +100,7 @@ class TcpLinks final : public gpu::Links {
     }
     return all;
   }
-  // What ranks say, before what becomes of their connections.
+  // Notes that ranks have sent come before the news that their connections have ended.
   std::optional<Heard> hear() override {
     for (const auto hear_of : {&TcpLinks::said_by, &TcpLinks::loss_of})
       for (int rank = 0; rank < size(); rank++)
@@ -127,8 +127,8 @@ class TcpLinks final : public gpu::Links {
     static_cast<void>(write(event_.fd(), &once, sizeof once));
   }
 
-  // Until each peer has heard of it, and said so by ending its notes: closing a connection that holds what was not read
-  // would take back what was sent.
+  // Waits until each peer has received the last note, and has shown that by ending its own notes. To close a connection
+  // while it holds unread bytes would discard what was sent on it.
   void leave(std::chrono::milliseconds most) override {
     const auto until = std::chrono::steady_clock::now() + most;
     const auto all_gone = [&] {
@@ -147,18 +147,18 @@ class TcpLinks final : public gpu::Links {
 
  private:
   struct Peer {
-    TcpPeer sockets;  // of this rank itself none
+    TcpPeer sockets;  // empty for this rank itself
     std::deque<std::span<std::byte>> to_send = {}, to_receive = {};
-    std::vector<std::byte> telling = {};
-    Note hearing = {};
-    size_t heard = 0;   // bytes of it
-    bool deaf = false;  // takes no more notes
-    bool lost = false;  // sends no more
-    std::optional<Error> why = {};
+    std::vector<std::byte> telling = {};  // the notes that have yet to be sent
+    Note hearing = {};                    // the note that is being received
+    size_t heard = 0;                     // how many bytes of `hearing` have been received
+    bool deaf = false;                    // the peer takes no more notes
+    bool lost = false;                    // the peer sends nothing more
+    std::optional<Error> why = {};        // why a connection to the peer has failed
   };
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Whether to go on: `move` takes a part of the bytes in front.
+  // Lets `move` send or receive some of the first bytes in the queue. Returns whether to try again at once.
   template <typename Move>
   static bool move_some(std::deque<std::span<std::byte>>& bytes, Move move) {
     if (bytes.empty()) return false;
@@ -174,7 +174,8 @@ class TcpLinks final : public gpu::Links {
     return *received;
   }
 
-  // A rank whose data end says why in its notes, if it can.
+  // Remembers why a connection has failed. This is not reported at once, because the peer may still say in its notes
+  // why its connection ends.
   static void lose(Peer& peer, const Error& why) {
     if (!peer.why) peer.why = why;
   }
@@ -193,7 +194,7 @@ class TcpLinks final : public gpu::Links {
       return std::nullopt;
     }
     peer.heard = 0;
-    if (peer.hearing.kind != Note::alive) {  // the last one
+    if (peer.hearing.kind != Note::alive) {  // it is the peer's last note
       end_sending(peer.sockets.notes);
       peer.deaf = true;
     }
@@ -253,7 +254,7 @@ TcpOptions tcp_options_of_environment() {
 
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
   std::unique_ptr<Communicator> made;
-  // Not a copy of it, which may count its calls.
+  // By reference, because a copy of the program's exchange might have a state of its own, such as a count of its calls.
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {
     check(options);

@@ -19,9 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds patience(5);  // with one process
+constexpr std::chrono::seconds patience(5);  // how long to wait for one process, for example to connect to it
 
-// What is sent, as it lies in memory. It begins with what it is.
+// The messages, which are sent as they lie in memory. Each begins with a number that says which message it is.
 struct Hello {
   uint64_t begins = hash64("feedline ranks 1: hello");
   int32_t rank = 0, world_size = 0;
@@ -31,7 +31,7 @@ struct Hello {
 struct Welcome {
   uint64_t begins = hash64("feedline ranks 1: welcome");
   uint64_t token = 0;
-  std::array<char, 512> refused{};  // why; empty: it goes on
+  std::array<char, 512> refused{};  // why there will be no group; empty: the start goes on
 };
 struct Join {
   uint64_t begins = hash64("feedline ranks 1: join");
@@ -45,9 +45,10 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-constexpr auto connected = std::byte{1};  // what a rank says to rank 0 in the end
+constexpr auto connected = std::byte{1};  // what a rank sends to rank 0 when it has all its connections
 
-// Who comes to a port, until it has said its first words. Each takes its own time, so a stranger keeps nobody waiting.
+// Takes in the processes that connect to a port, and receives the first message T of each. It receives from all of them
+// side by side, so a stranger that sends nothing makes no rank wait.
 template <typename T>
 class Lobby {
  public:
@@ -57,10 +58,11 @@ class Lobby {
     Socket socket;
     Address from;
     T message = {};
-    size_t heard = 0;  // bytes of it
+    size_t heard = 0;  // how many bytes of `message` have been received
   };
 
-  /// The next one that has said a T. None: one of `others` has something to say, or time is over.
+  /// Returns the next visitor that has sent a whole T. Returns nothing if one of the sockets `others` has something to
+  /// read, or at the time `until`.
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
       std::vector<pollfd> ready = {{listener_.fd(), POLLIN, 0}};
@@ -84,7 +86,7 @@ class Lobby {
   }
 
  private:
-  // Whether more is to come of it.
+  // Receives more of the visitor's message. Returns whether there is still more to come.
   static bool goes_on(Visitor& visitor) {
     try {
       const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
@@ -96,7 +98,7 @@ class Lobby {
     }
   }
 
-  static constexpr size_t most = 256;  // who says nothing makes room for who comes
+  static constexpr size_t most = 256;  // visitors; if there are more, the oldest, which has sent nothing, is dropped
   const Socket& listener_;
   std::vector<Visitor> visitors_;  // the oldest first
 };
@@ -114,22 +116,22 @@ Error not_connected(const TcpOptions& options) {
                            std::chrono::duration<double>(options.timeout).count()));
 }
 
-/// "rank 3", "ranks 1, 3".
+/// Returns "rank 3" or "ranks 1, 3".
 std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// "have" or "has".
+/// Returns "have" or "has", as the number of ranks demands.
 const char* have(const std::vector<int>& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
-/// Says what a rank waits for, when it has waited long, and again after twice that time.
+/// Logs what a rank waits for when it has waited for `limit`, and again each time that it has waited twice as long.
 class LongWait {
  public:
   explicit LongWait(milliseconds limit) : next_(limit) {}
 
-  /// When to stop waiting and look here: before `end`, if need be.
+  /// Returns until when to wait before the next call of tell_if_long(); not after `end`.
   Deadline until(Deadline end) const { return std::min(end, begin_ + next_); }
-  /// message: what to say, given the seconds.
+  /// Logs message(seconds waited) if it is time to.
   template <typename Message>
   void tell_if_long(Message message) {
     const auto waited = Clock::now() - begin_;
@@ -147,10 +149,10 @@ std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", op
 
 struct Group {
   uint64_t token = 0;
-  std::vector<Address> listening;  // by rank; of no size: where rank 0 is, at this port
+  std::vector<Address> listening;  // by rank; an address of size 0 means the machine of rank 0, at this port
 };
 
-// Whether a byte has come; none: the other end has gone.
+// Returns whether a byte has come, or nothing if the other end has closed the connection.
 std::optional<bool> word_of(const Socket& socket) {
   std::byte word;
   try {
@@ -182,7 +184,7 @@ class Connections {
   bool late() const noexcept { return Clock::now() >= until_; }
   std::vector<TcpPeer> take() { return std::move(peers_); }
 
-  /// Waits for the next rank that joins this one. False: as Lobby::next.
+  /// Waits for the next rank that joins this one. Returns false where Lobby::next() returns nothing.
   bool let_join(const std::vector<const Socket*>& others) {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
@@ -215,7 +217,7 @@ class Connections {
   std::vector<TcpPeer> peers_;
 };
 
-// Rank 0: takes in all others, and sees that all are connected.
+// Rank 0: takes in all other ranks, and makes sure that all are connected to one another.
 class Host {
  public:
   Host(const TcpOptions& options, milliseconds long_wait)
@@ -226,7 +228,7 @@ class Host {
   }
 
   uint16_t port() const { return address_of(listener_).port(); }
-  /// Of its machine.
+  /// Returns the addresses of rank 0's machine that the other ranks should try.
   std::vector<std::string> names() const {
     return options_.address.empty() ? addresses_of_this_machine() : std::vector{options_.address};
   }
@@ -236,7 +238,7 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      listener_ = Socket();  // who is answered may go on to another group, at this port
+      listener_ = Socket();  // a rank that has its answer may go on to make another group at this port
       answer_all({});
       return peers;
     } catch (const Error& error) {
@@ -278,17 +280,17 @@ class Host {
       Address& address = group_.listening[static_cast<size_t>(hello.rank)];
       address = from;
       address.set_port(hello.port);
-      if (from.is_loopback() || from.is_host_of(there)) address.size = 0;  // it is on this machine
+      if (from.is_loopback() || from.is_host_of(there)) address.size = 0;  // the rank is on the machine of rank 0
       return;
     }
-    came_.push_back(std::move(socket));  // to be told, too
+    came_.push_back(std::move(socket));  // so that refuse_all() tells it, too
     if (twice) throw Error(Category::bad_pipeline, fmt::format("two processes came as rank {}", hello.rank));
     throw Error(Category::bad_pipeline,
                 fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks", hello.rank, hello.world_size,
                             place_of(options_), options_.world_size));
   }
 
-  // A rank that ends while it waits may be started anew.
+  // Forgets ranks that have ended while they waited, because they may be started again.
   void forget_gone() {
     for (Socket& socket : came_)
       if (socket && !word_of(socket)) socket = Socket();
@@ -320,7 +322,7 @@ class Host {
       if (socket) sockets.push_back(&socket);
     return sockets;
   }
-  /// The others that are here, or not.
+  /// Returns the other ranks that have come, or those that have not.
   std::vector<int> ranks_that(bool are_here) const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.world_size; rank++)
@@ -343,7 +345,7 @@ class Host {
     for (const Socket* socket : there()) try {
         send_all(*socket, bytes_of(refusal), Clock::now() + patience);
       } catch (const Error&) {
-        // It has gone, as all will.
+        // The rank has ended already, and all others are about to.
       }
   }
 
@@ -354,7 +356,7 @@ class Host {
   std::vector<Socket> came_;  // by rank
 };
 
-// Rank 0 may come later than this one, and so may its names.
+// Connects to rank 0. Tries again until it succeeds, because rank 0, and the entries of its names, may come later.
 Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
   for (;;) {
     for (const std::string& name : names) try {
@@ -373,10 +375,11 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
   }
 }
 
-// One of the others.
+// A rank other than 0.
 class Guest {
  public:
-  /// names: of rank 0's machine. `until` is when it says who has not come: it may have begun to wait a little later.
+  /// names: the names or addresses of rank 0's machine. until: when rank 0 will give up and say who has not come. This
+  /// rank waits a little longer, because rank 0 may have begun to wait a little later.
   Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
       : options_(options),
         wait_(long_wait),
@@ -409,7 +412,7 @@ class Guest {
     while (!connections.complete()) {
       if (connections.let_join({&host_})) continue;
       if (connections.late()) throw not_connected(options_);
-      hear_host({});  // nothing but an end comes yet
+      hear_host({});  // at this point rank 0 can only refuse, or end, and both throw
     }
     send_all(host_, {&connected, 1}, until_);
     hear_host({});
@@ -417,7 +420,8 @@ class Guest {
   }
 
  private:
-  // What rank 0 answers: the token, and what follows it.
+  // Receives the answer of rank 0: a Welcome, and then the bytes `follows`. Returns the token. Throws if rank 0
+  // refuses.
   uint64_t hear_host(std::span<std::byte> follows) {
     Welcome welcome;
     try {
@@ -444,7 +448,8 @@ class Guest {
   Deadline until_;
 };
 
-// Rank 0 says at which port it listens, and where, in words that each understands for itself.
+// Rank 0 tells the others at which port and addresses it listens; the addresses are texts, which each rank resolves for
+// itself. Sets the port and address in `options`, and returns the addresses.
 std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, const Host* host) {
   MessageWriter mine;
   if (host) {
@@ -456,7 +461,7 @@ std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, cons
   options.port = theirs.get<uint16_t>();
   std::vector<std::string> names;
   while (!theirs.at_end()) names.emplace_back(theirs.get_text());
-  options.address = fmt::format("{}", fmt::join(names, " or "));  // for people
+  options.address = fmt::format("{}", fmt::join(names, " or "));  // only for messages
   return names;
 }
 

@@ -1,14 +1,14 @@
-// How the ranks of a group find one another: each comes to rank 0, which tells all where the others are; then each
-// connects to those before it.
+// How the ranks of a group find one another over TCP. Each rank connects to rank 0, which tells all ranks where the
+// others listen. Then each rank connects to all ranks with smaller numbers.
 //
 //   rank r -> rank 0    Hello: who I am, where I listen
 //   rank 0 -> rank r    Welcome: the group's token, and where each rank listens; or why there will be no group
 //   rank r -> rank q<r  Join, twice: a connection for data, and one for notes
-//   rank r -> rank 0    one byte: I have all of mine
-//   rank 0 -> rank r    Welcome: so have all; or why there will be no group
+//   rank r -> rank 0    one byte: I have all my connections
+//   rank 0 -> rank r    Welcome: all ranks have theirs; or why there will be no group
 //
-// So all have a group, or none, but for a rank that ends in the last step. Whoever else comes to a port, with other
-// words or none, keeps nobody waiting and is sent away.
+// So either all ranks have a group or none has, except if a rank ends during the last step. A stranger that connects to
+// one of the ports, and sends something else or nothing, makes no rank wait and is disconnected.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,15 @@
 
 namespace feedline::gpu {
 
+/// The two connections to another rank.
 struct TcpPeer {
   Socket data, notes;
 };
 
-/// By rank; of this one itself nothing. ranks: by them rank 0 says where it is; null: the options do. Throws Error.
-/// A rank that has waited for `long_wait`, twice as long, four times, ... logs for whom; rank 0 names the ranks that
-/// have come, and those that have not.
+/// Connects this rank to all others. Returns the connections by rank; the entry of this rank itself is empty. If
+/// `ranks` is not null, rank 0 uses it to tell the others where it listens; else the options say so. Throws Error. A
+/// rank that has waited for `long_wait`, twice as long, four times as long, ... logs for whom it waits. Rank 0 names
+/// the ranks that have come and those that have not.
 std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks,
                           std::chrono::milliseconds long_wait = std::chrono::seconds(5));
 

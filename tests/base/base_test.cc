@@ -73,8 +73,8 @@ TEST_CASE("a tensor is read as what its elements are, and as nothing else") {
       return false;
     }
   };
-  // By dtype: bool, uint8_t, std::byte, char, int8_t, uint16_t, int16_t, Half, uint32_t, int32_t, uint64_t, int64_t,
-  // float, double.
+  // The columns are bool, uint8_t, std::byte, char, int8_t, uint16_t, int16_t, Half, uint32_t, int32_t, uint64_t,
+  // int64_t, float, double.
   const std::pair<DType, std::string> readable[] = {
       {DType::boolean, "11110000000000"},  {DType::uint8, "01110000000000"},   {DType::int8, "01111000000000"},
       {DType::uint16, "00000100000000"},   {DType::int16, "00000010000000"},   {DType::uint32, "00000000100000"},
@@ -139,7 +139,7 @@ TEST_CASE("ranks of this machine share its CPUs, unless each was given its own")
   unsigned of_bound = 0;
   CPU_CLR(static_cast<size_t>(first_cpu(set)), &set);
   if (CPU_COUNT(&set) > 0) {
-    std::thread([&] {  // bound by a launcher to all CPUs but one
+    std::thread([&] {  // as if a launcher had bound it to all CPUs but one
       REQUIRE(sched_setaffinity(0, sizeof set, &set) == 0);
       of_bound = cpus_of_this_rank();
     })

@@ -1,4 +1,5 @@
-// The audit of an epoch: delivered, dropped and bad are all of the data, once. What is not so is found.
+// The audit of an epoch: the delivered, dropped and bad records must be all records of the data, each once. The audit
+// must find every deviation.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ const std::vector<std::string> policies = {"PARTIAL", "PAD", "DROP"};
 
 uint64_t sum(const EpochAudit& audit) { return audit.delivered + audit.dropped + audit.bad; }
 
-/// Of one more epoch.
+/// Feeds one more epoch and returns its audit.
 EpochAudit audit_of_epoch(Feeder& feeder) {
   read_epoch(feeder);
   const Report report = feeder.report();
@@ -38,7 +39,7 @@ EpochAudit audit_of_epoch(Feeder& feeder) {
   return *report.last_epoch;
 }
 
-// Else faults would come to epochs far ahead of the one that is read.
+// Keeps the feed from running ahead, because a fault would otherwise hit an epoch long after the one that is read.
 const std::string few_ahead = "parallelism { host_prefetch: 2 } ";
 
 }  // namespace
@@ -152,7 +153,7 @@ TEST_CASE("ranges, shards and windows are held against what the indexes say of t
         REQUIRE_FALSE(hook(fault).pending());
         for (int epoch = 0; epoch < 20 && feeder.report().differing_epochs == 0; epoch++) read_epoch(feeder);
         CHECK(feeder.report().differing_epochs == 1);
-        feeder.set_epoch(50);  // begins to count anew
+        feeder.set_epoch(50);  // resets the audit
       }
     }
 }
@@ -202,7 +203,7 @@ TEST_CASE("epochs of so many steps are judged by the passes that end in them") {
           feeder.set_state(state);
           for (int e = 0; e < 3 * epochs; e++) read_epoch(feeder);
           REQUIRE_FALSE(hook(fault).pending());
-          // The first pass is not fed whole, and a fault in it is not found.
+          // The feed does not deliver its first pass from the beginning, so the audit cannot find a fault in that pass.
           hook(fault).fail_nth_call(1);
           for (int e = 0; e < 3 * epochs; e++) read_epoch(feeder);
           REQUIRE_FALSE(hook(fault).pending());
@@ -229,7 +230,7 @@ TEST_CASE("ranks with a communicator judge the epoch together") {
         const auto none = feeder.audit_ranks();
         const EpochAudit own = audit_of_epoch(feeder);
         const auto all = feeder.audit_ranks();
-        // Catch is for one thread.
+        // Catch2's macros must be used by one thread only.
         if (none) throw std::logic_error("there is an audit before the first epoch has ended");
         if (own.verdict != Verdict::open) throw std::logic_error("a rank judges alone");
         if (!all || all->epoch != 0) throw std::logic_error("there is no audit of the epoch");
@@ -259,7 +260,8 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
           CHECK(audit_of_epoch(*feeder).verdict == Verdict::holds);
           return feeder;
         };
-        // Epochs are read ahead, by several threads; some epochs behind the first one with the damage, all have it.
+        // Several threads read epochs ahead. So the damage may be only in a part of the first epochs with it; some
+        // epochs later, every epoch has all of it.
         const auto damaged = [](Feeder& feeder) {
           for (int i = 0; i < 1000 && feeder.report().last_epoch->verdict == Verdict::holds &&
                           feeder.report().last_epoch->bad == 0;
@@ -270,7 +272,7 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
         };
         {
           const auto feeder = feeder_of();
-          damage.flip(sound + 12 + 9);  // of the payload
+          damage.flip(sound + 12 + 9);  // in the payload
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::holds);
           CHECK(audit.bad != 0);
@@ -285,7 +287,7 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
         }
         {
           const auto feeder = feeder_of("epoch { repeat: 2 } ");
-          damage.flip(crc);  // of the stored CRC
+          damage.flip(crc);  // in the stored CRC
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::holds);
           CHECK(sum(audit) != audit.expected);
@@ -293,7 +295,7 @@ TEST_CASE("records that turn bad after they were counted are accounted for") {
         }
         {
           const auto feeder = feeder_of();
-          damage.flip(sound + 2);  // of the length: which records follow is lost
+          damage.flip(sound + 2);  // in the length: the start of the next record is lost
           const EpochAudit audit = damaged(*feeder);
           CHECK(audit.verdict == Verdict::open);
           CHECK(audit.why.find("lost") != std::string::npos);

@@ -1,4 +1,5 @@
-// Which samples there are, and in which order files give them: range, shards, interleave, epochs of so many steps.
+// Which samples are chosen, and in which order files give them: source.range, shards, interleave, and epochs with a
+// given number of steps.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -115,7 +116,7 @@ TEST_CASE("a range of compressed files") {
 
 TEST_CASE("an error that lies outside of what is chosen is not raised") {
   const Data data({100, 100, 100});
-  std::filesystem::resize_file(data.path(1), std::filesystem::file_size(data.path(1)) - 1);  // record 99 of it is cut
+  std::filesystem::resize_file(data.path(1), std::filesystem::file_size(data.path(1)) - 1);  // cuts record 99
   const Pipeline pipeline = data.pipeline("batch { global_batch_size: 1 }");
   const auto fed = [&](const std::string& range) {
     Feeder feeder(pipeline.with("source.range", range));
@@ -126,7 +127,7 @@ TEST_CASE("an error that lies outside of what is chosen is not raised") {
   CHECK(fed("0:199") == numbers(199));
   CHECK(fed("50:60") == numbers(10, 50));
   std::vector<int64_t> behind = numbers(99, 200);
-  CHECK(fed("200:299") == numbers(99, 201));  // good records are counted: 199 of them lie before the damage
+  CHECK(fed("200:299") == numbers(99, 201));  // the range counts good records, of which 199 lie before the damage
   for (const std::string range : {"0:200", "199:", "0%:100%"}) {
     INFO(range);
     CHECK_THROWS_AS(fed(range), Error);
@@ -194,7 +195,8 @@ TEST_CASE("epochs of so many steps go on from each other") {
         endless.insert(endless.end(), ids.begin(), ids.end());
       }
     }
-    // A pass, whole, before the next begins; lanes change within the same step, the 13th.
+    // A pass is delivered whole before the next begins. The lanes change from one pass to the next within the same
+    // step, the 13th.
     std::vector<int64_t> first(endless.begin(), endless.begin() + 13 * 8);
     std::sort(first.begin(), first.end());
     first.erase(std::unique(first.begin(), first.end()), first.end());
@@ -304,7 +306,7 @@ TEST_CASE("what a filter keeps is kept, and made anew where anything has changed
       file.seekp(20);
       file.put('\x55');
     }
-  CHECK(fed({}) == 200);  // damaged: not believed
+  CHECK(fed({}) == 200);  // a damaged file is not used
 }
 
 TEST_CASE("a filter that makes no sense is refused") {

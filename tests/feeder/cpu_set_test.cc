@@ -1,4 +1,4 @@
-// Which CPUs a feeder's threads run on.
+// The CPUs on which a feeder's threads run.
 #include <oneapi/tbb/parallel_for.h>
 #include <sched.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// Of the calling thread.
+/// Returns the CPUs that the calling thread may use.
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
   REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
@@ -26,7 +26,7 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-/// Where there are several CPUs, not all of them.
+/// Returns the CPUs that the calling thread may use, without the last one if there are several.
 std::vector<int> some_cpus() {
   auto cpus = allowed_cpus();
   if (cpus.size() > 1) cpus.pop_back();
@@ -40,7 +40,7 @@ TEST_CASE("with a cpu_set every thread of the feeder keeps to it, and no other")
   const auto before = allowed_cpus(), wanted = some_cpus();
   std::string text;
   for (int cpu : wanted) text += (text.empty() ? "" : ",") + std::to_string(cpu);
-  const auto list_of_main = [] { return thread_statuses().front().cpus; };  // the main thread comes first
+  const auto list_of_main = [] { return thread_statuses().front().cpus; };  // the first entry is the main thread
   const std::string main_list = list_of_main();
   for (const BackendKind backend : {BackendKind::automatic, BackendKind::pread}) {
     std::mutex mutex;
@@ -60,7 +60,7 @@ TEST_CASE("with a cpu_set every thread of the feeder keeps to it, and no other")
     CHECK(feeder.next());
     size_t own = 0;
     std::string list;
-    std::thread([&] {  // how the kernel writes this set
+    std::thread([&] {  // reads how the kernel writes this set
       cpu_set_t set;
       CPU_ZERO(&set);
       for (int cpu : wanted) CPU_SET(cpu, &set);
@@ -77,7 +77,7 @@ TEST_CASE("with a cpu_set every thread of the feeder keeps to it, and no other")
       INFO(thread.name);
       CHECK(thread.cpus == list);
     }
-    CHECK(own >= 2);  // one that drives the graph, and what reads
+    CHECK(own >= 2);  // one thread that drives the graph, and those that read
     CHECK(allowed_cpus() == before);
   }
   CHECK(allowed_cpus() == before);
@@ -97,7 +97,7 @@ TEST_CASE("workers leave an arena for the CPUs that they came from") {
           const auto cpus = allowed_cpus();
           const std::lock_guard lock(mutex);
           ran_on.insert(cpus);
-          usleep(100);  // so that a worker comes
+          usleep(100);  // gives a worker thread the time to join
         });
       });
     }

@@ -1,4 +1,4 @@
-// Damage to files.
+// Damages files.
 #pragma once
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ inline void succeeds(bool done) {
   if (!done) throw std::runtime_error("a file cannot be damaged");
 }
 
-/// Of a record's header.
+/// Returns the offset of the header of record `number`.
 inline uint64_t offset_of(const std::string& file, int64_t number) {
   RecordReader reader(file);
   Record record;
@@ -26,7 +26,7 @@ inline uint64_t offset_of(const std::string& file, int64_t number) {
   return record.offset;
 }
 
-/// Flips bits of a file, in place, while others may look at it: it looks untouched at every moment.
+/// Flips bits of a file in place while other code may look at it. The file looks untouched at every moment.
 class HiddenDamage {
  public:
   explicit HiddenDamage(const std::string& file) {
@@ -36,7 +36,8 @@ class HiddenDamage {
     size_ = static_cast<size_t>(before.st_size);
     bytes_ = static_cast<volatile char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     succeeds(bytes_ != MAP_FAILED);
-    // The first write to a page of a mapping changes the file's time, those behind it do not.
+    // The first write to a page of a mapping changes the file's time, later ones do not. So the first write to each
+    // page comes here, before the time is set back.
     for (size_t i = 0; i < size_; i += 4096) bytes_[i] = bytes_[i];
     const timespec times[] = {before.st_atim, before.st_mtim};
     succeeds(futimens(fd, times) == 0);
@@ -53,7 +54,7 @@ class HiddenDamage {
   size_t size_;
 };
 
-/// Flips a bit of a file, in place, and makes it look untouched when it is done.
+/// Flips a bit of a file in place and sets the file's time back, so that it looks untouched afterwards.
 inline void flip(const std::string& file, uint64_t offset) {
   const int fd = open(file.c_str(), O_RDWR);
   struct stat before {};

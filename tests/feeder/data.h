@@ -1,4 +1,5 @@
-// Data sets for the flow tests: records whose content is a function of their number, so that a wrong one names itself.
+// Data sets for the tests of the feeder. A record's content is a function of its number, so a wrong record can be
+// identified.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace feedline::test {
 
-/// Record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings; "p" as
-/// "v" and "raw" as "b".
+/// Returns record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings; "p" is
+/// equal to "v", and "raw" to "b".
 inline std::string sample(int64_t id) {
   const auto f = static_cast<float>(id);
   std::vector<int64_t> v;
@@ -40,7 +41,7 @@ inline void write_records(const std::string& file, const std::vector<std::string
   writer.close();
 }
 
-/// A folder with files part-0.tfrecord, ...: samples numbered through, sizes[i] of them in file i.
+/// A folder with files part-0.tfrecord, ...; file i holds sizes[i] samples. The samples are numbered across all files.
 class Data {
  public:
   explicit Data(const std::vector<int64_t>& sizes, Compression compression = Compression::none) {
@@ -57,7 +58,7 @@ class Data {
   int64_t count() const { return count_; }
   const TempDir& dir() const { return dir_; }
 
-  /// Source and the features id, x and b; `more` is appended.
+  /// Returns a pipeline with the source and the feature id, followed by `more`.
   Pipeline pipeline(const std::string& more) const {
     return parse_pipeline("source { files: 'part-*.tfrecord' } feature { name: 'id' dtype: INT64 } " + more,
                           dir_.path());
@@ -72,9 +73,9 @@ inline std::string batch_of(int64_t size, const std::string& policy) {
   return "batch { global_batch_size: " + std::to_string(size) + " last_batch_policy: " + policy + " } ";
 }
 
-/// What an epoch delivered to one replica, batch by batch.
+/// What one replica was given in an epoch, batch by batch.
 struct Epoch {
-  std::vector<std::vector<int64_t>> ids;  // valid rows only
+  std::vector<std::vector<int64_t>> ids;  // the ids of the valid rows
   std::vector<int64_t> rows, valid;
   std::vector<int64_t> all() const {
     std::vector<int64_t> out;
@@ -93,7 +94,7 @@ inline void add_batch(Epoch& epoch, const Batch& batch) {
     if (valid[i]) epoch.ids.back().push_back(ids[i]);
 }
 
-/// One epoch of every replica, served in turn by this thread.
+/// Reads one epoch of every replica. This thread serves the replicas in turn.
 inline std::vector<Epoch> read_epoch(Feeder& feeder) {
   std::vector<Epoch> epochs(static_cast<size_t>(feeder.replicas()));
   for (;;)

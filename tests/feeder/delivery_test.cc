@@ -1,4 +1,4 @@
-// Who is told what, and when: next() against a graph that the test plays itself.
+// What next() returns and when it does so. The test takes the place of the graph.
 #include "flowgraph/feed/delivery.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ using Outcome = Delivery::Outcome;
 
 namespace {
 
-/// A delivery whose batches are empty.
+/// A delivery whose batches have no content.
 struct Rig {
   explicit Rig(int replicas = 1, Stage busy = Stage::read) {
     for (int r = 0; r < replicas; r++) rings.push_back(std::make_shared<flow::BatchRing>(plan, r));
@@ -31,7 +31,7 @@ struct Rig {
                      [busy](int) { return busy; });
   }
 
-  /// As [unpack r] does it. False: no buffer.
+  /// Delivers a batch as the graph's unpack node does. Returns false if no buffer is free.
   bool unpack(int replica) {
     const auto ring = rings[static_cast<size_t>(replica)];
     const auto buffer = ring->pool().take();
@@ -41,7 +41,7 @@ struct Rig {
   Outcome try_next(int replica, Batch& batch) {
     return delivery->next(replica, std::chrono::steady_clock::now(), batch);
   }
-  /// Every buffer of replica 0, in the caller's hands.
+  /// Takes all buffers of replica 0, so that the caller holds every one.
   std::vector<Batch> all_buffers() {
     std::vector<Batch> held;
     for (size_t i = 0; i < rings[0]->pool().size(); i++) {
@@ -87,7 +87,7 @@ TEST_CASE("a caller that holds every batch still gets what needs no buffer") {
   Rig rig;
   const auto held = rig.all_buffers();
   Batch batch;
-  CHECK(rig.try_next(0, batch) == Outcome::not_ready);  // nobody knows yet what comes next
+  CHECK(rig.try_next(0, batch) == Outcome::not_ready);  // it is not known yet what comes next
   rig.delivery->put(0, {});
   CHECK(rig.try_next(0, batch) == Outcome::end_of_epoch);
   CHECK(rig.try_next(0, batch) == Outcome::not_ready);
@@ -150,7 +150,7 @@ TEST_CASE("a wait that goes on is told of, too") {
     return rig.delivery->next(0, std::nullopt, batch);
   });
   const auto waited = [&] { return rig.delivery->report().waited_s[static_cast<size_t>(Stage::parse)]; };
-  while (waited() == 0) std::this_thread::yield();  // or for ever
+  while (waited() == 0) std::this_thread::yield();  // would never end if the wait counted only once it is over
   rig.delivery->put(0, {});
   CHECK(waits.get() == Outcome::end_of_epoch);
   CHECK(waited() > 0);
@@ -167,7 +167,7 @@ TEST_CASE("waiting for the first batch is the start's, and no lost time") {
   Batch batch;
   REQUIRE(rig.unpack(0));
   REQUIRE(rig.try_next(0, batch) == Outcome::batch);
-  {  // the other replica waits on
+  {  // the other replica is still waiting
     const auto report = rig.delivery->report();
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - report.first_batch.value();
     CHECK(report.waited_s[static_cast<size_t>(Stage::parse)] <= since.count());
@@ -188,7 +188,7 @@ TEST_CASE("a replica is short while nothing is ready for it, and says when it fa
   CHECK(rig.delivery->shortage());
   REQUIRE(rig.unpack(0));
   REQUIRE(rig.unpack(0));
-  CHECK(rig.delivery->shortage());  // of the other one
+  CHECK(rig.delivery->shortage());  // the other replica is short
   REQUIRE(rig.unpack(1));
   CHECK_FALSE(rig.delivery->shortage());
   Batch batch;
@@ -228,7 +228,7 @@ TEST_CASE("a batch that could not arrive comes again") {
   CHECK(next({}) == Outcome::not_ready);
 }
 
-/// The order of a buffer on a device, which counts how often the buffer is let go.
+/// The order of a buffer on a device. Counts how often the buffer is let go.
 class CountingOrder final : public gpu::StreamOrder {
  public:
   void ready_on(Stream) override {}
@@ -266,7 +266,7 @@ TEST_CASE("other ranks are asked about at each step, though batches are ready") 
   CHECK(rig.try_next(0, batch) == Outcome::batch);
   failure = Error(Category::io_error, "rank 2 is gone");
   CHECK_THROWS_WITH(rig.try_next(0, batch), "step 1 of epoch 0: rank 2 is gone [io_error]");
-  CHECK_FALSE(rig.delivery->failed());  // by itself
+  CHECK_FALSE(rig.delivery->failed());  // no error of this rank's own
   failure.reset();
   CHECK(rig.try_next(0, batch) == Outcome::batch);
 }
@@ -282,20 +282,20 @@ TEST_CASE("an error of this rank's own comes in its place, though others have fa
   }
   Batch batch;
   CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
-  told = true;  // as Feeder::next() does then
+  told = true;  // Feeder::next() tells the other ranks of the error at this point
   CHECK(category_of([&] { rig.try_next(0, batch); }) == "bad_data_crc");
   CHECK(rig.try_next(1, batch) == Outcome::batch);
   CHECK(category_of([&] { rig.try_next(1, batch); }) == "bad_data_crc");
 }
 
-/// A file that nobody can open, until release(): whoever tries, waits. As a disk that does not answer.
+/// A file that no one can open until release(): an attempt to open it blocks, as on a disk that does not answer.
 class Withheld {
  public:
   explicit Withheld(const std::string& file) : fd_(open(file.c_str(), O_RDWR | O_CLOEXEC)) {
-    fcntl(fd_, F_SETSIG, SIGURG);  // what the kernel then tells us by; ignored
+    fcntl(fd_, F_SETSIG, SIGURG);  // the signal of an attempt to open the file; it is ignored
   }
   ~Withheld() { close(fd_); }
-  /// Not while somebody has it open.
+  /// Returns false if the file is open elsewhere or the file system has no leases.
   bool withhold() { return fcntl(fd_, F_SETLEASE, F_WRLCK) == 0; }
   void release() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
 
@@ -338,6 +338,6 @@ TEST_CASE("an epoch as long as the ring ends, though the caller holds all of it"
     std::vector<Batch> held;
     for (int step = 0; step < 3; step++) held.push_back(feeder.next());
     CHECK_FALSE(feeder.next());
-    CHECK(category_of([&] { feeder.next(); }) == "stalled");  // the next epoch's first
+    CHECK(category_of([&] { feeder.next(); }) == "stalled");  // the next epoch's first batch needs a buffer
   }
 }

@@ -1,4 +1,4 @@
-// A trainer on a GPU, as small as it can be: it reads batches on a stream of its own.
+// A minimal trainer on a GPU: it reads batches on a stream of its own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@
 
 namespace feedline::test {
 
-/// So many replicas, on as many GPUs as there are, from the first on.
+/// Returns the devices of `replicas` replicas: the GPUs from the first on, each once, then from the first on again.
 inline std::vector<DeviceId> gpus(int replicas) {
   std::vector<DeviceId> devices;
   for (int i = 0; i < replicas; i++) devices.push_back(cuda(i % visible_gpus().count));
@@ -54,7 +54,7 @@ class Consumer {
     return out;
   }
 
-  /// All that a batch is; gives it back.
+  /// Returns the batch as text and releases it.
   std::string text(Batch& batch) {
     batch.ready_on(stream());
     std::string text = text_of(batch, [&](const TensorView& tensor) { return read(tensor.data, tensor.size_bytes()); });
@@ -62,14 +62,16 @@ class Consumer {
     return text;
   }
 
-  /// What the stream is given from now on waits. Then nothing may be allocated: it would wait, too.
+  /// Makes all work that the stream is given from now on wait for `until`. Nothing may be allocated meanwhile, because
+  /// an allocation would wait, too.
   void hold(std::future<void> until) {
     gates_.push_back(std::make_unique<std::future<void>>(std::move(until)));
     require(cudaLaunchHostFunc(
         stream_, [](void* gate) { static_cast<std::future<void>*>(gate)->wait(); }, gates_.back().get()));
   }
 
-  /// As text(), when the stream comes to it. released: else the batch just dies.
+  /// Reads the batch when the stream reaches it; wait() then sets `text` to what text() would have returned. If
+  /// `released` is false the batch is only destroyed, not released on the stream.
   void read_later(Batch& batch, std::string& text, bool released) {
     batch.ready_on(stream());
     Late& late = *late_.emplace_back(std::make_unique<Late>());
@@ -80,9 +82,9 @@ class Consumer {
       late.tensors.push_back(std::move(spare_.back()));
       spare_.pop_back();
       late.sizes.push_back(bytes);
-      if (bytes > 0)  // a copy to the host would be waited for
+      if (bytes > 0)  // a copy to the host would block until the stream reaches it
         require(cudaMemcpyAsync(late.tensors.back()->data(), tensor.data, bytes, cudaMemcpyDeviceToDevice, stream_));
-      return std::string(1, '\0');  // stands for them
+      return std::string(1, '\0');  // stands for the bytes, which wait() fills in
     });
     if (released) batch.release_on(stream());
     batch = Batch();
@@ -102,7 +104,7 @@ class Consumer {
     late_.clear();
   }
 
-  /// For read_later().
+  /// Allocates buffers for read_later(): until `tensors` are spare, each of `bytes` bytes.
   void reserve(size_t tensors, size_t bytes) {
     while (spare_.size() < tensors) spare_.push_back(std::make_unique<DeviceBuffer>(bytes));
   }
@@ -120,7 +122,7 @@ class Consumer {
   std::vector<std::unique_ptr<DeviceBuffer>> spare_;
 };
 
-/// One for each replica, on its GPU.
+/// The consumers of all replicas, each on its replica's GPU.
 class Consumers {
  public:
   explicit Consumers(const std::vector<DeviceId>& devices) {

@@ -1,5 +1,5 @@
-// Feeds of GPUs beside those of the host: the same batches, bit for bit. Runs on real GPUs, and on fake ones
-// (support/fake_cuda.h).
+// Compares feeds on GPUs with feeds on the host: the batches must be the same, bit for bit. The test runs on real GPUs
+// and on fake ones (support/fake_cuda.h).
 #include "device_feed.h"
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// Every batch of two epochs, and between them ends of epochs, by replica.
+/// Returns the batches and ends of two epochs, for each replica.
 Texts two_epochs(Feeder& feeder, const std::function<std::string(Batch&)>& text) {
   Texts texts(static_cast<size_t>(feeder.replicas()));
   for (int epoch = 0; epoch < 2; epoch++)
@@ -87,7 +87,7 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
       Feeder feeder(pipeline, of_devices(gpus(replicas)));
       Consumers consumers(gpus(replicas));
       CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
-      // What all are given is uploaded once; a batch may be on its way.
+      // Rows that all replicas are given are uploaded once. Some batches may still be on their way.
       const Report report = feeder.report();
       CHECK(report.bytes_copied > 0);
       const uint64_t others = mode == "REPLICATE" ? static_cast<uint64_t>(replicas - 1) : 0;
@@ -99,7 +99,7 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
 TEST_CASE("rows that one GPU has from another stay there until they are copied") {
   if (no_gpus()) return;
   const Data data({400});
-  // More batches may be on their way than a GPU has buffers.
+  // Makes it possible that more batches are on their way than a GPU has buffers.
   const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"))
                                 .with("distribute.mode", "REPLICATE")
                                 .with("parallelism.host_prefetch", "5")
@@ -112,7 +112,8 @@ TEST_CASE("rows that one GPU has from another stay there until they are copied")
   CHECK(second.text(batch) == wanted[0][0]);
   batch = feeder.next(0);
   for (size_t step = 1; step < 25; step += 4) {
-    // The second trainer's stream is held up, so what is released there is not filled; the first one's goes on.
+    // The second trainer's stream is held, so buffers released on it must not be filled. The first trainer's stream
+    // goes on.
     std::promise<void> go_on;
     second.hold(go_on.get_future());
     std::vector<std::string> texts(4);
@@ -137,9 +138,9 @@ TEST_CASE("a batch stays as it is until the consumer's stream has passed its rel
   Consumer consumer;
   consumer.reserve(90, 4096);
   Batch first = feeder.next(0);
-  CHECK(consumer.text(first) == wanted[0][0]);  // kernels are loaded, memory is there
+  CHECK(consumer.text(first) == wanted[0][0]);  // loads the kernels and allocates the memory
   for (size_t step = 1; step < 20;) {
-    // The stream is held up while the feeder is given everything back that it has handed out.
+    // The stream is held while every batch that the feeder handed out goes back to it.
     std::promise<void> go_on;
     consumer.hold(go_on.get_future());
     std::vector<std::string> texts(3);
@@ -235,7 +236,7 @@ TEST_CASE("a feeder ends at any moment, and batches outlive it") {
   const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
   const Texts wanted = on_host(pipeline, 1);
   Consumer consumer;
-  // Often: an end that comes while a copy is under way needs its moment.
+  // Many rounds, because the end only sometimes coincides with a copy.
   for (size_t round = 0; round < 60; round++) {
     const size_t steps = round % 6;
     std::vector<Batch> held;
@@ -271,11 +272,11 @@ TEST_CASE("a thousand feeders come and go, and leave memory and files as they we
     require(cudaMemGetInfo(&free, &total));
     return free;
   };
-  come_and_go(20);  // what libraries keep once
+  come_and_go(20);  // lets libraries allocate what they keep for good
   const size_t memory = free_memory(), files = open_descriptors();
   come_and_go(1000);
-  // (Nobody else is to use this GPU meanwhile.) A worker of oneTBB's may drop what it holds a moment after the feeder
-  // has gone.
+  // No other process may use this GPU meanwhile. A worker thread of oneTBB may drop what it holds a moment after the
+  // feeder has ended.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const auto as_it_was = [&] { return free_memory() >= memory && open_descriptors() <= files; };
   while (!as_it_was() && std::chrono::steady_clock::now() < end) std::this_thread::yield();

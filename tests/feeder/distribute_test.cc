@@ -1,4 +1,4 @@
-// Rows that travel: whoever reads them, each replica is given what it would be given if each rank read its own.
+// Rows that travel between ranks: each replica must be given what it would be given if each rank read its own rows.
 #include <atomic>
 #include <barrier>
 #include <filesystem>
@@ -15,7 +15,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// Runs `body` for each rank side by side; what each threw, or "".
+/// Runs `body` for all ranks at the same time, each with a communicator. Returns what each threw (its message), or "".
 std::vector<std::string> on_communicators(int count, const std::function<void(int rank, Ends communicator)>& body) {
   std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(count);
   return side_by_side(count, [&](int rank) { body(rank, std::move(ends[static_cast<size_t>(rank)])); });
@@ -112,7 +112,7 @@ TEST_CASE("ranks with the same data_parallel_rank are given the same rows in eve
   const Data data({90, 117});
   const Pipeline pipeline =
       data.pipeline(outputs + "shuffle { block_size: '16KiB' buffer_size: 60 } " + batch_text(24, "PAD"));
-  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // of each rank
+  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // data_parallel_rank of each rank
   for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")}) {
     INFO(mode);
     CHECK(on_communicators(6, [&](int rank, Ends end) {
@@ -157,18 +157,18 @@ TEST_CASE("the bytes that travel are counted: packed ones, for each rank that is
     CHECK(on_communicators(4, [&](int rank, Ends end) {
             Feeder feeder(pipeline, of_rank(end, 1));
             feeder.next();
-            feeder.next();  // the end: all that was sent has arrived
+            feeder.next();  // the end of the epoch: all rows sent so far have arrived
             const Report report = feeder.report();
             out[static_cast<size_t>(rank)] = report.bytes_sent;
             in[static_cast<size_t>(rank)] = report.bytes_received;
           }) == nothing_thrown(4));
-    const uint64_t batch = 64 * (5 + 1);  // of the packed row, and of the mask
+    const uint64_t batch = 64 * (5 + 1);  // bytes of the packed rows and of the mask
     if (mode == "SPLIT") {
       CHECK(out == std::vector<uint64_t>(4));
       CHECK(in == out);
       continue;
     }
-    // Another epoch may be on its way already.
+    // Batches of the next epochs may already be on their way.
     const uint64_t each = mode == "SCATTER" ? batch / 4 : batch;
     CHECK(out[0] >= 3 * each);
     CHECK(out[0] % each == 0);
@@ -393,7 +393,8 @@ TEST_CASE("set_epoch() that waits for other ranks is ended by stop()") {
 
 namespace {
 
-/// Another communicator, whose all-gathers begin with what the test does, which is told how many bytes a rank gives.
+/// A communicator that calls `before` at the beginning of each all-gather, with the number of bytes that a rank gives,
+/// and passes every call on to another communicator.
 class Watched final : public Communicator {
  public:
   Watched(Ends of, std::function<void(size_t)> before) : of_(std::move(of)), before_(std::move(before)) {}
@@ -432,7 +433,8 @@ TEST_CASE("while other ranks are waited for, a feeder that is set elsewhere tell
   std::promise<void> waits, goes_on;
   auto may_go_on = goes_on.get_future().share();
   const auto said = on_communicators(2, [&](int rank, Ends end) {
-    // An exchange begins with how long its strings are; this is how both ranks come to the one of set_epoch().
+    // An exchange begins with an all-gather of the lengths of its strings. By this size the ranks recognise the
+    // exchange of set_epoch().
     std::atomic<bool> came{false};
     const auto at_exchange = [&](size_t bytes) {
       if (bytes != sizeof(uint64_t) || !setting || came.exchange(true)) return;
@@ -453,7 +455,7 @@ TEST_CASE("while other ranks are waited for, a feeder that is set elsewhere tell
       feeder.stop();
       return seen;
     });
-    std::future<void> watchdog = std::async(std::launch::async, [&] {  // lets a test that fails end
+    std::future<void> watchdog = std::async(std::launch::async, [&] {  // lets a failing test end
       looks_on.wait_for(std::chrono::seconds(20));
       goes_on.set_value();
     });
@@ -489,7 +491,7 @@ TEST_CASE("set_epoch() that waits for a rank which does not come is ended by sto
     Feeder feeder(pipeline, of_rank(std::move(end), 1));
     held = true;
     const std::future<void> stops = std::async(std::launch::async, [&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // right at any moment
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // any moment is right
       feeder.stop();
     });
     std::future<std::string> set = std::async(std::launch::async, [&]() -> std::string {
@@ -535,7 +537,7 @@ TEST_CASE("what a rank does wrongly by itself does not end the feeds of the othe
             while (feeder.next()) {
             }
             const auto failure = end->failure();
-            all_have_ended.arrive_and_wait();  // a rank that leaves earlier would end feeds whose rows travel
+            all_have_ended.arrive_and_wait();  // a rank that left earlier would end feeds whose rows travel
             if (failure) throw *failure;
           }) == nothing_thrown(2));
   }

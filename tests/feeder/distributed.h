@@ -1,4 +1,4 @@
-// Feeds whose rows travel, beside those that they are to equal.
+// Helpers to compare feeds whose ranks send rows to each other with feeds whose ranks each read their own.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline std::string host_bytes(const TensorView& tensor) {
   return {static_cast<const char*>(tensor.data), tensor.size_bytes()};
 }
 
-/// All that a batch is, as text.
+/// Returns everything that a batch holds, as text.
 template <typename BytesOf = decltype(host_bytes)>
 std::string text_of(const Batch& batch, BytesOf&& bytes_of = host_bytes) {
   std::string text = std::to_string(batch.epoch()) + " " + std::to_string(batch.step()) + " " +
@@ -29,7 +29,7 @@ std::string text_of(const Batch& batch, BytesOf&& bytes_of = host_bytes) {
   return text;
 }
 
-/// The batches of an epoch, and "end" behind it, by replica.
+/// The batches of an epoch and "end" after them, as text, for each replica.
 using Texts = std::vector<std::vector<std::string>>;
 inline Texts epoch_of(Feeder& feeder) {
   Texts texts(static_cast<size_t>(feeder.replicas()));
@@ -50,7 +50,7 @@ inline Options of_rank(Ends communicator, int replicas) {
   return options;
 }
 
-/// What a rank is given where each reads its own: two epochs.
+/// Returns what a rank is given in two epochs if each rank reads its own rows.
 inline Texts split(const Pipeline& pipeline, int rank, int world_size, int replicas) {
   Options options = of_rank({}, replicas);
   options.rank = rank;
@@ -63,7 +63,7 @@ inline Texts split(const Pipeline& pipeline, int rank, int world_size, int repli
   return texts;
 }
 
-// One output of each kind that there is.
+// One output of each kind.
 inline const std::string outputs =
     "feature { name: 'x' dtype: FLOAT32 shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } "
     "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE } "

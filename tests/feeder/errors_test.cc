@@ -1,4 +1,4 @@
-// Bad records, bad files, files that change: an error with its place, or filler; never a wrong byte.
+// Bad records, bad files and files that change lead to an error with its place or to filler, and never to a wrong byte.
 #include <unistd.h>
 
 #include <fstream>
@@ -69,7 +69,7 @@ TEST_CASE("where it is asked for, the good rows before the error come first") {
 TEST_CASE("SKIP_RECORD leaves out what was bad when the data was counted") {
   const Data data({50, 50});
   flip(data.path(0), offset_of(data.path(0), 20) + 12 + 9);
-  flip(data.path(1), offset_of(data.path(1), 7) + 2);  // a length: found again by the next good record
+  flip(data.path(1), offset_of(data.path(1), 7) + 2);  // a length: the next good record is found again
   Feeder feeder(data.pipeline(ten + "errors { on_error: SKIP_RECORD }"));
   CHECK(feeder.samples_per_epoch() == 98);
   auto wanted = numbers(100);
@@ -163,7 +163,7 @@ TEST_CASE("filler is the nearest good row, and zeros where a chunk has none") {
 TEST_CASE("a byte that changes behind our back is never delivered") {
   const Data data({30000});
   const uint64_t offset = offset_of(data.path(0), 29000);
-  HiddenDamage damage(data.path(0));  // feeders read on while it is done
+  HiddenDamage damage(data.path(0));  // feeders go on reading while it changes the file
   SECTION("it raises") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 }"));
     REQUIRE(feeder.next());

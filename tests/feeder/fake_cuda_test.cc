@@ -1,4 +1,4 @@
-// What only fake GPUs show: which contexts are made, that nothing is left behind, and what each failure does.
+// What only fake GPUs can show: which contexts are made, that everything is given back, and what each failure leads to.
 #include "support/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -71,7 +71,7 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
   std::optional<Consumer> consumer;
   std::thread([&] { consumer.emplace(cuda(2)); }).join();
   CHECK(fake_cuda_state().contexts == std::set{2});
-  for (int times = 0; times < 100; times++) {  // on a thread whose device is another
+  for (int times = 0; times < 100; times++) {  // this thread's current device is another one
     Feeder feeder(pipeline, of_devices({cuda(2), cuda(2)}));
     for (int step = 0; step < times % 7; step++)
       for (int replica = 0; replica < 2; replica++) {
@@ -82,7 +82,7 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
       }
   }
   CHECK(fake_cuda_state().contexts == std::set{2});
-  CHECK(fake_cuda_state().pageable_copies == 200);  // the tables of each replica, when it is opened
+  CHECK(fake_cuda_state().pageable_copies == 200);  // the tables of each replica, uploaded when its feeder is opened
   std::thread([&] { consumer.reset(); }).join();
   CHECK(all_is_given_back({}));
   act_gpus(2);
@@ -187,7 +187,7 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   logger()->set_level(spdlog::level::off);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(batch_of(5, "DROP")).with("distribute.mode", "REPLICATE");
-  for (int times = 0; times < 2; times++) {  // what is enabled stays so
+  for (int times = 0; times < 2; times++) {  // access enabled the first time stays enabled
     if (times == 0) act_gpus(4);
     Feeder feeder(pipeline, of_devices({cuda(2), cuda(0), cuda(0), cuda(3)}));
     CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{0, 2}, {3, 0}});
@@ -211,7 +211,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   const Pipeline pipeline = data.pipeline(outputs + batch_text(16, "PAD")).with("distribute.mode", mode);
   Feeder beside(pipeline, of_devices({host()}));
   const Texts wanted = epoch_of(beside);
-  // The error that ended it, or "".
+  // Feeds an epoch. Returns the message of the error that ended it, or "".
   const auto feed = [&]() -> std::string {
     try {
       Consumers consumers(devices);
@@ -250,9 +250,9 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
       if (!has_fired) break;
     }
     INFO(name);
-    // Who cannot get at a GPU any more frees nothing there.
+    // A feeder that cannot select a GPU any more frees nothing there.
     if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode")
-      CHECK(all_is_given_back(before, mode == "REPLICATE"));  // a communicator that has failed keeps what it reads
+      CHECK(all_is_given_back(before, mode == "REPLICATE"));  // a failed communicator keeps the memory that it reads
   }
   logger()->set_level(spdlog::level::info);
   for (const char* name :
@@ -263,7 +263,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
     INFO(name);
     CHECK(errors[name] > 0);
   }
-  CHECK(errors["cudaHostRegister"] == 0);  // then copies are from pageable memory
+  CHECK(errors["cudaHostRegister"] == 0);  // a failure only makes the copies pageable
   CHECK((errors["cudaDeviceEnablePeerAccess"] > 0) == (mode == "REPLICATE"));
   act_gpus(2);
 }

@@ -1,4 +1,5 @@
-// What only fake GPUs show of rows that go between them: what each failure does, and that nothing is left behind.
+// What only fake GPUs can show of rows that travel between GPUs: what each failure leads to, and that everything is
+// given back.
 #include <cuda_runtime_api.h>
 #include <spdlog/spdlog.h>
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int ranks = 3;
 
-// An epoch on each rank; what each threw, or "".
+// Feeds the first batches of an epoch on each rank. Returns what each rank threw (its message), or "".
 std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::vector<std::string>>& wanted) {
   auto ends = communicators_between_threads(ranks), controls = communicators_between_threads(ranks);
   return side_by_side(ranks, [&](int rank) {
@@ -34,7 +35,7 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
     for (const std::string& text : wanted[static_cast<size_t>(rank)]) {
       Batch batch = feeder.next(0, consumer.stream());
       if ((batch ? consumer.text(batch) : "end") == text) continue;
-      feeder.next(0, consumer.stream());  // throws, where the batch before it did not come whole
+      feeder.next(0, consumer.stream());  // throws if the batch before it did not arrive whole
       throw std::logic_error("another batch");
     }
   });
@@ -48,7 +49,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
   const Data data({60});
   const std::string mode = GENERATE(as<std::string>(), "REPLICATE", "SCATTER");
   const Pipeline pipeline = data.pipeline(outputs + batch_text(21, "DROP")).with("distribute.mode", mode);
-  std::vector<std::vector<std::string>> wanted;  // of each rank
+  std::vector<std::vector<std::string>> wanted;  // the batches of each rank
   for (int rank = 0; rank < ranks; rank++) {
     wanted.push_back(mode == "SCATTER" ? split(pipeline, rank, ranks, 1)[0] : split(pipeline, 0, 1, 1)[0]);
     wanted.back().resize(wanted.back().size() / 2);
@@ -58,7 +59,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
     const std::string name = hook->name();
     if (name.find("cuda") != 0 && name != "nccl") continue;
     const FakeCudaState before = fake_cuda_state();
-    for (int64_t n = 1; n <= 150; n += n < 10 ? 1 : 9) {  // what is polled has no last call
+    for (int64_t n = 1; n <= 150; n += n < 10 ? 1 : 9) {  // has a bound, because a call that polls has no last one
       INFO(name << ", call " << n);
       hook->fail_nth_call(n);
       const std::vector<std::string> thrown = feeds(pipeline, wanted);
@@ -69,7 +70,8 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
       if (!came) break;
     }
     INFO(name);
-    // Who cannot get at a GPU any more frees nothing there. A communicator that has failed keeps what it reads.
+    // A feeder that cannot select a GPU any more frees nothing there. A failed communicator keeps the memory that it
+    // reads.
     if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode")
       CHECK(all_is_given_back(before, true));
   }

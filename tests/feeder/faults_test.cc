@@ -1,5 +1,5 @@
-// Fails the n-th call of every kind that can fail, for n = 1, 2, ... until none is left: system calls, starts of
-// threads, and the bodies of the graph's stages.
+// Fails the n-th call of every kind that can fail, for n = 1, 2, ... until the run makes fewer calls: system calls,
+// starts of threads, and the bodies of the graph's stages.
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -20,10 +20,11 @@ using namespace feedline::test;
 
 namespace {
 
-/// What ends in an error that is of no file.
+/// The kinds of call whose error names no file.
 const std::set<std::string> of_no_file = {"list_files", "mmap", "start thread"};
 
-/// Of this library; there is a moment when a thread that was joined still shows.
+/// Waits up to 10 s for all threads of this library to end. A thread that has been joined may still be listed for a
+/// moment.
 bool library_threads_end() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const auto one_is_left = [] {
@@ -43,19 +44,19 @@ struct Mode {
   const Data* data;
   IoOptions io;
   bool lazy = false;
-  bool replicate = false;  // both replicas are sent all rows
+  bool replicate = false;  // both replicas are given all rows
 };
 
-/// Feeds an epoch. Every batch that comes is right; returns the error that ended the run.
+/// Feeds an epoch and checks every batch. Returns the error that ended the run, if any.
 std::optional<Error> feed(const Mode& mode) {
   Options options = replicas(2);
   options.io = mode.io;
-  options.threads = 2;  // so that the page cache is tried, before the backend
+  options.threads = 2;  // with two threads the page cache is tried before the backend
   Pipeline pipeline = mode.data->pipeline("batch { global_batch_size: 400 last_batch_policy: PAD }");
   if (mode.replicate) pipeline = pipeline.with("distribute.mode", "REPLICATE");
   if (mode.lazy) {
     const std::string kept = mode.data->dir().file("kept");
-    std::filesystem::remove_all(kept);  // uncounted again
+    std::filesystem::remove_all(kept);  // makes the data uncounted again
     pipeline = pipeline.with("source.index.mode", "LAZY").with("source.index.dir", kept);
     pipeline = pipeline.with("source.record_limit", "1KiB");
   }
@@ -108,7 +109,7 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
   for (const Mode& mode : modes)
     for (SyscallHook* hook : SyscallHook::all()) {
       const std::string name = hook->name();
-      if (name.rfind("record ", 0) == 0) continue;  // no call that fails: for audit_test.cc
+      if (name.rfind("record ", 0) == 0) continue;  // not a call that can fail: see audit_test.cc
       for (int64_t n = 1;; n++) {
         INFO(mode.name << ", " << name << ", call " << n);
         hook->fail_nth_call(n);
@@ -142,6 +143,6 @@ TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
     CHECK(fired[name] > 0);
   }
   if (modes.size() == 9) CHECK(fired["open O_DIRECT"] > 0);
-  CHECK(out_of_memory > 0);  // bodies that run ahead of the last batch may fail unnoticed
+  CHECK(out_of_memory > 0);  // a stage that runs ahead of the last batch may fail without effect
   CHECK(errors > 5);
 }

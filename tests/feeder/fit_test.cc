@@ -1,5 +1,5 @@
-// Pipelines that do not fit their data: features that no record has, epochs without a step, records that are not what
-// the features say.
+// Pipelines that do not fit their data: features that no record has, epochs without a step, and records that contradict
+// the features.
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -16,7 +16,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// What the library logs meanwhile, line by line, without time and level.
+/// Collects the lines that the library logs while it lives, without time and level.
 class Logged {
  public:
   Logged() {
@@ -50,7 +50,7 @@ std::string error_of(Body body) {
 
 std::string entry_of(const std::string& name, int64_t value) { return wire::entry(name, wire::int64_feature({value})); }
 
-/// Record `id` of `count` has "id", and the one numbered `rare` has "rare", too.
+/// Returns `count` records: each has "id", and the one numbered `rare` has "rare", too.
 std::vector<std::string> with_rare(int64_t count, int64_t rare) {
   std::vector<std::string> records;
   for (int64_t id = 0; id < count; id++)
@@ -123,7 +123,7 @@ TEST_CASE("where it is to be an error, it comes after the batches of the first w
       for (int r = 0; r < count; r++) CHECK(feeder.next(r).rows() == 20 / count);
     for (int r = 0; r < count; r++) CHECK_THAT(error_of([&] { feeder.next(r); }), Catch::StartsWith(wanted));
   }
-  // An epoch that was begun in its middle says nothing of the records before.
+  // An epoch that began in its middle gives no verdict on the records before its beginning.
   Feeder counted(data.pipeline(batch_of(20, "DROP")));
   Feeder late(pipeline);
   late.set_state(counted.get_state(3));
@@ -162,7 +162,7 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
         "window: one takes 3 records in a row, and no value of 'id' holds for as many" + empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
              Catch::StartsWith("the data has 2 windows, and"));
-  // Passes without end over nothing cannot be allowed.
+  // Not allowed even then: passes without end over no samples.
   CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
         "window: one takes 8 records in a row, and no file has more than 7 samples [bad_pipeline]");
   CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"), Catch::StartsWith("window: one takes 8"));
@@ -185,7 +185,7 @@ TEST_CASE("a mixture without a step is refused, and so are weights that make it 
              Catch::StartsWith("an epoch of the mixture has 4 samples, and"));
   Feeder feeder(parse_pipeline(both + rest + batch_of(4, "DROP"), dir.path()));
   CHECK_THAT(error_of([&] { feeder.set_weights({2, 1}); }), Catch::StartsWith("an epoch of the mixture has 3 samples"));
-  CHECK(feeder.next().rows() == 4);  // nothing has changed
+  CHECK(feeder.next().rows() == 4);  // the refused weights have changed nothing
 }
 
 TEST_CASE("what the data ends with goes before its being too little") {
@@ -260,14 +260,14 @@ TEST_CASE("a few records tell what is not as the features say") {
     REQUIRE(bad.errors.size() == 1);
     CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, shape [2] wants 2 [wrong_count]");
 
-    // "v" has `id % 4` values: not one before record 1, and two in record 2.
+    // "v" has `id % 4` values: record 2 is the first with more than one.
     const TriedRecords some = tried(data,
                                     "feature { name: 'v' dtype: INT64 kind: VARIABLE max_values: 1 } "
                                     "feature { name: 'rwa' dtype: FLOAT32 kind: VARIABLE } "
                                     "errors { on_error: SKIP_RECORD } ",
                                     4);
     CHECK(some.records == 4 + 3 + 4);
-    CHECK(some.failed == 5);  // 2 and 3; of 40 to 42 one; of 43 to 46 two
+    CHECK(some.failed == 5);  // records 2 and 3, one of 40 to 42, two of 43 to 46
     CHECK_FALSE(some.raised);
     REQUIRE(some.errors.size() == 1);
     CHECK_THAT(some.errors[0].what(), Catch::Contains("record 2: feature 'v': the record holds 2 values"));
@@ -305,7 +305,7 @@ TEST_CASE("records that are no samples are not tried") {
             for (size_t i = 0; i < 2000; i++) offset += records[i].size() + 16;
             return offset;
           }()));
-    // A filter keeps few, far from one another.
+    // The filter keeps few records, which lie far apart.
     const TriedRecords kept = tried("1000:", "errors { on_error: SKIP_RECORD } filter: 'mod(id, 500) == 7' ", 16);
     CHECK(kept.records == 4);
     CHECK(kept.errors.empty());
@@ -325,7 +325,7 @@ TEST_CASE("of records of type RAW the length is tried, and of lazy data the firs
   CHECK_THAT(raw.errors[0].what(), Catch::Contains("record 1: feature 'record': the record has 4 bytes"));
   const TriedRecords lazy = tried("source { files: 'a' record_type: RAW index { mode: LAZY } } " + length);
   CHECK(lazy.failed == 1);
-  // Files of their own: a lazy feed may have kept an index of what it has read by now.
+  // These are other files, because a lazy feed may already have stored an index of what it read.
   for (const char* name : {"b", "c"}) {
     write_records(dir.file(name), {"12345678", "1234"});
     flip(dir.file(name), 14);
@@ -334,7 +334,7 @@ TEST_CASE("of records of type RAW the length is tried, and of lazy data the firs
   REQUIRE(damaged.errors.size() == 1);
   CHECK(damaged.errors[0].category() == Category::bad_data_crc);
   const TriedRecords counted = tried("source { files: 'c' record_type: RAW } " + length);
-  REQUIRE(counted.errors.size() == 1);  // what the data ends with
+  REQUIRE(counted.errors.size() == 1);  // the error with which counting the data ended
   CHECK(counted.errors[0].category() == Category::bad_data_crc);
   CHECK(counted.records == 0);
 }

@@ -1,4 +1,4 @@
-// What a trainer that captures graphs does beside a feed. On real GPUs alone.
+// A trainer that captures CUDA graphs while a feed runs. Runs on real GPUs only.
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ TEST_CASE("a trainer captures a graph while feeds begin and end, and replays it 
   const DeviceBuffer bits(bytes), copied(bytes);
   const std::vector<NamedTensor> to = {{"bits", {bits.data(), DType::float32, {6, 4, 8}}}};
 
-  // In the mode that forbids every thread of the process what would wait for a GPU or take its memory.
+  // This mode forbids every thread of the process the calls that would wait for a GPU or allocate its memory.
   require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   require(cudaMemcpyAsync(copied.data(), bits.data(), bytes, cudaMemcpyDeviceToDevice, stream));
   std::string thrown;

@@ -1,4 +1,4 @@
-// FEEDLINE_TEST_GLOBAL_CONTROL=1: the whole program runs while its host allows oneTBB no worker thread.
+// With FEEDLINE_TEST_GLOBAL_CONTROL=1 the whole test program runs while oneTBB is allowed no worker thread.
 #include <oneapi/tbb/global_control.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// A plan whose bounds do not hold: every check where memory is written ends the feed with an error, and nothing is
-// written past an end.
+// A plan with wrong bounds: every check before a write to memory must end the feed with an error, and no byte may be
+// written past the end of its memory.
 #include "base/invariant.h"
 #include "data.h"
 #include "flowgraph/chunk/file_inflater.h"
@@ -16,7 +16,7 @@ using Catch::StartsWith;
 
 namespace {
 
-// What the feed of a plan ends with, after some batches.
+// Runs the feed of a plan. Returns the error with which it ends after some batches.
 std::string end_of(const flow::Plan& plan) {
   flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
   try {

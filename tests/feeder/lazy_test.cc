@@ -1,4 +1,4 @@
-// index.mode LAZY: files that nobody has counted are fed at once, as if they had been, and counted on the way.
+// index.mode LAZY: uncounted files are fed at once, as if they had been counted, and are counted while they are read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace feedline::test;
 
 namespace {
 
-// Records of 30 to 300 bytes, and one in 2000 of 700 KB.
+// Returns a record of 30 to 300 bytes; one in 2000 has 700 KB.
 std::string record_of(int64_t id, std::mt19937& random) {
   const size_t size = random() % 2000 == 0 ? 700'000 : random() % 270;
   return wire::example(wire::entry("id", wire::int64_feature({id})) +
@@ -43,7 +43,7 @@ class Uncounted {
                               "' } } feature { name: 'id' dtype: INT64 } " + more,
                           dir_.path());
   }
-  /// What is kept for a mode: names and content.
+  /// Returns the indexes that a mode has stored: names and contents.
   std::map<std::string, std::string> indexes(const std::string& mode) const {
     std::map<std::string, std::string> all;
     for (const auto& entry : std::filesystem::directory_iterator(dir_.file(mode))) {
@@ -58,7 +58,8 @@ class Uncounted {
   uint64_t bytes_ = 0;
 };
 
-// All that the replicas are given in the next epochs, in turn: steps, rows (-1: filler), ends, and the error.
+// Returns everything that the replicas are given in the next epochs, in turn: steps, rows (-1: filler), ends, and the
+// error.
 std::vector<std::string> said(Feeder& feeder, int epochs) {
   std::vector<std::string> all;
   try {
@@ -106,7 +107,7 @@ TEST_CASE("a lazy feed says what a counted one says, and keeps the same indexes"
     CHECK(lazy.report().last_epoch->verdict == EpochAudit::Verdict::holds);
     CHECK(lazy.get_state() == counted.get_state());
 
-    lazy.set_epoch(3);  // from here on by the indexes
+    lazy.set_epoch(3);  // from here on it uses the indexes
     CHECK(said(lazy, 1) == said(counted, 1));
 
     Feeder again(data.pipeline("LAZY", batch), replicas(count));
@@ -171,7 +172,7 @@ TEST_CASE("max_failures ends a lazy feed; a record that is no Example is filler,
 
 TEST_CASE("what a lazy feed notes of damage has a bound") {
   const TempDir dir;
-  std::string content, bad(16, '\0');  // a record of nothing with a wrong checksum
+  std::string content, bad(16, '\0');  // an empty record with a wrong checksum
   write_records(dir.file("part"), {sample(0)});
   write_records(dir.file("empty"), {""});
   std::ifstream(dir.file("empty"), std::ios::binary).read(bad.data(), 16);
@@ -203,7 +204,7 @@ TEST_CASE("a lazy feed reads each byte once in an epoch") {
   int64_t records = 0;
   while (const Batch batch = feeder.next()) {
     records += batch.rows();
-    // What is read ahead lies in 16 slots; the next epoch's, too.
+    // Data that is read ahead, also of the next epoch, takes at most 16 slots.
     CHECK(feeder.report().bytes_read <= static_cast<uint64_t>(records) * bytes / 240'000 + bytes / 2);
   }
   CHECK(records == 240'000);
@@ -213,7 +214,7 @@ TEST_CASE("a lazy feed reads each byte once in an epoch") {
 
 TEST_CASE("a lazy feed ends at any moment, also in the midst of its first epoch") {
   const Uncounted data({3000, 2000}, Compression::gzip, 3);
-  Batch held;  // longer than its feeder lives
+  Batch held;  // outlives its feeder
   for (int batches = 0; batches < 60; batches++) {
     std::filesystem::remove_all(std::filesystem::path(data.path(0)).parent_path() / "LAZY");
     Feeder lazy(data.pipeline("LAZY", "batch { global_batch_size: 200 }"), replicas(2));
@@ -233,9 +234,9 @@ TEST_CASE("there are states once a lazy feed has counted") {
   const Batch first = lazy.next();
   CHECK_THROWS_WITH(lazy.get_state(), Catch::Contains("before the first epoch has ended"));
   CHECK_THROWS_WITH(lazy.set_state(counted.get_state(4)), Catch::Contains("before the first epoch has ended"));
-  lazy.set_epoch(0);  // to the beginning, still uncounted
+  lazy.set_epoch(0);  // goes back to the beginning, still uncounted
   CHECK(said(lazy, 1) == said(counted, 1));
-  lazy.set_state(counted.get_state(4));  // of epoch 1
+  lazy.set_state(counted.get_state(4));  // a place in epoch 1
   counted.set_state(counted.get_state(4));
   CHECK(said(lazy, 1) == said(counted, 1));
   CHECK(first.rows() == 16);

@@ -1,4 +1,4 @@
-// Batches of one row, whose bytes are delivered where they were read.
+// Batches of one row, whose bytes are delivered where they were read, without a copy.
 #include <algorithm>
 
 #include "damage.h"
@@ -19,7 +19,7 @@ std::string text_of(const Batch& batch, const char* tensor) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Record `id` has five bytes from id on; see data.h.
+// Checks that record `id` has five bytes that count up from `id`; see data.h.
 void check_bytes(const Batch& batch) {
   std::string expected(5, '\0');
   for (size_t i = 0; i < expected.size(); i++)
@@ -92,7 +92,7 @@ TEST_CASE("a row that stands in for a bad record has bytes, too") {
 TEST_CASE("numbers are lent only where they lie as they must") {
   TempDir dir;
   std::vector<std::string> records;
-  for (int64_t id = 0; id < 8; id++) {  // the key's length moves the values to every place in a word
+  for (int64_t id = 0; id < 8; id++) {  // as the key grows, the values begin at every offset within a word
     const float values[] = {static_cast<float>(id), 0.5f};
     records.push_back(wire::example(
         wire::entry("k", wire::bytes_feature({std::string(static_cast<size_t>(id), 'k')})) +

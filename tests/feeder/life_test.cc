@@ -1,4 +1,4 @@
-// Starting, stopping, holding and waiting: nothing hangs, leaks or grows.
+// Starting, stopping, holding batches and waiting: nothing may hang, leak or grow.
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
@@ -27,7 +27,7 @@ Category category_of(const std::function<void()>& call) {
   return {};
 }
 
-/// The smallest memory.limit that the plan of a pipeline fits into, by the advice of the plan itself.
+/// Returns the smallest memory.limit into which the plan of a pipeline fits, as the plan's own error message advises.
 std::string least_memory(const Pipeline& pipeline, const Options& options) {
   try {
     Feeder feeder(pipeline.with("memory.limit", "1"), options);
@@ -59,7 +59,7 @@ TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
           if (batch && held.size() < 2) held.push_back(std::move(batch));
         }
     } catch (const Error& error) {
-      CHECK(error.category() == Category::stalled);  // one replica's time-out let another run ahead
+      CHECK(error.category() == Category::stalled);  // the time-out of one replica let another run ahead
     }
     if (random() % 2) feeder.stop();
   };
@@ -68,9 +68,9 @@ TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
   const size_t files = open_descriptors(), tasks = threads();
   const int64_t memory = private_memory();
   for (int i = 0; i < 300; i++) cycle(i);
-  CHECK(private_memory() < memory + (256 << 20));  // slots alone are several MiB a feeder
+  CHECK(private_memory() < memory + (256 << 20));  // the slots alone take several MiB in each feeder
   CHECK(open_descriptors() == files);
-  CHECK(threads() <= tasks + 1);  // counting may start a worker of oneTBB's later than the first cycles
+  CHECK(threads() <= tasks + 1);  // counting may start a worker thread of oneTBB after the first cycles
 }
 
 TEST_CASE("stop wakes every next, from any thread") {
@@ -78,7 +78,7 @@ TEST_CASE("stop wakes every next, from any thread") {
   for (int i = 0; i < 50; i++) {
     Feeder feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(2));
     std::atomic<int> stalled{0};
-    const auto serve = [&] {  // replica 1 is never served: this one comes to wait for it
+    const auto serve = [&] {  // replica 1 is never served, so replica 0 soon waits for it
       try {
         while (true) feeder.next(0);
       } catch (const Error& error) {
@@ -86,7 +86,7 @@ TEST_CASE("stop wakes every next, from any thread") {
       }
     };
     std::thread server(serve);
-    if (i % 2) std::this_thread::sleep_for(1ms * (i % 5));  // stopped at different moments; right at any
+    if (i % 2) std::this_thread::sleep_for(1ms * (i % 5));  // stops at different moments; any is right
     feeder.stop();
     server.join();
     CHECK(stalled == 1);
@@ -101,7 +101,7 @@ TEST_CASE("in a fork a feeder says that it has no threads there, and ends at onc
   const std::string state = feeder->get_state();
   std::vector<Batch> held;
   for (int i = 0; i < 3; i++) held.push_back(feeder->next());
-  CHECK(category_of([&] { feeder->next(); }) == Category::stalled);  // all is held: its threads rest
+  CHECK(category_of([&] { feeder->next(); }) == Category::stalled);  // the feeder rests until a batch comes back
   CHECK(in_child([&] {
           alarm(60);
           int wrong = 0;
@@ -134,7 +134,7 @@ TEST_CASE("in a fork a feeder says that it has no threads there, and ends at onc
           return 0;
         }) == 0);
   held.clear();
-  CHECK(feeder->next().at("id").as<int64_t>()[0] == 30);  // which does not mind
+  CHECK(feeder->next().at("id").as<int64_t>()[0] == 30);  // the fork has not disturbed the parent's feeder
 }
 
 TEST_CASE("batches outlive the feeder") {
@@ -171,7 +171,7 @@ TEST_CASE("a caller may hold any number of small batches but all of them, and is
   CHECK(held.size() == 32);
   while (!held.empty()) {
     held.pop_front();
-    // What comes back is less than what a ring waits for while batches are ready.
+    // Buffers come back one at a time: fewer than a ring waits for while batches are ready.
     for (int i = 0; i < 70; i++) {
       held.push_back(feeder.next());
       REQUIRE(held.back());
@@ -181,7 +181,8 @@ TEST_CASE("a caller may hold any number of small batches but all of them, and is
 }
 
 TEST_CASE("a replica is fed on though another's ring waits for more buffers than have come back") {
-  // With the fewest slots there are, a step that one replica has no buffer for holds those that the next step needs.
+  // With the fewest slots possible, a step for which one replica has no buffer holds the slots that the next step
+  // needs.
   const Data data({20'000, 20'000});
   Options options = replicas(2);
   options.threads = 1;
@@ -232,7 +233,7 @@ TEST_CASE("replicas run at most host_prefetch steps apart") {
   Feeder feeder(data.pipeline("batch { global_batch_size: 10 } parallelism { host_prefetch: 2 }"), replicas(2));
   Batch batch;
   for (int i = 0; i < 2; i++) CHECK(feeder.next(0));
-  CHECK(feeder.try_next(0, batch) == Next::not_ready);  // replica 1 was not served yet: waited for
+  CHECK(feeder.try_next(0, batch) == Next::not_ready);  // replica 1 has not been served yet
   std::thread other([&] { feeder.next(1); });
   CHECK(feeder.next(0));
   other.join();
@@ -265,11 +266,11 @@ TEST_CASE("nothing grows while nobody takes") {
                       "batch { global_batch_size: 256 } epoch { repeat: -1 }"),
         replicas(2));
   };
-  // One replica stands still: it never comes, and the other gets no further than host_prefetch steps.
+  // `one_stops`: replica 1 is never served, and replica 0 gets host_prefetch steps and no further.
   const auto one_stops = open(), speeds = open(), all_held = open();
   for (int i = 0; i < 2; i++) CHECK(one_stops->next(0));
 
-  // Replicas at different speeds, of which the slow one stops after 300 steps.
+  // `speeds`: the replicas run at different speeds, and the slow one stops after 300 steps.
   std::atomic<uint64_t> taken[2] = {};
   std::vector<std::thread> servers;
   for (size_t r = 0; r < 2; r++)
@@ -284,7 +285,7 @@ TEST_CASE("nothing grows while nobody takes") {
       }
     });
 
-  // Everything that can be held is held.
+  // `all_held`: the caller holds every batch.
   std::vector<Batch> held;
   CHECK(category_of([&] {
           while (true)
@@ -302,7 +303,7 @@ TEST_CASE("nothing grows while nobody takes") {
 
   Batch batch;
   CHECK(one_stops->try_next(0, batch) == Next::not_ready);
-  CHECK(taken[0] == 302);  // host_prefetch steps ahead, and there they wait
+  CHECK(taken[0] == 302);  // replica 0 is host_prefetch steps ahead and waits
   CHECK(speeds->report().waited_for == "another replica");
   CHECK(category_of([&] { all_held->next(0); }) == Category::stalled);
   speeds->stop();
@@ -311,7 +312,7 @@ TEST_CASE("nothing grows while nobody takes") {
 }
 
 TEST_CASE("memory stays within the plan over ten epochs") {
-#if defined(__SANITIZE_ADDRESS__)  // of g++; as the sanitizers run
+#if defined(__SANITIZE_ADDRESS__)  // defined by g++, with which the sanitizers run
   return skip("AddressSanitizer keeps what is freed, and redzones around the rest");
 #endif
   const int64_t idle = private_memory();
@@ -341,7 +342,7 @@ TEST_CASE("the host's floating-point settings change nothing") {
   const auto wanted = read();
   std::fesetround(FE_UPWARD);
 #if defined(__SSE__)
-  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // flush to zero, denormals are zero
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // flush to zero, and denormals are zero
 #endif
   const auto got = read();
   std::fesetenv(FE_DFL_ENV);

@@ -1,5 +1,5 @@
-// Indexes that somebody made up beside data that is fed: whatever they say, a feed gives records of the file or an
-// error. Run under ASan and UBSan (./dev sanitize), it says that no memory was touched that is not the feed's.
+// Forged indexes beside the data that is fed. Whatever an index says, a feed must give records of the file or an error.
+// Run under ASan and UBSan (./dev sanitize) the test also shows that the feed touches no memory but its own.
 #include <fmt/format.h>
 
 #include <array>
@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t stride = 1024, record_limit = 8192;
 constexpr size_t header_bytes = 152;
 
-// How long the parts of a record are: most small, some larger than a stride, and some of nothing but a number.
+// Returns the bytes of a record. Most are short, some are longer than a stride, and some are empty.
 std::string bytes_of_record(int64_t id) {
   const int64_t size = id % 17 == 16 ? 3000 + id : id % 5 == 4 ? 0 : id * 37 % 200;
   return std::string(static_cast<size_t>(size), static_cast<char>(id));
@@ -51,7 +51,7 @@ uint64_t word(const std::string& bytes, size_t at) {
 }
 std::string with(std::string bytes, size_t at, uint64_t value) { return bytes.replace(at, 8, little_endian(value)); }
 
-// Two files; the index of the first is the one that is made up.
+// Two files; the index of the first one is forged.
 struct Files {
   explicit Files(bool compressed) : name(compressed ? "gz" : "plain") {
     const std::string first = dir.file("a");
@@ -59,7 +59,7 @@ struct Files {
       std::vector<std::string> records;
       for (int64_t id = 0; id < 70; id++) records.push_back(record(id));
       write_records(first, records, Compression::gzip);
-      std::filesystem::resize_file(first, std::filesystem::file_size(first) - 100);  // it breaks off
+      std::filesystem::resize_file(first, std::filesystem::file_size(first) - 100);  // cuts the end off
     } else {
       std::string file;
       for (int64_t id = 0; id < 80; id++) {
@@ -83,7 +83,7 @@ struct Files {
 
   std::string path() const { return dir.file("a.feedline-index"); }
 
-  // An order, and what becomes of bad records.
+  // An order, and what happens to bad records.
   struct Mode {
     std::string text;
     bool windows;
@@ -114,7 +114,7 @@ struct Files {
     return all;
   }
 
-  // Feeds an epoch. What is delivered must be a record, as it was written.
+  // Feeds an epoch. Every delivered row must be a record as it was written.
   void feed(const Mode& mode) {
     INFO(mode.text);
     feeds++;
@@ -155,7 +155,7 @@ struct Files {
                       [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); });
   }
 
-  // Makes the sums right, and feeds what is then taken for an index.
+  // Corrects the checksums of a forged index and feeds the data with it, if it is accepted as an index.
   void try_index(std::string bytes) {
     if (word(bytes, 120) == entries() && word(bytes, 128) == sums()) {
       uint64_t audit = 0;
@@ -177,7 +177,7 @@ struct Files {
       if (bytes == sound || !io::parse_index(bytes_of(bytes), data, options).index) continue;
       if (!fed.insert(bytes).second) continue;
       dir.write("a.feedline-index", bytes);
-      // Each in some of the modes, those that change the plan of memory in all.
+      // Feeds each index in some of the modes, and in all modes if it changes the plan of memory.
       const bool all = word(bytes, 80) != word(sound, 80) || word(bytes, 88) != word(sound, 88);
       for (size_t m = 0; m < modes.size(); m++)
         if (all || (m + fed.size()) % 8 == 0) feed(modes[m]);
@@ -210,9 +210,9 @@ TEST_CASE("a made-up index gives records of the file, or an error") {
   std::mt19937_64 random(11);
   const size_t words = files.sound.size() / 8;
   for (const Files::Mode& mode : files.modes) files.feed(mode);
-  CHECK(files.errors.size() == 1);  // RAISE
+  CHECK(files.errors.size() == 1);  // only the errors that RAISE raises
 
-  // Each word by itself.
+  // Changes each word by itself.
   for (size_t at = 16; at < 8 * words; at += 8) {
     const uint64_t old = word(files.sound, at);
     for (const uint64_t value :
@@ -221,11 +221,11 @@ TEST_CASE("a made-up index gives records of the file, or an error") {
           word(files.sound, random() % words * 8), word(files.sound, random() % words * 8)})
       files.try_index(with(files.sound, at, value));
   }
-  // The sizes of records, of which the plan of memory is made.
+  // Changes the sizes of records, from which the plan of memory is made.
   for (const uint64_t smallest : {0, 1, 40})
     for (uint64_t largest = 1; largest <= record_limit; largest += largest / 3 + 1)
       files.try_index(with(with(files.sound, 80, smallest), 88, largest));
-  // Whole rows.
+  // Changes whole entries.
   for (size_t k = 0; k < files.entries(); k++) {
     const auto move = [&](size_t to, size_t from) {
       return with(with(files.sound, files.entry(to), word(files.sound, files.entry(from))), files.entry(to) + 8,
@@ -235,12 +235,12 @@ TEST_CASE("a made-up index gives records of the file, or an error") {
     files.try_index(move(k, next));
     files.try_index(move(next, k));
     files.try_index(move(k, other));
-    std::string all_end = files.sound;  // no entries from here on
+    std::string all_end = files.sound;  // every entry from here on is the end of the file
     for (size_t i = k; i < files.entries(); i++)
       all_end = with(with(all_end, files.entry(i), word(files.sound, 96)), files.entry(i) + 8, word(files.sound, 64));
     files.try_index(all_end);
     files.try_index(with(with(all_end, 80, 1), 88, 5000));
-    std::string shifted = files.sound;  // other records from here on
+    std::string shifted = files.sound;  // the entries from here on name other records
     for (size_t i = k; i < files.entries(); i++)
       shifted = with(shifted, files.entry(i) + 8, word(files.sound, files.entry(i) + 8) + 1);
     files.try_index(with(shifted, 64, word(files.sound, 64) + 1));

@@ -1,4 +1,4 @@
-// Mixtures: how often each source is drawn, where, and by whom.
+// Mixtures: how often each source is drawn, where in the epoch, and on which rank.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,7 +19,7 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
                                          "shuffle { mode: GLOBAL } seed: 4 ",
                                          "shuffle { mode: BUFFER buffer_size: 150 } seed: 5 "};
 
-/// Source s is file s of the data; its samples are numbered through.
+/// A mixture whose source s is file s of the data. The samples are numbered across all sources.
 struct Mixed {
   Mixed(std::vector<int64_t> source_sizes, std::vector<double> source_weights)
       : data(source_sizes), sizes(std::move(source_sizes)), weights(std::move(source_weights)) {}
@@ -35,7 +35,7 @@ struct Mixed {
     while (id >= sizes[s]) id -= sizes[s++];
     return s;
   }
-  /// How often each sample of each source is there.
+  /// Returns for each source how often each of its samples is in `ids`.
   std::vector<std::map<int64_t, int64_t>> counts(const std::vector<int64_t>& ids) const {
     std::vector<std::map<int64_t, int64_t>> counts(sizes.size());
     for (const int64_t id : ids) counts[source_of(id)][id]++;
@@ -54,7 +54,7 @@ struct Mixed {
 
 std::vector<int64_t> epoch_of(Feeder& feeder) { return read_epoch(feeder).front().all(); }
 
-/// The steps of some epochs, whole, put together from the ranks.
+/// Returns the global batches of some epochs, put together from all ranks.
 std::vector<std::vector<int64_t>> steps_of(const Pipeline& pipeline, int world_size, int epochs) {
   std::vector<std::vector<int64_t>> steps;
   for (int rank = 0; rank < world_size; rank++) {
@@ -95,7 +95,7 @@ TEST_CASE("a stratified sequence has each number as often as told, everywhere it
       REQUIRE(draws.ended() == (at == all));
       if (at < all) REQUIRE(draws.next() == sequence[at]);
     }
-    // Of any stretch: as the time that it takes may be longer or shorter by two samples of each number.
+    // This holds for any stretch, because each number may take up to two samples more or less than its share.
     const auto slack = 2 * static_cast<double>(amounts.size()) + 2;
     for (size_t number = 0; number < amounts.size(); number++)
       for (size_t from = 0; from <= all; from += 7)
@@ -121,7 +121,7 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
       CHECK(std::ssize(ids) == feeder.samples_per_epoch());
       return mixed.counts(ids);
     };
-    // 40 / 0.2 are the fewest: 200 in all.
+    // FIRST_DATASET_EXHAUSTED: 40 / 0.2 is the smallest quotient, so an epoch has 200 samples.
     const auto first = drawn("FIRST_DATASET_EXHAUSTED");
     CHECK(Feeder(mixed.pipeline("mixture {} " + order + batch_of(24, "DROP")))
               .plan_text()
@@ -131,7 +131,7 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
     CHECK(std::abs(Mixed::total(first[2]) - 60) <= 1);
     const auto twice = drawn("FIRST_DATASET_EXHAUSTED", "epoch { repeat: 2 } ");
     CHECK(Mixed::total(twice[1]) == 80);
-    // 900 / 0.5 are the most: 1800 in all.
+    // CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED: 900 / 0.5 is the largest quotient, so an epoch has 1800 samples.
     const auto until = drawn("CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED");
     CHECK(Mixed::total(until[0]) == 900);
     CHECK(std::abs(Mixed::total(until[1]) - 360) <= 1);
@@ -142,7 +142,7 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
       CHECK(std::ssize(until[s]) == mixed.sizes[s]);
       for (const auto& counts : {first[s], once[s]})
         for (const auto& [id, count] : counts) CHECK(count == 1);
-      for (const auto& [id, count] : until[s]) {  // whole passes, and a part of one
+      for (const auto& [id, count] : until[s]) {  // whole passes and a part of one
         const int64_t passes = Mixed::total(until[s]) / mixed.sizes[s];
         CHECK((count == passes || count == passes + 1));
       }
@@ -212,7 +212,8 @@ TEST_CASE("a mixture without end goes on through its epochs") {
       for (size_t s = 0; s < 3; s++) {
         CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - weights[s] * static_cast<double>(all.size())) <=
               8 * 6);
-        // Whole passes and a part of one; where lanes go through the passes each by itself, of two.
+        // The samples are whole passes and a part of one. If each lane goes through the passes by itself, the parts of
+        // two passes may overlap.
         const auto passes = static_cast<int64_t>(Mixed::total(counts[s]) / mixed.sizes[s]);
         const int64_t apart = order.find("lanes") == std::string::npos ? 0 : 1;
         for (const auto& [id, count] : counts[s]) CHECK((count >= passes - apart && count <= passes + 1 + apart));
@@ -249,7 +250,7 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
           mixed.pipeline(std::string(forever ? "mixture { stop: CYCLE_FOREVER } epoch { steps: 10 } "
                                              : "mixture { stop: FIRST_DATASET_EXHAUSTED } ") +
                          order + batch_of(8, "DROP"));
-      // Epochs 0 and 1 as the pipeline says, 2 and 3 with other weights, 4 with others again.
+      // Epochs 0 and 1 have the pipeline's weights, epochs 2 and 3 other weights, and epoch 4 other weights again.
       const auto feed = [&](Feeder& feeder, int from, int to) {
         std::vector<std::vector<int64_t>> epochs;
         for (int epoch = from; epoch < to; epoch++) {
@@ -270,7 +271,7 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
       CHECK(std::abs(share(2) - 0.9) < 0.1);
       CHECK(std::abs(share(3) - 0.9) < 0.1);
       CHECK(std::abs(share(4) - 0.25) < 0.1);
-      if (forever) {  // what was taken before is not taken again until all was
+      if (forever) {  // no sample is drawn a second time before all have been drawn
         std::vector<int64_t> all;
         for (const auto& epoch : epochs) all.insert(all.end(), epoch.begin(), epoch.end());
         const auto counts = mixed.counts(all);
@@ -290,7 +291,7 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
       CHECK(std::equal(rest.begin(), rest.end(), whole.end() - std::ssize(rest), whole.end()));
       CHECK(rest.size() + 4 * 8 == whole.size());
       CHECK(feed(another, 4, 5).front() == epochs[4]);
-      // A state from before the change brings back the weights of the pipeline.
+      // A state from before the change restores the pipeline's weights.
       another.set_state(Feeder(pipeline).get_state(1, 0));
       CHECK(epoch_of(another) == epochs[1]);
     }
@@ -313,7 +314,7 @@ TEST_CASE("weights that change far into a training are kept in its state, too") 
     CHECK(another.get_state() == state);
     for (int epoch = 0; epoch < 2; epoch++) CHECK(epoch_of(another) == epoch_of(straight));
 
-    // What no feed can have taken, as it could not be counted.
+    // A count that no feed can have reached, because it would overflow.
     std::string wrong = state;
     wrong.replace(wrong.find("\"mixture\":\"") + 11 + 6, 16, "ffffffffffffffff");
     CHECK_THROWS_AS(another.set_state(wrong), Error);
@@ -378,7 +379,7 @@ TEST_CASE("the plan has slots for what a mixture holds open") {
         flow::PipelineSpec spec = flow::validate(mixed.pipeline(stop + order + batch_of(64, "PARTIAL")));
         const auto data = std::make_shared<const flow::DataSet>(flow::count_data(spec, 1, {}));
         const flow::Ranks ranks{.rank = world - 1, .world_size = world, .replicas = 1};
-        // The smallest limit that a plan fits into.
+        // Finds the smallest limit into which a plan fits.
         uint64_t fits = spec.memory_limit, fails = 0;
         while (fits - fails > 4096) {
           spec.memory_limit = fails + (fits - fails) / 2;
@@ -422,8 +423,8 @@ TEST_CASE("compressed sources of a mixture are each inflated once") {
   CHECK(ids == wanted);
   const Report report = feeder.report();
   CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
-  // What is read ahead are a few epochs, whatever the machine does. Inflated from the front for each of their blocks,
-  // the files would be read three times as often.
+  // A feed reads only a few epochs ahead, whatever the machine does. If each of their blocks needed inflating from the
+  // front of its file, the files would be read three times as often.
   for (int epoch = 0; epoch < 19; epoch++) read_epoch(feeder);
   const uint64_t files = std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0));
   CHECK(feeder.report().bytes_read <= 40 * files);

@@ -1,4 +1,5 @@
-// A rank of mpi_feed_test, under mpirun: mpi_feed WHAT FOLDER [HOW]. Says "ok" where all was as it should be.
+// A rank of mpi_feed_test, under mpirun: mpi_feed WHAT FOLDER [HOW]. Prints a line that ends in "ok" if all went as
+// expected.
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
 #include <unistd.h>
@@ -17,9 +18,9 @@ using namespace feedline::test;
 
 namespace {
 
-/// The trainer's own communicators, beside the feed's.
+/// The trainer's own communicators, which it uses beside the feed's.
 struct Trainer {
-  Ends machine, leaders;  // of all ranks, and none; or of each half of them, and between the first of each
+  Ends machine, leaders;  // `machine`: all ranks, or each half of them; `leaders`: none, or the first rank of each half
 };
 
 std::unique_ptr<DataParallel> training_of(const std::string& how, Trainer trainer, std::vector<Variable> variables) {
@@ -31,7 +32,7 @@ std::unique_ptr<DataParallel> training_of(const std::string& how, Trainer traine
   return distributed_replicated(trainer.machine, trainer.leaders, std::move(variables), descend);
 }
 
-// Fits a line to the ids, a few steps; ranks come to each step at other times.
+// Fits a line to the ids in a few steps. The ranks come to each step at different times.
 std::vector<float> train(const Pipeline& pipeline, const Options& options, int rank, const std::string& how,
                          Trainer trainer) {
   std::vector<float> slope(3), bias(1), slope_gradient(3), bias_gradient(1);
@@ -62,7 +63,7 @@ std::vector<float> train(const Pipeline& pipeline, const Options& options, int r
   return slope;
 }
 
-// On four threads of this process, each reading its own.
+// Does the same on four threads of this process, each of which reads its own rows.
 std::vector<float> train_on_threads(const Pipeline& pipeline, const std::string& how) {
   constexpr int ranks = 4;
   const bool machines = how == "distributed_replicated";
@@ -85,7 +86,7 @@ std::vector<float> train_on_threads(const Pipeline& pipeline, const std::string&
   return values[0];
 }
 
-// The trainer's communicator is another than the feed's, and in use at the same time.
+// Trains with a communicator that is not the feed's, while the feed uses its own.
 void trains(const std::string& folder, const std::string& how, const std::string& mode) {
   const Pipeline pipeline = pipeline_of(folder, mode);
   const Ends feeding = mpi_communicator();
@@ -105,7 +106,7 @@ void trains(const std::string& folder, const std::string& how, const std::string
     throw std::runtime_error("other values than on threads");
 }
 
-/// Of the rows that are samples.
+/// Returns the sum over the rows that are samples, without filler.
 float sum_of_ids(const Batch& batch) {
   const auto id = batch.at("id").as<int64_t>();
   const auto ok = batch.at("ok").as<uint8_t>();
@@ -114,12 +115,13 @@ float sum_of_ids(const Batch& batch) {
   return sum;
 }
 
-// Rank 0 adds up what the others bring, each its part of an epoch in its own time: all of it comes, once.
+// Rank 0 adds up what the other ranks send, each its part of an epoch at its own pace. All of it must arrive, each
+// update once.
 void trains_asynchronously(const std::string& folder) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  std::vector<Ends> pairs;  // of the server with each worker
+  std::vector<Ends> pairs;  // one for each pair of the server and a worker
   for (int worker = 1; worker < ranks; worker++) {
     MPI_Comm pair;
     MPI_Comm_split(MPI_COMM_WORLD, rank == 0 || rank == worker ? 0 : MPI_UNDEFINED, rank, &pair);
@@ -174,6 +176,6 @@ int main(int argc, char** argv) {
     _exit(1);
   }
   say_ok(rank);
-  if (what == "kill" || what == "stop") _exit(0);  // see mpi_communicator.h
+  if (what == "kill" || what == "stop") _exit(0);  // MPI cannot go on after a failure; see mpi_communicator.h
   MPI_Finalize();
 }

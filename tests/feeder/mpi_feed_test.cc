@@ -1,4 +1,4 @@
-// Feeds of MPI processes, under mpirun.
+// Feeds in MPI processes, under mpirun.
 #include "data.h"
 #include "support/catch.h"
 #include "support/launch.h"

@@ -1,5 +1,5 @@
-// Rows that go on from GPU to GPU: each rank, a thread with a GPU of its own, is given what it would be given if it
-// read for itself. Runs on real GPUs and NCCL, and on fake ones (support/fake_nccl.h).
+// Rows that travel from GPU to GPU. Each rank is a thread with a GPU of its own, and must be given what it would be
+// given if it read its own rows. The test runs on real GPUs with NCCL, and on fake ones (support/fake_nccl.h).
 #include "damage.h"
 #include "device_feed.h"
 #include "feedline/nccl_communicator.h"
@@ -11,7 +11,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// As many as there are GPUs, at most so many.
+/// Returns the number of ranks that can have a GPU each, at most `ranks`.
 int most_ranks(int ranks) { return std::min(ranks, visible_gpus().count); }
 
 Options of_gpu(int rank, Ends communicator, std::unique_ptr<Communicator> control) {
@@ -21,7 +21,8 @@ Options of_gpu(int rank, Ends communicator, std::unique_ptr<Communicator> contro
   return options;
 }
 
-/// Runs `body` for each rank side by side, with what its feeder wants. What each threw, or "".
+/// Runs `body` for all ranks at the same time, each with the options of its feeder. Returns what each threw (its
+/// message), or "".
 std::vector<std::string> on_gpu_ranks(int count, const std::function<void(int rank, Options options)>& body) {
   auto ends = communicators_between_threads(count), controls = communicators_between_threads(count);
   return side_by_side(count, [&](int rank) {
@@ -32,7 +33,7 @@ std::vector<std::string> on_gpu_ranks(int count, const std::function<void(int ra
 
 std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }
 
-/// The batches of an epoch, and "end" behind it.
+/// Returns the batches of an epoch and "end" after them, as text.
 std::vector<std::string> epoch_on(Feeder& feeder, Consumer& consumer) {
   std::vector<std::string> texts;
   while (Batch batch = feeder.next(0, consumer.stream())) texts.push_back(consumer.text(batch));
@@ -48,7 +49,7 @@ void expect_same(const std::vector<std::string>& texts, const std::vector<std::s
 
 struct Mode {
   std::string name;
-  bool own_rows;  // each rank has its own
+  bool own_rows;  // each rank is given rows of its own, not all rows
 };
 const Mode replicate{"REPLICATE", false}, scatter{"SCATTER", true};
 
@@ -56,7 +57,7 @@ Pipeline sent_on(const Mode& mode, const Data& data, const std::string& text) {
   return data.pipeline(outputs + text).with("distribute.mode", mode.name);
 }
 
-/// Two epochs of a rank that reads for itself.
+/// Returns what a rank is given in two epochs if it reads for itself.
 std::vector<std::string> wanted_of(const Mode& mode, const Pipeline& pipeline, int rank, int ranks) {
   return mode.own_rows ? split(pipeline, rank, ranks, 1)[0] : split(pipeline, 0, 1, 1)[0];
 }
@@ -97,10 +98,10 @@ TEST_CASE("rows between GPUs of ranks: one reads and uploads, all are given what
         }
         CHECK(sent == received);
         if (ranks == 1) continue;
-        // Each row is uploaded once; some batches may be ahead of the trainer.
+        // Each row is uploaded once. Some batches may be ahead of the trainer.
         const auto others = static_cast<uint64_t>(ranks - 1);
         const uint64_t rows = mode.own_rows ? sent * static_cast<uint64_t>(ranks) / others : sent / others;
-        CHECK(reports[0].bytes_copied >= rows * 9 / 10);  // parts of the last batch may be smaller than others
+        CHECK(reports[0].bytes_copied >= rows * 9 / 10);  // ranks may have fewer rows of the last batch than others
         CHECK(reports[0].bytes_copied < 2 * rows);
       }
     }
@@ -109,7 +110,7 @@ TEST_CASE("rows between GPUs of ranks: one reads and uploads, all are given what
 TEST_CASE("ranks with the same data_parallel_rank have the same rows: from the first of them, or from rank 0") {
   if (no_gpus()) return;
   const Data data({90, 117});
-  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // of each rank
+  const std::vector<int> parts = {1, 0, 0, 1, 2, 2};  // data_parallel_rank of each rank
   const int ranks = static_cast<int>(parts.size());
   if (most_ranks(ranks) < ranks) return skip("6 GPUs are wanted");
   const Mode mode = GENERATE(replicate, scatter);
@@ -140,12 +141,12 @@ TEST_CASE("beside a trainer's own collectives on the same stream, with ranks tha
           const DeviceBuffer gradients(1 << 16);
           consumer.reserve(100, 1 << 14);
           std::vector<std::string> texts(24);
-          // What is allocated, loaded and connected is so before a stream is held up.
+          // Everything is allocated, loaded and connected before a stream is held.
           trainers->all_reduce({gradients.data(), DType::int32, {1 << 14}}, Reduction::sum, consumer.stream());
           Batch first = feeder.next(0, consumer.stream());
           expect_same({consumer.text(first)}, wanted);
           for (size_t step = 0; step < texts.size(); step++) {
-            // Of each step another rank comes to it late: its stream has work until it has given all of the step.
+            // At each step another rank is late: its stream is held until the rank has given it all work of the step.
             std::promise<void> late;
             const bool is_late = static_cast<int>(step) % ranks == rank;
             if (is_late) consumer.hold(late.get_future());
@@ -164,7 +165,7 @@ TEST_CASE("batches that were given before a rank ends come whole, however far be
   if (no_gpus()) return;
   const int ranks = most_ranks(3);
   const Data data({200});
-  // The feed ends with a bad record, or with rank 0 stopped.
+  // The feed ends because of a bad record, or because rank 0 stops.
   const bool stops = GENERATE(false, true);
   const Mode mode = GENERATE(replicate, scatter);
   const Pipeline pipeline = sent_on(mode, data, batch_text(6, "DROP"));
@@ -184,7 +185,7 @@ TEST_CASE("batches that were given before a rank ends come whole, however far be
           size_t given = 1;
           try {
             for (; given < texts.size(); given++) {
-              if (given == 2 && !stops) break;  // record 15 is in it
+              if (given == 2 && !stops) break;  // the third batch holds record 15, which is bad
               batch = feeder.next(0, consumer.stream());
               consumer.read_later(batch, texts[given], true);
             }
@@ -283,7 +284,7 @@ TEST_CASE("memory.device_limit counts what a reader keeps on its GPU for others"
   const Data data({2100});
   for (const int ranks : {1, 2, 4}) {
     if (ranks > most_ranks(4)) continue;
-    const int rows = 448 * ranks;  // of 8 bytes and one of the valid mask: a page for each rank, in three buffers
+    const int rows = 448 * ranks;  // 8 bytes and one of the valid mask each: 4 KiB for each rank, in three buffers
     const Pipeline pipeline =
         data.pipeline("output { name: 'id' feature: 'id' } batch { global_batch_size: " + std::to_string(rows) +
                       " } distribute { mode: SCATTER } ");
@@ -320,7 +321,7 @@ TEST_CASE("what cannot be is refused") {
           Consumer consumer;
           for (const Stream stream : {Stream::host, Stream::cuda_per_thread})
             CHECK_THROWS_AS(feeder.next(0, stream), Error);
-          Batch batch = feeder.next(0, consumer.stream());  // the first one: nothing was taken
+          Batch batch = feeder.next(0, consumer.stream());  // the first batch: the refused calls took none
           expect_same({consumer.text(batch)}, split(pipeline, 0, 1, 1)[0]);
         })[0] == "");
   CHECK(refused(pipeline, [](Options& o) {

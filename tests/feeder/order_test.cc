@@ -1,4 +1,4 @@
-// What is delivered, in which order, in which batches.
+// What is delivered, in which order, and in which batches.
 #include <algorithm>
 
 #include "data.h"

@@ -1,4 +1,4 @@
-// What feeds of processes do, one of them in each process.
+// What the processes of a test do: each runs one feed as one rank.
 #pragma once
 
 #include <unistd.h>
@@ -21,13 +21,13 @@ inline Pipeline pipeline_of(const std::string& folder, const std::string& mode) 
                         folder);
 }
 
-// Two epochs, against what each rank reads by itself.
+// Feeds two epochs and compares them with what each rank reads by itself.
 inline void feeds(const Ends& ends, const std::string& folder, const std::string& mode) {
   const Pipeline pipeline = pipeline_of(folder, mode);
   const Texts wanted = mode == "REPLICATE" ? split(pipeline, 0, 1, 1) : split(pipeline, ends->rank(), ends->size(), 1);
   Feeder feeder(pipeline, of_rank(ends, 1));
   Texts texts = epoch_of(feeder);
-  feeder.set_epoch(1);  // where it is, on all ranks
+  feeder.set_epoch(1);  // the epoch in which it already is, on all ranks
   const Texts second = epoch_of(feeder);
   texts[0].insert(texts[0].end(), second[0].begin(), second[0].end());
   if (texts != wanted) throw std::runtime_error(mode + ": other batches");
@@ -35,9 +35,9 @@ inline void feeds(const Ends& ends, const std::string& folder, const std::string
 
 inline constexpr std::chrono::seconds silence(2);
 
-// Rank 2 is lost in the middle of an epoch, by "kill" or "stop": the others end soon, and name it; one that has been
-// held up may still be starting. They train slowly, so that batches are ready at every step. dead: what is said of one
-// that was killed.
+// Loses rank 2 in the middle of an epoch, by "kill" or "stop". The other ranks must end soon with an error that names
+// rank 2; a rank that was delayed may still be starting then. They train slowly, so that batches are ready at every
+// step. `dead` is what the error must say of a rank that was killed.
 inline void loses(const Ends& ends, const std::string& folder, const std::string& how, const std::string& dead) {
   const bool stops = how == "stop";
   try {
@@ -57,7 +57,8 @@ inline void loses(const Ends& ends, const std::string& folder, const std::string
   }
 }
 
-// Rank 2 leaves after an epoch, which is no failure to those that read on for longer than a rank may be silent.
+// Rank 2 leaves after one epoch. This must be no failure for the ranks that read on for longer than `silence`, the time
+// for which a rank may be silent.
 inline void outlives(Ends ends, const std::string& folder) {
   const bool leaves = ends->rank() == 2;
   Feeder feeder(pipeline_of(folder, "SPLIT"), of_rank(std::move(ends), 1));

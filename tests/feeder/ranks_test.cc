@@ -1,4 +1,4 @@
-// Ranks that have an exchange: all start or none does, and each knows why.
+// Ranks that have an exchange: either all start or none does, and each rank knows why.
 #include "support/ranks.h"
 
 #include <array>
@@ -14,7 +14,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// What a rank is started with.
+/// The pipeline and options with which a rank is started.
 struct Rank {
   Pipeline pipeline;
   Options options = {};
@@ -29,7 +29,7 @@ std::vector<Rank> ranks_of(const Pipeline& pipeline, int count) {
   return ranks;
 }
 
-/// What the start of each said, or "started".
+/// Starts a feeder on each rank. Returns the error of each, or "started".
 std::vector<std::string> start(const std::vector<Rank>& ranks) {
   std::vector<std::string> said(ranks.size(), "started");
   const auto thrown = on_ranks(static_cast<int>(ranks.size()), [&](int rank, Exchange exchange) {
@@ -42,7 +42,7 @@ std::vector<std::string> start(const std::vector<Rank>& ranks) {
   return said;
 }
 
-/// That all ranks said this.
+/// Checks that all ranks gave this text.
 void check_all(const std::vector<std::string>& said, const std::string& wanted) {
   for (const std::string& text : said) CHECK(text == wanted);
 }
@@ -103,7 +103,7 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
     std::vector<Rank> ranks = ranks_of(pipeline, 3);
     ranks[2].pipeline = pipeline.with(path, value);
     const auto said = start(ranks);
-    if (what.empty()) {  // refused by validation, on that rank
+    if (what.empty()) {  // validation refuses it on that rank
       CHECK(said[0].find("rank 2: shuffle.buffer_size: of no use with mode GLOBAL") == 0);
       CHECK(said[1] == said[0]);
     } else {
@@ -204,7 +204,7 @@ TEST_CASE("ranks with other files are told which") {
   check_all(start(ranks), "rank 1 differs from rank 0: the first that differs: " + name(2) + " of " + size(longer, 2) +
                               " bytes, not " + name(2) + " of " + size(data, 2) + " bytes [bad_pipeline]");
 
-  // The same names and sizes: told where each knows its own content.
+  // Files with the same names and sizes: the difference is found if each rank knows the content of its own.
   const Data same({30, 40, 50, 60});
   flip(same.path(2), offset_of(same.path(2), 5) + 12 + 9);
   ranks = ranks_of(data.pipeline(batch).with("errors.on_error", "SKIP_RECORD"), 3);
@@ -233,17 +233,17 @@ TEST_CASE("a rank that cannot start makes no other wait") {
     CHECK(said[0].find(why) != std::string::npos);
     CHECK(said[2] == said[0]);
   };
-  ranks[1].pipeline = ranks[0].pipeline.with("source.files", data.dir().file("missing"));  // found out by validation
+  ranks[1].pipeline = ranks[0].pipeline.with("source.files", data.dir().file("missing"));  // found by validation
   check("no file");
-  ranks[1].pipeline = ranks[0].pipeline.with("memory.limit", "1KiB");  // by planning
+  ranks[1].pipeline = ranks[0].pipeline.with("memory.limit", "1KiB");  // found by planning
   check("memory.limit: the plan needs");
   ranks = ranks_of(data.pipeline(batch), 3);
-  ranks[1].options.on_progress = [](uint64_t, uint64_t) { throw std::runtime_error("enough"); };  // by counting
+  ranks[1].options.on_progress = [](uint64_t, uint64_t) { throw std::runtime_error("enough"); };  // found by counting
   check("enough");
   ranks = ranks_of(data.pipeline(batch), 3);
   for (Rank& rank : ranks) rank.options.epoch = ~uint64_t{0};
   for (const std::string& text : start(ranks))
-    CHECK(text.find("rank") == std::string::npos);  // each has its own reason
+    CHECK(text.find("rank") == std::string::npos);  // each rank fails for a reason of its own
 }
 
 TEST_CASE("an exchange that throws ends that rank's start, and then the others'") {
@@ -266,5 +266,5 @@ TEST_CASE("an exchange that throws ends that rank's start, and then the others'"
       CHECK(thrown[rank] ==
             (failed ? "rank 1 has left the exchange, and would be waited for without end [stalled]" : ""));
   }
-  CHECK(calls > 5);  // and none was made once the feeder was
+  CHECK(calls > 5);  // the exchange is not called any more once the feeder has been made
 }

@@ -1,4 +1,4 @@
-// Shuffled order, and ranks: a pure function of data, seed and epoch.
+// Shuffled orders and ranks: the order is a function of data, seed and epoch alone.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -20,7 +20,7 @@ namespace {
 const std::string blocks_of_16k = "block_size: '16KiB' ";
 const std::string small_blocks = "mode: BLOCK " + blocks_of_16k;
 
-/// The samples of an epoch, global batch by global batch, put together from the ranks; -1 stands for filler.
+/// Returns the global batches of an epoch, put together from all ranks. -1 stands for filler.
 std::vector<std::vector<int64_t>> global_batches(const Pipeline& pipeline, int world_size, int replicas_of_rank,
                                                  uint64_t epoch, int threads = 1) {
   std::vector<std::vector<int64_t>> batches;
@@ -129,7 +129,7 @@ TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
         INFO(world << " ranks of " << each << " replicas");
         const auto got = global_batches(pipeline, world, each, 2, 2);
         if (*policy == 'P' && policy[2] == 'R')
-          CHECK(without_filler(got) == without_filler(wanted));  // which replica gets filler depends on their number
+          CHECK(without_filler(got) == without_filler(wanted));  // the number of replicas decides which rows are filler
         else
           CHECK(got == wanted);
       }
@@ -170,7 +170,7 @@ TEST_CASE("a walk from any step goes on as the one from the beginning") {
       INFO(text << " rank " << rank);
       flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, " PARTIAL")));
       const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {.rank = rank, .world_size = 3, .replicas = 1}, 1);
-      // Each step as the numbers of its records, by what the tickets and rows say.
+      // Returns each step as its records (file and number in the file), as the tickets and rows name them.
       const auto walk = [&](flow::Walk::Start start, int64_t steps) {
         flow::Walk tickets(plan, start, false);
         flow::Walk rows(plan, start, true);
@@ -272,7 +272,7 @@ TEST_CASE("ranks share the reading") {
 }
 
 TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
-  // A file of 2000 records of 1 KiB, as an index has them.
+  // A file of 2000 records of 1 KiB, as an index describes it.
   flow::DataSet data;
   data.samples = 2000;
   flow::DataFile& file = data.files.emplace_back();
@@ -359,11 +359,11 @@ TEST_CASE("a buffer gives the orders that tf.data's gives, as often") {
       CHECK(std::abs(mean - wanted[0].get<double>()) <= 5 * std::hypot(error, wanted[1].get<double>()) + 1e-9);
     }
   }
-  CHECK(read_again > 0);  // a few samples outlive their blocks
+  CHECK(read_again > 0);  // a few samples stay in the buffer after their blocks are gone
 }
 
 TEST_CASE("GLOBAL gives each order of a few samples as often as any other") {
-  // The largest chi-square that one of 10,000 seeds would exceed.
+  // The chi-square that only one in 10,000 seeds would exceed.
   for (const auto& [samples, largest] :
        std::vector<std::pair<uint64_t, double>>{{2, 15.2}, {3, 25.8}, {4, 57}, {5, 186}}) {
     std::vector<int> order(samples);
@@ -408,7 +408,7 @@ TEST_CASE("samples mix as widely as asked") {
     const auto order = flat(global_batches(
         data.pipeline("shuffle { " + blocks_of_16k + more + " } " + batch_of(32, "PARTIAL valid_mask: 'ok'")), 1, 1,
         0));
-    // Neighbours in the file that come within a batch of each other.
+    // Counts the pairs of neighbours in the file that are delivered less than a batch apart.
     std::vector<int64_t> at(order.size());
     for (size_t i = 0; i < order.size(); i++) at[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
     int64_t close = 0;
@@ -416,6 +416,6 @@ TEST_CASE("samples mix as widely as asked") {
     return close;
   };
   const int64_t narrow = displacement("lanes: 1"), wide = displacement("lanes: 1 buffer_size: 2000");
-  CHECK(narrow > 6000);  // a block of about 100 records by itself: 53 in 100 pairs
-  CHECK(wide < 1400);    // 2000 of 20000: 3 in 100
+  CHECK(narrow > 6000);  // about 100 records of one block mix: 53 % of the pairs would be close
+  CHECK(wide < 1400);    // 2000 of 20,000 records mix: 3 %
 }

@@ -1,4 +1,4 @@
-// Where a feed stands: kept as text, and gone on from, by as many ranks and replicas as there are then.
+// States: where a feed is, kept as text, and resumed by any number of ranks and replicas.
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 
 const std::string blocks = "shuffle { block_size: '16KiB' buffer_size: 300 } seed: 4 ";
 
-/// What next() says, as text: the samples of a batch with -1 for filler, "end", or an error's category.
+/// Returns the result of next() as text: the samples of a batch (-1: filler), "end", or an error's category.
 std::string said(Feeder& feeder, int replica) {
   try {
     const Batch batch = feeder.next(replica);
@@ -33,7 +33,7 @@ std::string said(Feeder& feeder, int replica) {
   }
 }
 
-/// By call and replica, up to an error or so many calls.
+/// Returns what next() gives, for each call and replica, up to an error or `calls` calls.
 std::vector<std::vector<std::string>> said_of(Feeder& feeder, size_t calls) {
   std::vector<std::vector<std::string>> all;
   for (size_t i = 0; i < calls; i++) {
@@ -101,7 +101,7 @@ TEST_CASE("a feed that goes on at any step says what one that never stopped says
       Feeder straight(pipeline, replicas(count));
       const bool endless = straight.steps_per_epoch() < 0;
       const int64_t steps = endless ? 40 : straight.steps_per_epoch();
-      const auto calls = static_cast<size_t>(steps) + 4;  // into the next epoch
+      const auto calls = static_cast<size_t>(steps) + 4;  // a few calls into the next epoch
       const auto wanted = said_of(straight, calls);
       Feeder again(pipeline, replicas(count));
       for (int64_t step = 0; step <= steps; step++) {
@@ -170,7 +170,7 @@ TEST_CASE("four ranks stop, and one, two or three go on: every sample once, in t
         options.world_size = world;
         return std::make_unique<Feeder>(pipeline, options);
       };
-      // The samples of each step, all ranks together; from a state, or up to a step.
+      // Returns the samples of each step, of all ranks together, beginning at state `from` or ending at step `to`.
       const auto run = [&](int world, int count, const std::string& from, int64_t to, std::set<std::string>& states) {
         std::map<uint64_t, std::vector<int64_t>> got;
         for (int rank = 0; rank < world; rank++) {
@@ -198,7 +198,7 @@ TEST_CASE("four ranks stop, and one, two or three go on: every sample once, in t
           INFO(order << policy << " stop " << stop << ", on with " << world << " ranks of " << count);
           states.clear();
           auto got = run(4, 1, "", stop, states);
-          REQUIRE(states.size() == 1);  // the same on all ranks
+          REQUIRE(states.size() == 1);  // the state is the same on all ranks
           const std::string text = *states.begin();
           CHECK(text.size() <= 256);
           CHECK(got.size() == static_cast<size_t>(stop));
@@ -255,7 +255,7 @@ TEST_CASE("what changed is named, or accepted") {
     Feeder changed(data.pipeline(other));
     const std::string message = refusal(changed, kept);
     if (message != "accepted") {
-      CHECK(said(changed, 0).rfind("0/0:", 0) == 0);  // and nothing has happened
+      CHECK(said(changed, 0).rfind("0/0:", 0) == 0);  // a refused state has changed nothing
       changed.set_state(kept, true);
     }
     CHECK(said(changed, 0).rfind("0/5:", 0) == 0);
@@ -275,7 +275,7 @@ TEST_CASE("what changed is named, or accepted") {
     Feeder changed(data.pipeline(text).with("source.range", "0:700"));
     CHECK_THAT(refusal(changed, kept), Catch::Contains("changed: source;"));
   }
-  // What changes no order.
+  // Changes that leave the order as it is.
   CHECK(of("shuffle { block_size: '16KiB' buffer_size: 300 seed: 4 } epoch { repeat: 1 allow_empty: true } batch { "
            "batch_size_per_replica: 48 }") == "accepted");
   CHECK(of(text + "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' } output { name: "
@@ -283,7 +283,7 @@ TEST_CASE("what changed is named, or accepted") {
                   "output { name: 'twice' expression { formula: 'id * 2' } } parallelism { threads: 1 host_prefetch: 4 "
                   "} memory { limit: '200MiB' } errors { on_error: SKIP_RECORD }")
             .find("is") == std::string::npos);
-  // The same files elsewhere are the same; one record more is not.
+  // The same files in another folder are the same data. Data with one record changed is not.
   const TempDir other;
   for (size_t f = 0; f < 2; f++)
     std::filesystem::copy(data.path(f), other.file("part-00" + std::to_string(f) + ".tfrecord"));
@@ -301,7 +301,7 @@ TEST_CASE("what changed is named, or accepted") {
                        other.path()));
     CHECK_THAT(refusal(skips, kept), Catch::Contains("changed: the data (") && Catch::Contains(", errors;"));
   }
-  // A changed pipeline is accepted only where there is such a step.
+  // A changed pipeline is accepted only if the state's step exists in it.
   Feeder fewer(data.pipeline(blocks + batch_of(480, "DROP")));
   CHECK_THROWS_WITH(fewer.set_state(kept, true), Catch::Contains("step 5 of an epoch that has 1 steps"));
 }
@@ -386,7 +386,7 @@ TEST_CASE("a feed that could not be set to another place says so, and can be set
   for (SyscallHook* hook : SyscallHook::all())
     if (std::string(hook->name()) == "start thread") start_thread = hook;
   REQUIRE(start_thread);
-  int failures = 0;  // not of every thread: another backend may do
+  int failures = 0;  // not every start must fail: another read backend may do without the thread
   for (int64_t n = 1; n < 100; n++) {
     start_thread->fail_nth_call(n);
     try {
@@ -411,7 +411,7 @@ TEST_CASE("set_epoch goes to an epoch's beginning, and disturbs nothing where it
   Feeder straight(pipeline), feeder(pipeline);
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
     feeder.set_epoch(epoch);
-    CHECK(feeder.report().records == epoch * 100);  // the same feed all the time
+    CHECK(feeder.report().records == epoch * 100);  // the same feed goes on
     CHECK(read_epoch(feeder).front().all() == read_epoch(straight).front().all());
   }
   feeder.set_epoch(1);
@@ -420,7 +420,7 @@ TEST_CASE("set_epoch goes to an epoch's beginning, and disturbs nothing where it
   options.epoch = 1;
   Feeder second(pipeline, options);
   CHECK(said(feeder, 0) == said(second, 0));
-  feeder.set_epoch(1);  // from the middle, too
+  feeder.set_epoch(1);  // also from the middle of the epoch
   CHECK(said(feeder, 0).rfind("1/0:", 0) == 0);
 }
 
@@ -442,7 +442,7 @@ TEST_CASE("set_epoch begins anew where the feeder could not be set to a place") 
   Feeder feeder(data.pipeline(batch_of(10, "DROP")));
   SyscallHook* const start_thread = find_hook("start thread");
   REQUIRE(start_thread);
-  const auto has_failed = [&](int64_t nth) {  // another backend may do without the thread
+  const auto has_failed = [&](int64_t nth) {  // another read backend may do without the thread
     start_thread->fail_nth_call(nth);
     try {
       feeder.set_epoch(nth % 2 ? 3 : 5);

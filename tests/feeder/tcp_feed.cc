@@ -1,5 +1,6 @@
-// A rank of tcp_feed_test, in an environment as torchrun makes it: tcp_feed WHAT FOLDER. Says "ok" where all was as it
-// should be. With EXCHANGE=FOLDER the ranks meet by files there. "make", by itself: makes data.
+// A rank of tcp_feed_test, in an environment as torchrun sets it: tcp_feed WHAT FOLDER. Prints a line that ends in "ok"
+// if all went as expected. With EXCHANGE=FOLDER the ranks meet by means of files in that folder. WHAT "make" only
+// writes the data.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of ranks that have a folder in common.
+// Returns an exchange for ranks that share a folder.
 Exchange exchange_by_files(const std::string& folder, int rank, int ranks) {
   return [=, call = 0](std::string_view mine) mutable {
     const auto file = [&](int of) { return folder + "/" + std::to_string(call) + "-" + std::to_string(of); };

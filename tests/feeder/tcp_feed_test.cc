@@ -1,4 +1,4 @@
-// Feeds of processes between which TCP carries rows and words.
+// Feeds in processes that are connected by TCP.
 #include "data.h"
 #include "support/catch.h"
 #include "support/launch.h"

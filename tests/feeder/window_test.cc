@@ -1,4 +1,5 @@
-// Windows over records: what is in each, with files, filters, ranges and every order, and what their key does.
+// Windows over records: what each contains, with several files, filters, ranges and every order, and the effect of
+// window.key.
 #include <algorithm>
 #include <random>
 
@@ -13,14 +14,14 @@ using namespace feedline::test;
 
 namespace {
 
-// A window as pipeline.proto has it.
+// A window as pipeline.proto describes it.
 struct WindowShape {
   std::string text;
   int64_t size, shift, stride;
   bool drop;
 };
 
-// Those of a group of records, each as its frames; -1 is one that is missing.
+// Appends the windows of a group of records, each as the list of its frames; -1 is a missing frame.
 void add_windows(const std::vector<int64_t>& group, const WindowShape& shape, std::vector<std::vector<int64_t>>& to) {
   const auto end = static_cast<int64_t>(group.size());
   for (int64_t first = 0; first < end; first += shape.shift) {
@@ -31,7 +32,7 @@ void add_windows(const std::vector<int64_t>& group, const WindowShape& shape, st
   }
 }
 
-// An epoch of them, one by one.
+// Returns the windows of an epoch, in order.
 std::vector<std::vector<int64_t>> windows_of(Feeder& feeder) {
   std::vector<std::vector<int64_t>> all;
   while (const Batch batch = feeder.next()) {
@@ -120,7 +121,7 @@ TEST_CASE("windows over records") {
           for (flow::Step step; !step.ends_epoch;) walk.next(step, &tickets);
           uint64_t rows = 0;
           for (const flow::Ticket& ticket : tickets) rows += ticket.rows;
-          CHECK(rows <= static_cast<uint64_t>(data.count()));  // frames that windows share are read once
+          CHECK(rows <= static_cast<uint64_t>(data.count()));  // a frame that several windows share is read once
         }
       }
   }
@@ -167,7 +168,7 @@ TEST_CASE("windows do not reach across a change of their key") {
     for (size_t file = 0; file < 5; file++) {
       std::vector<std::string> written;
       for (auto left = file == 2 ? 0 : random() % 400; left > 0; left--) {
-        if (random() % 9 == 0) clip = static_cast<int64_t>(random() % 4) - 1;  // which may be the same again
+        if (random() % 9 == 0) clip = static_cast<int64_t>(random() % 4) - 1;  // may be equal to the previous key
         records.push_back({static_cast<int64_t>(records.size()), clip, file});
         written.push_back(
             wire::example(wire::entry("id", wire::int64_feature({records.back().id})) +
@@ -217,7 +218,7 @@ TEST_CASE("windows do not reach across a change of their key") {
 TEST_CASE("a record without the key, and keys that make no sense") {
   const TempDir dir;
   std::vector<std::string> records;
-  for (int64_t id = 0; id < 10; id++)  // 4 has no key: with a default of 7 it is one of the group before it
+  for (int64_t id = 0; id < 10; id++)  // record 4 has no key; with a default of 7 it belongs to the group before it
     records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
                                     (id == 4 ? "" : wire::entry("clip", wire::int64_feature({id < 5 ? 7 : 8})))));
   write_records(dir.file("part"), records);

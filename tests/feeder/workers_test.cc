@@ -1,4 +1,4 @@
-// Who is woken, and that nobody is forgotten.
+// Which worker threads are woken, and that no wake is lost.
 #include "flowgraph/feed/workers.h"
 
 #include <condition_variable>
@@ -13,7 +13,7 @@ using namespace feedline;
 
 namespace {
 
-/// What workers run: nothing, but it is written down who did.
+/// The work of the workers: it does nothing but note the thread on which it ran.
 class Runs {
  public:
   void run() {
@@ -92,7 +92,7 @@ TEST_CASE("a pool kicks when enough has come back, and at once when less is enou
   pool.on_return([&] { kicks++; });
   pool.set_enough(3);
   for (int i = 0; i < 4; i++) REQUIRE(pool.take());
-  pool.give_back(1);  // nobody has asked in vain
+  pool.give_back(1);  // no taker has found the pool empty
   REQUIRE(pool.take());
   CHECK_FALSE(pool.take());
   pool.give_back(1);
@@ -112,6 +112,6 @@ TEST_CASE("a pool kicks when enough has come back, and at once when less is enou
   pool.set_enough(3);
   pool.give_back(1);
   CHECK(kicks == 2);
-  pool.set_enough(1);  // it is there already
+  pool.set_enough(1);  // the buffer is already there
   CHECK(kicks == 3);
 }

@@ -1,4 +1,4 @@
-// What a shuffle by BUFFER takes of memory, beside what the plan says that it takes.
+// Compares the memory that a BUFFER shuffle takes with what the plan says.
 #include <malloc.h>
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include "support/skip.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// It has its own operators new and delete, and counts nothing.
+// AddressSanitizer replaces operator new and operator delete, so this test cannot count allocations.
 TEST_CASE("BUFFER takes no more memory than the plan has for it") {
   feedline::test::skip("AddressSanitizer has allocations of its own");
 }
@@ -41,7 +41,7 @@ using namespace feedline::flow;
 
 namespace {
 
-// Files of records of 100 bytes, which nobody has written.
+// Returns the description of files of records of 100 bytes. The files do not exist.
 DataSet data_of(size_t files, uint64_t records) {
   DataSet data;
   for (size_t f = 0; f < files; f++) {
@@ -60,7 +60,7 @@ DataSet data_of(size_t files, uint64_t records) {
   return data;
 }
 
-// The most that two streams take, beside the order, while they go through a step from a place on.
+// Returns the most memory, besides the order's, that two streams take while each goes from `sample` through one step.
 uint64_t most_of_two(const Order& order, uint64_t sample) {
   const uint64_t before = allocated;
   most = before;
@@ -90,7 +90,7 @@ TEST_CASE("BUFFER takes no more memory than the plan has for it") {
     INFO(sample);
     const uint64_t taken = most_of_two(order, sample);
     CHECK(taken <= order.memory_bytes());
-    CHECK(taken * 2 >= order.memory_bytes());  // and the plan is not much too large
+    CHECK(taken * 2 >= order.memory_bytes());  // the plan is at most twice as large as needed
   }
 }
 

@@ -3,7 +3,7 @@
 
 namespace feedline::test {
 
-/// The design's example.
+/// Chess positions: bit planes unpacked from bytes, and formulas.
 inline constexpr const char* chess_pipeline = R"text(
 source   { files: "data/chess-*.tfrecord" }
 feature  { name: "d" dtype: BYTES length: 194 }            # exactly 194 bytes in every record
@@ -18,7 +18,7 @@ output   { name: "score" dtype: FLOAT64 expression { formula: "(1-out.mate)*A*ta
            constants { key: "A" value: 0.95 } constants { key: "K" value: 600 } constants { key: "B" value: 60 } } }
 )text";
 
-/// An image as it lies, normalised and turned.
+/// Images as they are stored, normalised and transposed.
 inline constexpr const char* image_pipeline = R"text(
 source  { files: "images/*.tfrecord" }
 feature { name: "image" dtype: BYTES }

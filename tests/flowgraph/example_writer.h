@@ -1,4 +1,4 @@
-// Examples written byte by byte, in every way the wire format allows.
+// Writes Examples byte by byte, in every way that the wire format allows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace feedline::test::wire {
 
-/// padding: redundant bytes behind the value's own.
+/// Encodes a varint. `padding` is the number of redundant bytes after those that the value needs.
 inline std::string varint(uint64_t value, int padding = 0) {
   std::string out;
   while (value >= 0x80) {
@@ -58,7 +58,7 @@ inline std::string entry(std::string_view key, std::string_view feature) {
   return delimited(1, delimited(1, key) + delimited(2, feature));
 }
 
-/// entries: one behind the other.
+/// Encodes an Example. `entries` are its encoded entries, concatenated.
 inline std::string example(std::string_view entries) { return delimited(1, entries); }
 
 }  // namespace feedline::test::wire

@@ -1,4 +1,4 @@
-// What convert reads: pickles, .npy files and CSV. The first byte says which.
+// The readers of `feedline convert`: pickles, .npy files and CSV. The first byte chooses the reader.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -68,7 +68,8 @@ Rows rows_of(std::string_view text) {
   return rows;
 }
 
-/// Rows that were read, written with every cell in quotes, are read again.
+/// Reads rows. If they can be read, they must be read again as the same rows after they were written with every cell in
+/// quotes.
 void csv(std::string_view text) {
   Rows rows;
   try {

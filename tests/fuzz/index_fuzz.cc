@@ -1,7 +1,7 @@
-// An index file that somebody made up: refused, or one that keeps all that reading and the plan of memory rely on.
+// A forged index file must be refused, or keep everything that reading and the plan of memory rely on.
 //
-// An input that begins as an index does is one. Any other is a list of changes to the words of a sound one, so that the
-// engine need not find out how the tables hang together.
+// An input that begins as an index does is used as an index. Any other input is a list of changes to the words of a
+// valid index, so that the engine need not discover how the tables depend on each other.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Good records of one stretch between two known places: bytes, and how many.
+// Checks a stretch of good records between two known places: its bytes must fit the number of its records.
 void check_stretch(const io::FileIndex& index, const io::IndexEntry& begin, const io::IndexEntry& end) {
   require(end.offset >= begin.offset && end.record >= begin.record);
   const Wide bytes = end.offset - begin.offset, records = end.record - begin.record;
@@ -37,8 +37,8 @@ void check_stretch(const io::FileIndex& index, const io::IndexEntry& begin, cons
   require(bytes <= records * (io::frame_bytes + index.largest_record));
 }
 
-// What a feeder reads between two places at which records begin: good records between bad regions, without a gap.
-// Returns their bytes.
+// Checks what a feeder reads between two places at which records begin: good records between bad regions, without gaps.
+// Returns the number of bytes of the good records.
 uint64_t check_between(const io::FileIndex& index, io::IndexEntry at, const io::IndexEntry& end) {
   uint64_t bytes = 0;
   const auto go_to = [&](const io::IndexEntry& place) {
@@ -61,7 +61,7 @@ void check_entries(const io::FileIndex& index, const io::CountOptions& options) 
   require(index.entries.back() == end && index.end <= index.stream_size);
   require(index.largest_record <= options.record_limit && index.smallest_record <= index.largest_record);
   const uint64_t longest = io::frame_bytes + index.largest_record;
-  require(check_between(index, {}, index.entries.front()) == 0);  // nothing good lies before the first
+  require(check_between(index, {}, index.entries.front()) == 0);  // no good bytes lie before the first entry
   for (size_t k = 0; k < index.entries.size(); k++) {
     const io::IndexEntry& entry = index.entries[k];
     if (entry == end) continue;
@@ -72,7 +72,7 @@ void check_entries(const io::FileIndex& index, const io::CountOptions& options) 
     const uint64_t bytes = check_between(index, entry, next);
     require((next.offset == entry.offset) == (next.record == entry.record));
     require(bytes < index.stride + longest);
-    // From where the next one may begin to where it does: the end of one record, and bad regions.
+    // The next entry must begin within the bytes of one record, and bad regions, after the first place at which it may.
     uint64_t bad_bytes = 0;
     for (const io::BadRegion& region : index.bad)
       if (region.offset < next.offset && region.offset >= entry.offset) bad_bytes += region.length;
@@ -82,7 +82,7 @@ void check_entries(const io::FileIndex& index, const io::CountOptions& options) 
   require(good_bytes == index.payload_bytes + index.records * io::frame_bytes);
 }
 
-// Records of many sizes, damage of every kind between them.
+// Returns the index of records of many sizes, with damaged regions of many lengths between them.
 std::string sound_index(const io::FileId& file, const io::CountOptions& options) {
   io::IndexBuilder builder(options.stride);
   std::vector<io::BadRegion> bad;
@@ -110,7 +110,7 @@ uint64_t word(const std::string& bytes, size_t at) {
 }
 void set_word(std::string& bytes, size_t at, uint64_t value) { std::memcpy(bytes.data() + at, &value, 8); }
 
-// Of three bytes each: the word that is changed, how, and by what. Its sums are made right again.
+// Changes an index. Each change is three bytes of `script`: which word, how, and by what value. Then corrects the sums.
 void change(std::string& index, std::span<const uint8_t> script, uint64_t stride) {
   const uint64_t entries = word(index, 120), sums = word(index, 128);
   const size_t words = index.size() / 8;
@@ -136,10 +136,10 @@ void change(std::string& index, std::span<const uint8_t> script, uint64_t stride
       case 5:
         set_word(index, at, ~by);
         break;
-      case 6:  // that of a row near it
+      case 6:  // a word shortly before it
         set_word(index, at, word(index, (at + 8 * words - 8 * (by % 16)) % (8 * words)));
         break;
-      default:  // another row
+      default:  // any word
         set_word(index, at, word(index, by % words * 8));
     }
   }
@@ -157,7 +157,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   io::FileId file{"file", 60'000, 7};
   io::CountOptions options{.record_limit = 4000, .stride = 1000};
   if (bytes.starts_with("feedlidx") && size >= header_bytes) {
-    // The engine cannot know what is asked for.
+    // The engine cannot know which file and options are expected, so they are taken from the index.
     file.size = word(bytes, 16);
     file.version = word(bytes, 24);
     options.record_limit = word(bytes, 40);
@@ -167,7 +167,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bytes = sound_index(file, options);
     require(io::parse_index(std::as_bytes(std::span(bytes)), file, options).index.has_value());
     change(bytes, {data, size}, options.stride);
-    file.size = word(bytes, 16);  // what the index is of
+    file.size = word(bytes, 16);  // the file of which the index is
     file.version = word(bytes, 24);
   }
   if (bytes.size() >= header_bytes) {

@@ -1,4 +1,4 @@
-// The inflater against zlib: the same verdict, the same bytes, however the input is cut.
+// Compares the inflater with zlib: the same verdict and the same bytes, however the input is cut.
 #include <zlib.h>
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace {
 using feedline::Compression;
 using feedline::io::Inflater;
 
-constexpr size_t most_output = 1 << 16;  // deflate can grow a thousandfold
+constexpr size_t most_output = 1 << 16;  // deflate can expand its input a thousandfold
 
 struct Outcome {
   std::vector<std::byte> bytes;
-  bool whole = false;  // ended well
+  bool whole = false;  // the stream ended without an error
   bool full = false;   // cut off at most_output
 };
 
@@ -67,7 +67,7 @@ Outcome by_inflater(std::span<const std::byte> data, Compression format, size_t 
     const auto status = inflater.run(in, out, data.empty());
     left = left.subspan(room - out.size());
     if (status == Inflater::Status::more) {
-      if (!in.empty() && !out.empty()) std::abort();  // neither used up
+      if (!in.empty() && !out.empty()) std::abort();  // it used up neither its input nor its output
       if (!left.empty()) continue;
       outcome.full = true;
     } else if (status == Inflater::Status::error) {
@@ -97,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (ours.whole != theirs.whole) std::abort();
-  // Before an error each puts out what it has got to.
+  // Before an error, either may have delivered more bytes than the other; the common part must be equal.
   const size_t common = std::min(ours.bytes.size(), theirs.bytes.size());
   if (common > 0 && std::memcmp(ours.bytes.data(), theirs.bytes.data(), common) != 0) std::abort();
   if (ours.whole && ours.bytes != theirs.bytes) std::abort();

@@ -1,8 +1,8 @@
-// The Example parser against libprotobuf, on any records and any features asked for.
+// Compares the Example parser with libprotobuf, for any records and any requested features.
 //
-// An input is: a byte that says how many features there are, 3 bytes for each, then records, each behind its size (a
-// byte, then as many; 0xff: up to the end). Several records, because the parser learns from one for the next; and all
-// of them several times, because it learns the shape of a whole record when its size comes again.
+// An input is a byte that gives the number of features, 3 bytes for each feature, and then records, each after its size
+// (a byte; 0xff: up to the end). There are several records because the parser learns from one for the next. All of them
+// are parsed several times because the parser learns the shape of a whole record when its size comes again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Pipeline text: read, written, laid over itself, validated, its formulas run and its memory planned. There is no disk:
-// every pattern is a file, and the data of the plan is made up.
+// Pipeline text is read, written, overlaid on itself and validated; its formulas are run and its memory is planned.
+// There is no disk: every pattern is a file, and the plan's data is invented.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +28,7 @@ void run_formulas(const PipelineSpec& spec) {
   }
 }
 
-// What the plan says it needs must be within the limit, and no tensor may lie in another.
+// The memory that the plan needs must be within the limit, and no two tensors may overlap.
 void make_plan(PipelineSpec spec) {
   DataSet data;
   DataFile& file = data.files.emplace_back();
@@ -54,7 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const Pipeline pipeline = parse_pipeline(text);
-    // What was written is read as the same, and laid over itself changes nothing but what has no name to go by.
+    // The written text must be read as the same pipeline. Overlaid on itself it may change only elements that have no
+    // name.
     const Pipeline again = parse_pipeline(pipeline.text());
     if (again.text() != pipeline.text()) std::abort();
     (void)pipeline.overlaid(pipeline.text());

@@ -1,4 +1,4 @@
-// Stands in for the fuzzing engine: gives the target every file of the folders named, in order of name.
+// Replaces the fuzzing engine: passes every file of the given folders to the target, in the order of their names.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,5 @@
-// The scanner, resynchronisation and the stream over them, against the same rules written down without regard to cost.
+// Compares the scanner, resynchronisation and the stream on top of them with the same rules written without regard to
+// speed.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -42,7 +43,7 @@ bool holds(Bytes file, size_t at, size_t size) {
   return feedline::io::mask_crc(slow_crc(file.subspan(at, size))) == number_at(file, at + size, 4);
 }
 
-// The end of the valid record there, or nothing.
+// Returns the end of the valid record at `at`, or nothing.
 std::optional<size_t> record_end(Bytes file, size_t at) {
   if (file.size() - at < 16 || !holds(file, at, 8)) return std::nullopt;
   const uint64_t length = number_at(file, at, 8);
@@ -72,7 +73,8 @@ void check_scanner(Bytes file, Crc32cPath path) {
   }
 }
 
-// Whether the chain of valid records that begins at `at`, none damaged, reaches the file's end or passes the bound.
+// Returns whether the chain of valid records that begins at `at` reaches the file's end or passes the bound without
+// damage.
 bool sound_chain(Bytes file, size_t at) {
   const size_t start = at;
   while (at < file.size() && at - start < limit + 16) {
@@ -83,7 +85,7 @@ bool sound_chain(Bytes file, size_t at) {
   return true;
 }
 
-// Every place that resynchronisation returns must be one that the rules allow, and no sound one may be passed over.
+// Every place that resynchronisation returns must be one that the rules allow, and it must not skip a sound one.
 void check_resync(Bytes file) {
   feedline::io::Resync resync(
       [&](uint64_t offset, std::span<std::byte> into) { std::memcpy(into.data(), file.data() + offset, into.size()); },
@@ -96,13 +98,15 @@ void check_resync(Bytes file) {
     const uint64_t next = resync.after(at);
     if (next <= at || next > file.size()) std::abort();
     const bool good_header = file.size() - at >= 12 && holds(file, at, 8);
-    // With a bad header only rule 1 goes before the search; what it returns ends a payload that holds.
+    // If the header is bad, only rule 1 comes before the search. The place that rule 1 returns ends a payload whose
+    // checksum is right.
     if (next < file.size() && !good_header && !record_end(file, next)) {
       const uint64_t length = next - at - 16;
       if (next - at < 16 || std::popcount(length ^ number_at(file, at, 8)) > 1 || !holds(file, at + 12, length))
         std::abort();
     }
-    // A sound chain that begins before would have been taken, unless a good header says that it is inside a record.
+    // Resynchronisation would have taken a sound chain that begins earlier, unless a good header says that the chain is
+    // inside a record.
     if (!good_header)
       for (size_t place = at + 1; place < next; place++)
         if (record_end(file, place) && sound_chain(file, place)) {
@@ -115,7 +119,8 @@ void check_resync(Bytes file) {
   }
 }
 
-// The engine cannot find checksums: those of the frames that its input suggests are made right, if it says so.
+// The engine cannot guess checksums. So this function corrects those of the frames that the input suggests, as the bits
+// of `which` say.
 std::vector<std::byte> with_checksums(Bytes bytes, uint8_t which) {
   std::vector<std::byte> file(bytes.begin(), bytes.end());
   const auto mend = [&](size_t at, size_t size) {
@@ -128,7 +133,7 @@ std::vector<std::byte> with_checksums(Bytes bytes, uint8_t which) {
       at++;
       continue;
     }
-    // From the inside out: records in the payload first.
+    // Corrects records in the payload first, because the outer checksum covers them.
     if (length >= 16 && (which & 4)) {
       const auto inner = with_checksums(Bytes(file).subspan(at + 12, length), static_cast<uint8_t>(which >> 1));
       std::copy(inner.begin(), inner.end(), file.begin() + static_cast<ptrdiff_t>(at + 12));

@@ -1,4 +1,5 @@
-// A state: refused, or a place that the epoch has; what is written of that place is read as the same.
+// A state must be refused, or name a place that the epoch has. The state that is written for this place must be read
+// back as the same place.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include "feedline/error.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/feed_facts.h"
 #include "flowgraph/plan/plan.h"
 
 using namespace feedline;

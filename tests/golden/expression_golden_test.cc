@@ -1,4 +1,4 @@
-// The chess score against TensorFlow's: within 8 ulp, because tanh differs between libraries.
+// Compares the chess score with TensorFlow's, within 8 ulp because tanh differs between libraries.
 #include <bit>
 #include <cstdlib>
 #include <cstring>

@@ -1,8 +1,8 @@
-// The whole feed against TensorFlow's answers: golden cases from their files to the tensors of one batch, and the chess
-// and image cases to what a trainer gets.
+// Compares the whole feed with TensorFlow's answers: golden cases from their files to the tensors of one batch, and the
+// chess and image cases up to what a trainer is given.
 //
-// Cases with an oddity are a matter of scanner and parser, and are tested there (records_golden_test,
-// parse_golden_test); here each case without one goes through a Feeder, as a user would write it.
+// Cases with an oddity concern the scanner and the parser, and are tested there (records_golden_test,
+// parse_golden_test). Every case without one goes through a Feeder here, as a user would write it.
 #include <fmt/format.h>
 
 #include <bit>
@@ -59,7 +59,7 @@ struct Fed {
   std::optional<Error> error;
 };
 
-// All good rows as one batch, and the error behind them.
+// Returns all good rows as one batch, and the error after them.
 Fed feed(const GoldenCase& golden, const std::string& more) {
   Options options;
   options.deliver_before_error = true;
@@ -88,7 +88,7 @@ bool run_parsed(const GoldenCase& golden) {
   std::string text;
   std::map<std::string, int> keys;
   for (size_t i = 0; i < golden.features.size(); i++) {
-    if (keys[golden.features[i].name]++ > 0) return false;  // one key in two shapes: two pipelines
+    if (keys[golden.features[i].name]++ > 0) return false;  // one key with two shapes needs two pipelines
     text += feature_text(golden.features[i], i);
   }
   const Fed fed = feed(golden, text);
@@ -132,7 +132,7 @@ void run_records(const GoldenCase& golden) {
   REQUIRE(fed.error.has_value() == !golden.error.category.empty());
   if (!fed.error) return;
   std::vector<std::string> accepted = golden.error.also_acceptable;
-  // The bit that was flipped in shards/fourth_damaged lies in a length: see records_golden_test.
+  // The flipped bit of shards/fourth_damaged is in a length: see records_golden_test.
   accepted.push_back(golden.name == "shards/fourth_damaged" ? "bad_length_crc" : golden.error.category);
   CHECK_THAT(accepted, Catch::VectorContains(std::string(name(fed.error->category()))));
 }
@@ -235,7 +235,8 @@ TEST_CASE("golden cases through the whole feed") {
     (done ? run : skipped)[golden.group]++;
   }
   for (const auto& [group, count] : run) fmt::print("{}: {} run, {} skipped\n", group, count, skipped[group]);
-  // Skipped: SequenceExamples; cases with an oddity, or parsed record by record; one key asked for twice.
+  // Skipped are SequenceExamples, cases with an oddity or parsed record by record, and cases that ask for one key
+  // twice.
   CHECK(run == std::map<std::string, int>{
                    {"chess", 7}, {"compression", 41}, {"framing", 106}, {"images", 11}, {"proto", 131}, {"shards", 6}});
 }

@@ -86,8 +86,8 @@ GoldenCase read_case(const json& j) {
   return c;
 }
 
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: magic, version, the length of the header,
-// then a Python dictionary such as {'descr': '<i8', 'fortran_order': False, 'shape': (3, 4), }
+// Parses an .npy file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): magic, version, the
+// length of the header, then a Python dictionary such as {'descr': '<i8', 'fortran_order': False, 'shape': (3, 4), }
 NpyArray parse_npy(const std::vector<std::byte>& file, const std::string& where) {
   const auto* text = reinterpret_cast<const char*>(file.data());
   if (file.size() < 12 || std::memcmp(text, "\x93NUMPY", 6) != 0) fail(where + " is no .npy file");

@@ -1,4 +1,4 @@
-// The golden cases (README.md beside this file) as the tests see them: cases.json and the arrays of the .npz files.
+// The golden cases (README.md beside this file) for the tests: cases.json and the arrays of the .npz files.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace feedline::test {
 
-/// An array that a case expects: what it is and its checksums. `value` is null unless the manifest spells it out.
+/// An array that a case expects: its type, shape and checksums. `value` is null unless the manifest contains the
+/// values.
 struct GoldenArray {
   std::string dtype;  // numpy's notation, little-endian: "<i8", "<f4", "|u1", ...
   std::vector<int64_t> shape;
@@ -23,16 +24,16 @@ struct GoldenArray {
 };
 
 struct GoldenFeature {
-  std::string name;   // the key's bytes
+  std::string name;   // the bytes of the key
   std::string kind;   // fixed, var, ragged, fixed_sequence
   std::string dtype;  // bytes, float32, int64
-  std::string where;  // of a SequenceExample: context or feature_list; else empty
+  std::string where;  // in a SequenceExample: context or feature_list; otherwise empty
   std::vector<int64_t> shape;
   nlohmann::json default_value;  // null: none
   bool allow_missing = false;
 };
 
-/// `category` is empty where all is well; else the fields are those of the README.
+/// The expected error. `category` is empty if there is none; README.md explains the other fields.
 struct GoldenError {
   std::string category, stage;
   std::vector<int64_t> failing_records;
@@ -55,7 +56,7 @@ struct GoldenCase {
   std::map<std::string, GoldenArray> arrays;
   std::string npz;  // full path; empty: no stored arrays
 
-  /// Per record; empty where the manifest has neither list nor array of it.
+  /// One value for each record; empty if the manifest has neither a list nor an array of them.
   std::vector<int64_t> record_lengths;
   std::vector<uint32_t> record_crc32c;
 };
@@ -72,17 +73,18 @@ struct NpyArray {
   }
 };
 
-/// All cases in the manifest's order; read once. Throws std::runtime_error when the manifest is not as described.
+/// Returns all cases in the manifest's order; reads them once. Throws std::runtime_error if the manifest is not as
+/// described.
 const std::vector<GoldenCase>& golden_cases();
-/// By name; throws std::runtime_error.
+/// Returns the case of this name. Throws std::runtime_error if there is none.
 const GoldenCase& golden_case(const std::string& name);
 
-/// An .npy file. Throws std::runtime_error.
+/// Reads an .npy file. Throws std::runtime_error.
 NpyArray load_npy(const std::string& path);
-/// All members of an .npz file (stored or deflated), by name without ".npy". Throws std::runtime_error.
+/// Reads all members of an .npz file (stored or deflated). Their names lack ".npy". Throws std::runtime_error.
 std::map<std::string, NpyArray> load_npz(const std::string& path);
 
-/// SHA-256, as lower-case hexadecimal digits; update() as often as needed, then hex() once.
+/// Computes SHA-256 as lower-case hexadecimal digits. Call update() any number of times, then hex() once.
 class Sha256 {
  public:
   Sha256();

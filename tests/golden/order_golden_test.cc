@@ -1,5 +1,5 @@
-// The order of samples against TensorFlow's answers (order/README.md): every case of order.json through a Feeder, and
-// the distances over which shuffles move records.
+// Compares the order of samples with TensorFlow's answers (order/README.md): every case of order.json through a Feeder,
+// and the distances over which shuffles move records.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string source_text(const nlohmann::json& files) {
   return text + " }\nfeature { name: 'id' dtype: INT64 }\n";
 }
 
-// A message of the manifest, whose fields are named as in pipeline.proto, as text.
+// Returns a message of the manifest as text. Its fields have the names of pipeline.proto.
 std::string message_text(const nlohmann::json& golden, const std::string& name) {
   if (!golden.contains(name)) return "";
   std::string text = name + " {";
@@ -52,7 +52,7 @@ std::string pipeline_text(const nlohmann::json& sets, const nlohmann::json& gold
              batch);
 }
 
-// An epoch's ids, as `expect` has them: numbers, or lists of numbers where samples are windows.
+// Returns an epoch's ids in the form of `expect`: numbers, or lists of numbers if samples are windows.
 nlohmann::json epoch_ids(Feeder& feeder) {
   nlohmann::json ids = nlohmann::json::array();
   while (const auto batch = feeder.next()) {
@@ -63,7 +63,7 @@ nlohmann::json epoch_ids(Feeder& feeder) {
     const auto rows = static_cast<size_t>(batch.valid_count()),
                frames = windows ? static_cast<size_t>(tensor.shape[1]) : 1;
     for (size_t i = 0; i < rows; i++) {
-      std::vector<int64_t> sample;  // frames that a short window lacks are filler
+      std::vector<int64_t> sample;  // the missing frames of a short window are filler
       for (size_t f = i * frames; f < (i + 1) * frames; f++)
         if (valid[f]) sample.push_back(values[f]);
       windows ? ids.push_back(sample) : ids.push_back(sample.at(0));
@@ -72,7 +72,7 @@ nlohmann::json epoch_ids(Feeder& feeder) {
   return ids;
 }
 
-// Why feedline is not asked for what tf.data was asked for; null: it is.
+// Returns why feedline has no pipeline that asks for the same as the case; null if it has one.
 const char* other_question(const nlohmann::json& golden) {
   if (golden["group"] == "shard") return "num_shards is a contiguous part, not every num_shards-th record";
   if (golden["group"] == "choose") return "a mixture draws its choices itself";
@@ -80,7 +80,7 @@ const char* other_question(const nlohmann::json& golden) {
   return nullptr;
 }
 
-// Figures of orders of 0 .. N-1, as buffer.json has them: the mean of each, and its standard error.
+// Figures of orders of 0 .. N-1, as in buffer.json: the mean of each figure and its standard error.
 class Figures {
  public:
   explicit Figures(int64_t labels) : labels_(labels) {}
@@ -108,7 +108,8 @@ class Figures {
     }
   }
 
-  // Random numbers of their own, but fixed seeds: 5 standard errors are far off, and the test says the same every time.
+  // Both sides have random numbers of their own, but from fixed seeds: 5 standard errors are far off, and the test
+  // gives the same result every time.
   void check(const nlohmann::json& golden) const {
     for (const auto& [name, sum] : sums_) {
       const bool quantile = name.ends_with(" %");

@@ -1,7 +1,7 @@
-// The Example parser against TensorFlow's answers: every golden case that parses Examples.
+// Compares the Example parser with TensorFlow's answers: every golden case that parses Examples.
 //
-// Where TensorFlow and protobuf differ, README.md ("What feedline answers where they differ") decides; `rules` says by
-// which of its sentences each such case goes. Every record also gets libprotobuf's answer (compare_with_protobuf).
+// If TensorFlow and protobuf differ, README.md decides ("What feedline answers where they differ"). `rules` names the
+// sentence that applies to each such case. Every record also gets libprotobuf's answer (compare_with_protobuf).
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -26,10 +26,10 @@ using flow::FeatureSpec;
 using flow::ValuesRef;
 
 enum class Rule {
-  format,     // "The format's own definition decides": protobuf's C++ parser's values
+  format,     // "The format's own definition decides": the values of protobuf's C++ parser
   entries,    // the same, but protobuf_arrays (Python's) sets map entries with unknown fields aside; C++ keeps them
-  keys,       // "Keys are bytes": as TensorFlow
-  foreign,    // "the inside of features nobody asked for need not be looked at": as TensorFlow
+  keys,       // "Keys are bytes": like TensorFlow
+  foreign,    // "the inside of features nobody asked for need not be looked at": like TensorFlow
   rejected,   // "what protobuf rejects in a requested feature, or around it, is malformed_proto"
   last_kind,  // "a requested feature whose last kind is another one is wrong_dtype"
 };
@@ -167,7 +167,7 @@ void append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// All values of some rows of a feature, one after another: what `values`, or `bytes` and `offsets`, or `dense` hold.
+/// All values of some rows of a feature, concatenated: the content of `values`, or `bytes` and `offsets`, or `dense`.
 class Values {
  public:
   explicit Values(const FeatureSpec& spec) : spec_(spec) { append(offsets_, int64_t{0}); }
@@ -195,7 +195,7 @@ class Values {
     if (spec_.dtype == DType::float32) add(&f, 1);
     if (spec_.dtype == DType::int64) add(&i, 1);
   }
-  /// prefix: "f0."; name: of arrays of numbers.
+  /// Adds the arrays to `out`. `prefix` is like "f0."; `name` is the name of arrays of numbers.
   void store(Arrays& out, const std::string& prefix, const std::string& name, const std::vector<int64_t>& shape) const {
     if (spec_.dtype == DType::bytes) {
       out[prefix + "bytes"] = {"|u1", {static_cast<int64_t>(bytes_.size())}, bytes_};
@@ -204,7 +204,7 @@ class Values {
         std::string axes;
         for (int64_t axis : shape) append(axes, axis);
         out[prefix + "shape"] = {"<i8", {static_cast<int64_t>(shape.size())}, axes};
-        if (shape.size() == 1 && count_ != 0) {  // where all are equally long
+        if (shape.size() == 1 && count_ != 0) {  // in case all values have one length
           out[prefix + "dense"] = {"|u1", {shape[0], static_cast<int64_t>(bytes_.size()) / shape[0]}, bytes_};
         }
       }
@@ -220,7 +220,7 @@ class Values {
   size_t count_ = 0;
 };
 
-/// The columns as TensorFlow delivers them. refused: rows that count as empty.
+/// Returns the columns as the arrays that TensorFlow delivers. The rows `refused` count as empty.
 Arrays arrays_of(const std::vector<FeatureSpec>& features, std::span<const flow::Column> columns, size_t rows,
                  const std::set<int64_t>& refused = {}) {
   Arrays arrays;
@@ -260,7 +260,7 @@ Arrays arrays_of(const std::vector<FeatureSpec>& features, std::span<const flow:
   return arrays;
 }
 
-/// A list of the manifest as the bytes of such an array; floats are in hexadecimal notation.
+/// Returns a list of the manifest as the bytes of such an array. Floats are in hexadecimal notation.
 std::string bytes_of(const nlohmann::json& list, const std::string& dtype) {
   std::string bytes;
   for (const nlohmann::json& value : list) {
@@ -294,7 +294,7 @@ void check_arrays(const Arrays& ours, const GoldenCase& golden) {
   CHECK(checked >= golden.features.size());
 }
 
-/// protobuf's arrays, in place of TensorFlow's.
+/// Compares with protobuf's arrays instead of TensorFlow's.
 void check_protobuf_arrays(const Arrays& ours, const nlohmann::json& wanted) {
   REQUIRE(wanted.is_object());
   for (const auto& [name, list] : wanted.items()) {
@@ -337,7 +337,7 @@ void check_errors(const std::vector<flow::RowError>& errors, const std::string& 
   CHECK(refused == rows);
 }
 
-/// Records that are parsed each on its own: where TensorFlow and protobuf agree, there is nothing to choose.
+/// Checks records that are parsed one by one. If TensorFlow and protobuf agree, only their answer is right.
 void check_each(const GoldenCase& golden, const std::vector<FeatureSpec>& features, const Session& session,
                 const std::vector<std::string>& records) {
   const std::map<std::string, NpyArray> stored = load_npz(golden.npz);
@@ -349,7 +349,7 @@ void check_each(const GoldenCase& golden, const std::vector<FeatureSpec>& featur
     INFO("record " << row);
     if (agree[row]) CHECK(ours_refused.contains(static_cast<int64_t>(row)) == !accepted[row]);
   }
-  // Row by row, through the splits.
+  // Compares row by row, by means of the splits.
   const Arrays arrays = arrays_of(features, session.columns, records.size(), ours_refused);
   for (size_t i = 0; i < features.size(); i++) {
     const std::string prefix = fmt::format("f{}.", i);
@@ -393,7 +393,7 @@ void run(const GoldenCase& golden) {
   const Session session(features, records);
   if (golden.parse == "example_each") return check_each(golden, features, session, records);
   const auto rule = rules.find(golden.name);
-  REQUIRE((rule != rules.end()) == !golden.oddity.is_null());  // none without a rule, no rule without its case
+  REQUIRE((rule != rules.end()) == !golden.oddity.is_null());  // no rule without a case, no such case without a rule
   if (rule == rules.end() && golden.error.stage == "parse") {
     return check_errors(session.errors, golden.error.category, golden.error.failing_records);
   }
@@ -409,7 +409,7 @@ void run(const GoldenCase& golden) {
   } else if (golden.error.category.empty()) {
     check_arrays(arrays, golden);
   } else {
-    CHECK(golden.error.stage == "post");  // the records parse; what is made of them is refused
+    CHECK(golden.error.stage == "post");  // the records are parsed; making the outputs from them fails
   }
 }
 

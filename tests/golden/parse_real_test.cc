@@ -1,5 +1,5 @@
-// The Example parser on files that other people's programs wrote: every value of every feature, as its manifest
-// (real.json) says TensorFlow reads them.
+// Tests the Example parser with files that other programs wrote. Every value of every feature must be what TensorFlow
+// reads, as the manifest (real.json) records it.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Every golden case at the level of records, read by RecordReader and counted by count_records; and real files.
+// Tests every golden case at the level of records, read by RecordReader and counted by count_records; also real files.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -18,7 +18,7 @@ using namespace feedline::test;
 
 namespace {
 
-// The README's rules for where TensorFlow's answer is not the one to give; at the level of records only two apply.
+// The README's rules for cases in which TensorFlow's answer is not the right one. Only two concern records.
 constexpr const char* damage_rule = "Damage is never accepted in silence: an error of that category";
 constexpr const char* loss_rule = "Damage is never accepted in silence: every record is delivered";
 
@@ -27,7 +27,7 @@ struct Seen {
   std::vector<int64_t> lengths;
   std::vector<uint32_t> crcs;
   std::string sha256;
-  std::string error;  // category of the first; then reading stops
+  std::string error;  // the category of the first error, which ends the reading
   uint64_t error_record = 0;
 };
 
@@ -63,13 +63,13 @@ Seen read_files(const std::vector<std::string>& files, Compression compression) 
   return seen;
 }
 
-// What a case wants once the README's rules are applied.
+// What a case expects after the README's rules are applied.
 struct Wanted {
   uint64_t records, payload_bytes;
   std::string sha256;
-  std::vector<std::string> errors;  // any of them; empty: none
+  std::vector<std::string> errors;  // any of these is right; empty: no error
   bool lists_apply = true;          // record_lengths and record_crc32c cover all records
-  bool exact = true;                // else their number is not binding
+  bool exact = true;                // false: the number of records is not binding
   const char* rule = nullptr;
 };
 
@@ -80,24 +80,24 @@ Wanted wanted_of(const GoldenCase& c) {
     w.errors.insert(w.errors.end(), c.error.also_acceptable.begin(), c.error.also_acceptable.end());
     w.exact = c.error.records_exact;
   }
-  // The manifest says bad_data_crc for the whole kind of case, but the bit that it flipped here, of byte 653, lies in
-  // the length of the record at 650, which is bad_length_crc by every framing/flip_length_* case.
+  // The manifest says bad_data_crc for all cases of this kind. But the bit that is flipped here, in byte 653, is in the
+  // length of the record at 650. All cases framing/flip_length_* say bad_length_crc for that.
   if (c.name == "shards/fourth_damaged") w.errors = {"bad_length_crc"};
-  // Not those of the parse level, which this test does not reach.
+  // Leaves out the errors of the parser, which this test does not reach.
   static const std::set<std::string> of_records = {"truncated_length", "truncated_data",   "bad_length_crc",
                                                    "bad_data_crc",     "record_too_large", "bad_compression"};
   if (c.oddity.contains("accepts_damage") && of_records.count(c.oddity["accepts_damage"])) {
     w.rule = damage_rule;
     w.errors = {c.oddity["accepts_damage"].get<std::string>()};
-    // TensorFlow delivered what it could before it stopped in silence; of a cut compressed file that depends on
-    // buffers.
+    // TensorFlow delivered what it could before it stopped without an error. For a truncated compressed file, how much
+    // that is depends on buffers.
     w.exact = c.group != "compression";
   }
   if (c.oddity.contains("loses_records")) {
     const auto& all = c.oddity["loses_records"];
     w.rule = loss_rule;
     if (c.compression == "ZLIB") {
-      // RFC 1950 knows one stream: what follows it is the other acceptable answer.
+      // RFC 1950 defines a single stream. What follows it is an error, the other acceptable answer.
       w.errors = all.at("also_acceptable").get<std::vector<std::string>>();
     } else {
       w.records = all.at("records");

@@ -1,4 +1,4 @@
-// TFRecord bytes for tests.
+// Builds the bytes of TFRecord files.
 #pragma once
 
 #include <cstring>
@@ -24,7 +24,7 @@ std::string little_endian(T value) {
   return text;
 }
 
-/// A header whose checksum is right, whatever the length.
+/// Returns a header with a correct checksum for any length.
 inline std::string frame_header(uint64_t length) {
   const std::string text = little_endian(length);
   return text + little_endian(io::mask_crc(io::crc32c(bytes_of(text))));

@@ -59,7 +59,7 @@ Case draw_case(std::mt19937_64& random) {
   c.global_batch = any(8, 24, 48, 96, 200, 480);
   c.policy = any(Text("DROP"), Text("PARTIAL"), Text("PAD"));
   c.variable = !c.windows && chance(40);
-  c.host_prefetch = any(0, 1, 2, 4);  // 0: as many as there is room for
+  c.host_prefetch = any(0, 1, 2, 4);  // 0: as many as fit
   c.world = any(1, 2, 4);
   c.replicas = any(1, 1, 2);
   c.threads = any(2, 8);

@@ -1,4 +1,5 @@
-// A random pipeline over the data of data_files.h, and how it is fed. Drawn from a seed, written as text, made simpler.
+// A random pipeline over the data of data_files.h, and the ways in which it is fed. It is drawn from a seed, written as
+// text, and simplified.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 namespace feedline::test {
 
 struct Case {
-  // What the pipeline says.
-  std::vector<int> sets;        // numbers of data sets: one source each
-  std::vector<double> weights;  // of a mixture: one for each source; empty: no mixture
-  std::string stop;             // of the mixture
+  // The pipeline.
+  std::vector<int> sets;        // numbers of data sets, one source each
+  std::vector<double> weights;  // the mixture's weights, one for each source; empty: no mixture
+  std::string stop;             // mixture.stop
   uint64_t stride = 0;          // index.stride; 0: the default
-  std::string part;             // of the first source: a range, or shards
+  std::string part;             // a range or shards of the first source
   std::string filter;
   bool windows = false;
   int64_t size = 1, shift = 1, frame_stride = 1;
@@ -29,29 +30,29 @@ struct Case {
   int64_t global_batch = 8;
   std::string policy = "DROP";
   bool skip_record = false;
-  bool variable = false;  // features of no fixed length are outputs, too
+  bool variable = false;  // the outputs include features without a fixed length
   int host_prefetch = 2;
 
-  // How it is fed, beside the plain way.
+  // The ways in which it is fed besides the plain one.
   int world = 1;       // ranks
-  int replicas = 1;    // of a rank
-  int threads = 1;     // beside 1
-  int64_t resume = 0;  // a second feeder goes on after so many steps
-  int64_t steps = 40;  // that are compared, over all epochs
+  int replicas = 1;    // replicas in a rank
+  int threads = 1;     // besides one thread
+  int64_t resume = 0;  // a second feeder resumes after this many steps
+  int64_t steps = 40;  // steps to compare, over all epochs
 
   bool mixture() const { return !weights.empty(); }
 };
 
 Case draw_case(std::mt19937_64& random);
 
-/// The pipeline as a user would write it. compressed: from the gzip files. memory_limit, index_mode: empty: not said.
+/// Returns the pipeline as a user would write it; `compressed`: over the gzip files; `memory_limit`: left out if empty.
 std::string text_of(const Case& c, bool compressed, int threads, const std::string& memory_limit,
                     const std::string& index_dir);
 
-/// How the case is fed, for people.
+/// Returns how the case is fed, for people to read.
 std::string how_of(const Case& c);
 
-/// The case with one thing less, for each thing that it has.
+/// Returns the simpler cases: for each thing that the case has, the case without it.
 std::vector<Case> simpler_cases(const Case& c);
 
 }  // namespace feedline::test

@@ -26,7 +26,7 @@ std::string header_of(int64_t id) {
   return bytes;
 }
 
-// Each byte of it tells the record and the place.
+// Each byte is a function of the record and the place.
 char body_byte(int64_t id, size_t at) { return static_cast<char>(static_cast<uint64_t>(id) * 31 + at * 7 + at / 256); }
 
 std::string record(int64_t id, size_t body_size) {
@@ -40,7 +40,7 @@ std::string record(int64_t id, size_t body_size) {
                        wire::entry("b", wire::bytes_feature({body})) + wire::entry("v", wire::int64_feature(values)));
 }
 
-/// Sizes of the bodies in each file of a set.
+/// The sizes of the records' bodies, for each file of a set.
 using Sizes = std::vector<std::vector<size_t>>;
 
 Sizes sizes_of(int set) {
@@ -93,7 +93,7 @@ void write_file(const std::string& path, int64_t first_id, const std::vector<siz
   writer.close();
 }
 
-// One bit in the payload of each of these records.
+// Flips one bit in the payload of each of these records.
 void damage(const std::string& file, const std::vector<int64_t>& records) {
   std::vector<uint64_t> offsets;
   for (const int64_t number : records) offsets.push_back(offset_of(file, number));

@@ -1,4 +1,4 @@
-// Files for random pipelines: records of very different sizes, plain and gzip, sound and damaged.
+// Files for random pipelines: records of very different sizes, plain and gzip, intact and damaged.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace feedline::test {
 
-/// Data sets; the sound ones first.
+/// The data sets. Those without damage come first.
 enum DataSetNumber : int {
   uniform,
   large_first,
@@ -22,17 +22,18 @@ enum DataSetNumber : int {
 };
 inline constexpr int sound_sets = known_damage;
 
-/// Writes all of them into a folder: SET-NUMBER.tfrecord, and the same as SET-NUMBER.tfrecord.gz where they are sound.
+/// Writes the files of all sets into a folder: SET-NUMBER.tfrecord, and for sets without damage also
+/// SET-NUMBER.tfrecord.gz with the same records.
 void write_data_files(const std::string& folder);
 
-/// Damages records of `hidden_damage` so that the files look untouched: to be called when they have been counted.
+/// Damages records of `hidden_damage` without a visible change of the files. Call it after the files have been counted.
 void hide_damage(const std::string& folder);
 
-/// The files of a set, as a pattern relative to the folder.
+/// Returns a pattern for the files of a set, relative to the folder.
 std::string pattern_of(int set, bool compressed);
 
-/// Whether the row of a batch is what the record `id` holds. Record `id` has: "id"; "h", 16 bytes; "clip", id / 37;
-/// "b", any number of bytes; "v", id % 5 numbers.
+/// Returns whether the row of a batch equals record `id`. Record `id` has: "id"; "h", 16 bytes; "clip", id / 37; "b",
+/// any number of bytes; "v", id % 5 numbers.
 bool is_record(const Batch& batch, int64_t row, int64_t id, bool variable);
 
 }  // namespace feedline::test

@@ -14,7 +14,7 @@
 namespace feedline::test {
 namespace {
 
-/// What next() gave: a step with the records of its rows (-1: filler), or the end of an epoch.
+/// The result of one step: the records of its rows (-1: filler), or the end of an epoch.
 struct Given {
   uint64_t epoch = 0;
   int64_t step = 0;
@@ -24,15 +24,15 @@ struct Given {
 
 struct Fed {
   std::vector<Given> given;
-  std::string error;  // that ended the feed: its category
-  std::string wrong;  // what must never be
+  std::string error;  // the category of the error that ended the feed
+  std::string wrong;  // a fault that must never occur
 };
 
 struct How {
   int rank = 0, world = 1, replicas = 1, threads = 1;
   bool compressed = false;
   std::string memory_limit = {};
-  std::string index_dir = {};  // empty: the folder's own
+  std::string index_dir = {};  // empty: the folder's own index folder
 };
 
 class Trial {
@@ -104,7 +104,7 @@ Fed Trial::feed(const How& how) const {
   return fed;
 }
 
-// Another feeder goes on by the state.
+// Feeds a part, and the rest with another feeder that resumes from the state.
 Fed Trial::feed_in_two(const How& how) const {
   Fed fed;
   std::string state;
@@ -120,7 +120,7 @@ Fed Trial::feed_in_two(const How& how) const {
   return fed;
 }
 
-// All ranks, each by itself; the parts of a step one after another.
+// Feeds all ranks, one at a time, and joins their parts of each step.
 Fed Trial::feed_ranks(How how) const {
   how.world = case_.world;
   Fed all;
@@ -142,7 +142,8 @@ Fed Trial::feed_ranks(How how) const {
   return all;
 }
 
-// Of a shorter last batch each rank has a share, and one without any has a row of filler.
+// Leaves out filler of a shorter last batch: each rank has a share of it, and a rank without a share has one row of
+// filler.
 std::vector<int64_t> Trial::comparable(const Given& given) const {
   std::vector<int64_t> rows = given.rows;
   const int64_t frames = case_.windows ? case_.size : 1;
@@ -199,17 +200,17 @@ Verdict Trial::run() {
   if (fails("more threads", [&] { return feed({.threads = case_.threads}); })) return Verdict::differs;
   if (case_.replicas > 1 && fails("more replicas", [&] { return feed({.replicas = case_.replicas}); }))
     return Verdict::differs;
-  // Where damage is found only while it is read, each rank has its own part of it.
+  // If damage is only found while reading, each rank finds its own part of it.
   if (case_.world > 1 && fails("ranks", [&] { return feed_ranks({.threads = case_.threads}); }))
     return Verdict::differs;
   if (case_.resume > 0 && fails("gone on with", [&] { return feed_in_two({.threads = case_.threads}); }))
     return Verdict::differs;
 
-  // The smallest limit that is advised, for one rank and for several.
+  // The smallest limit that the plan advises, for one rank and for several.
   for (const int world : {1, case_.world}) {
     How small{.memory_limit = "1MiB"};
     const auto advised = [&]() -> Fed {
-      // A filter, and a window's key, are feeds of their own and have a limit of theirs.
+      // A filter and a window's key are evaluated by feeds of their own, each with its own limit.
       for (int refusals = 0;; refusals++) try {
           return world > 1 ? feed_ranks(small) : feed(small);
         } catch (const Error& error) {

@@ -2,8 +2,8 @@
 //
 //   property_test [--pipelines N] [--seconds N] [--seed S] [--keep FOLDER]
 //
-// Each pipeline is fed in a process of its own, so that a crash and a hang are failures like any other. A failing one
-// is made as simple as it can be and still fail, and printed as a text that can be pasted. Exits with 1 then.
+// Each pipeline is fed in a process of its own, so that a crash or a hang is a failure like any other. The program
+// simplifies a failing pipeline as long as it still fails, prints it as text that can be pasted, and exits with 1.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -28,7 +28,7 @@ namespace {
 using namespace feedline::test;
 using Clock = std::chrono::steady_clock;
 
-// Far beyond what any case takes, also under sanitizers on a busy machine.
+// Far more than any case takes, even under sanitizers on a busy machine.
 constexpr auto hang = std::chrono::seconds(120);
 
 struct Outcome {
@@ -36,7 +36,7 @@ struct Outcome {
   std::string told;
 };
 
-// Runs `body` in a process of its own; it returns an exit code and appends to a text.
+// Runs `body` in a process of its own. `body` returns an exit code and appends to a text.
 template <typename Body>
 Outcome in_process(const Body& body) {
   int ends[2];
@@ -89,7 +89,7 @@ Outcome try_in_process(const Case& c, const std::string& folder) {
   return in_process([&](std::string& told) { return static_cast<int>(try_case(c, folder, told)); });
 }
 
-// Leaves out whatever can be left out with the case still failing.
+// Simplifies the case step by step, as long as it still fails.
 Case simplest(Case c, const std::string& folder, std::string& told) {
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
@@ -164,6 +164,6 @@ int main(int argc, char** argv) {
   }
   fmt::print("{} pipelines of seed {}: {} the same in every way, {} refused, {} fail; {:.0f} s\n",
              same + refused + failed, seed, same, refused, failed, elapsed());
-  // Most pipelines are to be fed, or nothing is shown.
+  // Most pipelines must be fed, or the test shows nothing.
   return failed > 0 || refused * 3 > same + refused ? 1 : 0;
 }

@@ -1,4 +1,4 @@
-// What every communicator does, checked by each rank for itself: any failed check is an exception that says so.
+// What every communicator must do. Each rank checks it for itself; a failed check throws an exception that says what.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ inline void expect(bool holds, const std::string& what, std::source_location whe
   if (!holds) throw std::runtime_error(fmt::format("{}:{}: {}", where.file_name(), where.line(), what));
 }
 
-/// The Error that `body` throws.
+/// Returns the Error that `body` throws.
 template <typename F>
 Error error_of(F body) {
   try {
@@ -63,7 +63,7 @@ inline void broadcasts(Communicator& c) {
     }
 }
 
-// Small whole numbers, which every type holds, and so do their sums.
+// Returns small whole numbers. Every type can represent them and their sums.
 template <typename T>
 std::vector<T> numbers(int rank, size_t n) {
   std::vector<T> out(n);
@@ -117,7 +117,7 @@ inline void reduces(Communicator& c) {
         });
 }
 
-// Sums that round: over the ranks in their order, so the same bits everywhere.
+// A sum that rounds is computed over the ranks in their order, so that all ranks get the same bits.
 inline void sums_in_order(Communicator& c) {
   const auto values = [](int rank) {
     std::mt19937 random(static_cast<unsigned>(rank));
@@ -134,7 +134,7 @@ inline void sums_in_order(Communicator& c) {
   expect(same_bytes<float>(data, wanted), "a sum of floats over the ranks in their order");
 }
 
-// Each rank sends every rank as many parts as it is numbered, also itself; parts of every size.
+// Each rank sends `rank + 1` parts to every rank, itself included. The parts have many sizes.
 inline void sends(Communicator& c) {
   const auto bytes = [](int from, int to, int part) {
     return pattern(from * 7 + to * 3 + part, static_cast<size_t>(part) * 20'000 + static_cast<size_t>(from));
@@ -171,7 +171,7 @@ inline void refuses(Communicator& c) {
          "no sum of truths");
 }
 
-/// All that goes well. Leaves the communicator as good as it was.
+/// Checks all calls that must succeed. The communicator can be used afterwards.
 inline void conformance(Communicator& c) {
   gathers(c);
   broadcasts(c);
@@ -179,7 +179,7 @@ inline void conformance(Communicator& c) {
   sums_in_order(c);
   sends(c);
   refuses(c);
-  // Any calls one after another.
+  // Calls in random order.
   std::mt19937 random(7);
   for (int call = 0; call < 200; call++) {
     const auto which = random() % 4;
@@ -190,8 +190,8 @@ inline void conformance(Communicator& c) {
   }
 }
 
-// How a group ends: each of these is the last that its communicator does. At least three ranks. `made`: the calls that
-// were needed to make it.
+// How a group ends. Each of these is the last use of its communicator and needs at least three ranks. `made` is the
+// number of calls that making the communicator took.
 
 inline void calls_differently(Communicator& c, int made = 0) {
   std::vector<std::byte> data(8), all(8 * static_cast<size_t>(c.size()));
@@ -224,7 +224,7 @@ inline void sends_what_nobody_wants(Communicator& c) {
 }
 
 inline void aborts(Communicator& c, int made = 0) {
-  // A rank may hear of it before its own part of the first barrier is over.
+  // A rank may be told of the abort before its own part of the first barrier is over.
   const Error error = error_of([&] {
     c.barrier();
     if (c.rank() == 1)

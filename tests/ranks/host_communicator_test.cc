@@ -10,7 +10,7 @@ using namespace feedline::test;
 
 namespace {
 
-// Runs `body` on each rank, in a thread of its own; nothing may be thrown there.
+// Runs `body` on each rank, in a thread of its own. `body` must not throw.
 void on_ranks(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
   auto ends = communicators_between_threads(ranks);
   for (const std::string& thrown :

@@ -1,4 +1,4 @@
-// What ranks that are processes do, one of them in each process.
+// What the processes of a test do: each is one rank.
 #pragma once
 
 #include <csignal>
@@ -15,7 +15,8 @@ using MakeCommunicator = std::function<std::unique_ptr<Communicator>(std::chrono
 
 inline constexpr std::chrono::seconds silence(2);
 
-// All end, and name it: also a stopped one, when it goes on. made: calls that it took to make it.
+// All ranks must end with an error that names rank 2, also rank 2 itself when it continues. `made` is the number of
+// calls that making the communicator took.
 inline void is_stopped(Communicator& c, int made) {
   c.barrier();
   if (c.rank() == 2) lose_this_process(SIGSTOP);
@@ -23,7 +24,8 @@ inline void is_stopped(Communicator& c, int made) {
   expect(error.message().find("rank 2, call " + std::to_string(made + 1) + ": silent for") == 0, error.message());
 }
 
-// `dead`: what is said of it. The others may hear of it before their own part of the first call is over.
+// `dead` is what the error must say of the killed rank. The other ranks may be told of its death before their own part
+// of the first call is over.
 inline void is_killed(Communicator& c, const std::string& dead) {
   const Error error = error_of([&] {
     c.barrier();
@@ -34,7 +36,7 @@ inline void is_killed(Communicator& c, const std::string& dead) {
          error.message());
 }
 
-// Longer than a rank may be silent, but it is not: it is busy.
+// A rank pauses for longer than a rank may be silent. That is no failure, because its communicator still answers.
 inline void pauses(Communicator& c) {
   for (int call = 0; call < 3; call++) {
     if (c.rank() == call) std::this_thread::sleep_for(silence * 3 / 2);
@@ -42,7 +44,8 @@ inline void pauses(Communicator& c) {
   }
 }
 
-/// Says "ok" where all was as it should be. dead: what ranks are to say of one that was killed.
+/// Runs the test named `what` and prints a line that ends in "ok" if all went as expected. `dead` is what the ranks
+/// must say of a rank that was killed.
 inline void act_as_rank(int rank, const std::string& what, const std::string& dead, const MakeCommunicator& make,
                         int made = 0) {
   try {

@@ -91,7 +91,7 @@ TEST_CASE("wherever a rank fails, all fail with its reason") {
       } else {
         CHECK(said == "rank 1: 1 [bad_image]");
         CHECK(thrown[1] == "1 [bad_image]");
-        CHECK(thrown[2] == "2 [bad_image]");  // its own
+        CHECK(thrown[2] == "2 [bad_image]");  // a failure of its own
       }
       if (kind != 3 || when == 2) CHECK(thrown[2] == said);
     }

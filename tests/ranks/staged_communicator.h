@@ -1,4 +1,4 @@
-// A communicator between GPUs, for tests whose data is the host's.
+// A communicator between GPUs for tests whose data is in host memory.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace feedline::test {
 
-/// Takes the buffers of a call to the GPU and back. Every other call is put on a stream, the others on Stream::host.
+/// Copies the buffers of each call to the GPU and back. Calls alternate between a CUDA stream and Stream::host.
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> on_gpu, DeviceId gpu) : on_gpu_(std::move(on_gpu)) {
@@ -71,7 +71,7 @@ class StagedCommunicator final : public Communicator {
     Staged(const StagedCommunicator& owner, std::span<const std::byte> from)
         : stream_(owner.stream_), size_(from.size()), buffer_(from.size()) {
       if (size_ > 0) require(cudaMemcpyAsync(buffer_.data(), from.data(), size_, cudaMemcpyHostToDevice, stream_));
-      require(cudaStreamSynchronize(stream_));  // also for Stream::host
+      require(cudaStreamSynchronize(stream_));  // the call may use Stream::host, which does not wait for stream_
     }
     std::span<std::byte> bytes() const { return {buffer_.bytes(), size_}; }
     void fetch(std::span<std::byte> to) const {

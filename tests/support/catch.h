@@ -1,4 +1,4 @@
-// The one place that knows which Catch2 this is: 2.13 as Debian 12 has it.
+// The only file that knows which version of Catch2 is used: 2.13, the version in Debian 12.
 #pragma once
 
 #include <catch2/catch.hpp>

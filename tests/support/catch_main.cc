@@ -1,4 +1,4 @@
-// The tests' main. Exit code 77 tells Meson that every case of this program was skipped: a case says so by
+// The main() of all tests. Exit code 77 tells Meson that the program skipped all of its cases. A case skips itself by
 // feedline::test::skip(reason) (tests/support/skip.h).
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"

@@ -28,8 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As long as the program: streams may still run when it ends.
-std::mutex& mutex = *new std::mutex;  // guards all there is
+// Never destroyed, because streams may still run when the program ends.
+std::mutex& mutex = *new std::mutex;  // guards all state of this file
 std::condition_variable& changed = *new std::condition_variable;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
@@ -38,16 +38,19 @@ std::set<int> unreachable;
 bool reachable_memory = false;
 feedline::test::FakeCudaState state;
 thread_local int current_device = 0;
-thread_local std::vector<int> pushed;  // contexts of the driver's, before the current device
+thread_local std::vector<int> pushed;  // contexts pushed through the driver API; the last one takes precedence over the
+                                       // current device
 
-// Of the calling thread. Under the lock, as nearly every call makes the context where there is none.
+// Returns the current device of the calling thread and makes its context if it has none, as nearly every CUDA call
+// does. Call it with `mutex` locked.
 int touched_device() {
   const int device = pushed.empty() ? current_device : pushed.back();
   state.contexts.insert(device);
   return device;
 }
 
-// Device memory: an address that nobody may touch, and the same pages elsewhere, for what streams are given.
+// Device memory: an address range that the host cannot touch, and a second mapping of the same pages, which streams
+// use.
 struct Allocation {
   size_t bytes;
   std::byte* pages;
@@ -75,15 +78,16 @@ cudaError_t answer() {
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-int captures = 0;  // streams that capture, under the lock
+int captures = 0;  // the number of streams that capture; guarded by `mutex`
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
-// What no thread may call meanwhile that is not relaxed about it. Under the lock.
+// Returns whether a capture forbids the calling thread the calls that a relaxed capture mode would allow. Call it with
+// `mutex` locked.
 bool is_forbidden() { return captures > 0 && capture_mode != cudaStreamCaptureModeRelaxed; }
 
 }  // namespace
 
 struct CUevent_st {
-  // Streams may still come to it when the event has been destroyed.
+  // Shared, because streams may still reach it after the event has been destroyed.
   struct State {
     uint64_t recorded = 0, done = 0;
     bool timed = false;
@@ -122,9 +126,10 @@ namespace {
 
 std::set<cudaStream_t>& streams = *new std::set<cudaStream_t>;  // those that were created and not destroyed
 
-// Under the lock. A stream that has been destroyed is what no GPU would survive either.
+// Returns the stream that a handle names. Aborts if it has been destroyed, because no real GPU would survive its use.
+// Call it with `mutex` locked.
 CUstream_st* real(cudaStream_t stream) {
-  static auto* const legacy = new CUstream_st;  // as long as the program
+  static auto* const legacy = new CUstream_st;  // never destroyed
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return legacy;
   if (!streams.contains(stream)) {
     std::fputs("A stream is used that has been destroyed.\n", stderr);

@@ -1,9 +1,10 @@
-// Fake GPUs, simulated on the host: who links fake_cuda.cc instead of the CUDA runtime has as many as he likes.
+// Fake GPUs, simulated on the host. A program that links fake_cuda.cc instead of the CUDA runtime has as many GPUs as
+// it asks for.
 //
-// Streams are threads that work in their own time, so what is not ordered by events comes in any order. Kernels are run
-// thread by thread (support/run_threads.h), which is their own code. Memory of a device can only be touched by what
-// streams are given: the host faults. What a real GPU does is for a real GPU to show (suite 'gpu'); this shows what the
-// host does with it: order, life times, failures.
+// A stream is a thread that works at its own pace, so work that no event orders runs in any order. The kernels' own
+// code runs, one GPU thread after another (support/run_threads.h). Device memory can be touched only by work that is
+// given to a stream; the host gets a page fault. Only a real GPU can show what a GPU does (suite 'gpu'). The fake shows
+// what the host does with GPUs: order, lifetimes, failures.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +16,40 @@ struct CUstream_st;
 
 namespace feedline::test {
 
-/// Every GPU from now on; what there was is gone.
+/// Sets the number of GPUs, and clears the driver's error, the failure of the GPUs, the unreachable GPUs, and the
+/// counts of contexts, peer access and pageable copies.
 void act_gpus(int count);
 
-/// Device memory can be touched by the host: for code of a program's own that is run on a stream, see act_on(). Before
-/// there is any; also before main.
+/// Makes device memory reachable by the host, for a program's own code that runs on a stream (see act_on()). Call it
+/// before any device memory is allocated; it may be called before main().
 void act_reachable_memory();
 
-/// No other GPU can read this one's memory by itself.
+/// Makes this GPU's memory unreachable by direct access from any other GPU.
 void act_unreachable(int gpu);
 
-/// What the driver says in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
+/// Makes the driver return this error in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
 void act_no_driver(int error);
 
-/// The stream captures a graph, in the mode that forbids all threads which are not relaxed about it what waits for a
-/// GPU, or takes its memory.
+/// Begins or ends the capture of a graph on the stream, in CUDA's global mode: during a capture, calls that wait for a
+/// GPU or allocate or free its memory fail on every thread whose own capture mode is not relaxed.
 void act_capture(CUstream_st* stream, bool capturing);
 
-/// Like a kernel that crashed: what has been given to GPUs is not done, and every call fails from now on.
+/// Fails the GPUs, like a kernel that crashed: work already given to them is not done, and every call fails from now
+/// on.
 void fail_gpus();
 
-/// Gives the stream work of the test's own.
+/// Gives the stream a function of the test to run.
 void act_on(CUstream_st* stream, std::function<void()> work);
-/// Where streams find what lies at an address of a device.
+/// Returns where streams find the data that lies at a device address.
 std::byte* fake_pages(const void* address);
 
 struct FakeCudaState {
-  std::set<int> contexts;                  // GPUs that a context was made on: by nearly any call, on the current device
-  std::set<std::pair<int, int>> reaching;  // which GPU reads which other's memory by itself
-  size_t streams = 0, events = 0;          // that there are
-  size_t allocations = 0;                  // of device memory
-  size_t pinned = 0;                       // ranges of the host's
-  size_t pageable_copies = 0;              // from memory that is not pinned
+  std::set<int> contexts;                  // the GPUs with a context: nearly any call makes one on the current device
+  std::set<std::pair<int, int>> reaching;  // {a, b}: GPU a reads GPU b's memory by direct access
+  size_t streams = 0, events = 0;          // numbers of those that exist now
+  size_t allocations = 0;                  // the number of blocks of device memory
+  size_t pinned = 0;                       // the number of pinned ranges of host memory
+  size_t pageable_copies = 0;              // the number of copies to a device from memory that is not pinned
   bool operator==(const FakeCudaState&) const = default;
 };
 FakeCudaState fake_cuda_state();

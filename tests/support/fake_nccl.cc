@@ -21,15 +21,15 @@ namespace {
 
 using feedline::test::fake_pages;
 
-// As long as the program, like the streams.
-std::mutex& mutex = *new std::mutex;  // guards all there is
+// Never destroyed, like the fake streams.
+std::mutex& mutex = *new std::mutex;  // guards all state of this file
 std::condition_variable& changed = *new std::condition_variable;
 size_t comms = 0;
 uint64_t ids = 0;
 
-// On its way from one rank to another.
+// Data on its way from one rank to another.
 struct Message {
-  const std::byte* from;  // null: it will not come
+  const std::byte* from;  // null: the sender was aborted and the data will not come
   size_t bytes;
   bool taken = false;
 };
@@ -40,12 +40,12 @@ struct Group {
 };
 std::map<uint64_t, std::shared_ptr<Group>>& groups = *new std::map<uint64_t, std::shared_ptr<Group>>;
 
-// Streams may still come to what was given to it when it is gone.
+// Shared, because streams may still reach the work given to a communicator after it has ended.
 struct State {
   std::shared_ptr<Group> group;
   int rank, size, under_way = 0;
   bool aborted = false, refused = false;
-  std::function<void()> to_launch = {};  // by NCCL's own thread: when it is asked next
+  std::function<void()> to_launch = {};  // run by the next ncclCommGetAsyncError, not by a thread as in NCCL
 };
 
 }  // namespace
@@ -70,7 +70,8 @@ struct Given {
 thread_local int depth = 0;
 thread_local Given given;
 
-// On a stream. All of the group's parts go on at the same time, whatever their order.
+// Runs on a stream. Posts all sends of the group before it waits for any receive, so that the calls of a group progress
+// together whatever their order.
 void exchange(State& state, const std::vector<Op>& ops) {
   std::unique_lock lock(mutex);
   std::vector<std::shared_ptr<Message>> sent;
@@ -94,7 +95,7 @@ void exchange(State& state, const std::vector<Op>& ops) {
   }
   for (const auto& message : sent) {
     changed.wait(lock, [&] { return state.aborted || message->taken; });
-    message->from = nullptr;  // who is aborted takes back what nobody has taken
+    message->from = nullptr;  // after an abort, withdraws what no rank has taken
   }
   state.under_way--;
   changed.notify_all();
@@ -114,7 +115,7 @@ ncclResult_t give() {
 }
 
 ncclResult_t add(ncclComm_t comm, cudaStream_t stream, std::vector<Op> ops) {
-  if (comm->state->to_launch) return ncclInvalidArgument;  // it is in progress
+  if (comm->state->to_launch) return ncclInvalidArgument;  // the previous call is still in progress
   given.ops.insert(given.ops.end(), ops.begin(), ops.end());
   given.state = comm->state;
   given.stream = stream;
@@ -146,7 +147,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (config->blocking != 0) return ncclInvalidArgument;  // nothing here could stand that
+  if (config->blocking != 0) return ncclInvalidArgument;  // a blocking communicator would hang this fake
   int device = -1;
   cudaGetDevice(&device);
   const std::lock_guard lock(mutex);
@@ -156,7 +157,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   if (!group) group = std::make_shared<Group>();
   group->joined++;
   *comm = new ncclComm{std::make_shared<State>(State{group, rank, ranks})};
-  (*comm)->state->refused = !group->devices.insert(device).second;  // two ranks on one GPU
+  (*comm)->state->refused = !group->devices.insert(device).second;  // true if two ranks use one GPU
   comms++;
   if (group->joined == ranks) groups.erase(number);
   return ncclInProgress;

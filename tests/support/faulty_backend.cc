@@ -13,7 +13,7 @@
 namespace feedline::test {
 namespace {
 
-uint64_t draw(uint64_t seed, uint64_t number, uint64_t what) {  // SplitMix64's finaliser
+uint64_t draw(uint64_t seed, uint64_t number, uint64_t what) {  // the finaliser of SplitMix64
   uint64_t x = seed + number * 0x9e3779b97f4a7c15u + what * 0xd1342543de82ef95u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;

@@ -1,4 +1,4 @@
-// A backend that does to reads what a bad day does: late, out of order, failed. For tests of what stands on backends.
+// A read backend that delays, reorders and fails reads, for tests of the code that uses backends.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,23 @@
 
 namespace feedline::test {
 
-/// What happens to the n-th read submitted (n = 1, 2, ...) depends on these and on n alone.
+/// The faults to inject. What happens to the n-th submitted read (n = 1, 2, ...) depends only on these values and on n.
 struct Faults {
   uint64_t seed = 1;
-  /// Of the reads outstanding, one may be overtaken by up to this many submitted after it.
+  /// An outstanding read may be overtaken by up to this many reads that were submitted after it.
   uint64_t overtaken_by = 0;
-  /// Each completion comes late, by less than this.
+  /// Each completion is delayed by less than this.
   std::chrono::microseconds delay{0};
-  /// Reads that fail with `error`: the one of this number (0: none) ...
+  /// The number of the one read that fails with `error` (0: none).
   uint64_t failing = 0;
-  /// ... and one in this many, by chance (0: none). Their memory is scribbled over first.
+  /// Besides, one read in this many fails with `error`, by chance (0: none). The memory of each failing read is
+  /// overwritten first.
   uint64_t one_in = 0;
   int error = EIO;
 };
 
-/// Takes the place of io::make_read_backend. One thread, no system call hooks, `options.depth` and `backend` ignored.
+/// Makes a faulty backend in place of io::make_read_backend. It has one thread and no system call hooks, and ignores
+/// `options.depth` and `options.backend`.
 std::unique_ptr<io::ReadBackend> make_faulty_backend(std::vector<io::FileId> files, const io::BackendOptions& options,
                                                      io::ReadDone done, const Faults& faults);
 

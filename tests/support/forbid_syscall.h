@@ -1,5 +1,5 @@
-// As a container's seccomp profile does it: from now on a system call fails, in all threads of this process, for good.
-// For a child (support/process.h).
+// Makes a system call fail as a container's seccomp profile does: in all threads of this process, for good. Use it in a
+// child process (support/process.h).
 #pragma once
 
 #include <linux/audit.h>
@@ -14,7 +14,7 @@
 
 namespace feedline::test {
 
-/// False where the kernel takes no filters.
+/// Makes every later call of this system call fail with `error`. Returns false if the kernel does not accept filters.
 inline bool forbid_syscall(long number, int error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

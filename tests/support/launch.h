@@ -1,4 +1,4 @@
-// Runs a program as several processes, each a rank.
+// Runs a program as several processes, one for each rank.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,7 +15,7 @@
 namespace feedline::test {
 
 struct Launched {
-  int ok = 0;  // processes that said "... ok"
+  int ok = 0;  // the number of processes that printed a line ending in " ok"
   std::string text;
 };
 
@@ -32,14 +32,15 @@ inline Launched launch(const std::string& command) {
   return launched;
 }
 
-/// By MPI; more ranks than CPUs, on this machine alone, also for root.
+/// Runs the program under mpirun. The options allow more ranks than CPUs, keep the traffic on this machine, and let
+/// root start it.
 inline Launched mpirun(int ranks, const std::string& options, const std::string& program) {
   return launch("mpirun --oversubscribe --allow-run-as-root --mca btl self,vader,tcp --mca btl_tcp_if_include lo -n " +
                 std::to_string(ranks) + " " + options + " " + program);
 }
 
-/// A port of this machine that nobody uses: another one each time, and below those that connections are given (from
-/// 32768 on), or one made meanwhile might take it.
+/// Returns a TCP port of this machine that is not in use, another one each time. The port is below 32768, where the
+/// kernel's ports for outgoing connections begin, because a connection made meanwhile might take it otherwise.
 inline int free_port() {
   constexpr int first = 16384, count = 16384;
   static std::atomic<int> tried = getpid() * 251 % count;
@@ -57,7 +58,7 @@ inline int free_port() {
   return -1;
 }
 
-/// As torchrun does: ranks are told by their environment where to meet.
+/// Runs the program as torchrun does: the environment tells the ranks where to meet.
 inline Launched torchrun(int ranks, const std::string& program) {
   return launch(
       "for rank in $(seq 0 " + std::to_string(ranks - 1) + "); do RANK=$rank WORLD_SIZE=" + std::to_string(ranks) +

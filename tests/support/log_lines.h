@@ -1,4 +1,4 @@
-// What the library logs while one of these lives, instead of where it goes else.
+// Collects the lines that the library logs while an object of this class lives; they do not reach the usual sinks.
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
@@ -26,7 +26,7 @@ class LogLines {
     const std::lock_guard lock(sink_->mutex);
     return sink_->lines;
   }
-  /// False: not within a minute.
+  /// Waits for a logged line that contains `part`. Returns false if none comes within a minute.
   bool wait_for(const std::string& part) const {
     std::unique_lock lock(sink_->mutex);
     return sink_->changed.wait_for(lock, std::chrono::minutes(1), [&] {

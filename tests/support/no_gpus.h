@@ -1,4 +1,4 @@
-// Leaving out a test case where there is no GPU.
+// Skips a test case if there is no GPU.
 #pragma once
 
 #include "feedline/device.h"
@@ -6,7 +6,7 @@
 
 namespace feedline::test {
 
-/// Write `if (no_gpus()) return;` in a case: there is none, and it is said why.
+/// Returns true and prints the reason if there is no GPU. Write `if (no_gpus()) return;` in a test case.
 inline bool no_gpus() {
   const Gpus found = visible_gpus();
   if (found.count == 0) skip(found.why);

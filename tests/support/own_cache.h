@@ -1,4 +1,4 @@
-// A folder of the test's own for what feedline keeps beside the data: indexes and what filters keep.
+// A cache folder of the test's own, for the indexes and filter results that feedline stores outside the data's folder.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What the process holds, and code run in a child of it.
+// Counts what this process holds, and runs code in a child process.
 #pragma once
 
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ inline size_t entries(const char* folder) {
 inline size_t open_descriptors() { return entries("/proc/self/fd"); }
 inline size_t threads() { return entries("/proc/self/task"); }
 
-/// What /proc says about each thread: its name, and the CPUs that it may run on as "0-3,8".
+/// What /proc says about a thread: its name, and the CPUs that it may run on, as in "0-3,8".
 struct ThreadStatus {
   std::string name, cpus;
 };
@@ -41,12 +41,12 @@ inline std::vector<ThreadStatus> thread_statuses() {
       if (line.rfind("Name:", 0) == 0) thread.name = line.substr(value);
       if (line.rfind("Cpus_allowed_list:", 0) == 0) thread.cpus = line.substr(value);
     }
-    if (!thread.cpus.empty()) threads.push_back(std::move(thread));  // else it has just ended
+    if (!thread.cpus.empty()) threads.push_back(std::move(thread));  // an empty string: the thread has just ended
   }
   return threads;
 }
 
-/// RssAnon + RssShmem, in bytes.
+/// Returns RssAnon + RssShmem, in bytes.
 inline int64_t private_memory() {
   std::ifstream status("/proc/self/status");
   int64_t sum = 0;
@@ -55,7 +55,8 @@ inline int64_t private_memory() {
   return sum;
 }
 
-/// Whether there are `count` threads, in the end: one that has been joined may show for a moment longer.
+/// Returns whether the process reaches `count` threads within 10 s: a thread that has been joined may still be
+/// listed for a moment.
 inline bool threads_settle_at(size_t count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (threads() != count) {
@@ -65,7 +66,8 @@ inline bool threads_settle_at(size_t count) {
   return true;
 }
 
-/// SIGKILL; or SIGSTOP, with a process that wakes this one when its ranks' timeouts are over.
+/// Loses this process by `signal`: SIGKILL, or SIGSTOP. After SIGSTOP a child process wakes it 8 s later, when the
+/// other ranks have timed out.
 inline void lose_this_process(int signal) {
   const pid_t mine = getpid();
   if (signal == SIGSTOP && fork() == 0) {
@@ -76,15 +78,15 @@ inline void lose_this_process(int signal) {
   raise(signal);
 }
 
-/// A hook by its name; null when the program has none of that name.
+/// Returns the hook of this name, or null if the program has none.
 inline SyscallHook* find_hook(const std::string& name) {
   for (SyscallHook* hook : SyscallHook::all())
     if (hook->name() == name) return hook;
   return nullptr;
 }
 
-/// The exit code of `body`, run in a child; 101 when it throws, 128 + the number of a signal that ended it.
-/// The process must have one thread.
+/// Runs `body` in a child process and returns its exit code: 101 if `body` throws, 102 if there can be no child, 128 +
+/// the number of the signal if one ended the child. This process must have only one thread.
 inline int in_child(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-// Ranks as threads of the test.
+// Runs ranks as threads of the test.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@
 
 namespace feedline::test {
 
-/// Runs `body` for each rank side by side; what each threw, or "".
+/// Runs `body` for all ranks at the same time, each in a thread. Returns what each threw (its message), or "".
 inline std::vector<std::string> side_by_side(int count, const std::function<void(int rank)>& body) {
   std::vector<std::string> thrown(static_cast<size_t>(count));
   std::vector<std::thread> threads;
@@ -28,7 +28,7 @@ inline std::vector<std::string> side_by_side(int count, const std::function<void
   return thrown;
 }
 
-/// The same with an exchange. A rank that has ended has left it.
+/// Does the same and gives each rank an exchange. A rank whose `body` has ended has left the exchange.
 inline std::vector<std::string> on_ranks(int count, const std::function<void(int rank, Exchange exchange)>& body) {
   std::vector<Exchange> exchanges = exchanges_between_threads(count);
   return side_by_side(count, [&](int rank) { body(rank, std::move(exchanges[static_cast<size_t>(rank)])); });

@@ -1,11 +1,11 @@
-// A GPU's threads, one after another on the host: the code of the kernels without the GPU.
+// Runs a GPU's threads one after another on the host: the kernels' own code, without a GPU.
 #pragma once
 
 #include "gpu/unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 
-/// Memory of the launch's arguments is the host's.
+/// Runs the launch. All pointers in its arguments must point to host memory.
 inline void run_threads(const UnpackLaunch& launch) {
   if (launch.threads == 0) return;
   with_kernel(launch.kernel, [&](auto op, auto vector) {

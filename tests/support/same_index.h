@@ -1,4 +1,4 @@
-// Whether two indexes of one file say the same.
+// Checks that two indexes of one file are equal.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Leaving out a test case where the machine lacks what it needs.
+// Skips a test case if the machine lacks something that the case needs.
 #pragma once
 
 #include <cstdio>
@@ -8,8 +8,8 @@ namespace feedline::test {
 
 void note_skip();
 
-/// Prints the reason; write `return skip("...")` in a case that returns void. A program all of whose cases skip exits
-/// with 77.
+/// Prints the reason and counts the case as skipped. Write `return skip("...")` in a case that returns void. A program
+/// that skipped all of its cases exits with 77.
 inline void skip(const std::string& reason) {
   std::printf("skipped: %s\n", reason.c_str());
   note_skip();

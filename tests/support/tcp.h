@@ -1,4 +1,4 @@
-// Ranks on this machine between which TCP carries the bytes.
+// Options for ranks on this machine that are connected by TCP.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A folder that lives as long as a test.
+// A temporary folder that is removed with the object.
 #pragma once
 
 #include <stdlib.h>

@@ -27,7 +27,7 @@ int listen(NvtxGetExportTableFunc_t get_export_table) {
 
 }  // namespace
 
-// nvtx3/nvtxDetail/nvtxInit.h: in place of a library that is loaded.
+// NVTX calls this function in place of one in a library that it would load (nvtx3/nvtxDetail/nvtxInit.h).
 extern "C" {
 extern NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr;
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = listen;

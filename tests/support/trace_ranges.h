@@ -1,4 +1,5 @@
-// The NVTX ranges that a program's threads have been in: who links trace_ranges.cc listens as a profiler does.
+// Records the NVTX ranges that the threads of a program enter. A program that links trace_ranges.cc listens to NVTX as
+// a profiler does.
 #pragma once
 
 #include <set>
@@ -6,7 +7,7 @@
 
 namespace feedline::test {
 
-/// Names, since the program began.
+/// Returns the names of all ranges entered since the program began.
 std::set<std::string> trace_ranges();
 
 }  // namespace feedline::test

@@ -1,5 +1,5 @@
-// feedline convert: what it writes holds what it read, and the pipeline beside it feeds that; what is no such input is
-// refused.
+// feedline convert: the records must hold what was read, the pipeline written beside them must feed them, and other
+// input must be refused.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <zlib.h>
@@ -73,7 +73,7 @@ int64_t int_in(const Example& example, const std::string& key) {
                                                                                 : found->second.int64_list().value(0);
 }
 
-/// Converts into dir/out, checks the pipeline that it wrote, and gives the result.
+/// Converts into dir/out, checks the pipeline that the tool wrote, and returns the tool's JSON.
 json convert(const TempDir& dir, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "convert");
   arguments.insert(arguments.end(), {"--out", dir.file("out"), "--json"});
@@ -103,7 +103,7 @@ std::vector<Example> examples_of(const TempDir& dir, const json& set) {
   return all;
 }
 
-/// The one line that a refused conversion says.
+/// Returns the one line that a refused conversion prints.
 std::string refusal(const TempDir& dir, std::vector<std::string> arguments, int code = 1) {
   arguments.insert(arguments.begin(), "convert");
   arguments.insert(arguments.end(), {"--out", dir.file("refused")});
@@ -135,7 +135,7 @@ TEST_CASE("examples are written as protobuf writes them deterministically") {
       Example expected;
       expected.mutable_features();
       for (size_t f = 0; f < keys.size(); f++) {
-        if (random() % 4 == 0) continue;  // not in this record
+        if (random() % 4 == 0) continue;  // this record lacks the feature
         auto& feature = (*expected.mutable_features()->mutable_feature())[keys[f]];
         const size_t count = random() % 4 == 0 ? 0 : random() % 100;
         if (const auto kind = random() % 3; kind == 0) {
@@ -212,7 +212,7 @@ std::string binary_batch(const Pictures& pictures) {
 
 std::string short_string(const std::string& text) { return std::string("U") + static_cast<char>(text.size()) + text; }
 
-/// As cPickle of Python 2 wrote CIFAR-10's batches, protocol 2.
+/// Returns a batch as cPickle of Python 2 wrote those of CIFAR-10, in protocol 2.
 std::string python_batch(const Pictures& pictures, const std::string& dtype = "u1", char fortran = '\x89') {
   const auto count = static_cast<uint16_t>(pictures.labels.size());
   std::string labels;
@@ -278,7 +278,7 @@ TEST_CASE("cifar10: both versions, sets as the tutorial's") {
     const TempDir dir;
     const std::string folder = binary ? "cifar-10-batches-bin/" : "cifar-10-batches-py/";
     std::string tar = tar_entry(folder + (binary ? "batches.meta.txt" : "batches.meta"), "airplane\n");
-    for (const size_t b : {3u, 5u, 2u, 1u, 4u, 0u})  // in no order
+    for (const size_t b : {3u, 5u, 2u, 1u, 4u, 0u})  // in random order
       tar += tar_entry(folder + batch_names[b] + (binary ? ".bin" : ""),
                        binary ? binary_batch(batches[b]) : python_batch(batches[b]));
     tar += tar_entry(folder + "readme.html", "read me") + std::string(1024, '\0');
@@ -340,15 +340,15 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   CHECK(contains(refused(dir.file("missing.tar")), "No such file"));
   std::string gz = read_file(gzip_file(dir.file("a.gz"), tar_entry("x/test_batch.bin", binary_batch(pictures))));
   CHECK(contains(refused(dir.write("cut.tar.gz", gz.substr(0, gz.size() / 2))), "damaged"));
-  // 70 MB of zeros in a few bytes.
+  // 70 MB of zeros in a small file.
   CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch", std::string(70 << 20, '\0')))),
                  "more than the 67108864 bytes"));
 }
 
 TEST_CASE("pickles of every protocol that Python 3 writes") {
-  // By Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5', b'labels': [3, 9], 'data':
-  // (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames': ['a.png', b''],
-  // 'seed': [70000, 2**40, -2**40, -1, True, None]}, protocol=...)
+  // The files were written by Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5',
+  // b'labels': [3, 9], 'data': (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames':
+  // ['a.png', b''], 'seed': [70000, 2**40, -2**40, -1, True, None]}, protocol=...)
   using Type = cli::Pickle::Type;
   for (const char protocol : {'2', '3', '4', '5'}) {
     INFO(protocol);
@@ -377,20 +377,20 @@ TEST_CASE("pickles of every protocol that Python 3 writes") {
     for (size_t cut = 0; cut < bytes.size(); cut += cut < 200 || cut + 600 > bytes.size() ? 1 : 100)
       CHECK_THROWS_AS(cli::read_python_batch(bytes.substr(0, cut)), std::runtime_error);
     if (protocol > '3') continue;
-    std::string numpy_1 = bytes;  // where names are lines
+    std::string numpy_1 = bytes;  // protocols 2 and 3 store names as lines, which may change length
     numpy_1.replace(numpy_1.find("numpy._core."), 12, "numpy.core.");
     check(numpy_1);
   }
-  // Bytes that are text in protocol 2.
+  // Bytes that protocol 2 stores as text.
   const auto encoded = [](const std::string& text, const std::string& codec) {
     return "\x80\x02" + std::string("c_codecs\nencode\nX") + little_endian(static_cast<uint32_t>(text.size())) + text +
            "X" + little_endian(static_cast<uint32_t>(codec.size())) + codec + "\x86R";
   };
   CHECK(cli::Pickle(encoded("a\xc2\x80\xc3\xbf", "latin1") + ".").root().bytes == "a\x80\xff");
-  CHECK(cli::Pickle(encoded("a", "utf-8") + ".").root().type == Type::object);  // calls nothing
+  CHECK(cli::Pickle(encoded("a", "utf-8") + ".").root().type == Type::object);  // the reader calls no function
   for (const char* beyond : {"\xc4\x80", "\xc3", "\xc3\x41", "\xe2\x82\xac", "\x80"})
     CHECK_THROWS_WITH(cli::Pickle(encoded(beyond, "latin1") + "."), Catch::Contains("bytes beyond Latin-1"));
-  // A text that is remembered and encoded again and again would need far more memory than its pickle.
+  // A text that is memoised and then encoded again and again would need far more memory than its pickle.
   std::string again = std::string("\x80\x02](c_codecs\nencode\nq\0X", 23) + little_endian(uint32_t{100'000}) +
                       std::string(100'000, 'x') + "X\x06" + std::string(3, '\0') + "latin1\x86q\x01R";
   for (int i = 0; i < 1000; i++) again += std::string("h\0h\1R", 5);
@@ -403,14 +403,14 @@ TEST_CASE("pickles: whatever the bytes, an answer or an error") {
   Pictures pictures = some_pictures(2, random);
   const std::string whole = python_batch(pictures);
   CHECK(cli::read_python_batch(whole).images == pictures.images);
-  // As Python 3 would write it again: frames, memo without numbers, other names for strings.
+  // A dictionary as Python 3 writes it: with frames, memo entries without numbers, and other opcodes for strings.
   CHECK(cli::Pickle(std::string("\x80\x04\x95\x0a\0\0\0\0\0\0\0}\x94\x8c\x01"
                                 "a\x94K\x07s.",
                                 21))
             .root()
             .items.size() == 2);
 
-  // Without the pictures, so that most changes hit an opcode.
+  // Changes everything but the pictures, so that most changes hit an opcode.
   const size_t begin = whole.find(pictures.images);
   int refused = 0, taken = 0;
   const auto feed = [&](const std::string& bytes) {
@@ -436,7 +436,7 @@ TEST_CASE("pickles: whatever the bytes, an answer or an error") {
   std::printf("pickles: %d refused, %d taken\n", refused, taken);
   CHECK(refused > 1000);
   CHECK(taken > 1000);
-  // Deeper than any stack, and values without end.
+  // Nesting deeper than any stack, and values without end.
   CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, '(')), cli::Pickle::Malformed);
   CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, ')')), cli::Pickle::Malformed);
   std::string nested = "\x80\x02)";
@@ -635,7 +635,7 @@ TEST_CASE("npy: what is no array of rows is refused") {
   CHECK(contains(refusal(dir, {"npy", dir.file("two.npy"), dir.file("two.npy")}, 2), "two features are called two"));
   CHECK(contains(refusal(dir, {"npy"}, 2), "FILE"));
 
-  // Any change of a header is an answer or an error.
+  // However a header is changed, the reader gives an answer or an error.
   std::mt19937 random(6);
   for (int i = 0; i < 3000; i++) {
     std::string changed = good;
@@ -654,7 +654,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Cells, quoted ones with a ' before them.
+/// Returns the cells of each row, with a ' before the quoted ones.
 Rows rows_of(const TempDir& dir, const std::string& text) {
   cli::CsvReader reader(dir.write("rows.csv", text));
   Rows rows;

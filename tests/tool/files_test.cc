@@ -1,4 +1,4 @@
-// verify, inspect and cat, and how the tool takes wrong usage.
+// verify, inspect and cat, and how the tool responds to wrong usage.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -19,7 +19,7 @@ std::string golden(const std::string& name) { return std::string(FEEDLINE_GOLDEN
 
 size_t lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
-/// One line that begins with the program's name.
+/// Requires the exit code and a message of one line that begins with the program's name.
 void require_one_message(const ToolResult& result, int code) {
   INFO(result.err);
   CHECK(result.code == code);
@@ -117,7 +117,7 @@ TEST_CASE("what ends a command before it has begun is JSON, too, where JSON is w
   };
   for (const Failing& c : std::vector<Failing>{
            {{"run", missing}, "io_error", missing},
-           {{"run", broken}, "bad_pipeline", ""},  // the message has line and column
+           {{"run", broken}, "bad_pipeline", ""},  // the message states line and column
            {{"run", empty}, "bad_pipeline", ""},
            {{"split", missing, "--out", dir.file("out"), "--shards", "2"}, "io_error", missing},
            {{"split", missing, "--advise"}, "io_error", missing},
@@ -211,12 +211,12 @@ TEST_CASE("verify says what TensorFlow says of every golden file") {
     cases++;
     std::set<std::string> expected(c.error.also_acceptable.begin(), c.error.also_acceptable.end());
     if (!c.error.category.empty()) expected.insert(c.error.category);
-    if (c.name == "shards/fourth_damaged") expected = {"bad_length_crc"};  // the bit that was flipped lies in a length
+    if (c.name == "shards/fourth_damaged") expected = {"bad_length_crc"};  // the changed bit is in a length
     uint64_t records = c.records;
     bool exact = c.error.records_exact;
     if (c.oddity.is_object() && c.oddity.contains("accepts_damage")) {
       expected.insert(c.oddity["accepts_damage"].get<std::string>());
-      exact = exact && c.group != "compression";  // what TensorFlow delivers of a cut stream depends on its buffers
+      exact = exact && c.group != "compression";  // for a cut stream TensorFlow's count depends on its buffers
     }
     if (c.oddity.is_object() && c.oddity.contains("loses_records")) {
       const json& whole = c.oddity["loses_records"];
@@ -284,7 +284,7 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   CHECK(files[2].at("index").is_null());
   CHECK(files[2].at("errors")[0].at("category") == "io_error");
 
-  // Once more: nothing to do; the indexes among the files are no data.
+  // Nothing is left to do the second time, and an index among the files is not taken for data.
   const ToolResult again = run_tool({"index", good, good + ".feedline-index", "--json"});
   CHECK(again.code == 0);
   REQUIRE(again.json().at("files").size() == 1);
@@ -295,7 +295,7 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   CHECK(people.out.find("  index " + good + ".feedline-index, ") != std::string::npos);
   CHECK(people.err.empty());
 
-  // Another stride is another index.
+  // An index with another stride is not accepted.
   const json other = run_tool({"index", good, "--stride", "1KiB", "--json"}).json().at("files")[0];
   CHECK(other.at("state") == "built");
   CHECK(other.at("refused").get<std::string>().find("has a stride of 16384 bytes") != std::string::npos);
@@ -311,7 +311,7 @@ TEST_CASE("an index that cannot be written is no damage of the file") {
   const TempDir dir;
   const std::string good = dir.write("good", read_file(golden("framing/good.tfrecord")));
   const std::string bad = dir.write("bad", read_file(golden("framing/flip_data_first_record2.tfrecord")));
-  const std::string nowhere = good + "/folder";  // in a file
+  const std::string nowhere = good + "/folder";  // a folder inside a file
   const ToolResult failed = run_tool({"index", good, bad, "--dir", nowhere, "--json"});
   CHECK(failed.code == 1);
   const json files = failed.json().at("files");
@@ -336,7 +336,7 @@ TEST_CASE("index --check counts again") {
   CHECK_FALSE(std::filesystem::exists(file + ".feedline-index"));
   CHECK(run_tool({"index", file}).code == 0);
   CHECK(run_tool({"index", "--check", file}).code == 0);
-  // Changed by somebody who hides it.
+  // Changes the file and hides that by restoring its time.
   content[12] = static_cast<char>(content[12] ^ 1);
   dir.write("f", content);
   std::filesystem::last_write_time(file, time);
@@ -363,7 +363,7 @@ TEST_CASE("index --import compares with tfrecord2idx's text") {
       run_tool({"index", file, "--import", dir.write("f.idx", text.substr(text.find('\n') + 1))});
   require_one_message(differs, 1);
   CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
-  CHECK(std::filesystem::exists(file + ".feedline-index"));  // made of the data alone
+  CHECK(std::filesystem::exists(file + ".feedline-index"));  // the index was made from the data alone
 }
 
 TEST_CASE("inspect agrees with TensorFlow on other programs' files") {
@@ -428,7 +428,7 @@ TEST_CASE("inspect finds lengths, kinds and content") {
 TEST_CASE("inspect counts as protobuf reads: the last of equal keys and kinds") {
   const json twice = run_tool({"inspect", "--json", golden("proto/duplicate_key.tfrecord")}).json();
   for (const json& feature : twice.at("features")) CHECK(feature.at("records") <= twice.at("files")[0].at("records"));
-  // 100000 features in one record.
+  // 100,000 features in one record.
   CHECK(run_tool({"inspect", "--json", golden("proto/many_features.tfrecord")}).json().at("features").size() == 100000);
 }
 
@@ -472,8 +472,8 @@ TEST_CASE("cat keeps floats, text and base64") {
   const TempDir dir;
   const std::string file = dir.file("x.tfrecord");
   RecordWriter writer(file);
-  // features { feature { key: "f" value { float_list { value: [0.1, nan] } } } feature { key: "t" value { bytes_list {
-  // value: ["\316\261", "\377\000"] } } } }
+  // The record: features { feature { key: "f" value { float_list { value: [0.1, nan] } } } feature { key: "t" value {
+  // bytes_list { value: ["\316\261", "\377\000"] } } } }
   const std::string record = std::string("\x0a\x2b") +
                              "\x0a\x11\x0a\x01"
                              "f"

@@ -1,4 +1,4 @@
-// `feedline index` killed at any moment: each index is whole or not there, and the next run ends the same.
+// Kills `feedline index` at random moments. Each index must be whole or absent, and the next run must end the same.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only what has an index's name, or may become one.
+// Returns the indexes of the folder. Checks that all other files are data or unfinished indexes.
 std::map<std::string, std::string> indexes(const std::string& folder) {
   std::map<std::string, std::string> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -43,7 +43,7 @@ void kill_often(int wanted) {
     writer.close();
     arguments.push_back(path);
   }
-  arguments.insert(arguments.end(), {"--stride", "64"});  // indexes that take a while to write
+  arguments.insert(arguments.end(), {"--stride", "64"});  // makes indexes that take a while to write
   const auto begin = std::chrono::steady_clock::now();
   REQUIRE(run_tool(arguments).code == 0);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);

@@ -1,4 +1,4 @@
-// .npy files: what they hold, and that every failing call leaves nothing behind.
+// .npy files: their content, and that no failing call leaves a partial file.
 #include "tool/feeding/npy_writer.h"
 
 #include <filesystem>
@@ -93,7 +93,7 @@ TEST_CASE("every failing call is an error that names the file, and leaves nothin
         CHECK(error.category() == Category::io_error);
         CHECK(error.place().file == dir.file("x.npy"));
         for (const auto& left : fs::directory_iterator(dir.path())) {
-          CHECK(left.path() == dir.file("x.npy"));  // whole: its folder could not be synced
+          CHECK(left.path() == dir.file("x.npy"));  // whole; only its folder could not be synced
           CHECK(load_npy(left.path()).shape == std::vector<int64_t>{1 << 20});
         }
       }

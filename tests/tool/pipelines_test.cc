@@ -48,7 +48,7 @@ std::string from_hex(const std::string& hex) {
   return bytes;
 }
 
-/// The features of a golden case as f0, f1, ..., every one delivered as it is.
+/// Returns a pipeline with the features of a golden case as f0, f1, ..., each delivered unchanged.
 std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
   std::string text = "source { compression: " + c.compression;
   for (const std::string& file : c.files) text += " files: \"" + file + "\"";
@@ -95,13 +95,13 @@ bool same(const NpyArray& a, const NpyArray& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
 }
 
-/// A stored array of a case, where there is one.
+/// Returns a stored array of a case, if it has one of this name.
 std::optional<NpyArray> expected(const std::map<std::string, NpyArray>& stored, const std::string& name) {
   if (const auto found = stored.find(name); found != stored.end()) return found->second;
   return std::nullopt;
 }
 
-/// Whether what was dumped of feature i is what TensorFlow reads.
+/// Returns whether the dump of feature i is equal to what TensorFlow reads.
 bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, NpyArray>& stored, size_t i) {
   const std::string f = "f" + std::to_string(i);
   const auto part = [&](const std::string& golden_part, const std::string& file) {
@@ -109,7 +109,7 @@ bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, 
     return !want || same(*want, dump.array(f + file));
   };
   const auto dense = expected(stored, f + ".dense");
-  if (c.features[i].dtype == "bytes" && dense) {  // all of one length: numpy needs no offsets
+  if (c.features[i].dtype == "bytes" && dense) {  // all values have one length, so the golden array has no offsets
     const auto offsets = dump.array(f + ".offsets");
     const NpyArray bytes = dump.array(f + ".bytes");
     return bytes.bytes == dense->bytes && offsets.shape[0] == dense->shape[0] + 1;
@@ -135,7 +135,7 @@ batch   { )text" +
          batch + " }";
 }
 
-/// Distance in units in the last place.
+/// Returns the distance between two numbers in units in the last place.
 int64_t ulps(double a, double b) {
   int64_t x = 0, y = 0;
   std::memcpy(&x, &a, 8);
@@ -215,7 +215,7 @@ TEST_CASE("dump of every golden Example is what TensorFlow parses") {
         std::set<std::string> acceptable(c.error.also_acceptable.begin(), c.error.also_acceptable.end());
         acceptable.insert(c.error.category);
         CHECK(acceptable.count(report.at("errors")[0].at("category").get<std::string>()) == 1);
-        // The good rows before it, also those of a batch that could not be finished.
+        // The good rows before the error are delivered, also those of a batch that could not be finished.
         if (!c.error.failing_records.empty()) CHECK(report.at("samples") == c.error.failing_records[0]);
         if (c.error.stage == "read" && c.error.records_exact) CHECK(report.at("samples") == c.records);
         bad++;
@@ -242,7 +242,7 @@ TEST_CASE("dump leaves out filler in the middle of a batch") {
   CHECK(std::vector<int64_t>(offsets.as<int64_t>().begin(), offsets.as<int64_t>().end()) ==
         std::vector<int64_t>{0, 30, 77, 130, 189});
 
-  // A record that turns out bad only when it is parsed.
+  // A record that is found to be bad only when it is parsed.
   const Dump parsed("source { files: \"" + golden("chess/short_record.tfrecord") +
                     "\" }\n"
                     "feature { name: \"d\" dtype: BYTES length: 194 }\nfeature { name: \"s\" dtype: INT64 }\n"
@@ -344,7 +344,7 @@ TEST_CASE("check prints the plan, or what is wrong with it") {
   CHECK(run_tool({"check", pipeline, "--set", "batch"}).code == 2);
   CHECK(run_tool({"check", dir.write("bad.textproto", "source { fils: \"x\" }")}).code == 1);
 
-  // A second text is laid over the first.
+  // A second text is overlaid on the first.
   const std::string overlay = dir.write("more.textproto", "batch { global_batch_size: 300 }");
   CHECK(run_tool({"check", pipeline, overlay, "--replicas", "3"}).code == 0);
 }
@@ -385,18 +385,18 @@ TEST_CASE("check tries records, and fails where they are not what the features s
     CHECK(bad.err == "feedline: " + at + message + "\n");
     CHECK(bad.out.find("tried    48 records of 3 files: 48 not what") != std::string::npos);
     CHECK(check(feature, {"--records", "0"}).code == 0);
-    // All of them bad: there is nothing to be fed.
+    // All records are bad, so there is nothing to feed.
     CHECK(check(feature, {"--set", "errors.on_error=SKIP_RECORD"}).code == 1);
   }
   for (const std::string optional : {"default_value { int64_value: 0 }", "kind: VARIABLE"}) {
     const ToolResult absent = check(d + "feature { name: \"dd\" key: \"ss\" dtype: INT64 " + optional + " }\n");
     INFO(absent.err);
     CHECK(absent.code == 0);
-    // The feed that has begun behind it may have come to the end of the epoch, and says the same of that.
+    // The feed that starts after the check may have reached the end of the epoch; then it warns of the same feature.
     CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has it") != std::string::npos);
   }
 
-  // A single bad record among good ones.
+  // One bad record among good ones.
   const std::string some = dir.write("q.textproto", "source { files: \"" + golden("chess/short_record.tfrecord") +
                                                         "\" }\n" + d + "batch { global_batch_size: 1 }\n");
   const ToolResult raised = run_tool({"check", some});
@@ -406,7 +406,7 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   CHECK(skipped.code == 0);
   CHECK(skipped.err.find("feedline: warning: ") == 0);
 
-  // Compressed files, and damage that the feed will end with.
+  // Compressed files, and damage that ends the feed.
   const std::string packed = dir.write(
       "z.textproto", "source { files: \"" + golden("compression/gzip_examples.tfrecord") +
                          "\" }\nfeature { name: \"no such\" dtype: INT64 }\nbatch { global_batch_size: 1 }\n");
@@ -475,7 +475,7 @@ TEST_CASE("run reports what the design fixes") {
   const std::string pipeline =
       dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
   const ToolResult result = run_tool({"run", pipeline, "--json", "--epochs", "2", "--replicas", "2", "--io", "pread",
-                                      "--direct", "off", "--step-ms", "1"});  // 24 steps: long enough for rates
+                                      "--direct", "off", "--step-ms", "1"});  // 24 steps are long enough for rates
   INFO(result.err);
   REQUIRE(result.code == 0);
   const json report = result.json();
@@ -495,7 +495,7 @@ TEST_CASE("run reports what the design fixes") {
     calls += bucket.at(1).get<int64_t>();
   }
   CHECK(longest == next_us.at("max"));
-  CHECK(calls >= 46);  // all but the first batch of each replica
+  CHECK(calls >= 46);  // all calls but the first of each replica
   CHECK(report.at("records") == 6000);
   CHECK(report.at("steps") == 24);
   CHECK(report.at("bytes_read") >= 2 * 686848);
@@ -504,7 +504,7 @@ TEST_CASE("run reports what the design fixes") {
     for (const char* field : {"busy_s", "wait_s", "queue"}) CHECK(stage.at(field).is_number());
   }
 
-  // The audit does not depend on batches and replicas, and adds up over epochs.
+  // The audit does not depend on batches and replicas, and sums up over epochs.
   const json one = run_tool({"run", pipeline, "--json", "--set", "batch.global_batch_size=100"}).json();
   CHECK(report.at("audit").get<uint64_t>() == 2 * one.at("audit").get<uint64_t>());
 
@@ -515,7 +515,7 @@ TEST_CASE("run reports what the design fixes") {
 
   const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
   CHECK(replayed.at("records") == 1000 * 256);
-  CHECK(replayed.at("next_wait_share").is_null());  // nobody waits
+  CHECK(replayed.at("next_wait_share").is_null());  // there is no feed to wait for
 }
 
 TEST_CASE("run says how much of its time the trainer has lost, and what it waited for") {
@@ -538,9 +538,9 @@ TEST_CASE("run says how much of its time the trainer has lost, and what it waite
                           Catch::Contains("its batch was ready in ") && Catch::Contains("records/s") &&
                           Catch::Contains("no room: "));
   if (trained.find("waited 0.0 % of the time") != std::string::npos)
-    CHECK_THAT(trained, Catch::Contains("waited 0.0 % of the time\n"));  // for nothing in particular
+    CHECK_THAT(trained, Catch::Contains("waited 0.0 % of the time\n"));  // nothing is named that it waited for
 
-  // Without a trainer the feed is always waited for, and that is no failure.
+  // Without a trainer the time spent waiting for the feed means nothing, so it is not reported as lost.
   const std::string sink = run_tool({"run", pipeline}).out;
   CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): this is as fast as the feed goes") &&
                        !Catch::Contains("ready") && !Catch::Contains("% of the time"));
@@ -576,7 +576,7 @@ TEST_CASE("what another process writes to is left alone") {
   refused(run_tool({"run", pipeline, "--state", state}), state, "using this file");
   refused(run_tool({"dump", pipeline, "--out", dir.file("other"), "--state", state}), state, "using this file");
   CHECK_FALSE(fs::exists(state));
-  close(held);  // as of one that was killed: its lock file stays
+  close(held);  // the lock file stays, as after a kill
   CHECK(run_tool({"run", pipeline, "--state", state}).code == 0);
   CHECK(fs::exists(state));
   CHECK_FALSE(fs::exists(lock));
@@ -620,7 +620,7 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     REQUIRE(result.code == 0);
     CHECK(result.json().at("records") == 32);
     CHECK(result.json().at("bytes_received") == 0);
-    CHECK(result.json().at("epoch_audit").at("holds") == true);  // of all ranks together
+    CHECK(result.json().at("epoch_audit").at("holds") == true);  // the audit of all ranks together
   }
   for (const ToolResult& result : ranks({"--set", "seed=7"})) {
     CHECK(result.code == 1);
@@ -678,7 +678,8 @@ TEST_CASE("run and dump say whether the epoch was all of its data, and fail wher
   CHECK(run_tool({"dump", pipeline, "--out", dir.file("out")}).code == 0);
   CHECK(json::parse(read_file(dir.file("out/report.json"))).at("epoch_audit").at("holds") == true);
 
-  // Another record, sound by itself, and nothing else about the file tells: the index is believed.
+  // Replaces one record by another valid one and restores the file's time. Nothing shows the change, so the index is
+  // still used.
   struct stat before {};
   REQUIRE(stat(file.c_str(), &before) == 0);
   {
@@ -729,7 +730,7 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
 
 namespace {
 
-/// Ends it by a signal once it has threads: the handler is there before it starts any.
+/// Sends the tool a signal once it has threads: it installs its handler before it starts any.
 ToolResult signalled(Tool& tool, int number) {
   const std::string tasks = "/proc/" + std::to_string(tool.pid()) + "/task";
   while (std::distance(fs::directory_iterator(tasks), fs::directory_iterator()) < 3) std::this_thread::yield();
@@ -764,7 +765,7 @@ TEST_CASE("run keeps its state, goes on from it, and counts epochs from the firs
   CHECK(nothing.json().at("records") == 0);
   CHECK(run({"--epochs", "3"}).json().at("records") == 3000);
 
-  // Two ranks go on where one stopped.
+  // Two ranks resume from the state that one rank left.
   dir.write("state", end);
   uint64_t records = 0;
   for (const char* rank : {"0", "1"}) {
@@ -789,7 +790,7 @@ TEST_CASE("run keeps its state, goes on from it, and counts epochs from the firs
   fs::remove(state);
   fs::create_directory(state);
   CHECK(run({}).err.find("io_error") != std::string::npos);
-  CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // it cannot be kept
+  CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // the state cannot be stored
 }
 
 TEST_CASE("dumps of parts, one behind the other, are the dump of the whole") {
@@ -921,8 +922,8 @@ TEST_CASE("an inferred pipeline names shards by a pattern that matches no other 
   const TempDir dir;
   for (const char* name : {"1-a2.tfrecord", "2-a2.tfrecord", "2-a3.tfrecord", "a[1].tfrecord", "a[2].tfrecord"})
     fs::copy_file(shards[0], dir.file(name));
-  const ToolResult odd = infer({dir.file("1-a2.tfrecord"), dir.file("2-a2.tfrecord"), dir.file("a[1].tfrecord"),
-                                dir.file("a[2].tfrecord")});
+  const ToolResult odd = infer(
+      {dir.file("1-a2.tfrecord"), dir.file("2-a2.tfrecord"), dir.file("a[1].tfrecord"), dir.file("a[2].tfrecord")});
   for (const char* name : {"*-a2.tfrecord", "a[1].tfrecord", "a[2].tfrecord"})
     CHECK(odd.out.find("  files: \"" + dir.file(name) + "\"\n") != std::string::npos);
   CHECK(run_tool({"check", dir.write("odd.textproto", odd.out)}).code == 0);

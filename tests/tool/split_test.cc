@@ -1,4 +1,4 @@
-// feedline split: every record once, in the order promised, whatever happens on the way.
+// feedline split: every record is written once, in the promised order, whatever fails on the way.
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -47,7 +47,7 @@ std::vector<std::string> read_records(const std::string& path) {
   return records;
 }
 
-/// Files in `dir`, and the records in them, each of which says its number.
+/// Files in `dir` and their records, each of which contains its number.
 struct Inputs {
   std::vector<std::string> files, records;
 
@@ -99,7 +99,7 @@ SplitOptions shuffled(uint64_t shards, uint64_t seed) {
   return options;
 }
 
-/// The message of the Error that a call throws.
+/// Returns the message of the Error that a call throws.
 template <typename Call>
 std::string error_of(Call call) {
   try {
@@ -152,7 +152,8 @@ TEST_CASE("shuffled: every record once, an order of seed and data alone") {
     if (order.size() > 20) CHECK(order != inputs.records);
     CHECK(!fs::exists(dir.file("a/.out.split")));
 
-    // As the keys say; whatever the shards; many buckets for a shard; buckets that do not fit in memory at all.
+    // The order is that of the keys. It stays the same for another number of shards, for several buckets in a shard,
+    // and for buckets that do not fit in memory.
     std::vector<size_t> by_key(order.size());
     for (size_t i = 0; i < by_key.size(); i++) by_key[i] = i;
     const cli::ShuffleKeys keys(seed);
@@ -179,12 +180,13 @@ TEST_CASE("small memory takes many buckets") {
   for (int i = 0; i < 3000; i++) records.push_back(std::to_string(i) + random_text(4000, random));
   const std::string in = write_records(dir.file("in"), records);
   cli::run_split(shuffled(3, 5), {in}, dir.file("a"), gib);
-  cli::run_split(shuffled(3, 5), {in}, dir.file("b"), 1 << 20);  // 13 or more buckets, each read in memory
+  cli::run_split(shuffled(3, 5), {in}, dir.file("b"), 1 << 20);  // at least 13 buckets, each fits in memory
   CHECK(all_records(dir.file("a")) == all_records(dir.file("b")));
 }
 
 TEST_CASE("every order is as likely") {
-  // Of 4 records, 24: chi-squared with 23 degrees of freedom is above 60 once in 30,000 times, and seeds are fixed.
+  // 4 records have 24 orders. Chi-squared with 23 degrees of freedom exceeds 60 once in 30,000 times, and the seeds are
+  // fixed.
   std::map<std::vector<int>, int> seen;
   const int rounds = 24 * 400;
   for (int seed = 0; seed < rounds; seed++) {
@@ -251,7 +253,7 @@ TEST_CASE("bad records are refused, or left out with exact counts") {
   for (int i = 0; i < 50; i++) records.push_back("record " + std::to_string(i));
   const std::string in = write_records(dir.file("in"), records);
   std::string bytes = read_file(in);
-  const size_t payload = 10 * 24 + 7 * 25 + 12;  // of record 17
+  const size_t payload = 10 * 24 + 7 * 25 + 12;  // where the payload of record 17 begins
   bytes[payload + 3] ^= 3;
   dir.write("in", bytes);
   const ToolResult refused = run_tool({"split", in, "--out", dir.file("a"), "--shards", "7"});
@@ -298,16 +300,16 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(contains(again(shuffled(4, 7), {more}), "input 1 was"));
   CHECK(contains(again(shuffled(4, 7), {in, more}), "there were 1 inputs, and are 2 now"));
   CHECK(contents(out) == before);
-  // A job of another name may lie beside it.
+  // A job of another name may use the same folder.
   SplitOptions other = into(1);
   other.name = "other";
   CHECK(cli::run_split(other, {more}, out, gib).files.size() == 1);
-  // An input that was written to.
+  // An input that has been written to.
   fs::last_write_time(in, fs::last_write_time(in) + std::chrono::seconds(1));
   CHECK(contains(again(shuffled(4, 7), {in}), "has been written to since"));
   std::ofstream(in, std::ios::app) << "x";
   CHECK(contains(again(shuffled(4, 7), {in}), "bytes, and has"));
-  // A job file that is none.
+  // A job file that holds no job.
   std::ofstream(out + "/.out.split.json") << "{}";
   CHECK(contains(again(shuffled(4, 7), {more}), "no job of a split, or damaged"));
 }
@@ -324,7 +326,7 @@ TEST_CASE("what is not the split's own stays") {
       contains(error_of([&] { cli::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }), "cannot be opened"));
   CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, in, gib); }), "cannot be made"));
 
-  // Somebody is at work.
+  // Another process is writing.
   const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);
   REQUIRE(flock(folder, LOCK_EX) == 0);
   CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, dir.path(), gib); }),
@@ -399,7 +401,7 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   const std::string in = write_records(dir.file("in"), records), out = dir.file("out");
   const auto stop_after_scatter = [&] {
     SyscallHook* rename = find_hook("rename");
-    rename->fail_nth_call(3);  // the job, the job with buckets, the first shard
+    rename->fail_nth_call(3);  // the first two name the job and the job with buckets; this one names the first shard
     const std::string message = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
     CHECK(contains(message, "cannot be given its name"));
     CHECK(contains(message, "the same command goes on"));
@@ -431,7 +433,7 @@ TEST_CASE("interrupted, it says so, and goes on") {
   tool.signal(SIGTERM);
   const ToolResult result = tool.wait();
   INFO(result.err);
-  if (result.code != 0) {  // else the last shard was under way
+  if (result.code != 0) {  // code 0: the signal came when the last shard was under way
     CHECK(result.code == 1);
     CHECK(contains(result.err, "interrupted; the same command goes on"));
     for (const std::string& name : shard_files(out)) CHECK(!name.ends_with(".part"));
@@ -474,7 +476,7 @@ TEST_CASE("the tool: names, advice, usage") {
       run_tool({"split", in, "--out", dir.file("gz"), "--shard-size", "1MB", "--compression", "gzip", "--name", "x"});
   CHECK(contains(gzip.out, "1 shard: " + dir.file("gz") + "/x-*-of-00001.tfrecord.gz\n"));
   CHECK(read_records(dir.file("gz/x-00000-of-00001.tfrecord.gz")).size() == 3);
-  // Indexes beside the shards are no data.
+  // An index beside the shards is not taken for data.
   CHECK(run_tool({"index", in}).code == 0);
   CHECK(run_tool({"split", in, in + ".feedline-index", "--out", dir.file("one"), "--shards", "1"}).code == 0);
   const ToolResult advice = run_tool({"split", in, "--advise", "--readers", "4"});
@@ -485,13 +487,13 @@ TEST_CASE("the tool: names, advice, usage") {
 
 namespace {
 
-/// Kills the tool at random moments until it gets to its end. What has a shard's name is whole at each of them.
-/// How often it was killed.
+/// Kills the tool at random moments until it reaches its end, and returns the number of kills. After each kill, every
+/// file with a shard's name must be whole.
 int kill_until_done(const std::vector<std::string>& arguments, const std::string& out,
                     const std::map<std::string, std::string>& reference, std::mt19937& random, int64_t run_us) {
   for (int kills = 0;; kills++) {
     Tool tool(arguments);
-    // Later from time to time, so that it ends.
+    // Waits longer from time to time, so that the tool can end.
     const int64_t until = static_cast<int64_t>(random() % static_cast<uint64_t>(run_us * (4 + kills) / 4));
     const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(until);
     bool over = false;

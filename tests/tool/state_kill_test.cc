@@ -1,5 +1,5 @@
-// A feeding run killed at any moment: its state is whole, never ahead of what was delivered, and what goes on from it
-// delivers the rest.
+// Kills a feeding run at random moments. Its state must be whole and never ahead of what was delivered, and a run that
+// resumes from it must deliver the rest.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ struct Feed {
   std::string state() const { return dir.file("state"); }
   std::string log() const { return dir.file("log"); }
 
-  /// Where the next run goes on. What is there must be a whole state.
+  /// Returns the place at which the next run resumes. A state that exists must be whole.
   Place place() const {
     if (!fs::exists(state())) return {0, 0};
     const json text = json::parse(read_file(state()));
@@ -57,7 +57,7 @@ struct Feed {
 
 const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 500 }"};
 
-/// A trainer: writes down what it is given, then keeps the state. In a process of its own.
+/// A trainer in a process of its own: it logs each batch, then stores the state.
 [[noreturn]] void train(const Feed& feed) {
   try {
     const int log = open(feed.log().c_str(), O_WRONLY | O_APPEND | O_CREAT, 0600);
@@ -82,20 +82,21 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
   }
 }
 
-/// Behind the last line.
+/// Returns the place after the last logged batch. Adds the logged batches to `delivered` and sets `lines` to their
+/// number.
 Place logged(const Feed& feed, std::map<Place, std::string>& delivered, int& lines) {
   std::ifstream in(feed.log());
   Place behind{0, 0}, at;
   std::string content;
   for (lines = 0; in >> at.first >> at.second >> content; lines++) {
     const auto [known, is_new] = delivered.emplace(at, content);
-    REQUIRE(known->second == content);  // also what was delivered twice
+    REQUIRE(known->second == content);  // also if it was delivered twice
     behind = at.second + 1 < steps ? Place{at.first, at.second + 1} : Place{at.first + 1, 0};
   }
   return behind;
 }
 
-/// {1, steps} and {2, 0} are the same number of steps.
+/// Returns the number of steps before a place: {1, steps} and {2, 0} are the same.
 uint64_t steps_of(const Place& place) { return place.first * steps + place.second; }
 
 void kill_trainer(int wanted) {
@@ -106,7 +107,7 @@ void kill_trainer(int wanted) {
     auto took = std::chrono::microseconds(0);
     while (killed < wanted || rounds < 2) {
       const Feed feed(order);
-      const bool whole = rounds++ == 0;  // the first is left alone
+      const bool whole = rounds++ == 0;  // the first round is not killed
       int kills = 0;
       for (bool ended = false; !ended;) {
         const auto begin = Clock::now();
@@ -131,14 +132,14 @@ void kill_trainer(int wanted) {
         REQUIRE(given <= kept + 1);
         size_t names = 0;
         for ([[maybe_unused]] const auto& entry : fs::directory_iterator(feed.dir.path())) names++;
-        // data, pipeline, log, state, and the lock of a trainer that was killed or left by _exit; of a cut write one
-        // more, until the next run
+        // At most: data, pipeline, log, state, and the lock file that a trainer leaves that was killed or ended by
+        // _exit. A kill during a write leaves one more file until the next run.
         REQUIRE(names <= (ended ? 5 : 6));
         between += !ended && kept > 0 && kept < epochs * steps;
       }
       REQUIRE(reference.size() == epochs * steps);
       REQUIRE(lines >= static_cast<int>(epochs) * steps);
-      REQUIRE(lines <= static_cast<int>(epochs) * steps + kills);  // a kill repeats a step at most
+      REQUIRE(lines <= static_cast<int>(epochs) * steps + kills);  // each kill repeats at most one step
       std::map<Place, std::string> delivered;
       logged(feed, delivered, lines);
       REQUIRE(delivered == reference);
@@ -176,7 +177,7 @@ void kill_run(int wanted) {
     const uint64_t after = steps_of(feed.place());
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
     REQUIRE(after >= before);
-    REQUIRE(static_cast<double>(after - before) * step_ms <= ms);  // its steps take time
+    REQUIRE(static_cast<double>(after - before) * step_ms <= ms);  // each step takes step_ms
     if (result.code == 128 + SIGKILL) {
       killed++;
       between += after > before;

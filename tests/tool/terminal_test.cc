@@ -6,6 +6,7 @@
 #include "support/catch.h"
 
 using namespace feedline::cli;
+using feedline::format_count;
 using namespace std::chrono_literals;
 
 namespace {

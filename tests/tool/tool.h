@@ -1,4 +1,4 @@
-// Runs the built `feedline` as people do.
+// Runs the built `feedline` tool as a user does.
 #pragma once
 
 #include <fcntl.h>
@@ -23,12 +23,12 @@ inline std::string read_file(const std::string& path) {
 }
 
 struct ToolResult {
-  int code = -1;  // of the exit; 128 + the signal where one ended it
+  int code = -1;  // the exit code, or 128 + the number of the signal that ended it
   std::string out, err;
   nlohmann::json json() const { return nlohmann::json::parse(out); }
 };
 
-/// A run of the tool, in the background until wait().
+/// A run of the tool, in the background until wait(). The destructor kills it if it still runs.
 class Tool {
  public:
   explicit Tool(const std::vector<std::string>& arguments) {

@@ -1,5 +1,5 @@
-// Variables on GPUs, each rank a thread with one of its own: the values are those that the host comes to, bit for bit.
-// Runs on real GPUs and NCCL, and on fake ones (support/fake_nccl.h).
+// Variables on GPUs. Each rank is a thread with a GPU of its own, and must reach the values that the host reaches, bit
+// for bit. The test runs on real GPUs with NCCL, and on fake ones (support/fake_nccl.h).
 #include "gpu_replicas.h"
 #include "support/catch.h"
 #include "support/no_gpus.h"
@@ -10,7 +10,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// Where NCCL is, inside machines too, each rank wants a GPU of its own.
+/// Returns whether this combination can run. With NCCL, also inside machines, each rank needs a GPU of its own.
 bool can_be(Mode mode, Owners owners, int ranks) {
   const bool two = mode == Mode::two_machines;
   if (two && ranks % 2 != 0) return false;
@@ -63,11 +63,11 @@ TEST_CASE("GPUs: a gradient that is not finite on one rank changes nothing on an
 }
 
 TEST_CASE("GPUs, asynchronous: no update is lost, wherever the servers are") {
-  constexpr float ten = 10;  // descend() makes it 1
+  constexpr float ten = 10;  // descend() multiplies it by 0.1, which makes 1
   if (no_gpus()) return;
   const int gpus = visible_gpus().count;
   for (const Owners owners : {Owners::on_gpus, Owners::on_host}) {
-    // One server, on the last GPU where it is on one; a worker on each of the others.
+    // There is one server. If it is on a GPU, it has the last one and each worker another.
     const int workers = owners == Owners::on_gpus ? std::min(gpus - 1, 3) : 3, steps = 20;
     if (workers == 0) continue;
     std::vector<Invite> pairs;

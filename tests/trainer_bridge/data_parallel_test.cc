@@ -1,4 +1,4 @@
-// Whoever applies the gradients: all ranks have the values that one rank with all of them would have.
+// In every mode, all ranks must have the values that a single rank with all gradients would have.
 #include "feedline/data_parallel.h"
 
 #include <condition_variable>
@@ -74,14 +74,14 @@ TEST_CASE("a parameter server owns about as much as the others, and applies what
           for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
           if (!training->step()) throw std::runtime_error("not finite");
         }) == std::vector<std::string>(2));
-  CHECK(owners == std::vector<int>{1, 0, 1, 1, 1});  // 1000, and 300 + 37 + 5 + 1
+  CHECK(owners == std::vector<int>{1, 0, 1, 1, 1});  // 1000 values, and 300 + 37 + 5 + 1
   CHECK(applied[0] == std::vector<size_t>{1});
   CHECK(applied[1].size() == 4);
 }
 
 namespace {
 
-/// Says how many calls have ended.
+/// A communicator that counts the calls that have ended.
 class Counted final : public Communicator {
  public:
   explicit Counted(std::unique_ptr<Communicator> of) : of_(std::move(of)) {}
@@ -113,7 +113,7 @@ class Counted final : public Communicator {
     const std::lock_guard lock(mutex_);
     return calls_;
   }
-  /// False: not within a minute.
+  /// Returns false if there are not more within a minute.
   bool wait_for_more_than(int calls) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return calls_ > calls; });
@@ -163,9 +163,9 @@ TEST_CASE("a loss scale grows while all is finite, and backs off when it is not"
   CHECK(after({true, true}) == 8);
   CHECK(after({true}) == 16);
   CHECK(after({true, true, false}) == 8);
-  CHECK(after({true, true}) == 8);  // counted anew
+  CHECK(after({true, true}) == 8);  // begins to count again
   CHECK(after({true}) == 16);
-  CHECK(after({false, false, false, false, false, false}) == 1);  // it stays there
+  CHECK(after({false, false, false, false, false, false}) == 1);  // the smallest scale
 }
 
 TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
@@ -223,7 +223,7 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
 TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobody along") {
   constexpr int servers = 2, workers = 3, steps = 200;
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
-  // pairs[w][s]: rank 0 the server, rank 1 the worker.
+  // pairs[w][s]: rank 0 is server s, rank 1 is worker w.
   std::vector<std::vector<Invite>> pairs(workers);
   for (auto& of_worker : pairs)
     for (int s = 0; s < servers; s++) of_worker.push_back(over(carrier, 2));

@@ -1,4 +1,4 @@
-// What only fake GPUs show of variables on GPUs: what each failure does, and that nothing is left behind.
+// What only fake GPUs can show of variables on GPUs: what each failure leads to, and that everything is given back.
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "gpu_replicas.h"
@@ -20,7 +20,7 @@ bool nothing_is_left() {
 void two_steps(GpuModel& model, DataParallel& training) {
   for (int step = 0; step < 2; step++) model.step(training, gradients(model.rank(), step, DType::float32), 1);
   training.wait();
-  const Mode any = Mode::replicated;  // of two ranks, all have the same sums
+  const Mode any = Mode::replicated;  // for two ranks the sums do not depend on the mode
   expect(model.values() == wanted(2, 2, DType::float32, 1, machines_of(any, 2)), "other values");
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their traini
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();
     if (name.find("cuda") != 0 && name != "nccl") continue;
-    // Each of the start's, then some of the steps'; what is polled has no last call.
+    // Every call of the start, then some of those of the steps. A call that polls has no last one.
     for (int64_t n = 1; n <= 40; n += n < 12 ? 1 : 4) {
       INFO(static_cast<int>(owners) << " " << static_cast<int>(mode) << ": " << name << ", call " << n);
       hook->fail_nth_call(n);

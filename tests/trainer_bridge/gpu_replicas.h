@@ -1,4 +1,4 @@
-// A model on a GPU for tests of data parallelism, and the communicators of ranks with a GPU each.
+// A model on a GPU for tests of data parallelism, and communicators for ranks with a GPU each.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,10 +30,10 @@ inline Gradients gradients(int rank, int step, DType dtype) {
   return all;
 }
 
-/// Ranks share a GPU where there are fewer.
+/// Returns the GPU of a rank. Ranks share GPUs if there are fewer GPUs than ranks.
 inline DeviceId gpu_of(int rank) { return cuda(rank % std::max(1, visible_gpus().count)); }
 
-/// On the GPU with the rank's number, which becomes the thread's.
+/// A model on the GPU with the rank's number. The constructor makes it the calling thread's current device.
 class GpuModel {
  public:
   GpuModel(int rank, DType dtype) : rank_(rank), dtype_(dtype) {
@@ -71,7 +71,7 @@ class GpuModel {
     return all;
   }
 
-  /// descend() in the stream's order: on the host, between two copies.
+  /// Returns a function that runs descend() in stream order: on the host, between two copies.
   Apply apply() {
     return [this](size_t, std::span<float> value, std::span<const float> by) {
       int current = -1;
@@ -90,7 +90,7 @@ class GpuModel {
     };
   }
 
-  /// A step with these gradients: whether they were finite.
+  /// Makes a step with these gradients. Returns whether they were finite.
   bool step(DataParallel& training, Gradients gradients, float loss_scale) {
     const Gradients& now = gradients_on_their_way_.emplace_back(std::move(gradients));
     for (size_t v = sizes.size(); v-- > 0;) {
@@ -99,7 +99,7 @@ class GpuModel {
     }
     return training.step(loss_scale);
   }
-  /// As the stream finds them.
+  /// Returns the values after all work that the stream was given.
   Values values() const {
     Values now = first_values(0);
     for (size_t v = 0; v < sizes.size(); v++)
@@ -121,10 +121,10 @@ class GpuModel {
   std::deque<Descent> descents_;
 };
 
-/// Where the ranks that own variables meet.
+/// The place at which the ranks that own variables communicate.
 enum class Owners { on_gpus, on_host };
 
-/// Ranks on the GPUs `members`.
+/// Returns the communicators of ranks on the GPUs `members`.
 inline Invite between_gpus(const std::vector<int>& members) {
   using Control = std::unique_ptr<Communicator>;
   std::vector<std::shared_ptr<Control>> controls;
@@ -138,7 +138,8 @@ inline Invite between_gpus(const std::vector<int>& members) {
   };
 }
 
-/// Runs `body` for each rank side by side, with its model and training; what each threw, or "".
+/// Runs `body` for all ranks at the same time, each with its model and training. Returns what each threw (its message),
+/// or "".
 template <typename Body>
 std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtype, Body body) {
   Communicators communicators(mode, ranks, [&](const std::vector<int>& members, bool all_own) {

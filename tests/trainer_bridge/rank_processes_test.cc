@@ -1,4 +1,4 @@
-// Ranks as processes, which an exchange of pipes joins: they share the counting and each other's failures.
+// Ranks as processes with an exchange over sockets: they share the counting, and each is told of the others' failures.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -44,7 +44,8 @@ std::string read_text(int fd) {
   return text;
 }
 
-/// What each process wrote, and how it ended. The parent passes every rank's string to all, until a rank ends.
+/// What a process wrote, and how it ended. While the processes run, the parent passes every rank's string to all ranks,
+/// until a rank ends.
 struct Ended {
   std::string said;
   int status = 0;
@@ -59,7 +60,7 @@ std::vector<Ended> in_processes(int count, const std::function<std::string(int r
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      for (const int other : sockets) close(other);  // else a rank that ends would not be seen to
+      for (const int other : sockets) close(other);  // otherwise the end of another rank would not be noticed
       close(sides[0]);
       std::string said;
       try {
@@ -104,7 +105,7 @@ std::vector<Ended> in_processes(int count, const std::function<std::string(int r
 
 constexpr int records = 9000;
 
-/// Records of 1000 bytes that begin with their number, in one file.
+/// One file with records of 1000 bytes, each of which begins with its number.
 struct Folder {
   Folder() {
     RecordWriter writer(dir.file("data"));

@@ -1,4 +1,4 @@
-// What tests of data parallelism share: a small model, its gradients, and the values that it must come to.
+// What the tests of data parallelism share: a small model, its gradients, and the values that it must reach.
 #pragma once
 
 #include <cmath>
@@ -18,12 +18,12 @@ namespace feedline::test {
 using Ends = std::shared_ptr<Communicator>;
 using Values = std::vector<std::vector<float>>;
 
-inline const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};  // of the model's variables
+inline const std::vector<size_t> sizes = {1, 1000, 37, 5, 300};  // numbers of values of the model's variables
 
 enum class Mode { replicated, parameter_server, two_machines };
 inline constexpr Mode modes[] = {Mode::replicated, Mode::parameter_server, Mode::two_machines};
 
-/// A rank's gradients of a step, as they are stored.
+/// Returns the bytes of a rank's gradient of one variable in a step.
 inline std::vector<std::byte> gradient(int rank, int step, size_t variable, DType dtype) {
   std::mt19937 random(static_cast<unsigned>(rank * 1000 + step * 10) + static_cast<unsigned>(variable));
   std::vector<std::byte> bytes(sizes[variable] * size_of(dtype));
@@ -47,7 +47,8 @@ inline Values first_values(int rank) {
   return values;
 }
 
-/// What one rank would have that computes on all rows; sums are those of machines, and of these.
+/// Returns the values that one rank would have if it computed on all rows. The gradients are summed within each machine
+/// first, then over the machines.
 inline Values wanted(int ranks, int steps, DType dtype, float loss_scale,
                      const std::vector<std::vector<int>>& machines) {
   Values values = first_values(0);
@@ -88,15 +89,15 @@ inline std::vector<std::vector<int>> machines_of(Mode mode, int ranks) {
   return machines;
 }
 
-/// How a rank comes to its end of a communicator. Who drops it has left the others.
+/// Makes a rank's end of a communicator. A rank that drops it unused has left the others.
 using Invitation = std::function<Ends()>;
-/// Of ranks with a common one, each once.
+/// Returns the invitation of the rank at `place` in a common communicator. Call it once for each place.
 using Invite = std::function<Invitation(int place)>;
 
-/// The communicators of a training, of all its ranks.
+/// The communicators of all ranks of a training.
 class Communicators {
  public:
-  /// meet: what `members` have in common; all_own: each may own variables.
+  /// `meet` connects the ranks `members`; `all_own` is true if each of them may own variables.
   Communicators(Mode mode, int ranks, const std::function<Invite(const std::vector<int>& members, bool all_own)>& meet)
       : mode_(mode), machines_(machines_of(mode, ranks)) {
     std::vector<int> leaders;
@@ -106,7 +107,8 @@ class Communicators {
     }
     if (mode == Mode::two_machines) leaders_ = meet(leaders, true);
   }
-  /// A rank's part, which it takes at once: if it ends without a training, it has left the others.
+  /// A rank's part. A rank must take it before anything else: if it then ends without a training, it has left the
+  /// others.
   struct Part {
     std::unique_ptr<DataParallel> training(std::vector<Variable> variables, Apply apply,
                                            DataParallelOptions options = {}) const;
@@ -147,7 +149,7 @@ inline Invite between_threads(size_t ranks) {
   };
 }
 
-/// A rank's model: values, and gradients as they are stored.
+/// A rank's model: its values, and its gradients as bytes.
 struct Model {
   explicit Model(int rank, DType dtype) : values(first_values(rank)) {
     for (size_t v = 0; v < sizes.size(); v++) gradients.push_back(gradient(rank, 0, v, dtype));

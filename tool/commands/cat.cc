@@ -1,4 +1,4 @@
-// feedline cat: records as JSON, one a line.
+// feedline cat: prints records as JSON, one per line.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace feedline::cli {
 namespace {
 
-constexpr size_t shown_bytes = 48, shown_values = 16;  // of a value, of a list, without --full
+constexpr size_t shown_bytes = 48, shown_values = 16;  // what is shown of a value and of a list without --full
 
 struct Args {
   std::string file;
@@ -26,7 +26,8 @@ struct Args {
   bool full = false;
 };
 
-/// A string where the bytes are text, else an object that says how long they are.
+/// Returns a string if the bytes are text, else an object that holds their base64 form and length. Without `full`, a
+/// long value is replaced by an object with its beginning and its length.
 Json to_json(std::string_view bytes, bool full) {
   const bool text = is_printable(bytes);
   if (full || bytes.size() <= shown_bytes) {
@@ -34,11 +35,13 @@ Json to_json(std::string_view bytes, bool full) {
   }
   if (!text) return {{"base64_begin", to_base64(bytes.substr(0, shown_bytes))}, {"length", bytes.size()}};
   size_t cut = shown_bytes;
-  while (cut > 0 && (static_cast<unsigned char>(bytes[cut]) & 0xc0) == 0x80) cut--;  // not inside a character
+  // Do not cut inside a UTF-8 character.
+  while (cut > 0 && (static_cast<unsigned char>(bytes[cut]) & 0xc0) == 0x80) cut--;
   return {{"text_begin", bytes.substr(0, cut)}, {"length", bytes.size()}};
 }
 
-/// The shortest decimal number that is this float; JSON has none for NaN and the infinities.
+/// Returns the shortest decimal number that reads back as this float. JSON has no NaN and infinities, which become
+/// strings.
 Json to_json(float value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
@@ -57,10 +60,10 @@ Json to_json(const Message& message, const Message::Feature& feature, bool full)
   return json;
 }
 
-/// Keys are bytes; one that is not UTF-8 is shown in hexadecimal.
+/// Returns a key as text. Keys are bytes; a key that is not UTF-8 is shown in hexadecimal.
 std::string shown_key(std::string_view key) { return is_utf8(key) ? std::string(key) : "hex " + to_hex(key); }
 
-using Object = std::vector<std::pair<std::string, Json>>;  // appending to Json itself would search for each key
+using Object = std::vector<std::pair<std::string, Json>>;  // Json itself searches for each new key
 Json to_object(Object&& members) {
   Json json = Json::object();
   auto& map = json.get_ref<Json::object_t&>();

@@ -1,4 +1,4 @@
-// feedline check: whether a pipeline and its data fit together, and what they would take.
+// feedline check: tells whether a pipeline and its data fit together, and what feeding them would take.
 #include <fmt/format.h>
 
 #include <memory>
@@ -17,8 +17,8 @@ struct Args {
   uint64_t records = 16;
 };
 
-/// Returns whether the pipeline can be fed with records like those that are tried: with all of them, or with some
-/// where bad ones are skipped.
+/// Parses some records, prints the result, and returns whether the pipeline can be fed with records like them: all must
+/// be good, or, if bad records are skipped, at least one.
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)

@@ -1,9 +1,10 @@
 // The subcommands of `feedline`, one file each.
 //
-// add_X() adds its subcommand to `app`. When people choose it, `run` becomes what it does; that returns the exit code:
-// 0 done, 1 the data or the run failed. It throws UsageError for wrong usage and Error for all that stops it; main()
-// turns them into one line on standard error and exit codes 2 and 1; with --json also into {"error": ...} on standard
-// output, so a command prints its JSON when all is done, as the last thing.
+// add_X() adds its subcommand to `app`. When the user chooses the subcommand, `run` is set to the function that carries
+// it out. That function returns the exit code: 0 done, 1 the data or the run failed. It throws UsageError for wrong
+// usage, and Error for everything else that stops it. main() turns these into one line on standard error and exit code
+// 2 or 1; with --json it also prints {"error": ...} on standard output. So a command must print its own JSON last, when
+// everything is done.
 #pragma once
 
 #include <CLI/CLI.hpp>

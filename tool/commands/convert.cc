@@ -1,4 +1,4 @@
-// feedline convert: data of other forms into TFRecord shards.
+// feedline convert: converts data of other forms into TFRecord shards.
 #include "tool/convert/convert.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ struct Args {
   bool json = false;
 };
 
-/// NAME=VALUE.
+/// Splits NAME=VALUE. Throws UsageError for anything else.
 std::pair<std::string, std::string> parted(const std::string& flag, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
@@ -35,7 +35,8 @@ std::pair<std::string, std::string> parted(const std::string& flag, const std::s
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-/// --feature NAME=VALUE ..., each name once.
+/// Returns the features that --feature NAME=VALUE and the inputs give, each with its path. Throws UsageError if a name
+/// appears twice.
 std::vector<std::pair<std::string, std::string>> features_of(const Args& args) {
   std::vector<std::pair<std::string, std::string>> features;
   for (const std::string& file : args.inputs) features.emplace_back(std::filesystem::path(file).stem().string(), file);
@@ -69,7 +70,7 @@ Json to_json(const Args& args, const Converted& result) {
   return {{"out", args.out}, {"sets", std::move(sets)}, {"left_out", result.left_out}, {"pipeline", result.pipeline}};
 }
 
-/// What the converters have in common, around one of them.
+/// Returns the function that runs a converter: it parses the options that all converters have, and prints the result.
 template <typename Convert>
 Run converting(const std::shared_ptr<Args>& args, Convert convert) {
   return [args, convert] {

@@ -1,4 +1,4 @@
-// feedline demo: real records, fed to virtual replicas, from nothing but this source tree.
+// feedline demo: feeds real records to virtual replicas; needs nothing but this source tree.
 #include <fmt/format.h>
 
 #include <array>
@@ -29,7 +29,7 @@ struct Args {
 struct Set {
   const char* name;
   const char* what;
-  std::array<const char*, 3> records;  // files of golden records that it repeats
+  std::array<const char*, 3> records;  // the golden files whose records are repeated
   const char* pipeline;
 };
 
@@ -127,7 +127,7 @@ std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path&
   return records;
 }
 
-/// Shards of together about `bytes`, and the pipeline beside them. Returns the pipeline's path.
+/// Writes shards with a total of about `bytes` bytes, and the pipeline beside them. Returns the pipeline's path.
 std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
   Progress progress(fmt::format("writing {}", set.name), bytes);
   const auto records = read_records(set, args.golden);
@@ -151,7 +151,7 @@ std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
   return pipeline.string();
 }
 
-/// How to call this program from here.
+/// Returns the shortest path by which a user in the current folder can call this program.
 std::string program() {
   std::error_code unknown;
   const fs::path absolute = fs::read_symlink("/proc/self/exe", unknown);

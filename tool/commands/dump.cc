@@ -1,4 +1,4 @@
-// feedline dump: an epoch as .npy files, and report.json about it.
+// feedline dump: writes an epoch as .npy files, and a report.json about it.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -29,8 +29,8 @@ struct Args {
   PipelineArgs pipeline;
   std::string out;
   uint64_t epoch = 0;
-  uint64_t steps = 0;  // 0: all
-  std::string state;   // empty: none
+  uint64_t steps = 0;  // 0: all steps
+  std::string state;   // empty: no state is kept
   bool accept_changes = false;
 };
 
@@ -63,7 +63,8 @@ struct Result {
   std::optional<Error> error;
 };
 
-/// False: the end of the epoch, or of the feed by result.error.
+/// Takes a replica's next batch. Returns false at the end of the epoch, after an interrupt, and after an error, which
+/// it stores in result.error.
 bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
   try {
     for (;;) {
@@ -77,20 +78,21 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
   }
 }
 
-/// How far a dump is.
+/// Shows how far a dump is.
 class DumpProgress {
  public:
-  /// most_steps: 0 if the epoch alone bounds them.
+  /// `most_steps` is the limit of --steps; 0: the epoch's end is the only limit.
   DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
 
-  /// Tells of it, if it is time to: `step` of the epoch is done, the samples of all steps so far are `samples`.
+  /// Shows the progress if a line is due. `step` is the step of the epoch that was just written; `samples` counts the
+  /// samples of all steps so far.
   void show(int64_t step, int64_t samples) {
     if (!first_step_) first_step_ = step;
     const auto now = LiveLine::Clock::now();
     if (!line_.due(now)) return;
     const double elapsed = std::chrono::duration<double>(now - start_).count();
     std::string text = fmt::format("step {}", format_count(static_cast<uint64_t>(step + 1)));
-    int64_t end = feeder_.steps_per_epoch();  // -1: unknown
+    int64_t end = feeder_.steps_per_epoch();  // the step before which the dump ends; -1: unknown
     if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
       end = *first_step_ + static_cast<int64_t>(most_steps_);
     if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
@@ -110,8 +112,8 @@ class DumpProgress {
   const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
 };
 
-/// Takes the epoch to its end, so many steps of it (0: all), or as far as it goes. The rows of a step lie in the order
-/// of the replicas.
+/// Takes batches until the epoch ends, `steps` steps are done (0: no limit) or the feed fails. The rows of a step are
+/// written in the order of the replicas.
 void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
   DumpProgress progress(feeder, steps);
   bool more = true;

@@ -1,4 +1,4 @@
-// feedline index: makes the indexes that feeding looks for, or checks them.
+// feedline index: makes the indexes that a feed looks for, or checks them.
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
@@ -25,15 +25,15 @@ struct Args {
 
 struct Result {
   FileSummary summary;
-  std::string index;       // where it lies; empty: there is none
-  std::string_view state;  // "valid": it was there; "built"; "none"
-  std::string refused;     // why one that was there did not hold
-  std::string wrong;       // with --check and --import: what does not agree
-  std::string unwritten;   // why the index of a file that was read could not be written
+  std::string index;       // the path of the index; empty: there is none
+  std::string_view state;  // "valid": it was found; "built": it was made now; "none"
+  std::string refused;     // why an existing index was refused
+  std::string wrong;       // with --check and --import: what differs
+  std::string unwritten;   // why an index could not be written
   uint64_t index_bytes = 0;
 };
 
-/// "what it found instead", where the file does not hold what its index says.
+/// Compares an index with a new count of the file. Returns how they differ; empty: they agree.
 std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
   const bool same =
       index.records == counted.records && index.audit == counted.audit && index.end == counted.end &&
@@ -98,7 +98,7 @@ int index(const Args& args) {
     results[i].state = "none";
     try {
       index_file(args, args.input.files[i], results[i], progress);
-    } catch (const Error& error) {  // it cannot be read to its end
+    } catch (const Error& error) {  // reading the file failed
       results[i].summary.damage.push_back({error, 0});
     }
   });
@@ -128,7 +128,7 @@ int index(const Args& args) {
   return sound ? 0 : 1;
 }
 
-/// A flag that takes a size as people write it.
+/// Adds a flag that takes a size as people write it, for example 16KiB.
 void add_size(CLI::App& command, const std::string& flag, uint64_t& size, uint64_t least, uint64_t most,
               const std::string& help) {
   const auto take = [flag, &size, least, most](const std::string& text) {

@@ -1,4 +1,4 @@
-// feedline inspect: what is in the files, and a pipeline for it.
+// feedline inspect: tells what is in the files, and writes a pipeline for them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Args {
   bool json = false, pipeline = false;
 };
 
-/// A line of the result: one kind of one feature.
+/// One line of the result: one kind of values of one feature.
 struct Row {
   std::string name;
   std::string_view kind;
@@ -27,8 +27,8 @@ struct Row {
   bool is_bytes = false;
 };
 
-/// By name, then kind. Those of a SequenceExample go by context/NAME and feature_lists/NAME, the latter once with its
-/// steps and once with the values of all steps together.
+/// Returns the rows, ordered by name and then kind. Features of a SequenceExample are named context/NAME and
+/// feature_lists/NAME; each feature list has one row for its steps, and rows for the values of all its steps together.
 std::vector<Row> rows_of(const DataStats& data) {
   std::vector<Row> rows;
   const auto add = [&](const std::string& row_name, const FeatureStats& stats) {

@@ -17,25 +17,25 @@ namespace {
 
 enum ExitCode { done = 0, failed = 1, wrong_usage = 2 };
 
-/// Tells why the command ended, and where standard output is to be JSON, there, too.
+/// Prints on standard error why the command ended; with --json, also on standard output. Returns `code`.
 int report(int code, const std::string& message, bool as_json, const Json& error) {
   fmt::print(stderr, "feedline: {}\n", message);
   if (as_json) print_json({{"error", error}});
   return code;
 }
 
-/// What is no Error has no place.
+/// Returns the JSON of a failure that is no feedline::Error and therefore has no place.
 Json without_place(const char* category, const std::string& message) {
   return {{"category", category}, {"file", nullptr},    {"offset", nullptr},
           {"record", nullptr},    {"feature", nullptr}, {"message", message}};
 }
 
-/// Known before the command line has been understood: it may be what is wrong.
+/// Returns whether --json is given. It looks at the raw arguments, because parsing the command line may be what fails.
 bool wants_json(int argc, char** argv) {
   return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
 }
 
-/// Which subcommand's help to point at.
+/// Returns the help command that an error message recommends.
 std::string help_of(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? "feedline --help" : fmt::format("feedline {} --help", chosen.front()->get_name());
@@ -70,7 +70,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     const int code = command();
-    // A full disk or a closed pipe behind standard output shows here at the latest.
+    // A full disk or a closed pipe at standard output is detected here at the latest.
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
       return report(failed, fmt::format("standard output: {}", std::strerror(errno)), false, {});
     }

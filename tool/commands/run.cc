@@ -1,4 +1,4 @@
-// feedline run: feeds a sink, or a trainer of so many milliseconds a step, and says how that went.
+// feedline run: feeds a sink, or a simulated trainer that takes a given time for each step, and reports how that went.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Args {
 
 Json known(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
-/// Precondition: there were some.
+/// Precondition: result.records > 0.
 double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
 
 Json to_json(const Args& args, const FeedResult& result) {
@@ -92,7 +92,7 @@ void print_errors(const Report& report) {
                format_count(report.errors.size()));
 }
 
-/// What the trainer has waited for, and how long.
+/// Prints what the trainer has waited for, and how long.
 void print_waits(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;

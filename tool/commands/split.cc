@@ -1,4 +1,4 @@
-// feedline split: TFRecord files into shards.
+// feedline split: writes the records of TFRecord files into shards.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ uint64_t size_of_flag(const char* flag, const std::string& text) {
   throw UsageError(fmt::format("{}: 0 bytes hold nothing", flag));
 }
 
-/// What a file's shards are called: its name less "-00000-of-00016" and what is behind ".tfrecord".
+/// Returns the name for a file's shards: the file's name without "-00000-of-00016", ".tfrecord" and what follows it.
 std::string name_of(const std::string& file) {
   std::string name = std::filesystem::path(file).filename().string();
   name = name.substr(0, name.find(".tfrecord"));

@@ -1,16 +1,17 @@
+#include "tool/common/example_view.h"
+
 #include <algorithm>
 #include <array>
 
 #include "flowgraph/parse/wire.h"
-#include "tool/common/message.h"
 
 namespace feedline::cli {
 namespace {
 
 namespace wire = flow::wire;
 
-/// One field after another off the front of a message that lies `level` messages deep in the record. Every member says
-/// false where protobuf would refuse; nothing is known then.
+/// Takes one field after another from the front of a message that lies `level` messages deep in the record. Every
+/// member returns false if protobuf would refuse the message; its output is then undefined.
 class Fields {
  public:
   Fields(std::string_view message, int level)
@@ -32,7 +33,7 @@ class Fields {
     next_ += 4;
     return true;
   }
-  /// A field nobody asked for, whose tag was taken.
+  /// Skips an unknown field whose tag has been taken.
   bool skip(uint32_t tag) { return moved(wire::skip_field(tag, next_, end_, wire::max_depth - level_)); }
 
  private:
@@ -48,7 +49,7 @@ class Fields {
 
 enum Level { in_record, in_features, in_entry, in_feature, in_list, in_steps = in_feature, in_step, in_step_list };
 
-/// Calls on_field(tag, fields) for each field; that takes it and says whether it was sound.
+/// Calls on_field(tag, fields) for each field; on_field takes the field and returns whether it was valid.
 template <typename OnField>
 bool for_each_field(std::string_view message, int level, OnField&& on_field) {
   Fields fields(message, level);
@@ -61,7 +62,8 @@ bool for_each_field(std::string_view message, int level, OnField&& on_field) {
 
 constexpr uint32_t message_field(uint32_t number) { return wire::tag(number, wire::delimited); }
 
-/// The last of equal keys counts. Keys lie in the record in the order of their entries.
+/// Sorts the entries by key and keeps the last of those with equal keys. Keys lie in the record in the order of their
+/// entries, so a larger address means a later entry.
 template <typename Entry>
 void sort_by_key(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -99,7 +101,7 @@ bool Message::parse(std::span<const std::byte> record) {
     if (tag != message_field(2)) return skip(fields, tag);
     const size_t lists = lists_.size();
     if (!fields.take_bytes(bytes)) return false;
-    if (!parse_feature_lists(bytes)) {  // then it is some other field of an Example
+    if (!parse_feature_lists(bytes)) {  // then field 2 is an unknown field of an Example
       lists_.resize(lists);
       irregular_++;
     }
@@ -189,7 +191,7 @@ bool Message::parse_feature(std::string_view message, int level, Feature& featur
   });
 }
 
-/// One value, or a packed run of them.
+/// Parses one value, or a packed run of values.
 template <typename Fields>
 bool Message::parse_values(Kind kind, uint32_t tag, Fields& fields) {
   const auto take_float = [&](auto& from) { return from.take_float(floats_.emplace_back()); };

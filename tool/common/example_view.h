@@ -1,11 +1,12 @@
-// Any tf.train.Example or SequenceExample as it is, for people who do not know yet what is in their files. (The feed's
-// own parser, flowgraph/parse/example_parser.h, is told which features to look for.)
+// A view of any tf.train.Example or SequenceExample, for people who do not know yet what is in their files. (The feed's
+// own parser, flowgraph/parse/example_parser.h, must be told which features to look for.) It reads records as
+// protobuf's C++ parser does. From tensorflow/core/example/{example,feature}.proto:
 //
-// message Example         { Features features = 1; }
-// message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
-// message Features        { map<string, Feature> feature = 1; }
-// message FeatureLists    { map<string, FeatureList> feature_list = 1; }   message FeatureList { repeated Feature
-// feature = 1; } (tensorflow/core/example/{example,feature}.proto.) Read as protobuf's C++ parser does.
+//   message Example         { Features features = 1; }
+//   message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
+//   message Features        { map<string, Feature> feature = 1; }
+//   message FeatureLists    { map<string, FeatureList> feature_list = 1; }
+//   message FeatureList     { repeated Feature feature = 1; }
 #pragma once
 
 #include <cstddef>
@@ -23,23 +24,27 @@ std::string_view name(Kind kind) noexcept;
 enum class MessageType : uint8_t { example, sequence_example, other };
 std::string_view name(MessageType type) noexcept;
 
-/// Reused from record to record, so that it allocates only while it grows. Refers to the record's memory.
+/// The features of one record. Reuse one object for many records, so that it allocates only while its buffers grow. It
+/// refers to the record's memory, which must outlive its use.
 class Message {
  public:
   struct Feature {
-    std::string_view key;  // bytes, not always UTF-8; empty for a step
+    std::string_view key;  // not always UTF-8; empty for a step of a feature list
     Kind kind = Kind::unset;
-    size_t first = 0, count = 0;  // in bytes(), floats() or ints()
+    size_t first = 0, count = 0;  // where its values are in the vector of its kind
   };
   struct FeatureList {
     std::string_view key;
-    size_t first = 0, count = 0;  // in all steps
+    // Where its steps are in the vector of all steps.
+    size_t first = 0, count = 0;
   };
 
-  /// False: the record is no such message. What was there before is gone in any case.
+  /// Parses a record and replaces the previous content. Returns false if the record is neither an Example nor a
+  /// SequenceExample.
   bool parse(std::span<const std::byte> record);
 
-  /// Ascending by key, each key once.
+  /// Returns the features of the Example, or of the SequenceExample's context, in ascending order of key, each key
+  /// once.
   const std::vector<Feature>& features() const noexcept { return features_; }
   const std::vector<FeatureList>& feature_lists() const noexcept { return lists_; }
   std::span<const Feature> steps(const FeatureList& list) const noexcept {
@@ -70,16 +75,16 @@ class Message {
   std::vector<std::string_view> bytes_;
   std::vector<float> floats_;
   std::vector<int64_t> ints_;
-  uint64_t regular_ = 0;    // map entries as every writer makes them: one key, one value, nothing else
-  uint64_t irregular_ = 0;  // others, and fields that the message does not have
+  uint64_t regular_ = 0;    // map entries as every known writer makes them: one key and one value
+  uint64_t irregular_ = 0;  // other map entries, and fields that the message type does not have
 };
 
-/// What a number of records are. Nothing in a file says so, and other messages may happen to parse: an
-/// ExampleListWithContext reads as an Example full of entries without a value. So most records must parse, and most map
-/// entries be regular.
+/// Guesses the message type of a number of records. Nothing in a file states it, and other messages may happen to
+/// parse: an ExampleListWithContext reads as an Example full of entries without a value. So most of the records must
+/// parse, and most of the map entries must be regular.
 class TypeGuess {
  public:
-  /// `message` after parse() of a record, which said `parsed`.
+  /// Adds one record: `message` after its parse(), and what parse() returned.
   void add(const Message& message, bool parsed);
   void add(const TypeGuess& other);
   MessageType type() const;

@@ -49,7 +49,7 @@ FileSummary scan_file(const std::string& file, Compression compression, Progress
     }
     summary.compression = reader.compression();
     report();
-  } catch (const Error& error) {  // the file cannot be opened, or read any further
+  } catch (const Error& error) {  // the file cannot be opened, or reading it failed
     summary.damage.push_back({error, 0});
   }
   return summary;
@@ -60,11 +60,11 @@ FileSummary verify_file(const std::string& file, Compression compression, Progre
   summary.file = file;
   try {
     summary.size = size_of({file});
-    // Nobody asks for its entries.
+    // A large stride, because the entries of the index are not used.
     const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
                                                   [&](uint64_t bytes) { progress.add(bytes); });
     summary.take(index);
-  } catch (const Error& error) {  // the file cannot be opened, or read to its end
+  } catch (const Error& error) {  // the file cannot be opened, or reading it failed
     summary.damage.push_back({error, 0});
   }
   return summary;
@@ -84,7 +84,7 @@ void FileSummary::take(const io::FileIndex& index) {
 uint64_t size_of(const std::vector<std::string>& files) {
   uint64_t total = 0;
   for (const std::string& file : files) {
-    std::error_code missing;  // told when the file is opened
+    std::error_code missing;  // reported later, when the file is opened
     const uint64_t size = std::filesystem::file_size(file, missing);
     total += missing ? 0 : size;
   }

@@ -1,4 +1,4 @@
-// TFRecord files named on the command line: reading them whole, side by side, and what there is to say about each.
+// The TFRecord files that are named on the command line: reads them completely, several at a time, and reports on each.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,15 +18,16 @@ struct FileArgs {
   Compression compression = Compression::automatic;
 };
 
-/// TFRecord files by name: `data/*` matches their indexes, too, which are left out (unless there is nothing else).
+/// Adds an option or positional argument that takes names of TFRecord files. A pattern such as `data/*` also matches
+/// index files, which are left out (unless nothing else is named).
 CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
                        const std::string& help);
-/// FILE... and --compression.
+/// Adds FILE... and --compression.
 void add_file_args(CLI::App& command, FileArgs& args);
-/// --compression alone.
+/// Adds --compression.
 void add_compression(CLI::App& command, Compression& compression);
 
-/// What a file turned out to be.
+/// What was found in a file.
 struct FileSummary {
   struct Damage {
     Error error;
@@ -34,34 +35,36 @@ struct FileSummary {
   };
 
   std::string file;
-  Compression compression = Compression::automatic;  // automatic: the file could not be opened
-  uint64_t size = 0;                                 // on disk
-  uint64_t records = 0;                              // good ones, and of these:
+  Compression compression = Compression::automatic;  // `automatic` means that the file could not be opened
+  uint64_t size = 0;                                 // bytes on disk
+  uint64_t records = 0;                              // the number of good records; the next three are of these
   uint64_t payload_bytes = 0, record_min = 0, record_max = 0;
   std::vector<Damage> damage;
 
-  /// Fills in what a counting pass found of `file`.
+  /// Fills in what a counting pass found in `file`.
   void take(const io::FileIndex& index);
   bool opened() const noexcept { return compression != Compression::automatic; }
 };
 
-/// file, compression, records, payload_bytes, errors: category, offset, record, skipped_bytes, message.
+/// Returns an object with file, compression, records, payload_bytes, and errors: a list with category, offset, record,
+/// skipped_bytes and message of each.
 Json to_json(const FileSummary& summary);
 
-/// Bytes on disk of those that are there.
+/// Returns the total size on disk, in bytes, of the files that exist.
 uint64_t size_of(const std::vector<std::string>& files);
 
-/// Reads every file to its end, several at a time, with progress on a terminal: `on_record(number of the file, record)`
-/// for each good record, in order within a file, one thread per file. What is wrong with a file is in its summary.
+/// Reads every file to its end, several at a time, and shows progress on a terminal. Calls `on_record(index of the
+/// file, record)` for each good record, in order within a file, on one thread per file. What is wrong with a file is in
+/// its summary.
 std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
                                     const std::function<void(size_t file, const Record& record)>& on_record);
 
-/// The same without a look at the records: on all threads, one large file too.
+/// Verifies every file in the same way without giving out the records. All threads work, also on a single large file.
 std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what);
 
-/// "a.tfrecord: 3,000 records, 604.7 KiB, damaged" for people, without a line end.
+/// Returns a text for people, without a line end: "a.tfrecord: 3,000 records, 604.7 KiB, damaged".
 std::string describe(const FileSummary& summary);
-/// One line on standard error for each damage of each file. Returns how many files are damaged.
+/// Prints one line on standard error for each damaged place of each file. Returns how many files are damaged.
 size_t print_damage(const std::vector<FileSummary>& summaries);
 
 }  // namespace feedline::cli

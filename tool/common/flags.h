@@ -1,4 +1,4 @@
-// Values of flags, refused in words that people write themselves.
+// Checks the values of flags, and refuses wrong ones with messages that people understand.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 
 namespace feedline::cli {
 
-/// A flag that takes one of a few words.
+/// Adds a flag that takes one of a few words.
 template <typename T>
 CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
                         std::vector<std::pair<std::string, T>> choices, const std::string& help) {
@@ -28,7 +28,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
   return command.add_option_function<std::string>(flag, choose, help);
 }
 
-/// Nothing but a number that `fits`.
+/// Accepts only a number for which `fits` returns true. `wanted` describes such numbers in the error message.
 template <typename T, typename Fits>
 CLI::Validator number_that(Fits fits, std::string wanted) {
   const auto refuse = [fits, wanted = std::move(wanted)](const std::string& text) -> std::string {
@@ -46,7 +46,7 @@ inline CLI::Validator whole_number(uint64_t least, uint64_t most = INT64_MAX) {
       "a whole number from " + std::to_string(least) + (most < INT64_MAX ? " to " + std::to_string(most) : " on"));
 }
 
-/// Milliseconds, up to a day.
+/// Accepts milliseconds, at most one day.
 inline CLI::Validator milliseconds() {
   return number_that<double>([](double value) { return value >= 0 && value <= 86400e3; },
                              "a number from 0 to 86400000");

@@ -1,12 +1,12 @@
-// Ctrl-C and `kill` end a command cleanly, the second one at once.
+// Lets Ctrl-C and `kill` end a command cleanly; the second signal ends it at once.
 #pragma once
 
 #include <csignal>
 
 namespace feedline::cli {
 
-/// While it lives, the first SIGINT or SIGTERM sets a flag that the command looks at; the next one does what it always
-/// does. At most one at a time.
+/// While an Interrupt exists, the first SIGINT or SIGTERM sets a flag that the command checks, and the next signal has
+/// its usual effect. Only one may exist at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -14,13 +14,13 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  /// From any thread.
+  /// Returns whether the flag is set. May be called from any thread.
   static bool happened() noexcept;
-  /// Throws Error stalled, "interrupted", when it happened.
+  /// Throws Error stalled, "interrupted", if the flag is set.
   static void check();
 
  private:
-  struct sigaction interrupt_, terminate_;  // what was there before
+  struct sigaction interrupt_, terminate_;  // the handlers before this one, which the destructor restores
 };
 
 }  // namespace feedline::cli

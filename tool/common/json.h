@@ -1,4 +1,4 @@
-// JSON as scripts get it from `feedline`: errors, and text that may hold any bytes.
+// The JSON that `feedline` writes for scripts: errors, and text that may contain any bytes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,22 +12,22 @@
 
 namespace feedline::cli {
 
-using Json = nlohmann::ordered_json;  // fields in the order of writing
+using Json = nlohmann::ordered_json;  // keeps fields in the order in which they were added
 
-/// category, file, offset, record, feature, message; null where something does not apply.
+/// Returns an object with category, file, offset, record, feature and message; what does not apply is null.
 Json to_json(const Error& error);
 
-/// A feed's errors, then the one that ended it, unless it is among them.
+/// Returns the list of a feed's errors, followed by the error that ended the feed unless it is among them.
 Json to_json(const std::vector<Error>& errors, const std::optional<Error>& last);
 
-/// UTF-8 without control characters other than tab and line ends.
+/// Returns whether the bytes are UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
 
 std::string to_hex(std::string_view bytes);
 std::string to_base64(std::string_view bytes);
 
-/// On one line (indent < 0) or indented, with a line end, to standard output. Bytes that are not UTF-8, in a file name
-/// say, become U+FFFD.
+/// Prints to standard output, on one line (indent < 0) or indented, with a line end. Bytes that are not UTF-8, for
+/// example in a file name, become U+FFFD.
 void print_json(const Json& json, int indent = 2);
 
 }  // namespace feedline::cli

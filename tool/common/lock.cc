@@ -21,11 +21,11 @@ Error failed(const std::string& path, const std::string& why) {
   return Error(Category::io_error, why, Place::of_file(path));
 }
 
-/// Opens and locks. -1: another process holds the lock.
+/// Opens and locks; returns -1 if another process holds the lock.
 int open_locked(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (fd < 0) throw failed(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
-  // Any other failure: some network file systems lock nothing.
+  // All other failures are ignored, because some network file systems cannot lock.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(fd);
     return -1;
@@ -33,7 +33,7 @@ int open_locked(const std::string& path, int flags) {
   return fd;
 }
 
-/// Whether the path still leads to what is open, which nobody has removed.
+/// Returns whether the path still names the open file, which means that it has not been removed.
 bool is_at(const std::string& path, int fd) {
   struct stat opened {
   }, there{};
@@ -56,7 +56,7 @@ LockedFolder::LockedFolder(const std::string& path) {
 LockedFolder::~LockedFolder() { close(fd_); }
 
 LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(open_locked(lock_, O_RDWR | O_CREAT)) {
-  // Who held it may have removed it between our two calls: then it is made anew.
+  // The previous holder may have removed the file between our open() and flock(); then it must be made again.
   for (int tries = 0; fd_ >= 0 && !is_at(lock_, fd_) && tries < most_tries; tries++) {
     close(fd_);
     fd_ = open_locked(lock_, O_RDWR | O_CREAT);
@@ -66,7 +66,7 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
 }
 
 LockedFile::~LockedFile() {
-  unlink(lock_.c_str());  // while it is held, so that nobody holds what is no longer there
+  unlink(lock_.c_str());  // while the lock is held, so that no process can lock a removed file
   close(fd_);
 }
 

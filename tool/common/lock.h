@@ -1,12 +1,12 @@
-// What two processes must not write to at once.
+// Locks on folders and files that two processes must not write to at the same time.
 #pragma once
 
 #include <string>
 
 namespace feedline::cli {
 
-/// Holds a folder, made if it is missing, for this process alone. Throws Error io_error if another process holds it. On
-/// file systems that lock nothing it holds nothing.
+/// Locks a folder for this process; makes the folder if it is missing. Throws Error io_error if another process holds
+/// the lock. On file systems without locks it does nothing.
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
@@ -18,7 +18,8 @@ class LockedFolder {
   int fd_;
 };
 
-/// The same for a file, which may be replaced meanwhile: it locks FILE.lock beside it, and removes that in the end.
+/// Locks a file in the same way. The file itself may be replaced meanwhile, so the lock is on FILE.lock beside it,
+/// which the destructor removes.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path);

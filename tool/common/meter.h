@@ -1,4 +1,4 @@
-// What a thread has done, told to a progress line a MiB at a time; the place where an interrupt ends it.
+// Reports a thread's progress to a Progress, one MiB at a time, and lets an interrupt end the thread's work there.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace feedline::cli {
 
-/// Of one thread.
+/// Used by one thread.
 class Meter {
  public:
   explicit Meter(Progress& progress) : progress_(progress) {}
@@ -17,7 +17,7 @@ class Meter {
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  /// Throws Error stalled when somebody interrupts.
+  /// Counts `bytes` as done. Throws Error stalled after an interrupt.
   void add(uint64_t bytes) {
     bytes_ += bytes;
     if (bytes_ < 1 << 20) return;

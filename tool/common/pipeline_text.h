@@ -1,4 +1,4 @@
-// Pipelines as text, for those who write them for others.
+// Writes pipelines as text, for commands that make pipelines.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,32 @@
 
 namespace feedline::cli {
 
-/// A literal of protobuf's text format.
+/// Returns the bytes as a string literal of protobuf's text format.
 std::string text_literal(std::string_view bytes);
 
-/// `name: "score"` for a feature of this key; where the key is no name, `name: "feature_NUMBER" key: "..."`.
+/// Returns `name: "score"` for a feature with this key. If the key cannot be a name, returns `name: "feature_NUMBER"
+/// key: "..."`.
 std::string text_feature_name(const std::string& key, size_t number);
 
-/// A power of two, so that replicas divide it: at most 128, the records there are, and what 16 MiB hold.
+/// Returns a sensible global batch size: a power of two, so that replicas can divide it, and at most 128, the number of
+/// records, and the number of average records in 16 MiB.
 uint64_t fair_batch_size(uint64_t records, uint64_t payload_bytes);
 
-/// A feature with one number of values in every record, or with a default where a record lacks it.
+/// A feature with the same number of values in every record, or with a default value for records that lack it.
 struct TextFeature {
   std::string key;
   Kind kind = Kind::bytes_list;
   std::vector<int64_t> shape = {};
-  int64_t length = 0;             // of each of its bytes values; 0: differs
-  bool missing = false;           // in some records
-  std::string made = {};          // how an output is made from it, as in "decode_raw { ... }"; empty: as it is
-  std::string output_dtype = {};  // where something is made
-  std::string remark = {};        // for a comment
+  int64_t length = 0;    // bytes of each value, for BYTES; 0: values differ in length
+  bool missing = false;  // some records lack it
+  // How an output is made from it, for example "decode_raw { ... }"; empty: it is delivered as it is.
+  std::string made = {};
+  std::string output_dtype = {};  // dtype of the output, if `made` is not empty
+  std::string remark = {};        // written as a comment on its line
 };
 
-/// A pipeline that `feedline check` accepts. comments: lines without "# ". An output is named for each feature if one
-/// of them is made into something.
+/// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any
+/// feature (TextFeature::made), the pipeline lists an output for every feature.
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
                           const std::vector<TextFeature>& features, uint64_t records, uint64_t payload_bytes);
 

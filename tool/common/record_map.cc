@@ -18,7 +18,8 @@ namespace feedline::cli {
 namespace {
 
 constexpr uint64_t record_limit = io::default_record_limit;
-// Of the bytes between marks: so many bytes are read in vain where a range begins, and a terabyte needs 16 MB of marks.
+// Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to so many bytes for
+// nothing. `most_marks` bounds the marks to 16 MB, which is what a terabyte needs.
 constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 
 }  // namespace
@@ -39,7 +40,7 @@ RecordMap::RecordMap(std::vector<MappedFile> files) : files_(std::move(files)), 
 }
 
 size_t RecordMap::file_of(uint64_t record) const noexcept {
-  // The last file that begins at or before it: those without records lie before.
+  // The last file whose first record is at or before `record`; files without records lie before it.
   return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end() - 1, record) - first_.begin()) - 1;
 }
 
@@ -67,7 +68,7 @@ void RecordMap::thin_marks(std::span<const uint64_t> records) {
 std::vector<uint64_t> RecordMap::ranges(uint64_t bytes) const {
   std::vector<uint64_t> begins;
   for (size_t i = 0; i < files_.size(); i++) {
-    uint64_t next = 0;  // offset in the file
+    uint64_t next = 0;  // the file offset at which the next range may begin
     for (const io::IndexEntry& mark : files_[i].marks) {
       if (mark.record == files_[i].records || (mark.record > 0 && mark.offset < next)) continue;
       begins.push_back(first_[i] + mark.record);

@@ -1,4 +1,5 @@
-// Where the records of a list of files are: found in one pass over all of them, then any range of records is read.
+// Knows where the records of a list of files are. One pass over all files finds them; afterwards any range of records
+// can be read.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace feedline::cli {
 
-/// What tells one state of a file from another.
+/// Identifies the state of a file: another size or time means that the file has changed.
 struct FileIdentity {
   std::string path;  // absolute
   uint64_t size = 0;
@@ -23,40 +24,42 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Throws Error io_error for what is no regular file.
+/// Returns the file's identity. Throws Error io_error if it is no regular file.
 FileIdentity identify(const std::string& path);
 
 struct MappedFile {
   FileIdentity identity;
   Compression compression = Compression::none;
-  uint64_t records = 0;        // good ones
-  uint64_t payload_bytes = 0;  // of them
-  /// Records whose places are known, ascending, the first of the file among them. Of a compressed file only that.
+  uint64_t records = 0;        // the number of good records
+  uint64_t payload_bytes = 0;  // bytes of the good records' payloads
+  /// Records whose places in the file are known, in ascending order, beginning with the file's first record. A
+  /// compressed file has only that one.
   std::vector<io::IndexEntry> marks;
-  /// Where damage begins; ascending.
+  /// The offsets at which damaged regions begin, in ascending order.
   std::vector<uint64_t> bad_offsets;
 
-  /// What the good records take as TFRecord data.
+  /// Returns the number of bytes that the good records take as TFRecord data.
   uint64_t framed_bytes() const noexcept { return payload_bytes + records * 16; }
 };
 
-/// Good records are numbered through all files in their order.
+/// The records of all files. Good records are numbered across all files, in the files' order.
 class RecordMap {
  public:
   explicit RecordMap(std::vector<MappedFile> files);
 
   const std::vector<MappedFile>& files() const noexcept { return files_; }
   uint64_t records() const noexcept { return first_.back(); }
-  /// Of a file's first record; of the number of files, records().
+  /// Returns the number of a file's first record. `file` may be the number of files; then it returns records().
   uint64_t first_record(size_t file) const noexcept { return first_[file]; }
-  /// Which file a record is in.
+  /// Returns the file that contains a record.
   size_t file_of(uint64_t record) const noexcept;
   uint64_t framed_bytes() const noexcept;
 
-  /// Keeps only the marks nearest at or before these records (ascending) and at each file's begin.
+  /// Keeps only each file's first mark and, for each of these records (in ascending order), the last mark at or before
+  /// it.
   void thin_marks(std::span<const uint64_t> records);
-  /// Ranges of about `bytes` each that begin at marks, or at files where these are compressed: the first records, and
-  /// records() at the end.
+  /// Divides the records into ranges of about `bytes` each that begin at marks; a compressed file is one range. Returns
+  /// the first record of each range, and records() at the end.
   std::vector<uint64_t> ranges(uint64_t bytes) const;
 
  private:
@@ -64,18 +67,19 @@ class RecordMap {
   std::vector<uint64_t> first_;
 };
 
-/// Reads and verifies all files, several at a time. `damage`: what is wrong with each file. Throws Error io_error.
-/// progress: how many more bytes were read; from several threads; may throw to stop.
+/// Reads and verifies all files, several at a time. `damage` receives what is wrong with each file. `progress` is
+/// called with the number of bytes read since its last call, from several threads; it may throw to stop. Throws Error
+/// io_error.
 RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::vector<io::BadRegion>>& damage,
                       const std::function<void(uint64_t bytes)>& progress);
 
-/// Reads ranges of records; cheapest one behind another. Every record is verified again. Not thread-safe.
+/// Reads ranges of records, and verifies every record again. Consecutive ranges are the cheapest. Not thread-safe.
 class RecordCursor {
  public:
   explicit RecordCursor(const RecordMap& map) : map_(map) {}
 
-  /// Hands out records [begin, end) in order. Throws Error: io_error; or the damage's, where there was none when the
-  /// files were mapped.
+  /// Calls on_record for the records [begin, end), in order. Throws Error io_error, or the error of a damaged record
+  /// that was not damaged when the files were mapped.
   void read(uint64_t begin, uint64_t end,
             const std::function<void(uint64_t number, const io::RecordView& record)>& on_record);
 
@@ -86,8 +90,8 @@ class RecordCursor {
 
   const RecordMap& map_;
   size_t file_ = 0;
-  std::optional<io::RecordStream> stream_;  // of files()[file_]
-  size_t view_ = 0;                         // of stream_->records(), handed out
+  std::optional<io::RecordStream> stream_;  // reads files()[file_]
+  size_t view_ = 0;                         // how many of stream_->records() were handed out
 };
 
 }  // namespace feedline::cli

@@ -1,4 +1,4 @@
-// Shards: what each is called and which records it gets.
+// The names of shards, and which records each of them holds.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,23 +8,23 @@
 
 namespace feedline::cli {
 
-/// "train-00000-of-00016.tfrecord", and ".gz" behind it where the shards are compressed: programs that go by names
-/// (Beam's ReadFromTFRecord, TFX) look for that.
+/// Returns a shard's file name: "train-00000-of-00016.tfrecord", with ".gz" at the end for compressed shards, because
+/// programs that go by names (Beam's ReadFromTFRecord, TFX) expect it.
 inline std::string shard_name(const std::string& name, uint64_t shard, uint64_t shards, bool gzip = false) {
   return fmt::format("{}-{:05}-of-{:05}.tfrecord{}", name, shard, shards, gzip ? ".gz" : "");
 }
 
-/// A pattern that matches all of them, for a pipeline.
+/// Returns a pattern for a pipeline that matches all shards.
 inline std::string shard_pattern(const std::string& name, uint64_t shards, bool gzip = false) {
   return fmt::format("{}-*-of-{:05}.tfrecord{}", name, shards, gzip ? ".gz" : "");
 }
 
-/// floor(shard * records / shards): shard i holds records [shard_begin(i), shard_begin(i + 1)), so that all have
-/// records / shards of them, some one more. Exact for fewer than 2^32 shards.
+/// Returns floor(shard * records / shards), the first record of a shard: shard i holds the records [shard_begin(i),
+/// shard_begin(i + 1)). So each shard has records / shards records, or one more. Exact for fewer than 2^32 shards.
 constexpr uint64_t shard_begin(uint64_t shard, uint64_t shards, uint64_t records) noexcept {
   return shard * (records / shards) + shard * (records % shards) / shards;
 }
 
-inline constexpr uint64_t most_shards = 99'999;  // five digits
+inline constexpr uint64_t most_shards = 99'999;  // the largest number with five digits
 
 }  // namespace feedline::cli

@@ -68,7 +68,7 @@ void LiveLine::show(std::string_view text, Clock::time_point now) {
   }
   winsize size{};
   const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  const size_t columns = known ? size.ws_col - 1u : 79u;  // a line that wraps could not be rewritten
+  const size_t columns = known ? size.ws_col - 1u : 79u;  // a line that wraps cannot be rewritten
   fmt::print(out_, "\r{}\x1b[K", text.substr(0, columns));
   std::fflush(out_);
   shown_ = true;

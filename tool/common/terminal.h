@@ -1,4 +1,4 @@
-// What people see: numbers as they read them, and how far a command is.
+// What people see on the terminal: numbers as they read them, and how far a command is.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@
 
 namespace feedline::cli {
 
-/// "7" or "7 to 1,024".
+/// Returns "7" or "7 to 1,024".
 std::string format_range(uint64_t least, uint64_t most);
-/// Three digits: "1.25 M", "830 k", "12".
+/// Returns at most three significant digits with a prefix: "1.25 M", "830 k", "12".
 std::string format_rate(double per_second);
-/// "830 ms", "12 s", "1:05", "2:01:05".
+/// Returns "830 ms", "12 s", "1:05" or "2:01:05".
 std::string format_seconds(double seconds);
 
-/// Tells on standard error how far a command is: on a terminal by a line at the bottom that is rewritten in place,
-/// elsewhere (a file, a pipe, a dumb terminal) by whole lines, few of them. Not thread-safe.
+/// Shows on standard error how far a command is. On a terminal it rewrites one line at the bottom; elsewhere (a file, a
+/// pipe, a dumb terminal) it writes whole lines, but rarely. Not thread-safe.
 class LiveLine {
  public:
   using Clock = std::chrono::steady_clock;
@@ -32,10 +32,10 @@ class LiveLine {
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
 
-  /// Whether the start, or the last line, is as long ago as it takes until the next line.
+  /// Returns whether enough time has passed since the start, or since the last line, for the next line.
   bool due(Clock::time_point now = Clock::now()) const noexcept;
   void show(std::string_view text, Clock::time_point now = Clock::now());
-  /// Takes the line off the terminal.
+  /// Removes the line from the terminal.
   void clear();
 
  private:
@@ -45,16 +45,16 @@ class LiveLine {
   bool shown_ = false;
 };
 
-/// How far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.
+/// Shows how far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.
 class Progress {
  public:
   Progress(std::string what, uint64_t total_bytes) : what_(std::move(what)), total_(total_bytes) {}
 
-  /// More bytes are done.
+  /// Counts `bytes` more as done.
   void add(uint64_t bytes);
-  /// So many are done in all, of so many.
+  /// Sets the number of bytes that are done and the total.
   void set(uint64_t done, uint64_t total);
-  /// Takes the line away.
+  /// Removes the line.
   void done();
 
  private:

@@ -1,11 +1,11 @@
-// Wrong usage that the command line's parser cannot see.
+// The error for wrong usage that the parser of the command line (CLI11) cannot detect.
 #pragma once
 
 #include <stdexcept>
 
 namespace feedline::cli {
 
-/// What CLI11 could not see by itself: flags that do not go together, values this version does not have.
+/// Wrong usage, for example flags that do not go together, or values that this version does not have.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

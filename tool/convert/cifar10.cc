@@ -20,7 +20,7 @@ void demand(bool holds, const char* what) {
 
 bool is_numpy(const Pickle& pickle, const Pickle::Value& called, const std::string& module, std::string_view name) {
   return pickle.is_global(called, "numpy.core." + module, name) ||
-         pickle.is_global(called, "numpy._core." + module, name);  // from NumPy 2 on
+         pickle.is_global(called, "numpy._core." + module, name);  // NumPy 2 and later
 }
 
 struct Array {
@@ -28,8 +28,9 @@ struct Array {
   bool in_fortrans_order;
 };
 
-/// ndarray.__reduce__: (_reconstruct, (ndarray, (0,), b'b'), state), where the state is (version, shape, dtype, whether
-/// in Fortran's order, bytes). From protocol 5 on: (_frombuffer, (bytes, dtype, shape, order)).
+/// Returns the parts of a pickled array. ndarray.__reduce__ gives (_reconstruct, (ndarray, (0,), b'b'), state), where
+/// the state is (version, shape, dtype, whether in Fortran order, bytes). With protocol 5 it gives (_frombuffer,
+/// (bytes, dtype, shape, order)).
 Array array_of(const Pickle& pickle, const Pickle::Value& data) {
   using Type = Pickle::Type;
   demand(data.type == Type::object && data.items.size() >= 2, "no array 'data'");
@@ -74,7 +75,7 @@ Cifar10Batch read_python_batch(std::string_view content) {
   demand(labels && labels->type == Type::list, "no list 'labels'");
   demand(data, "no array 'data'");
   const auto [shape, dtype, bytes, in_fortrans_order] = array_of(pickle, *data);
-  // dtype.__reduce__: (numpy.dtype, ('u1', align, copy), state)
+  // dtype.__reduce__ gives (numpy.dtype, ('u1', align, copy), state).
   demand(dtype.type == Type::object && dtype.items.size() >= 2 &&
              pickle.is_global(pickle[dtype.items[0]], "numpy", "dtype"),
          "'data' has no dtype");

@@ -1,4 +1,4 @@
-// The batches of CIFAR-10 (cs.toronto.edu/~kriz/cifar.html), as they lie in its archives.
+// Reads the batches of CIFAR-10 (cs.toronto.edu/~kriz/cifar.html) in the form in which its archives contain them.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,18 @@
 
 namespace feedline::cli {
 
-inline constexpr size_t cifar10_image_bytes = 3 * 32 * 32;  // red plane, green plane, blue plane
+inline constexpr size_t cifar10_image_bytes = 3 * 32 * 32;  // a red, a green and a blue plane
 
 struct Cifar10Batch {
   std::vector<uint8_t> labels;  // 0 to 9
-  std::string images;           // cifar10_image_bytes for each label
+  std::string images;           // cifar10_image_bytes for each label, in the same order
 };
 
-/// "Binary version": for each picture a byte with its label, then the planes. Throws std::runtime_error, as the next.
+/// Reads a batch of the "binary version": for each picture one byte with its label, then the planes. Throws
+/// std::runtime_error if the content is not such a batch; so does read_python_batch().
 Cifar10Batch read_binary_batch(std::string_view content);
-/// "Python version": a pickled dictionary, its `data` a uint8 array [pictures, 3072], its `labels` a list.
+/// Reads a batch of the "python version": a pickled dictionary whose `data` is a uint8 array [pictures, 3072] and whose
+/// `labels` is a list.
 Cifar10Batch read_python_batch(std::string_view content);
 
 }  // namespace feedline::cli

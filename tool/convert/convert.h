@@ -1,4 +1,4 @@
-// Data of other forms -> TFRecord shards of tf.train.Examples, and a pipeline that feeds them.
+// Converts data of other forms into TFRecord shards of tf.train.Examples, and writes a pipeline that feeds them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace feedline::cli {
 
 struct ConvertTarget {
-  std::string folder;  // made where it is missing; files of the same names are replaced
+  std::string folder;  // made if it is missing; files of the same names are replaced
   uint64_t shard_bytes = 100'000'000;
 };
 
@@ -28,40 +28,43 @@ struct Converted {
     std::vector<std::string> shards;  // without their folder
   };
   std::vector<Set> sets;
-  std::vector<std::string> left_out;  // "PATH: why"
-  std::string pipeline;               // as it lies in folder/pipeline.textproto
+  std::vector<std::string> left_out;  // "PATH: why" of each file that was left out
+  std::string pipeline;               // the content of folder/pipeline.textproto
 };
 
-/// The archive of cs.toronto.edu/~kriz/cifar.html, "python version" or "binary version", compressed or not. Sets as
-/// TensorFlow's tutorial made them (models, tutorials/image/cifar10_estimator/generate_cifar10_tfrecords.py): train is
-/// batches 1 to 4, validation batch 5, eval the test batch; image: 3 planes of 32 x 32 bytes; label: 0 to 9.
+/// Converts the archive of cs.toronto.edu/~kriz/cifar.html, "python version" or "binary version", compressed or not.
+/// The sets are those of TensorFlow's tutorial (models,
+/// tutorials/image/cifar10_estimator/generate_cifar10_tfrecords.py): train is batches 1 to 4, validation is batch 5,
+/// eval is the test batch. `image` is 3 planes of 32 x 32 bytes, `label` is 0 to 9.
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
-/// A folder for each class, in order of name: image: the JPEG or PNG file as it is; label: the class's number;
-/// folder/labels.txt: the classes' names.
+/// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
+/// `image` is the JPEG or PNG file as it is, `label` is the number of the class; folder/labels.txt holds the classes'
+/// names.
 Converted convert_image_classes(const std::string& images, const ConvertTarget& target);
-/// A folder for each feature: a record for each relative path that all of them have.
+/// Converts one folder for each feature: each relative path that all folders have becomes one record.
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
                              const ConvertTarget& target);
 
-/// NumPy arrays with equal numbers of rows, by feature: a row is a record. float64 becomes float32, int64 and float32
-/// stay; others are stored as the bytes they have.
+/// Converts NumPy arrays, one for each feature, with equal numbers of rows; each row becomes a record. float64 is
+/// rounded to float32; int64 and float32 stay; other types are stored as their bytes.
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
-/// A table by RFC 4180 whose first row names the features. A column is int64, float32 or bytes as all its cells allow,
-/// or as `types` says; an empty cell without quotes is a missing feature.
+/// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes, whichever all
+/// its cells allow, or what `types` says. An empty cell without quotes is a missing feature.
 Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, const ConvertTarget& target);
 
-// For the converters:
+// What the converters use:
 
-/// So many records into shards, with equal numbers of them. Throws Error io_error.
+/// Writes a known number of records into shards with equal numbers of records. Throws Error io_error.
 class ShardWriter {
  public:
-  /// bytes: what is expected of all, for the number of shards. The progress is told about each record's size.
+  /// `bytes` is the expected size of all records, which decides the number of shards. Each record's size is added to
+  /// the progress.
   ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes, Progress& progress);
 
   void write(std::span<const std::byte> record);
-  /// After all of them.
+  /// Closes the last shard. Call it after all records have been written.
   Converted::Set finish();
 
   const std::string& pattern() const noexcept { return pattern_; }
@@ -77,11 +80,11 @@ class ShardWriter {
   Meter meter_;
 };
 
-/// Makes the target's folder. Throws Error io_error.
+/// Makes the target's folder if it is missing. Throws Error io_error.
 void make_folder(const std::string& folder);
-/// Whole or not at all. Throws Error io_error.
+/// Writes a text file, completely or not at all. Throws Error io_error.
 void write_text(const std::string& path, const std::string& text);
-/// What a command's input is not. Category bad_pipeline.
+/// Throws Error bad_pipeline: `why` says what is wrong with a command's input.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
 
 }  // namespace feedline::cli

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t most_batch_bytes = uint64_t{64} << 20;  // a batch has 31 MB
 
-// In the archive with ".bin" behind them, or without.
+// The batches of each set. In the archive their names may end in ".bin".
 const std::vector<std::pair<std::string, std::vector<std::string>>> sets = {
     {"train", {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4"}},
     {"validation", {"data_batch_5"}},
@@ -86,7 +86,7 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   progress.done();
   TextFeature image{.key = "image", .length = cifar10_image_bytes};
   image.output_dtype = "FLOAT32";
-  // 1 / 255; pictures stay as planes.
+  // 1 / 255. The pictures stay separate planes.
   image.made = "decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }";
   const TextFeature label{.key = "label", .kind = Kind::int64_list};
   result.pipeline =

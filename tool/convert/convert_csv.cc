@@ -13,7 +13,7 @@
 namespace feedline::cli {
 namespace {
 
-/// What a text can be read as without losing what it says. "007" is no number but a name of something; so is a whole
+/// How a text can be read without losing what it says. "007" is not a number but a name of something; so is a whole
 /// number beyond int64.
 enum class Reads : uint8_t { as_int, as_float, as_text };
 
@@ -34,14 +34,14 @@ Reads reads(std::string_view text) {
   return parse(text, number) ? Reads::as_float : Reads::as_text;
 }
 
-/// Of a column, over the whole table.
+/// What is known of a column after a look at the whole table.
 struct Column {
   std::string key;
   std::optional<Kind> told;
   Reads widest = Reads::as_int;
-  uint64_t cells = 0;  // that are there
+  uint64_t cells = 0;  // cells that are not missing
   uint64_t length_min = UINT64_MAX, length_max = 0;
-  bool rounded = false;  // a number that float32 does not have
+  bool rounded = false;  // some number was rounded to float32
 
   Kind kind() const {
     if (told) return *told;
@@ -53,7 +53,7 @@ struct Column {
     length_min = std::min<uint64_t>(length_min, cell.text.size());
     length_max = std::max<uint64_t>(length_max, cell.text.size());
     if (told || widest == Reads::as_text) return;
-    // An empty string, in quotes, is a value that no number is.
+    // An empty string in quotes is a value, but not a number.
     widest = std::max(widest, cell.text.empty() ? Reads::as_text : reads(cell.text));
   }
 };
@@ -64,7 +64,7 @@ class Csv {
  public:
   Csv(const std::string& file, const std::map<std::string, Kind>& types) : file_(file), types_(types) {}
 
-  /// Calls on_row for each row behind the header, which has as many cells.
+  /// Calls on_row(cells, line) for each row after the header. Each row has as many cells as the header.
   template <typename OnRow>
   void for_rows(Progress* progress, OnRow&& on_row) {
     CsvReader reader(file_);
@@ -82,7 +82,7 @@ class Csv {
     }
   }
 
-  /// Rows of it.
+  /// Reads the whole table to find out the types of its columns. Returns the number of rows.
   uint64_t look() {
     uint64_t rows = 0;
     Progress progress("reading", identify(file_).size);

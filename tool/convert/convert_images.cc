@@ -18,17 +18,18 @@ namespace fs = std::filesystem;
 constexpr uint64_t most_image_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
 struct Image {
-  std::string path;  // relative
+  std::string path;  // the path by which the file is opened
   uint64_t bytes = 0;
 };
 
-/// Every file below a folder, ascending by relative path, byte by byte. Linked folders are not entered.
+/// Returns the relative paths of all files below a folder, in ascending order, byte by byte. Folders that are symbolic
+/// links are not entered.
 std::vector<std::string> files_below(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
        entry.increment(error)) {
-    std::error_code unknown;  // a link to nothing, say: that will show
+    std::error_code unknown;  // for example a dangling link; reading the file will fail later
     if (!entry->is_directory(unknown)) files.push_back(entry->path().lexically_relative(folder).string());
   }
   if (error) refuse_input(folder.string(), fmt::format("cannot be listed: {}", error.message()));
@@ -36,7 +37,7 @@ std::vector<std::string> files_below(const fs::path& folder) {
   return files;
 }
 
-/// How large it is; empty: why it is no image that can be taken.
+/// Returns the size of a JPEG or PNG file; nullopt if the file cannot be taken, and `why` says why.
 std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
   try {
     const io::InputFile file(path);
@@ -44,7 +45,7 @@ std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
     const size_t size = std::min<uint64_t>(first.size(), file.size());
     file.read_at(0, std::as_writable_bytes(std::span(first)).first(size));
     const std::string_view begin(first.data(), size);
-    // ISO/IEC 10918-1, SOI and the next marker; RFC 2083, 3.1
+    // ISO/IEC 10918-1: SOI and the next marker. RFC 2083, section 3.1: the PNG signature.
     const bool image = begin.starts_with("\xff\xd8\xff") || begin == "\x89PNG\r\n\x1a\n";
     why = !image ? "neither JPEG nor PNG" : file.size() > most_image_bytes ? "larger than 255 MiB" : "";
     if (why.empty()) return file.size();
@@ -64,7 +65,7 @@ void read_image(const std::string& path, uint64_t bytes, std::vector<std::byte>&
 struct Plan {
   std::vector<std::string> keys;
   std::vector<std::vector<Image>> records;  // an image for each key
-  std::vector<int64_t> labels;              // of each record, or none
+  std::vector<int64_t> labels;              // one for each record; empty: the records have no labels
 };
 
 Converted write_images(const Plan& plan, const ConvertTarget& target, Converted result,

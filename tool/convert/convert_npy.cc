@@ -12,7 +12,7 @@
 namespace feedline::cli {
 namespace {
 
-/// What each type is stored as, and what decode_raw calls it where that is its bytes.
+/// How each NumPy type is stored, and, if it is stored as bytes, what decode_raw calls the type.
 struct Stored {
   const char* npy;
   Kind kind;
@@ -33,7 +33,7 @@ T load(const std::byte* at, bool big_endian) {
   return std::bit_cast<T>(bytes);
 }
 
-/// One array on its way into a feature.
+/// One array that becomes a feature.
 class Column {
  public:
   Column(std::string key, const std::string& path) : key_(std::move(key)), array_(path) {
@@ -48,7 +48,7 @@ class Column {
   }
 
   const NpyReader& array() const { return array_; }
-  /// About what it takes in a record.
+  /// Returns about how many bytes the feature takes in a record.
   uint64_t record_bytes() const { return array_.row_bytes() / (array_.type() == "f8" ? 2 : 1) + key_.size() + 24; }
 
   void write_next(ExampleWriter& example, size_t feature) {

@@ -19,7 +19,7 @@ CsvReader::CsvReader(const std::string& path) : file_(path) {
   if (buffer_.starts_with("\xef\xbb\xbf")) next_ = 3;
 }
 
-/// Reads on; what is before next_ goes. False: the file is over.
+/// Reads more of the file into the buffer, and removes what is before next_. Returns false at the end of the file.
 bool CsvReader::more() {
   buffer_.erase(0, next_);
   next_ = 0;
@@ -53,7 +53,7 @@ bool CsvReader::next(std::vector<Cell>& cells) {
   return true;
 }
 
-// Leaves the row's cells in pieces_. False: the buffer ends before it is known where the row does.
+// Stores the row's cells in pieces_. Returns false if the buffer ends before the end of the row is known.
 bool CsvReader::scan_row() {
   const bool last = file_position_ == file_.size();
   pieces_.clear();
@@ -73,11 +73,12 @@ bool CsvReader::scan_row() {
       at = end;
     }
   } while (at < buffer_.size() && buffer_[at] == ',' && ++at);
-  next_ = at;  // the line's end stays for next()
+  next_ = at;  // next() skips the line end
   return true;
 }
 
-/// From the opening quote to behind the closing one.
+/// Scans a quoted cell; `at` moves from the opening quote to after the closing one. Returns false if the buffer ends
+/// before that is known.
 bool CsvReader::scan_quoted(size_t& at, bool last) {
   const uint64_t opened = line_;
   const size_t begin = ++at, rewritten_begin = rewritten_.size();
@@ -87,7 +88,7 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
     if (quote == std::string::npos || (quote + 1 == buffer_.size() && !last)) return false;
     line_ += static_cast<uint64_t>(std::count(&buffer_[at], &buffer_[quote], '\n'));
     at = quote + 1;
-    if (at < buffer_.size() && buffer_[at] == '"') {  // two of them stand for one
+    if (at < buffer_.size() && buffer_[at] == '"') {  // a doubled quote stands for one quote
       rewritten_.append(buffer_, from, at - from);
       from = ++at;
       continue;

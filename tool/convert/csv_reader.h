@@ -1,4 +1,4 @@
-// Tables by RFC 4180, row by row, also in UTF-8 with a byte order mark, and with bare line feeds.
+// Reads tables (RFC 4180) row by row, also with a UTF-8 byte order mark and with bare line feeds.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace feedline::cli {
 
-/// Not thread-safe. Memory: a buffer of 1 MiB, or the longest row.
+/// Not thread-safe. Takes a buffer of 1 MiB, or of the longest row.
 class CsvReader {
  public:
   struct Cell {
@@ -18,22 +18,22 @@ class CsvReader {
     bool quoted = false;
   };
 
-  /// Throws Error io_error, as next() does.
+  /// Opens the file. Throws Error io_error, as next() does.
   explicit CsvReader(const std::string& path);
 
-  /// The next row, the header among them; valid until the next call. Lines without a character are passed over. False:
-  /// the end. Throws Error bad_pipeline, with the line, where quotes are not as RFC 4180 has them, or a row has more
+  /// Reads the next row (the header is a row, too); the cells are valid until the next call. Skips empty lines. Returns
+  /// false at the end. Throws Error bad_pipeline, with the line, if quotes do not follow RFC 4180 or a row has more
   /// than 255 MiB.
   bool next(std::vector<Cell>& cells);
 
-  /// Of the row's begin; the first is 1.
+  /// Returns the line on which the row begins; the first line is 1.
   uint64_t line() const noexcept { return row_line_; }
-  /// Bytes of the file read so far.
+  /// Returns how many bytes of the file have been read so far.
   uint64_t position() const noexcept { return file_position_; }
 
  private:
   struct Piece {
-    size_t begin, end;  // in rewritten_ or buffer_
+    size_t begin, end;  // where the cell lies, in rewritten_ or buffer_
     bool quoted, rewritten;
   };
   bool more();
@@ -43,9 +43,9 @@ class CsvReader {
 
   io::InputFile file_;
   uint64_t file_position_ = 0;
-  std::string buffer_;     // of the file, from the row on
-  size_t next_ = 0;        // in it: behind the row
-  std::string rewritten_;  // cells with doubled quotes, one behind another
+  std::string buffer_;     // a part of the file that begins with the row
+  size_t next_ = 0;        // in buffer_: the end of the row
+  std::string rewritten_;  // cells that had doubled quotes, one after another
   std::vector<Piece> pieces_;
   uint64_t line_ = 1, row_line_ = 1;
 };

@@ -17,7 +17,7 @@ void put_varint(std::string& out, uint64_t value) {
 
 size_t varint_size(uint64_t value) { return (static_cast<size_t>(std::bit_width(value | 1)) + 6) / 7; }
 
-/// Before `size` bytes of a message, a string or packed numbers.
+/// Writes the tag and length that precede `size` bytes of a message, a string or packed numbers.
 void put_size(std::string& out, Field field, size_t size) {
   put_varint(out, field << 3 | 2);
   put_varint(out, size);

@@ -1,8 +1,10 @@
-// Features -> the bytes of a tf.train.Example.
+// Writes features as the bytes of a tf.train.Example. From tensorflow/core/example/{example,feature}.proto:
 //
-// message Example { Features features = 1; }   message Features { map<string, Feature> feature = 1; }
-// message Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
-// Each list is `repeated value = 1`, numbers packed. (tensorflow/core/example/{example,feature}.proto.)
+//   message Example { Features features = 1; }
+//   message Features { map<string, Feature> feature = 1; }
+//   message Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
+//
+// Each list is `repeated value = 1`; numbers are packed.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +16,11 @@
 
 namespace feedline::cli {
 
-/// Always the same bytes for the same values: entries ascend by key, as protobuf writes maps deterministically. No
-/// allocation per record once the buffers have grown.
+/// The same values always give the same bytes: entries are in ascending order of key, as in protobuf's deterministic
+/// output. Allocates nothing for a record after the buffers have grown.
 class ExampleWriter {
  public:
-  /// Features go by their places in `keys`, which differ from one another.
+  /// A feature's number is its position in `keys`, which must all differ.
   explicit ExampleWriter(std::vector<std::string> keys);
 
   void set_bytes(size_t feature, std::span<const std::byte> value);
@@ -26,18 +28,19 @@ class ExampleWriter {
   void set_floats(size_t feature, std::span<const float> values);
   void set_ints(size_t feature, std::span<const int64_t> values);
 
-  /// The record; valid until the next call. What was not set since the last call is not in it.
+  /// Returns the record, which is valid until the next call. It contains the features that were set since the last
+  /// call.
   std::span<const std::byte> finish();
 
  private:
   struct Feature {
     std::string key;
-    std::string message;  // Feature, as it is written
+    std::string message;  // the serialized Feature message
     bool set = false;
   };
   std::string& begin(size_t feature);
 
-  std::vector<Feature> features_;  // as given
+  std::vector<Feature> features_;  // in the order of the constructor's `keys`
   std::vector<size_t> by_key_;
   std::string list_, entries_, record_;
 };

@@ -16,8 +16,8 @@ constexpr uint64_t most_header_bytes = 64 << 10;
 constexpr size_t buffer_bytes = 1 << 20;
 constexpr uint64_t most_row_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
-/// The literals of Python that a header has: a dictionary of strings, booleans and tuples of numbers. Every member says
-/// false where something else stands.
+/// Parses the Python literals in a header: a dictionary of strings, booleans and tuples of numbers. Every member
+/// returns false if something else follows.
 class Literal {
  public:
   explicit Literal(std::string_view text) : text_(text) {}
@@ -52,7 +52,7 @@ class Literal {
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
       if (error != std::errc() || value < 0) return false;
       text_.remove_prefix(static_cast<size_t>(end - text_.data()));
-      if (!text_.empty() && text_[0] == 'L') text_.remove_prefix(1);  // Python 2
+      if (!text_.empty() && text_[0] == 'L') text_.remove_prefix(1);  // Python 2 writes long numbers so
       values.push_back(value);
       if (symbol(',')) continue;
       if (!symbol(')')) return false;

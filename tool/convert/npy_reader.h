@@ -1,4 +1,4 @@
-// NumPy's .npy files, row by row (numpy/lib/format.py, versions 1.0 to 3.0 of the format).
+// Reads NumPy's .npy files row by row (numpy/lib/format.py, versions 1.0 to 3.0 of the format).
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace feedline::cli {
 
-/// An array of at least one axis, in C's order, whose elements have a fixed size. Not thread-safe.
+/// An array with at least one axis, in C order, whose elements have a fixed size. Not thread-safe.
 class NpyReader {
  public:
-  /// Throws Error io_error, and bad_pipeline for what is no such file: the header is bounded and checked against the
-  /// file's size.
+  /// Opens the file and reads its header, whose length is bounded and which is checked against the file's size. Throws
+  /// Error io_error, and bad_pipeline for anything that is not such a file.
   explicit NpyReader(std::string path);
 
   const std::string& path() const noexcept { return file_.path(); }
-  /// As NumPy writes it: byte order ('<' little, '>' big, '|' none), kind, bytes: "<f4".
+  /// Returns the type as NumPy writes it: byte order ('<' little, '>' big, '|' none), kind, and bytes, for example
+  /// "<f4".
   const std::string& descr() const noexcept { return descr_; }
   char byte_order() const noexcept { return descr_[0]; }
   std::string type() const { return descr_.substr(1); }
@@ -29,7 +30,7 @@ class NpyReader {
   uint64_t row_elements() const noexcept { return row_elements_; }
   uint64_t row_bytes() const noexcept { return row_elements_ * element_bytes_; }
 
-  /// The next row; valid until the next call. Precondition: fewer than rows() calls so far.
+  /// Returns the next row, which is valid until the next call. Precondition: fewer than rows() calls so far.
   std::span<const std::byte> next();
 
  private:
@@ -40,9 +41,9 @@ class NpyReader {
   std::string descr_;
   uint64_t element_bytes_ = 0, rows_ = 0, row_elements_ = 1;
   std::vector<int64_t> row_shape_;
-  uint64_t position_ = 0;  // in the file, behind the buffer
+  uint64_t position_ = 0;  // the file offset after the bytes in the buffer
   std::vector<std::byte> buffer_;
-  size_t taken_ = 0;  // of the buffer
+  size_t taken_ = 0;  // bytes of the buffer that next() has returned
 };
 
 }  // namespace feedline::cli

@@ -52,7 +52,8 @@ void Pickle::push_bytes(std::string_view bytes) { push({Type::bytes, 0, bytes, {
 
 void Pickle::push_integer(int64_t number) { push({Type::integer, number, {}, {}}); }
 
-// What Python 3 calls in protocol 2, which knows no bytes: _codecs.encode(text, "latin1"), and bytes() for none.
+// Pushes the result of a call. Protocol 2 has no bytes, so Python 3 writes them as calls, which are carried out here:
+// _codecs.encode(text, "latin1"), and bytes() for no bytes. All other calls become objects.
 void Pickle::push_call(std::vector<Ref> called_with) {
   const Value &called = values_[called_with[0]], &arguments = values_[called_with[1]];
   if (is_global(called, "__builtin__", "bytes") && arguments.type == Type::tuple && arguments.items.empty())
@@ -64,9 +65,10 @@ void Pickle::push_call(std::vector<Ref> called_with) {
   push({Type::object, 0, {}, std::move(called_with)});
 }
 
-/// The bytes of a text whose characters are all below U+0100.
+/// Returns the bytes of a text whose characters are all below U+0100.
 std::string_view Pickle::from_latin1(std::string_view utf8) {
-  // Python writes each text once; one that is named again and again would become more than there is.
+  // Python writes each text once. A pickle that encodes one text again and again could otherwise grow far beyond its
+  // size.
   decoded_bytes_ += utf8.size();
   if (decoded_bytes_ > data_.size()) fail("the same text, encoded several times,");
   std::string& bytes = decoded_.emplace_back();
@@ -146,7 +148,7 @@ bool Pickle::step(uint8_t opcode) {
     case 'J':  // BININT
       push_integer(static_cast<int32_t>(take_number(4)));
       return true;
-    case 0x8a: {  // LONG1: as many bytes as it needs
+    case 0x8a: {  // LONG1: a size, then so many bytes
       const uint64_t size = take_number(1);
       if (size > 8) fail("a number of more than 64 bits");
       const uint64_t unused = 64 - 8 * size;

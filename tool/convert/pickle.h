@@ -1,7 +1,7 @@
-// Python's pickles of protocol 2 to 5, as Python 2 and 3 write them: numbers, strings, tuples, lists, dictionaries, and
-// NumPy's ways of saying "an array". Nothing is called or imported: an object is the name of what Python would call,
-// and with what. (Bytes, which protocol 2 has as such a call, are read as bytes.) (The opcodes: Lib/pickletools.py of
-// CPython.)
+// Reads Python's pickles of protocols 2 to 5, as Python 2 and 3 write them: numbers, strings, tuples, lists,
+// dictionaries, and the calls by which NumPy describes an array. It calls and imports nothing: an object is the name of
+// what Python would call, and its arguments. (Protocol 2 describes bytes by such a call, too; they are read as bytes.)
+// The opcodes are in Lib/pickletools.py of CPython.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,24 @@ class Pickle {
   using Ref = uint32_t;
   struct Value {
     Type type = Type::none;
-    int64_t integer = 0;     // also of a boolean
-    std::string_view bytes;  // or text, as UTF-8; lives as long as the Pickle
-    /// Elements; keys and values in turn; of a global: module and name; of an object: what is called, with which tuple,
-    /// and the state it is given, if any.
+    int64_t integer = 0;     // a boolean is 0 or 1
+    std::string_view bytes;  // also text, as UTF-8; lives as long as the Pickle
+    /// The elements of a tuple or list; the keys and values of a dictionary in turn; the module and name of a global;
+    /// for an object, what is called, its tuple of arguments, and the state that it is given, if any.
     std::vector<Ref> items;
   };
   struct Malformed : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
 
-  /// Throws Malformed: cut short, an opcode that the types above do not need, or more than 2^20 values. Memory and time
-  /// are proportional to the size; nothing recurses. `data` outlives this.
+  /// Parses the pickle. Throws Malformed if it is cut short, has more than 2^20 values, or has an opcode that the types
+  /// above do not need. Memory and time are proportional to its size, and nothing recurses. `data` must outlive the
+  /// Pickle.
   explicit Pickle(std::string_view data);
 
   const Value& root() const { return values_[root_]; }
   const Value& operator[](Ref ref) const { return values_[ref]; }
-  /// The value of a key; null where `dict` is none, or has no such key.
+  /// Returns the value of a key; null if `dict` is no dictionary or lacks the key.
   const Value* find(const Value& dict, std::string_view key) const;
   bool is_global(const Value& value, std::string_view module, std::string_view name) const;
 
@@ -63,9 +64,9 @@ class Pickle {
   size_t position_ = 0;
   std::vector<Value> values_;
   std::vector<Ref> stack_;
-  std::vector<size_t> marks_;  // sizes of the stack
+  std::vector<size_t> marks_;  // the sizes of the stack at each mark
   std::unordered_map<uint64_t, Ref> memo_;
-  std::deque<std::string> decoded_;  // bytes that the pickle has as text
+  std::deque<std::string> decoded_;  // bytes that the pickle stores as text
   size_t decoded_bytes_ = 0;
   Ref root_ = 0;
 };

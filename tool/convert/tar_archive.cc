@@ -19,14 +19,14 @@ struct Free {
   void operator()(archive* a) const { archive_read_free(a); }
 };
 
-/// What libarchive reads from: our own file, so that a failing read is our own error.
+/// What libarchive reads from. It is an io::InputFile, so that a failing read gives feedline's own error.
 struct Source {
   explicit Source(const std::string& path) : file(path), block(block_bytes) {}
 
   io::InputFile file;
   std::vector<std::byte> block;
   uint64_t position = 0;
-  std::exception_ptr thrown;  // not through libarchive's frames
+  std::exception_ptr thrown;  // kept here, because it must not unwind libarchive's frames
 
   static la_ssize_t read(archive*, void* self, const void** buffer) {
     Source& source = *static_cast<Source*>(self);
@@ -51,7 +51,7 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
   Source source(path);
   const std::unique_ptr<archive, Free> tar(archive_read_new());
   if (!tar) throw std::bad_alloc();
-  // A warning is what libarchive can live with.
+  // A warning means that libarchive can continue.
   const auto check = [&](la_ssize_t result) {
     if (result >= ARCHIVE_WARN) return;
     if (source.thrown) std::rethrow_exception(source.thrown);

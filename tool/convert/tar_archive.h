@@ -1,4 +1,4 @@
-// The files in a tar archive, plain or compressed by gzip.
+// Reads the files in a tar archive, plain or compressed by gzip.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace feedline::cli {
 
-/// Calls on_file for each regular file whose name (without folders) is `wanted`, with its content. Throws Error:
-/// io_error where the archive cannot be opened or read on; bad_pipeline where it is damaged, where a wanted file has
-/// more than `most_bytes`, or where feedline was built without libarchive. progress: how many more bytes of the archive
-/// were read; may throw to stop.
+/// Calls on_file with the name and content of each regular file for whose name (without folders) `wanted` returns true.
+/// Calls progress with the number of bytes of the archive that were read since its last call; it may throw to stop.
+///
+/// Throws Error io_error if the archive cannot be opened or read. Throws Error bad_pipeline if it is damaged, if a
+/// wanted file has more than `most_bytes` bytes, or if feedline was built without libarchive.
 void read_archive(const std::string& archive, uint64_t most_bytes,
                   const std::function<bool(const std::string& name)>& wanted,
                   const std::function<void(const std::string& name, std::string content)>& on_file,

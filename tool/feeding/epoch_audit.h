@@ -1,4 +1,4 @@
-// What the audit of a feed says, to scripts and to people.
+// Reports the audit of a feed to scripts and to people.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace feedline::cli {
 
-/// epoch, delivered, dropped, bad, expected, holds (null: open), why; null: no epoch was finished.
+/// Returns an object with epoch, delivered, dropped, bad, expected, holds (null: could not be compared) and why; null
+/// if no epoch was finished.
 Json audit_json(const Report& report);
 
-/// "audit", and what it says about the last epoch.
+/// Returns a text with the audit's sum and what it says about the last finished epoch.
 std::string audit_text(const Report& report);
 
-/// What is wrong; none: nothing is.
+/// Returns what is wrong; nullopt: nothing is.
 std::optional<std::string> audit_failure(const Report& report);
 
 }  // namespace feedline::cli

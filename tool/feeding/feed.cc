@@ -34,7 +34,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// RssAnon + RssShmem (proc_pid_status(5)): memory of our own, mapped files left out.
+/// Returns RssAnon + RssShmem (proc_pid_status(5)) in bytes: the process's own memory, without mapped files.
 uint64_t own_memory() {
   std::ifstream status("/proc/self/status");
   uint64_t bytes = 0;
@@ -78,7 +78,8 @@ class Feed {
   }
 
  private:
-  // The report, with the audit of all ranks where they can be asked: those whose feed ended well come to this, too.
+  // Returns the report, with the audit of all ranks if they can be asked. All ranks whose feed ended well make this
+  // call.
   Report report_with_ranks() {
     Report report = feeder_.report();
     if (result_.error || result_.interrupted) return report;
@@ -86,13 +87,13 @@ class Feed {
       report.last_epoch = feeder_.audit_ranks();
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
-    } catch (const Error& error) {  // a rank has failed or left; this rank's own feed is whole
+    } catch (const Error& error) {  // another rank has failed or left; this rank's own feed is complete
       if (report.last_epoch) report.last_epoch->why = error.what();
     }
     return report;
   }
 
-  // A replica's thread.
+  // The body of a replica's thread.
   void serve(int replica) {
     std::optional<Error> error;
     uint64_t steps = 0;
@@ -109,7 +110,7 @@ class Feed {
     if (error && !stopping_) {
       stopping_ = true;
       result_.error = std::move(error);
-      feeder_.stop();  // wakes the others
+      feeder_.stop();  // wakes the other replicas
     }
     running_--;
     changed_.notify_all();
@@ -132,7 +133,7 @@ class Feed {
     }
   }
 
-  // Nobody looks at the batches, so that repeating one needs no more of it than its number of records.
+  // Nothing looks at the batches, so repeating a batch needs only its number of records.
   void replay(int replica, uint64_t& steps) {
     std::vector<int64_t> batches;
     while (batches.size() < how_.replay) {
@@ -145,7 +146,7 @@ class Feed {
     while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
-  /// Of each replica; none: without end.
+  /// Returns the number of steps that each replica makes; nullopt: without end.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
@@ -159,7 +160,7 @@ class Feed {
     cpu_at_start_ = cpu_seconds();
   }
 
-  /// The trainer's step. False: it was cut short.
+  /// Does the trainer's step, which takes how_.step_ms. Returns false if the step was cut short.
   bool train(int64_t records, uint64_t& steps) {
     if (how_.step_ms > 0) {
       std::unique_lock lock(mutex_);
@@ -172,7 +173,7 @@ class Feed {
     return true;
   }
 
-  /// What a replica has trained: so many steps of an epoch.
+  /// What a replica has trained: `step` steps of this epoch.
   struct Trained {
     uint64_t epoch = 0;
     int64_t step = 0;
@@ -185,7 +186,7 @@ class Feed {
     trained_[static_cast<size_t>(replica)] = trained;
   }
 
-  // The main thread's. Behind a failure the run ends.
+  // Saves the state. Called only by the main thread. If saving fails, the run ends.
   void keep_state() {
     if (!state_) return;
     std::optional<Trained> all;
@@ -205,7 +206,7 @@ class Feed {
     }
   }
 
-  // The main thread: the line, the memory, the signals.
+  // Runs in the main thread: shows the live line, samples the memory, and handles signals.
   void watch(const std::string& title) {
     LiveLine line;
     Clock::time_point shown = Clock::now();
@@ -254,7 +255,7 @@ class Feed {
     }
     text += fmt::format("  {}, {}/s, {}/s", format_count(now.records, "record"), format_rate(rate),
                         format_byte_size(static_cast<uint64_t>(bytes_rate)));
-    // A trainer that takes no time always waits, and so does every one for its first batch.
+    // A trainer that takes no time always waits, and every trainer waits for its first batch.
     const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
     const double waited = waited_share(now, feeder_.replicas());
     if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * waited);
@@ -270,7 +271,7 @@ class Feed {
 
   const uint64_t idle_memory_;
   const FeedOptions how_;
-  const std::unique_ptr<StateFile> state_;  // null: none is kept
+  const std::unique_ptr<StateFile> state_;  // null: no state is kept
   Feeder feeder_;
   uint64_t first_epoch_ = 0;
 
@@ -279,8 +280,8 @@ class Feed {
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0;
-  std::vector<std::optional<Trained>> trained_;  // by replica; none: nothing yet
-  FeedResult result_;                            // rss_peak_bytes: of the main thread alone
+  std::vector<std::optional<Trained>> trained_;  // for each replica; nullopt: nothing yet
+  FeedResult result_;                            // rss_peak_bytes is used only by the main thread
   std::optional<Clock::time_point> started_;
   Clock::time_point ended_;
   double cpu_at_start_ = 0;

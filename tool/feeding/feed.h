@@ -1,4 +1,4 @@
-// A trainer that only takes: the heart of `feedline run` and `demo`.
+// A trainer that only takes batches: the core of `feedline run` and `demo`.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +10,42 @@
 namespace feedline::cli {
 
 struct FeedOptions {
-  uint64_t epochs = 1;  // up to this one
-  uint64_t steps = 0;   // of each replica, in all; 0: those of the epochs
-  double step_ms = 0;   // how long the trainer keeps a batch
-  // After so many steps, the same batches again and again: what the trainer could do if data were free.
+  // The epoch before which the run ends, counted from epoch 0, also if the run goes on from a state.
+  uint64_t epochs = 1;
+  uint64_t steps = 0;  // the most steps of each replica; 0: all of the epochs
+  double step_ms = 0;  // milliseconds for which the trainer keeps a batch
+  // If not 0: take so many batches, then repeat them. This measures what the trainer could do if data were free.
   uint64_t replay = 0;
-  std::string state = {};  // a file to go on from, where there is one, and to keep what was trained in; empty: none
+  // A file that keeps what was trained, and from which the run continues if it exists; empty: none.
+  std::string state = {};
   double state_every_ms = 1000;
   bool accept_changes = false;  // see Feeder::set_state
 };
 
 struct FeedResult {
   Report report;
-  std::optional<Error> error;  // what ended it early
+  std::optional<Error> error;  // the Error that ended the run early
   bool interrupted = false;
   int replicas = 0;
-  std::string resumed;  // the state that it went on from; empty: none
-  // Since the first batch; of a replay, since the first repeated one.
+  std::string resumed;  // the state from which the run continued; empty: none
+  // Counted from the first batch; in a replay, from the first repeated batch.
   uint64_t records = 0;
-  uint64_t steps = 0;  // of every replica
+  uint64_t steps = 0;  // steps that every replica has made
   double wall_s = 0;
   double cpu_s = 0;
-  uint64_t rss_peak_bytes = 0;  // RssAnon + RssShmem over what the process had before, sampled every 20 ms
+  // The peak of RssAnon + RssShmem above what the process had before the feeder, in bytes, sampled every 20 ms.
+  uint64_t rss_peak_bytes = 0;
 
-  /// None: it was too short to tell. The clock starts at the first batch, when others are ready, too.
+  /// Returns `amount` per second; nullopt if the run was too short for a rate. The clock starts at the first batch,
+  /// when more batches may already be ready.
   std::optional<double> per_second(uint64_t amount) const;
 };
 
-/// The share of the replicas' time, 0 to 1, that they have waited inside next().
+/// Returns the share of the replicas' time, 0 to 1, that they have waited inside next().
 double waited_share(const Report& report, int replicas);
 
-/// Feeds one thread for each device, which look at nothing, with a live line that begins with `title`.
-/// Throws Error where the feeder cannot even be made or set to its state. SIGINT and SIGTERM end it.
+/// Feeds one thread for each device; the threads do not look at the data. Shows a live line that begins with `title`.
+/// SIGINT and SIGTERM end the feed. Throws Error if the feeder cannot be made or set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::cli

@@ -9,7 +9,7 @@
 namespace feedline::cli {
 namespace {
 
-// Room for 8 axes; the format asks for a multiple of 64.
+// Has room for 8 axes. The format requires a multiple of 64.
 constexpr size_t header_bytes = 320;
 constexpr size_t buffer_bytes = size_t{1} << 20;
 
@@ -24,7 +24,7 @@ const char* descr(DType dtype) {
 std::string header(DType dtype, const Shape& shape) {
   std::string axes;
   for (const int64_t axis : shape) axes += fmt::format("{}, ", axis);
-  if (shape.rank() > 1) axes.resize(axes.size() - 2);  // a tuple of one keeps its comma
+  if (shape.rank() > 1) axes.resize(axes.size() - 2);  // a Python tuple with one element keeps its comma
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr(dtype), axes);
   text.resize(header_bytes - 11, ' ');
   constexpr size_t length = header_bytes - 10;

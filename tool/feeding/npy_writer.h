@@ -1,4 +1,4 @@
-// NumPy's .npy files, written as the data comes (numpy/lib/format.py, version 1.0 of the format).
+// Writes NumPy's .npy files while the data arrives (numpy/lib/format.py, version 1.0 of the format).
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace feedline::cli {
 
-/// An array [rows, row_shape...] whose number of rows shows when it is finished. The file appears whole, by close(), or
-/// not at all (io/output_file.h). Every member throws Error io_error, naming the file, when the system refuses. Not
-/// thread-safe.
+/// Writes an array [rows, row_shape...] whose number of rows is known only at the end. close() makes the complete file
+/// appear; without it there is no file (io/output_file.h). Every member throws Error io_error, naming the file, if a
+/// system call fails. Not thread-safe.
 class NpyWriter {
  public:
-  /// NumPy has no bfloat16: its bits are stored as uint16.
+  /// NumPy has no bfloat16, so its bits are stored as uint16.
   NpyWriter(std::string path, DType dtype, Shape row_shape);
 
-  /// Whole rows, row-major.
+  /// Appends whole rows, in row-major order.
   void append(int64_t rows, std::span<const std::byte> elements);
-  /// For who learns it only from the data.
+  /// Sets the shape of a row, for callers that learn it only from the data.
   void set_row_shape(const Shape& row_shape) { row_shape_ = row_shape; }
-  /// Bytes of elements again, from `begin` on.
+  /// Reads bytes of the elements back, beginning with byte `begin`.
   void read_back(uint64_t begin, std::span<std::byte> out);
   void close();
 
@@ -40,7 +40,7 @@ class NpyWriter {
   Shape row_shape_;
   int64_t rows_ = 0;
   uint64_t written_ = 0;           // bytes of elements in the file
-  std::vector<std::byte> buffer_;  // and behind them
+  std::vector<std::byte> buffer_;  // bytes of elements that follow those in the file
 };
 
 }  // namespace feedline::cli

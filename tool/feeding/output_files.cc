@@ -10,7 +10,7 @@
 namespace feedline::cli {
 namespace {
 
-/// What stands where a record has no value: the feature's padding value, as this output delivers it.
+/// Returns what replaces a missing value: the feature's padding value, in the form in which this output delivers it.
 std::vector<std::byte> padding_of(const flow::FeatureSpec& feature, const flow::OutputSpec& output) {
   if (feature.dtype == DType::bytes) {
     if (feature.default_bytes.empty()) return {};
@@ -75,7 +75,8 @@ std::vector<std::string> OutputFiles::names() const {
 std::vector<OutputFiles::Range> OutputFiles::valid_rows(const Batch& batch) {
   const auto valid = batch.at("@valid").as<const bool>();
   std::vector<Range> ranges;
-  const size_t frames = batch.rows() > 0 ? valid.size() / static_cast<size_t>(batch.rows()) : 1;  // of a row
+  // The number of frames in a row.
+  const size_t frames = batch.rows() > 0 ? valid.size() / static_cast<size_t>(batch.rows()) : 1;
   for (int64_t row = 0; row < batch.rows(); row++) {
     const auto of_row = valid.subspan(static_cast<size_t>(row) * frames, frames);
     if (std::find(of_row.begin(), of_row.end(), true) == of_row.end()) continue;
@@ -160,7 +161,7 @@ void OutputFiles::pad_bytes_to(int64_t width) {
   bytes_ = 0;
   open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
   std::vector<std::byte> row;
-  uint64_t from = 0;  // in the pieces' offsets
+  uint64_t from = 0;  // a byte position in the offsets of the pieces
   for (const Piece& piece : pieces_) {
     std::vector<int64_t> ends(static_cast<size_t>(piece.width) + 1);
     for (int64_t i = 0; i < piece.rows; i++, from += static_cast<uint64_t>(piece.width) * sizeof(int64_t)) {

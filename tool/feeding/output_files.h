@@ -1,4 +1,4 @@
-// The outputs of an epoch, batch after batch, as .npy files.
+// Writes the outputs of an epoch, batch after batch, as .npy files.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,20 @@
 
 namespace feedline::cli {
 
-/// A name as a file name: '/', '%', control characters, and a leading '.' become %XX.
+/// Returns an output's name as a file name: '/', '%', control characters and a leading '.' become %XX.
 std::string file_name(std::string_view output);
 
-/// One output: NAME.npy; NAME.values.npy and NAME.row_splits.npy; or NAME.bytes.npy and NAME.offsets.npy, with
-/// NAME.row_splits.npy where a record may have several. Filler rows are left out. Throws Error io_error.
+/// Writes one output. A dense output is NAME.npy. A variable one is NAME.values.npy and NAME.row_splits.npy. Bytes are
+/// NAME.bytes.npy and NAME.offsets.npy, with NAME.row_splits.npy if a record may have several values. Filler rows are
+/// left out. Throws Error io_error.
 class OutputFiles {
  public:
   OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output);
 
   void append(const Batch& batch);
-  /// Puts the files in place.
+  /// Makes the complete files appear under their names.
   void close();
-  /// Of the files, without their folder.
+  /// Returns the names of the files, without their folder.
   std::vector<std::string> names() const;
 
  private:
@@ -32,7 +33,7 @@ class OutputFiles {
     int64_t begin = 0, end = 0;
   };
   struct Piece {
-    int64_t rows = 0, width = 0;  // width: values of a row
+    int64_t rows = 0, width = 0;  // width: the number of values in a row
   };
 
   NpyWriter& open(const std::string& suffix, DType dtype, const Shape& row_shape);
@@ -45,16 +46,17 @@ class OutputFiles {
   void pad_bytes_to(int64_t width);
 
   const std::string folder_, name_;
-  std::vector<std::unique_ptr<NpyWriter>> files_;  // dense, values or bytes; then offsets; then row_splits
+  // Dense, values or bytes; then offsets, if any; then row_splits, if any.
+  std::vector<std::unique_ptr<NpyWriter>> files_;
   bool has_offsets_ = false, has_splits_ = false;
-  int64_t values_of_row_ = 1;       // of bytes without row_splits
-  int64_t values_ = 0, bytes_ = 0;  // so far
+  int64_t values_of_row_ = 1;       // bytes without row_splits: the number of values in a row
+  int64_t values_ = 0, bytes_ = 0;  // totals of the rows written so far
 
-  // A padded output, [samples, steps, shape...], is as wide in each batch as that needs. So what is written are pieces,
-  // which are written again where they turn out to differ.
+  // A padded output, [samples, steps, shape...], is as wide in each batch as its longest row needs. So pieces are
+  // written, one for each run of rows, and if their widths differ they are written again with one width.
   bool padded_ = false;
   Shape step_shape_;
-  std::vector<std::byte> padding_;  // of numbers: one; else a value
+  std::vector<std::byte> padding_;  // for numbers: the bytes of one number; for bytes: one value
   std::vector<Piece> pieces_;
 };
 

@@ -31,7 +31,7 @@ TcpOptions meeting(const PipelineArgs& args) {
   TcpOptions options{.rank = args.rank, .world_size = args.world_size};
   const size_t colon = args.meet.rfind(':');
   if (colon != std::string::npos) options.address = args.meet.substr(0, colon);
-  if (options.address.starts_with('[') && options.address.ends_with(']'))  // IPv6
+  if (options.address.starts_with('[') && options.address.ends_with(']'))  // an IPv6 address
     options.address = options.address.substr(1, options.address.size() - 2);
   const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);

@@ -1,4 +1,4 @@
-// The pipeline that a command works on, and how it is split, from the command line.
+// The command line arguments that name a pipeline and say how it is divided among ranks and replicas.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,27 +11,27 @@
 namespace feedline::cli {
 
 struct PipelineArgs {
-  std::vector<std::string> texts;  // the second and later ones are laid over the first
+  std::vector<std::string> texts;  // files; the second and later ones are laid over the first
   std::vector<std::string> set;    // PATH=VALUE
   int replicas = 1;
-  std::string devices = {};  // instead of replicas, see parse_devices()
+  std::string devices = {};  // replaces `replicas`; see parse_devices()
   int rank = 0, world_size = 1;
-  std::string meet = {};  // ADDRESS:PORT of rank 0, if ranks are to know of one another
+  std::string meet = {};  // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
 };
 
-/// PIPELINE..., --set and --replicas.
+/// Adds PIPELINE..., --set and --replicas.
 void add_pipeline_args(CLI::App& command, PipelineArgs& args);
-/// --devices, for commands that do not look into batches.
+/// Adds --devices, for commands that do not look into batches.
 void add_device_args(CLI::App& command, PipelineArgs& args);
-/// --rank, --world-size and --meet.
+/// Adds --rank, --world-size and --meet.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
-/// Throws UsageError for a --set, rank, world size or place to meet that makes no sense, Error for a text that does
-/// not.
+/// Returns the pipeline. Throws UsageError for a --set, rank, world size or meeting place that makes no sense, and
+/// Error for a pipeline text that makes no sense.
 Pipeline load(const PipelineArgs& args);
 
-/// The devices, or as many virtual replicas, as asked for; progress of the counting pass on a terminal, which an
-/// interrupt ends. Waits for the other ranks, if they are to be met.
+/// Returns the feeder's options: the devices or virtual replicas, and a function that shows the progress of the
+/// counting pass and lets an interrupt end it. With --meet it makes a communicator, which waits for the other ranks.
 Options feeder_options(const PipelineArgs& args);
 
 }  // namespace feedline::cli

@@ -15,7 +15,7 @@ namespace feedline::cli {
 
 StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
 
-// What a killed process may have left: OutputFile's temporary names.
+// A killed process may have left files with OutputFile's temporary names.
 void StateFile::remove_unfinished() const {
   namespace fs = std::filesystem;
   const fs::path path(path_);
@@ -33,7 +33,7 @@ bool StateFile::restore(Feeder& feeder, bool accept_changes) {
   errno = 0;
   std::ifstream in(path_, std::ios::binary);
   if (!in && errno == ENOENT) return false;
-  std::string text(8192, '\0');  // more than any state
+  std::string text(8192, '\0');  // longer than any state
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof() && !in.good())

@@ -1,4 +1,4 @@
-// A feed's state in a file, which is whole at any moment.
+// Keeps a feed's state in a file that is complete at any moment.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,20 @@
 
 namespace feedline::cli {
 
-/// Not thread-safe. Throws Error io_error, naming the file.
+/// A file with a feed's state. Not thread-safe. Its members throw Error io_error, naming the file.
 class StateFile {
  public:
-  /// Holds the file against other processes until this dies; throws if another one holds it.
+  /// Locks the file against other processes until the destructor runs. Throws if another process holds the lock.
   explicit StateFile(std::string path);
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Sets the feeder to what the file says. False: there is no file yet. Removes what a process that was killed while
-  /// it wrote has left. Throws also what Feeder::set_state does.
+  /// Sets the feeder to the state in the file. Returns false if there is no file yet. Removes unfinished files that a
+  /// killed process has left. Also throws what Feeder::set_state throws.
   bool restore(Feeder& feeder, bool accept_changes);
 
-  /// Replaces what the file says, and returns when that is on the disk; does nothing where it says so already.
+  /// Replaces the state in the file, and returns when it is on the disk. Does nothing if the file has this state
+  /// already.
   void save(const std::string& state);
 
  private:
@@ -32,7 +33,7 @@ class StateFile {
   std::string saved_;
 };
 
-/// What a state says in words: "step 12 of epoch 3".
+/// Returns a state in words: "step 12 of epoch 3".
 std::string state_in_words(const std::string& state);
 
 }  // namespace feedline::cli

@@ -5,7 +5,7 @@
 namespace feedline::cli {
 namespace {
 
-/// The entry of a key; no string is made for one that is there.
+/// Returns the map's entry for a key. Makes a string only if the key is new.
 template <typename Map>
 auto& entry(Map& map, std::string_view key) {
   const auto found = map.find(key);
@@ -43,7 +43,7 @@ KindStats DataStats::stats_of(const Message::Feature& feature) const {
   for (const std::string_view value : message_.bytes(feature)) {
     stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
     stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
-    stats.jpeg += value.starts_with("\xff\xd8\xff");      // ISO/IEC 10918-1, SOI and the next marker
+    stats.jpeg += value.starts_with("\xff\xd8\xff");      // ISO/IEC 10918-1: SOI and the next marker
     stats.png += value.starts_with("\x89PNG\r\n\x1a\n");  // RFC 2083, 3.1
   }
   return stats;

@@ -1,4 +1,4 @@
-// What is in the features of a data set: the result of `feedline inspect`.
+// Statistics of the features of a data set: the result of `feedline inspect`.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace feedline::cli {
 
-/// Of the records in which a feature has a certain kind of values.
+/// Statistics of the records in which a feature has values of one kind.
 struct KindStats {
   uint64_t records = 0;
-  uint64_t count_min = 0, count_max = 0, total = 0;  // values of a record
-  uint64_t length_min = 0, length_max = 0;           // bytes of a value; bytes_list only
-  uint64_t jpeg = 0, png = 0;                        // values that begin as such a file does
+  uint64_t count_min = 0, count_max = 0, total = 0;  // the least and most values in a record, and their total
+  uint64_t length_min = 0, length_max = 0;           // the shortest and longest value, in bytes; bytes_list only
+  uint64_t jpeg = 0, png = 0;                        // values that begin like such a file
 
   void add(const KindStats& other);
 };
@@ -30,11 +30,11 @@ struct FeatureStats {
 };
 
 struct FeatureListStats {
-  KindStats steps;      // counts are steps
-  FeatureStats values;  // counts are the values of all steps
+  KindStats steps;      // here, counts are numbers of steps
+  FeatureStats values;  // here, counts are the values in all steps of a record
 };
 
-/// Filled record by record. Not thread-safe: one for each thread, then added up.
+/// Collects the statistics record by record. Not thread-safe: use one for each thread, and add them up.
 class DataStats {
  public:
   void add(std::span<const std::byte> record);
@@ -42,9 +42,9 @@ class DataStats {
 
   MessageType type() const { return guess_.type(); }
   uint64_t records() const noexcept { return records_; }
-  /// Records that are not of the type of most.
+  /// Returns the number of records that do not parse as the type of most records.
   uint64_t unparsed() const noexcept { return guess_.unparsed(); }
-  /// By key; of an Example, or the context of a SequenceExample.
+  /// Returns, by key, the features of the Examples, or of the contexts of the SequenceExamples.
   std::map<std::string, FeatureStats> features() const { return {features_.begin(), features_.end()}; }
   std::map<std::string, FeatureListStats> feature_lists() const { return {lists_.begin(), lists_.end()}; }
 

@@ -19,7 +19,7 @@ namespace {
 
 struct Line {
   std::string text;
-  bool usable = true;  // else a comment says why not
+  bool usable = true;  // false: the text is a comment that says why the feature cannot be fed
 };
 
 Line describe_feature(const std::string& key, size_t number, const FeatureStats& stats, uint64_t records) {
@@ -103,10 +103,11 @@ void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vect
     const auto only_first = key_without(keys_of_all(by_file[*first]), by_file[file]);
     const auto only_this = key_without(keys_of_all(by_file[file]), by_file[*first]);
     if (!only_first || !only_this) continue;
-    throw Error(Category::bad_pipeline,
-                fmt::format("these files hold different data: every record of {} has {} and none has {}, and in {} it is "
-                            "the other way round; infer a pipeline for each data set",
-                            files[*first].file, text_literal(*only_first), text_literal(*only_this), files[file].file));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("these files hold different data: every record of {} has {} and none has {}, and in {} it is "
+                    "the other way round; infer a pipeline for each data set",
+                    files[*first].file, text_literal(*only_first), text_literal(*only_this), files[file].file));
   }
 }
 
@@ -136,8 +137,7 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   std::vector<std::string> opened;
   for (const FileSummary& file : files)
     if (file.opened()) opened.push_back(file.file);
-  for (const std::string& pattern : shard_patterns(opened))
-    fmt::format_to(out, "  files: {}\n", text_literal(pattern));
+  for (const std::string& pattern : shard_patterns(opened)) fmt::format_to(out, "  files: {}\n", text_literal(pattern));
   if (raw) {
     fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
                    stats.type() == MessageType::example ? "no feature has values"

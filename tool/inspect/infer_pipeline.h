@@ -1,4 +1,4 @@
-// A pipeline for data that somebody just looked at.
+// Writes a pipeline for data that was just inspected.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace feedline::cli {
 
-/// Pipeline text that `feedline check` accepts for these files and that delivers every feature as it is. What the data
-/// cannot tell, or feedline cannot feed, stands in comments.
+/// Returns a pipeline text that `feedline check` accepts for these files and that delivers every feature as it is.
+/// Comments in the text say what the data cannot tell, or what feedline cannot feed.
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
 
 /// Throws Error bad_pipeline if one file's records all have a feature that another file lacks, and the other way round:

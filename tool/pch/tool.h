@@ -1,4 +1,4 @@
-// The large headers of the tool's commands, compiled once. A file still includes what it uses itself.
+// The large headers of the tool's commands, precompiled once. A file still includes what it uses itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

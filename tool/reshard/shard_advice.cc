@@ -9,7 +9,7 @@
 namespace feedline::cli {
 namespace {
 
-// Sizes that TensorFlow's guides and others settle on; most wanted is their middle.
+// Sizes that TensorFlow's guides and others recommend; the best size is the middle.
 constexpr uint64_t least_bytes = 100'000'000, most_bytes = 200'000'000, middle_bytes = 150'000'000;
 
 std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(bytes)) + "B"; }
@@ -22,8 +22,8 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   ShardAdvice advice;
   advice.readers = readers;
   const std::string who = readers == 1 ? "1 reader" : fmt::format("{} readers", format_count(readers));
-  // Multiples of the readers: those of at most `most_bytes` begin with the first, and while there are `least_bytes` for
-  // each reader one of them has at least these.
+  // Only multiples of the number of readers are considered. `first` is the smallest factor for which shards have at
+  // most `most_bytes`; `last` is the largest one for which they have at least `least_bytes`.
   const uint64_t first = std::max<uint64_t>(divided_up(divided_up(bytes, most_bytes), readers), 1);
   const uint64_t last = bytes / least_bytes / readers;
   if (last == 0) {

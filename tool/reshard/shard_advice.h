@@ -1,4 +1,4 @@
-// How many shards a data set should have.
+// Advises how many shards a data set should have.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ struct ShardAdvice {
   uint64_t readers = 1;
   uint64_t shards = 1;
   uint64_t shard_bytes = 0;
-  std::vector<uint64_t> as_good;  // other numbers, ascending
-  std::string text;               // all of it for people, with the reasons; no line end
+  std::vector<uint64_t> as_good;  // other numbers of shards that are as good, in ascending order
+  std::string text;               // the advice for people, with its reasons; without a line end
 };
 
-/// readers: ranks times the files that each reads at once. bytes: of the data as TFRecords.
+/// Returns the advice. `readers` is the number of ranks times the number of files that each reads at once. `bytes` is
+/// the size of the data as TFRecords.
 ShardAdvice advise_shards(uint64_t bytes, uint64_t readers);
 
 }  // namespace feedline::cli

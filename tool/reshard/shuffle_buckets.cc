@@ -40,7 +40,7 @@ struct SyncOp {
   static constexpr int error = EIO;
 };
 
-/// Before each record's payload.
+/// What precedes each record's payload in a bucket file.
 struct Header {
   uint64_t key;
   uint32_t size, stored_crc;
@@ -100,7 +100,7 @@ struct BucketWriter::Bucket {
   std::string path;
   std::mutex mutex;
   std::vector<std::byte> buffer;
-  uint64_t bytes = 0;  // in the file
+  uint64_t bytes = 0;  // bytes in the file
 };
 
 BucketWriter::BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes)
@@ -171,7 +171,7 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
   if (file.size() != bucket.bytes) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;
   if (whole && capacity_ < bucket.bytes) {
-    buffer_.reset();  // before the new one is there
+    buffer_.reset();  // freed before the new buffer is allocated
     buffer_ = std::make_unique_for_overwrite<std::byte[]>(bucket.bytes);
     capacity_ = bucket.bytes;
   }

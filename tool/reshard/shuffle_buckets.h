@@ -1,4 +1,5 @@
-// Records between the two passes of a shuffle: files in a folder, each with the records of one range of keys.
+// Keeps the records between the two passes of a shuffle, in files in one folder. Each file (bucket) has the records of
+// one range of keys.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +16,20 @@ namespace feedline::cli {
 
 std::string bucket_path(const std::string& folder, uint64_t bucket);
 
-/// Deals records to buckets. Without finish() the folder is gone when this is. Every member throws Error io_error,
-/// naming the file.
+/// Writes each record to the bucket of its key. Every member throws Error io_error, naming the file. The destructor
+/// removes the folder unless finish() was called.
 class BucketWriter {
  public:
-  /// bounds: the first key of each bucket, ascending, the first of them 0. Makes the folder; what was in it is gone.
-  /// Memory: buffer_bytes.
+  /// Makes the folder and removes its earlier content. `bounds` is the first key of each bucket, in ascending order,
+  /// beginning with 0. Takes `buffer_bytes` of memory.
   BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes);
   ~BucketWriter();
   BucketWriter(const BucketWriter&) = delete;
   BucketWriter& operator=(const BucketWriter&) = delete;
 
-  /// From any thread.
+  /// Adds a record. May be called from any thread.
   void add(uint64_t key, const io::RecordView& record);
-  /// Writes what is left and syncs. The size of each file.
+  /// Writes what is still in memory and syncs the files. Returns the size of each file.
   std::vector<uint64_t> finish();
 
  private:
@@ -37,23 +38,24 @@ class BucketWriter {
 
   const std::string folder_;
   const std::vector<uint64_t> bounds_;
-  const size_t buffer_bytes_;  // of a bucket
+  const size_t buffer_bytes_;  // buffer of each bucket, in bytes
   const std::unique_ptr<Bucket[]> buckets_;
   bool finished_ = false;
 };
 
 struct BucketFile {
   std::string path;
-  uint64_t bytes = 0, records = 0;  // as they were written
+  uint64_t bytes = 0, records = 0;  // the sizes when the file was written
 };
 
-/// Reads buckets, one behind another, into memory that it keeps: fresh memory costs more than what is read into it. Not
+/// Reads buckets, one after another, into memory that it reuses: allocating memory costs more than reading into it. Not
 /// thread-safe.
 class BucketReader {
  public:
-  /// The payloads of a bucket, ascending by key, checksums verified again. In memory as a whole; where that takes more
-  /// than `memory` bytes (16 for each record included), each record is read where it lies. Throws Error io_error, and
-  /// bad_data_crc where the file is not as it was written.
+  /// Calls on_record with the payloads of a bucket, in ascending order of key, and verifies their checksums again.
+  /// Reads the whole bucket into memory; if that takes more than `memory` bytes (including 16 for each record), it
+  /// reads each record from the file instead. Throws Error io_error, and bad_data_crc if the file is not as it was
+  /// written.
   void read(const BucketFile& bucket, uint64_t memory,
             const std::function<void(std::span<const std::byte> payload)>& on_record);
 
@@ -67,7 +69,8 @@ class BucketReader {
   std::vector<std::byte> record_;
 };
 
-/// What BucketReader takes for the whole of a bucket: `framed_bytes` are those of the records as TFRecords.
+/// Returns the memory that BucketReader takes for a whole bucket. `framed_bytes` is the size of the records as
+/// TFRecords.
 constexpr uint64_t bucket_memory(uint64_t framed_bytes, uint64_t records) noexcept {
   return framed_bytes + 16 * records;
 }

@@ -13,7 +13,7 @@ namespace feedline::cli {
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks) {
   using Range = tbb::blocked_range<uint64_t>;
   const Range all(0, records, 1 << 16);
-  // A bin is the keys that share their first bits: some 256 of them, so that few keys are looked at one by one.
+  // A bin holds the keys with the same first bits: about 256 keys, so that few keys must be looked at one by one.
   const int bits = std::clamp(static_cast<int>(std::bit_width(records / 256)), 1, 22);
   const auto bin_of = [bits](uint64_t key) { return static_cast<size_t>(key >> (64 - bits)); };
 
@@ -23,7 +23,7 @@ std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::sp
       counts[bin_of(keys(r))].fetch_add(1, std::memory_order_relaxed);
   });
 
-  // The bins that hold the ranks, and the rank of each one's first key.
+  // The bins that contain the wanted ranks, and the rank of each bin's first key.
   struct Bin {
     size_t number;
     uint64_t first_rank;

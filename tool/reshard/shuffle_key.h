@@ -1,4 +1,4 @@
-// A uniformly random order of N records, as a function of a seed: ascending by key.
+// A uniformly random order of N records as a function of a seed: the records in ascending order of their keys.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace feedline::cli {
 
-/// SplitMix64's outputs (Steele, Lea, Flood, 2014) from a state that the seed gives. For one seed the keys of all
-/// record numbers differ, as each step is a bijection.
+/// Returns the key of each record: the outputs of SplitMix64 (Steele, Lea, Flood, 2014), beginning with a state that
+/// the seed determines. For one seed the keys of all records differ, because each step of SplitMix64 is a bijection.
 class ShuffleKeys {
  public:
   explicit ShuffleKeys(uint64_t seed) noexcept : state_(mix64(mix64(seed) ^ 0x73706c6974u)) {}
@@ -21,9 +21,9 @@ class ShuffleKeys {
   uint64_t state_;
 };
 
-/// The keys at some places of the order: of records 0 to `records` - 1, the one with ranks[i] smaller ones. `ranks`
-/// ascend, and are less than `records`. Two passes over all keys, some nanoseconds each, on all cores; memory: 16 MiB,
-/// and a few KiB for each rank.
+/// Returns the keys at some positions of the order: result[i] is the key of records 0 to `records` - 1 that has
+/// ranks[i] smaller ones. `ranks` must be ascending and less than `records`. Makes two passes over all keys, which take
+/// some nanoseconds for each key, on all cores. Takes 16 MiB of memory, and a few KiB for each rank.
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks);
 
 }  // namespace feedline::cli

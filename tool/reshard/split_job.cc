@@ -14,7 +14,7 @@ namespace {
 
 constexpr int format_version = 1;
 
-// In the words of the command line, as people read them where jobs differ.
+// Uses the names of the command line's flags, because people read them if two jobs differ.
 Json options_json(const SplitOptions& options) {
   const auto number = [](const std::optional<uint64_t>& value) { return value ? Json(*value) : Json(); };
   return {{"--name", options.name},
@@ -26,7 +26,7 @@ Json options_json(const SplitOptions& options) {
           {"--seed", options.shuffle ? Json(options.seed) : Json()}};
 }
 
-// A path may hold any bytes, JSON holds UTF-8.
+// A path may contain any bytes, but JSON must be UTF-8.
 Json path_json(const std::string& path) { return is_utf8(path) ? Json(path) : Json("hex " + to_hex(path)); }
 
 Json inputs_json(const std::vector<FileIdentity>& inputs) {
@@ -68,7 +68,7 @@ std::string shown(const Json& value) {
   return value.is_null() ? "not given" : value.is_boolean() ? (value ? "given" : "not given") : value.dump();
 }
 
-/// What of the job in the file is not as wanted; empty: nothing.
+/// Returns how the job in the file differs from `wanted`; empty: it does not.
 std::string difference(const Json& there, const SplitJob& wanted) {
   const Json options = options_json(wanted.options), inputs = inputs_json(wanted.inputs);
   for (const auto& [flag, value] : options.items()) {

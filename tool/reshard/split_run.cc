@@ -27,13 +27,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t range_bytes = uint64_t{64} << 20;          // what a thread scatters at a time
-constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that the scattered writes are large ones
-// More memory than this makes nothing faster, while there are not many of them.
+constexpr uint64_t range_bytes = uint64_t{64} << 20;          // the input that a thread scatters to buckets at a time
+constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that writes to buckets are large
+// Buckets of `fair_bucket` bytes: larger ones make nothing faster, as long as there are fewer than `many_buckets`.
 constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
 constexpr size_t told_bad = 20;
 
-/// A disk with one block left.
+/// For tests: a disk with one free block.
 struct SpaceOp {
   static constexpr const char* name = "disk space";
   static constexpr int error = ENOSPC;
@@ -142,7 +142,7 @@ class Split {
     }
   }
 
-  /// What writers that were killed left.
+  /// Removes what killed writers have left.
   void remove_leftovers() const {
     std::error_code nothing_there;
     if (!job_.buckets) fs::remove_all(buckets_folder_, nothing_there);
@@ -169,11 +169,11 @@ class Split {
     return missing;
   }
 
-  /// Throws where what is still to be written cannot fit. What gzip makes of plain records is not known and counts as
-  /// nothing.
+  /// Throws if what must still be written cannot fit. The compressed size of plain records is not known and counts as
+  /// 0.
   void check_space(uint64_t missing) const {
     struct statvfs status {};
-    if (statvfs(folder_.c_str(), &status) != 0) return;  // nothing is known: the writer will see
+    if (statvfs(folder_.c_str(), &status) != 0) return;  // unknown; the writer will notice
     if (injected<SpaceOp>()) status.f_bavail = 1;
     const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
     double output = static_cast<double>(job_.map.framed_bytes());
@@ -185,7 +185,7 @@ class Split {
         if (file.compression != Compression::none) output += static_cast<double>(file.identity.size);
     }
     output *= static_cast<double>(missing) / static_cast<double>(job_.shards);
-    // Buckets go when their shards are there: but those in work, records lie on the disk once.
+    // Buckets are removed when their shards are complete, so only the buckets in work lie on the disk twice.
     needed += job_.options.shuffle ? std::min(output, static_cast<double>(memory_)) : output;
     if (needed <= free) return;
     throw Error(
@@ -204,8 +204,8 @@ class Split {
 
   void write_in_order(const std::vector<uint64_t>& missing) {
     Progress progress("writing", job_.map.framed_bytes() / job_.shards * missing.size());
-    // A run of shards for each thread: where the inputs are compressed, a reader that goes on costs half of one that
-    // begins again.
+    // Each thread writes a run of consecutive shards: on compressed inputs, a reader that continues costs half as much
+    // as one that begins again.
     const size_t runs = std::min<size_t>(static_cast<size_t>(tbb::this_task_arena::max_concurrency()), missing.size());
     tbb::parallel_for(size_t{0}, runs, [&](size_t run) {
       RecordCursor cursor(job_.map);
@@ -243,7 +243,7 @@ class Split {
     const uint64_t all = bucket_memory(job_.map.framed_bytes(), job_.map.records());
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);
     const uint64_t size = std::min(of_worker, std::max(fair_bucket, all / many_buckets));
-    // Buckets have equal numbers of records, not of bytes: a tenth to spare.
+    // Buckets have equal numbers of records, not of bytes, so a tenth is added as a reserve.
     const uint64_t wanted = std::max<uint64_t>(divided_up(all + all / 10, size), 1);
     const uint64_t most = std::max<uint64_t>(memory_ / least_bucket_buffer, 1);
     const uint64_t buckets = std::min(wanted, most);
@@ -253,7 +253,7 @@ class Split {
     return plan;
   }
 
-  /// First ranks of a unit's buckets are those of equal parts of its records.
+  /// Returns the rank of a bucket's first record: a unit's records are divided equally among its buckets.
   uint64_t rank(uint64_t unit, uint64_t bucket) const {
     const Buckets& buckets = *job_.buckets;
     const uint64_t begin = job_.begin(std::min(unit * buckets.shards_per_unit, job_.shards));
@@ -267,7 +267,7 @@ class Split {
     std::vector<uint64_t> ranks;
     for (uint64_t unit = 0; unit < units(); unit++)
       for (uint64_t b = 0; b < job_.buckets->buckets_per_unit; b++) ranks.push_back(rank(unit, b));
-    // Buckets at the end may be empty, where there are fewer records than shards.
+    // Buckets at the end may be empty if there are fewer records than shards.
     const auto known = std::lower_bound(ranks.begin(), ranks.end(), records);
     std::vector<uint64_t> bounds = keys_at(keys, records, {ranks.begin(), known});
     if (!bounds.empty()) bounds.front() = 0;
@@ -292,13 +292,13 @@ class Split {
     const uint64_t end = std::min(first + buckets.shards_per_unit, job_.shards);
     Meter meter(progress);
     uint64_t shard = first, number = job_.begin(first);
-    std::unique_ptr<RecordWriter> writer;  // of `shard`; none where that is there already
+    std::unique_ptr<RecordWriter> writer;  // writes `shard`; null if the shard exists already
     const auto open = [&] {
       std::error_code unknown;
       if (!fs::is_regular_file(path(shard), unknown))
         writer = std::make_unique<RecordWriter>(path(shard), writer_options());
     };
-    const auto close_until = [&](uint64_t record) {  // and open the next
+    const auto close_until = [&](uint64_t record) {  // and opens the next ones
       while (shard < end && job_.begin(shard + 1) <= record) {
         if (writer) std::exchange(writer, nullptr)->close();
         if (++shard < end) open();

@@ -1,4 +1,4 @@
-// Resharding: the records of TFRecord files into shards, in their order or in a random one.
+// Resharding: writes the records of TFRecord files into shards, in their order or in a random one.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,25 @@ namespace feedline::cli {
 
 struct SplitResult {
   uint64_t shards = 0;
-  uint64_t kept = 0;  // of them, whole from an earlier run
+  uint64_t kept = 0;  // shards that an earlier run had completed
   uint64_t records = 0, framed_bytes = 0;
-  std::vector<std::string> files;  // the shards, without their folder
-  std::vector<Json> bad;           // what was skipped: to_json(Error), and skipped_bytes
+  std::vector<std::string> files;  // the names of the shards, without their folder
+  std::vector<Json> bad;           // damage that was skipped: to_json(Error) and skipped_bytes
 };
 
-/// Reads the inputs twice: to count, before anything is written, and to write. A shard appears under its name when it
-/// is whole. A run that ends early, in whatever way, leaves whole shards, and the same call goes on behind them; its
-/// result is then the same, byte for byte. At most one run at a time writes to a folder.
+/// Splits the inputs. It reads them twice: first to count the records, before anything is written, then to write. A
+/// shard appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete
+/// shards; the same call then continues after them, and its result is the same, byte for byte. At most one run at a
+/// time writes to a folder.
 ///
-/// Shuffled, the records take the way of the disk once more. The order is a function of the inputs' records, their
-/// order, and the seed; not of shards, threads or memory.
+/// With a shuffle, the records are written to disk and read once more in between. The order is a function of the
+/// inputs' records, their order, and the seed; it does not depend on shards, threads or memory.
 ///
-/// memory: bytes of records and tables held at once, in all threads; beyond it comes what reading and writing take, at
-/// most the longest record and a few MiB for each thread.
+/// `memory` is the number of bytes of records and tables held at once, in all threads. Reading and writing take more:
+/// at most the longest record and a few MiB for each thread.
 ///
-/// Throws Error: bad records, unless they are to be skipped; io_error; bad_pipeline where the folder holds something
-/// else, or its disk is too full; stalled when interrupted.
+/// Throws Error: that of a bad record, unless bad records are skipped; io_error; bad_pipeline if the folder contains
+/// something else; io_error if its disk is too full; stalled after an interrupt.
 SplitResult run_split(const SplitOptions& options, const std::vector<std::string>& inputs, const std::string& folder,
                       uint64_t memory);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int server_rank = 0, worker_rank = 1;
 
-// What a worker says before its gradients, or in place of them.
+// The message that a worker sends before its gradients, or instead of them.
 struct Word {
   enum class What : uint32_t { update, done } what = What::update;
   float loss_scale = 1;
@@ -49,7 +49,7 @@ class Worker final : public DataParallel {
     for (const Group& server : servers_) try {
         pass(server, word_);
       } catch (const Error&) {
-        // It is gone.
+        // The server is gone, so it needs no message.
       }
   }
 
@@ -106,7 +106,7 @@ class Worker final : public DataParallel {
   ReadyVariables ready_;
 };
 
-// Serves one worker, in a thread of its own.
+// Serves one worker. run() is the body of a thread.
 class Service {
  public:
   Service(std::shared_ptr<Communicator> worker, int server, const std::vector<int>& owners,
@@ -135,7 +135,7 @@ class Service {
       for (Bucket& bucket : buckets_) worker_->broadcast(bucket.gradient_at(bucket.home), worker_rank, queue.stream());
       for (Bucket& bucket : buckets_) bucket.divide_at(queue, word_.loss_scale, finite_for_the_worker_);
       queue.wait();
-      if (const auto failure = worker_->failure()) throw *failure;  // it may not have come whole
+      if (const auto failure = worker_->failure()) throw *failure;  // the gradients may be incomplete
       send_values([&] {
         for (Bucket& bucket : buckets_) bucket.apply(apply_, variables_, trainer_);
         served.updates++;
@@ -146,7 +146,7 @@ class Service {
     lose(served, own ? *own : Error(Category::io_error, error.what()));
   }
 
-  /// Tells the worker, too.
+  /// Records that the worker is lost and why, and aborts its communicator, so that the worker learns of it.
   void lose(Served& served, const Error& why) {
     worker_->abort(why);
     const std::lock_guard lock(mutex_);
@@ -154,7 +154,8 @@ class Service {
   }
 
  private:
-  // What `first` does to them and what is sent then belong together.
+  // Calls `first`, which may change the values, and sends the values. One lock covers the change and the copy that is
+  // sent.
   template <typename First>
   void send_values(First first) {
     {
@@ -175,8 +176,9 @@ class Service {
   const Stream trainer_;
   std::vector<Bucket> buckets_;
   Word& word_ = word_in(places_);
-  Verdict finite_for_the_worker_{places_};  // who has looked before it sent
-  std::mutex& mutex_;                       // guards values, the trainer's stream, what Apply keeps, and Served
+  // Required by divide_at() and never read: the worker has checked its gradients before it sent them.
+  Verdict finite_for_the_worker_{places_};
+  std::mutex& mutex_;  // guards the values, the trainer's stream, the state of Apply, and Served
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Variables in the groups in which their gradients travel.
+// Buckets: groups of variables whose gradients travel together.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,22 @@
 
 namespace feedline {
 
+/// Variables of one owner and one gradient dtype, their gradients one after another in one piece of memory. Places
+/// explains "here" (where the trainer's variables lie) and "home" (where gradients are summed and applied).
 struct Bucket {
   Places* places;
-  int owner = -1;  // -1: every rank
+  int owner = -1;  // the rank, or server, that applies the gradients; -1: every rank
   DType dtype = DType::unset;
   std::vector<size_t> variables = {};
-  std::vector<size_t> offsets = {};  // of each, in elements
+  std::vector<size_t> offsets = {};  // of each of `variables`: where it begins in the bucket, in elements
   size_t elements = 0;
 
   struct Memory {
-    std::byte* gradient = nullptr;  // as it travels, of one variable behind the other
-    float* numbers = nullptr;       // the mean gradient, then values on their way
+    std::byte* gradient = nullptr;  // the gradients as they travel, in the order of `variables`
+    float* numbers = nullptr;       // first the mean gradients, then the values that are sent back
   };
   Memory here = {}, home = {};
-  float* masters = nullptr;  // at home; null: the variables' own values
+  float* masters = nullptr;  // float32 master copies, at home; null: `apply` changes the variables themselves
 
   void allocate(bool applies);
 
@@ -36,18 +38,22 @@ struct Bucket {
     return std::as_writable_bytes(std::span(place.numbers, elements));
   }
 
-  // In the order of their queues; what goes home has come when it returns.
-  void take_gradients(const std::vector<Variable>& of);  // here
+  // Each of these puts its work on the queue of its place and runs in that queue's order. to_home copies have finished
+  // when the call returns.
+  void take_gradients(const std::vector<Variable>& of);  // copies the gradients into `here`
   void gradient_to_home() { places->to_home(home.gradient, here.gradient, gradient_bytes()); }
   void numbers_to_home() { places->to_home(home.numbers, here.numbers, elements * sizeof(float)); }
   void numbers_to_here() { places->to_here(here.numbers, home.numbers, elements * sizeof(float)); }
-  /// numbers = gradient / divisor; what is not finite is noted.
+  /// Computes numbers = gradient / divisor; records in `finite` whether a value is infinite or NaN.
   void divide_at(gpu::Queue& queue, float divisor, Verdict& finite);
-  void take_values(const std::vector<Variable>& of);   // into the numbers here
-  void give_values(const std::vector<Variable>& to);   // out of them
-  void begin_masters();                                // out of the numbers at home, where there are masters
-  void take_masters(const std::vector<Variable>& of);  // into them
-  void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);  // the numbers at home
+  void take_values(const std::vector<Variable>& of);  // copies the values into `here.numbers`
+  void give_values(const std::vector<Variable>& to);  // copies the values out of `here.numbers`
+  // Copies `home.numbers` into the masters, if there are any.
+  void begin_masters();
+  // Copies the values that `apply` changed (the masters or the variables) into `home.numbers`.
+  void take_masters(const std::vector<Variable>& of);
+  // Calls the optimizer for each variable, with the mean gradients in `home.numbers`.
+  void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);
 
  private:
   size_t size(size_t place) const noexcept {
@@ -58,7 +64,8 @@ struct Bucket {
   }
 };
 
-/// Which gradients of a step are written. Throws Error bad_pipeline for one that is ready twice, or not in time.
+/// Records which gradients of a step are ready. add() throws Error bad_pipeline for a variable that is ready twice,
+/// expect_all() for one that is not ready.
 class ReadyVariables {
  public:
   explicit ReadyVariables(const std::vector<Variable>& variables) : variables_(variables), ready_(variables.size()) {}
@@ -72,11 +79,13 @@ class ReadyVariables {
   std::vector<bool> ready_;
 };
 
-/// Of each variable, the owner: the largest first, each to whoever has the least bytes yet.
+/// Returns the owner of each variable. The variables are assigned from the largest to the smallest, each to the owner
+/// that has the fewest elements so far.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 
-/// The last variables first, of one owner and dtype each; without memory. Throws Error bad_pipeline for a variable
-/// whose gradient does not fit to its value.
+/// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. The buckets have
+/// no memory yet (see Bucket::allocate). Throws Error bad_pipeline for a variable whose gradient does not match its
+/// value.
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
                                  size_t bucket_bytes, Places& places);
 

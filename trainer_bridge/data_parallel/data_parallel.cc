@@ -19,28 +19,30 @@
 namespace feedline {
 namespace {
 
-// How the gradients of a bucket come to those who apply them, and values back.
+// Moves the gradients of a bucket to the ranks that apply them, and the new values back. Each training mode has its
+// own.
 class Exchanger {
  public:
   virtual ~Exchanger() = default;
-  /// Before all others.
+  /// Called once, before all other calls.
   virtual void prepare(const std::vector<Bucket>&) {}
-  /// From here: the sum of all ranks' gradients, at home of those who apply them.
+  /// Sums the gradients of all ranks, which are read `here`. The ranks that apply them have the sum at `home`.
   virtual void reduce(Bucket& bucket) = 0;
   virtual bool applies(const Bucket& bucket) const = 0;
-  /// From home of those who apply: whether all is finite on all ranks, here.
+  /// Combines the verdicts at the home of the ranks that apply gradients. Afterwards `here` says on every rank whether
+  /// the gradients are finite on all ranks.
   virtual void agree(Verdict& verdict) = 0;
-  /// The numbers at the owner's home, here on all ranks.
+  /// Copies the numbers at the owner's home to `here` on all ranks.
   virtual void publish(Bucket& bucket) = 0;
-  /// The numbers of rank 0 here, here on all ranks, and at home.
+  /// Copies the numbers that rank 0 has `here` to all ranks, both to `here` and to `home`.
   virtual void begin(Bucket& bucket) = 0;
   virtual int ranks() const = 0;
   virtual void abort(const Error& why) noexcept = 0;
   virtual std::optional<Error> failure() const = 0;
 };
 
-// Of the largest bucket, whatever is in it: between GPUs what that allocates would be waited for by other ranks' work,
-// once there is some.
+// Reduces the largest bucket once, whatever its memory contains. Between GPUs the first reduction allocates memory, and
+// an allocation later would wait for the work of other ranks.
 void reduce_once(const Group& group, const std::vector<Bucket>& buckets, const gpu::Queue& queue) {
   if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
   const auto& largest = *std::ranges::max_element(buckets, {}, &Bucket::gradient_bytes);
@@ -48,7 +50,7 @@ void reduce_once(const Group& group, const std::vector<Bucket>& buckets, const g
                     Stream::host);
 }
 
-// All ranks in one group.
+// What modes with a single group of ranks have in common.
 class InOneGroup : public Exchanger {
  public:
   InOneGroup(std::shared_ptr<Communicator> all, Places& places) : all_(std::move(all), places), home_(places.home()) {}
@@ -124,10 +126,11 @@ class ToOwners final : public InOneGroup {
   }
 
  private:
-  std::byte* gathered_ = nullptr;  // all ranks' gradients of a bucket
+  std::byte* gathered_ = nullptr;  // the gradients of a bucket, from all ranks
 };
 
-// All-reduced inside a machine, where variables lie; between machines as the leaders do it.
+// All-reduces inside a machine, on the device of the variables; between machines it does what ToOwners does, with the
+// leaders as ranks.
 class ByMachine final : public Exchanger {
  public:
   ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders, Places& places)
@@ -163,7 +166,7 @@ class ByMachine final : public Exchanger {
   void agree(Verdict& verdict) override {
     if (leaders_) {
       here_.wait();
-      if (const auto failure = machine_->failure()) throw *failure;  // what a GPU was let go of is no sum
+      if (const auto failure = machine_->failure()) throw *failure;  // after a failure the buffer may hold anything
       leaders_->agree(verdict);
     }
     pass_on(std::as_writable_bytes(std::span(verdict.at(here_), 1)));
@@ -195,7 +198,8 @@ class ByMachine final : public Exchanger {
   int ranks_ = 0, machines_ = 0;
 };
 
-// A thread reduces the buckets, in their order, as they are filled. step() does the rest when it has nothing to do.
+// A background thread reduces the buckets, in their order, when they are full. step() makes all other calls, after that
+// thread has reduced the last bucket.
 class Training final : public DataParallel {
  public:
   Training(std::unique_ptr<Places> places, std::unique_ptr<Exchanger> exchanger, std::vector<Variable> variables,
@@ -212,7 +216,8 @@ class Training final : public DataParallel {
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
       for (const size_t variable : buckets_[b].variables) bucket_of_[variable] = b;
-    // Before the ranks meet: on a GPU it may wait for what others are at.
+    // Memory is allocated before the ranks exchange anything, because on a GPU an allocation may wait for work that
+    // other ranks must complete.
     for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
     places_->here().make_marks(buckets_.size());
     exchanger_->prepare(buckets_);
@@ -223,7 +228,7 @@ class Training final : public DataParallel {
     thread_ = start_thread("feedline-reduce", [this] { loop(); });
   }
   ~Training() override {
-    bool within_step = false;  // an error has unwound its trainer: the others must not wait for what never comes
+    bool within_step = false;  // an exception ended the trainer: the others must not wait
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
@@ -237,7 +242,7 @@ class Training final : public DataParallel {
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
     ready_.add(variable);
-    if (missing_[b] == 1) places_->here().mark(b, trainer_);  // before the thread may look at it
+    if (missing_[b] == 1) places_->here().mark(b, trainer_);  // before the thread can see a full bucket
     {
       const std::lock_guard lock(mutex_);
       if (--missing_[b] > 0) return;
@@ -277,7 +282,7 @@ class Training final : public DataParallel {
       if (exchanger_->applies(bucket)) bucket.divide_at(places_->home(), divisor, verdict_);
     exchanger_->agree(verdict_);
     const bool finite = verdict_.read();
-    throw_failure();  // what a GPU was let go of says nothing
+    throw_failure();  // after a failure the verdict may have any value
     if (finite) update();
     {
       const std::lock_guard lock(mutex_);
@@ -291,7 +296,7 @@ class Training final : public DataParallel {
     if (const auto failure = exchanger_->failure()) throw *failure;
   }
 
-  // Under the lock, but for the first.
+  // The caller holds the lock, except for the first call, when there is no other thread yet.
   void begin_step() {
     ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
@@ -326,7 +331,7 @@ class Training final : public DataParallel {
     }
   }
 
-  // Everybody's values are those of rank 0.
+  // Gives all ranks the values of rank 0.
   void begin() {
     places_->here().follow(trainer_);
     for (Bucket& bucket : buckets_) {
@@ -339,11 +344,12 @@ class Training final : public DataParallel {
   }
 
   void update() {
-    places_->here().follow(trainer_);  // which may still read the values
+    places_->here().follow(trainer_);  // its work may still read the values
     for (Bucket& bucket : buckets_) {
       if (exchanger_->applies(bucket)) {
         bucket.apply(apply_, variables_, trainer_);
-        if (bucket.owner < 0 && !places_->apart()) continue;  // so has everybody, in the variables themselves
+        // Every rank has applied the gradients, and to the variables themselves: there is nothing to send.
+        if (bucket.owner < 0 && !places_->apart()) continue;
         bucket.take_masters(variables_);
       }
       exchanger_->publish(bucket);
@@ -359,15 +365,15 @@ class Training final : public DataParallel {
   const Stream trainer_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
-  std::vector<size_t> bucket_of_;  // by variable
+  std::vector<size_t> bucket_of_;  // the bucket of each variable
   ReadyVariables ready_;
   Verdict verdict_{*places_};
-  uint64_t steps_ = 0;  // done
+  uint64_t steps_ = 0;  // the number of completed steps
 
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::vector<size_t> missing_;  // by bucket: variables that are not ready
-  size_t reduced_ = 0;           // buckets
+  std::vector<size_t> missing_;  // for each bucket, the number of variables that are not ready
+  size_t reduced_ = 0;           // the number of buckets that are reduced in this step
   bool ending_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

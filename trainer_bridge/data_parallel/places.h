@@ -1,4 +1,4 @@
-// Where variables are read, and where they are changed.
+// The two places of a training: where variables are read, and where they are changed.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,35 @@
 
 namespace feedline {
 
-/// `here` the trainer's variables lie; at `home` its ranks meet and gradients are applied. Both are one device, or here
-/// is a GPU and home the host: masters then lie at home.
+/// `here` is the device on which the trainer's variables lie. `home` is the device on which ranks exchange gradients
+/// and the optimizer is called. Either both are the same device, or `here` is a GPU and `home` is the host; then the
+/// master copies of the variables lie on the host.
 class Places {
  public:
-  /// home: the device of the communicator. Throws Error bad_pipeline where that does not go together.
+  /// `home` is the device of the communicator. Throws Error bad_pipeline if the devices, or the stream in `options`, do
+  /// not fit together.
   Places(const DataParallelOptions& options, DeviceId home);
 
   gpu::Queue& here() noexcept { return *here_; }
   gpu::Queue& home() noexcept { return *home_; }
   bool apart() const noexcept { return here_ != home_; }
 
-  /// Nothing, where they are not apart. What goes home has come when it returns; what comes here is not written at home
-  /// before here().wait().
+  /// Copy between the places; do nothing if both are one device. The copy to home has finished when to_home() returns.
+  /// After to_here(), memory at home must not be written until here().wait() has returned.
   void to_home(void* at_home, const void* here, size_t bytes);
   void to_here(void* here, const void* at_home, size_t bytes);
 
-  /// Memory of the host that GPUs and communicators take, too.
+  /// Allocates host memory that GPUs and communicators can use as well.
   std::byte* allocate_on_host(size_t bytes) { return host_->allocate(bytes); }
+  /// Keeps the host memory for the rest of the process: a failed communicator may still use it.
   void keep_host_memory() const;
 
  private:
   std::shared_ptr<gpu::Queue> host_, here_, home_;
 };
 
-/// A communicator. When it has failed, it may still use memory of the host, which is then kept.
+/// A communicator that the training uses. If it has failed, it may still access host memory, so the destructor then
+/// keeps that memory for the rest of the process.
 class Group {
  public:
   Group(std::shared_ptr<Communicator> communicator, const Places& places)
@@ -53,17 +57,18 @@ class Group {
   const Places& places_;
 };
 
-/// Whether all is finite: where gradients are divided, where ranks compare, where the program reads it.
+/// A flag that says whether all gradients are finite. It has a copy on each device where gradients are divided or ranks
+/// compare it, and one on the host, where the program reads it.
 class Verdict {
  public:
   explicit Verdict(Places& places);
 
-  /// "All is finite", on this queue of the places'.
+  /// Sets the flag to "all is finite" on the device of this queue, `here` or `home`.
   void begin(gpu::Queue& on);
-  /// For a division on that queue, and for communicators.
+  /// Returns the flag's address on the queue's device, for divisions on that queue and for communicators.
   int32_t* at(gpu::Queue& queue) const noexcept { return &queue == &places_.home() ? home_ : here_; }
   void home_to_here() { places_.to_here(here_, home_, sizeof *here_); }
-  /// Waits for what it is here.
+  /// Waits for the flag's value on `here` and returns it.
   bool read();
 
  private:

@@ -1,5 +1,5 @@
-// Marks what the shared library shows. Everything else is hidden, so that feedline may share a process with
-// other users of the same dependencies.
+// FEEDLINE_PUBLIC marks what the shared library exports. Every other symbol is hidden, so that feedline can share a
+// process with other users of the same dependencies.
 #pragma once
 
 #define FEEDLINE_PUBLIC __attribute__((visibility("default")))

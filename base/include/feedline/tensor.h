@@ -1,4 +1,4 @@
-// What a tensor is: element type, shape, memory.
+// Tensors: element types (DType), shapes (Shape), and tensors in memory (TensorView).
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace feedline {
 
-/// Element types, numbered as in pipeline.proto. BYTES is a string of bytes of any length.
+/// The type of a tensor's elements. The numbers are those of DType in pipeline.proto.
 enum class DType : uint8_t {
   unset,
-  bytes,
+  bytes,    // strings of bytes of any length
   boolean,  // one byte, 0 or 1
   uint8,
   int8,
@@ -28,41 +28,47 @@ enum class DType : uint8_t {
   int32,
   int64,
   float16,   // IEEE 754 binary16
-  bfloat16,  // the upper half of a binary32
+  bfloat16,  // the upper 16 bits of an IEEE 754 binary32
   float32,
   float64,
 };
 inline constexpr int dtype_count = 14;
 
-/// As in pipeline.proto: "FLOAT32".
+/// Returns the name that pipeline.proto has for `dtype`: "FLOAT32". For `unset` it returns "DTYPE_UNSET".
 FEEDLINE_PUBLIC std::string_view name(DType dtype) noexcept;
 
-/// Bytes of an element; 0 for unset and bytes.
+/// Returns the size of an element in bytes, or 0 for `unset` and `bytes`.
 FEEDLINE_PUBLIC size_t size_of(DType dtype) noexcept;
 
-/// Lengths of axes, outermost first; up to 8 of them. No axes: a scalar, one element.
+/// The lengths of a tensor's axes, outermost first. A shape without axes is that of a scalar, which has one element.
 class Shape {
  public:
+  /// The largest number of axes with which a Shape can be made. with_rows() may add two more.
   static constexpr size_t max_rank = 8;
 
+  /// Makes the shape of a scalar.
   Shape() = default;
+  /// Precondition: at most max_rank axes.
   Shape(std::initializer_list<int64_t> axes) : Shape(std::span(axes.begin(), axes.size())) {}
   /// Precondition: at most max_rank axes.
   explicit Shape(std::span<const int64_t> axes) : rank_(axes.size()) {
     for (size_t i = 0; i < rank_; i++) axes_[i] = axes[i];
   }
 
+  /// Returns the number of axes.
   size_t rank() const noexcept { return rank_; }
+  /// Returns the length of an axis. Precondition: axis < rank().
   int64_t operator[](size_t axis) const noexcept { return axes_[axis]; }
   int64_t& operator[](size_t axis) noexcept { return axes_[axis]; }
   const int64_t* begin() const noexcept { return axes_.data(); }
   const int64_t* end() const noexcept { return axes_.data() + rank_; }
+  /// Returns the number of elements, the product of the lengths.
   int64_t elements() const noexcept {
     int64_t n = 1;
     for (int64_t axis : *this) n *= axis;
     return n;
   }
-  /// This shape with another axis in front.
+  /// Returns this shape with another axis of length `rows` in front. Precondition: rank() < max_rank + 2.
   Shape with_rows(int64_t rows) const {
     Shape shape;
     shape.axes_[shape.rank_++] = rows;
@@ -72,16 +78,19 @@ class Shape {
   bool operator==(const Shape&) const = default;
 
  private:
-  std::array<int64_t, max_rank + 2> axes_{};  // two more: the rows, and the longest sequence of a batch
+  // There is room for two more axes: the rows of a batch, and the longest sequence in a batch.
+  std::array<int64_t, max_rank + 2> axes_{};
   size_t rank_ = 0;
 };
 
-/// As people write it: "[512, 8, 8, 24]".
+/// Returns the shape for people: "[512, 8, 8, 24]".
 FEEDLINE_PUBLIC std::string to_string(const Shape& shape);
 
-/// Whether elements of this dtype can be read as values of type T: of the same size and kind, integers with the same
-/// sign. Any dtype of one byte can be read as uint8_t, char or std::byte, too; FLOAT16 and BFLOAT16 as any type of two
-/// bytes, such as uint16_t or a program's own half-precision class.
+/// Returns whether elements of type `dtype` can be read as values of type T. T must have the same size and kind (and,
+/// for integers, the same signedness). In addition:
+/// * Every dtype of one byte can be read as uint8_t, char or std::byte.
+/// * FLOAT16 and BFLOAT16 can be read as any type of two bytes, such as uint16_t or a program's own half-precision
+///   class.
 template <typename T>
 constexpr bool is_element(DType dtype) noexcept {
   using Value = std::remove_cv_t<T>;
@@ -121,18 +130,23 @@ constexpr bool is_element(DType dtype) noexcept {
   return false;
 }
 
-/// Throws the Error bad_pipeline of TensorView::as() for a T of `size` bytes.
+/// Throws the Error bad_pipeline of TensorView::as(), for a type T of `size` bytes that does not fit `dtype`.
 [[noreturn]] FEEDLINE_PUBLIC void refuse_element(DType dtype, size_t size);
 
-/// Somebody else's memory seen as a tensor: row-major, contiguous, valid as long as its owner. Aligned to 64 bytes;
-/// bytes that a batch of one row delivers as they were stored may lie where they were read, aligned to their element.
+/// A tensor in memory that somebody else owns: row-major and contiguous. It is valid as long as the owner of the
+/// memory, for instance the batch that it belongs to, keeps the memory.
+///
+/// `data` is aligned to 64 bytes, with one exception. A batch of one row may deliver values that need no conversion in
+/// place, where they were read from the file. These are aligned only to their element size.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::unset;
   Shape shape;
 
+  /// Returns the size of the tensor in bytes, without padding.
   size_t size_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
-  /// The elements, in row-major order. Throws Error bad_pipeline where they are no T: see is_element().
+  /// Returns the elements in row-major order. Throws Error bad_pipeline if they cannot be read as T (see is_element()).
+  /// If `data` lies on a GPU, so do the elements.
   template <typename T>
   std::span<T> as() const {
     if (!is_element<T>(dtype)) refuse_element(dtype, sizeof(T));

@@ -1,4 +1,4 @@
-// What to feed: a pipeline.proto message, from text. Generated protobuf code stays behind this header.
+// Describes what to feed: a pipeline.proto message, made from text. This header hides the code that protobuf generates.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,28 @@ namespace config {
 class Pipeline;
 }
 
-/// Immutable value; copies share the message. Text, C++ and Python all make the same message out of text in protobuf's
-/// text format. Nothing is looked at on disk before a Feeder is made of it.
+/// A pipeline: an immutable value whose copies share the message. A file, C++ and Python all give the same message for
+/// the same text in protobuf's text format. The data is not looked at before a Feeder is made from the pipeline.
 class FEEDLINE_PUBLIC Pipeline {
  public:
   explicit Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder);
 
-  /// This pipeline with `text` laid over it: scalars are replaced, `source` whole, `feature` and `output` by name, new
-  /// ones appended; other messages field by field. Throws Error bad_pipeline as parse_pipeline does.
+  /// Returns this pipeline with `text` laid over it. Scalars and repeated fields that `text` names are replaced; so all
+  /// of `source` is. A `feature` or `output` replaces the one with its name, or is appended if there is none. Other
+  /// messages are merged field by field. Throws Error bad_pipeline as parse_pipeline does; it names `text_name`.
   Pipeline overlaid(std::string_view text, std::string_view text_name = "overlay") const;
 
-  /// This pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
-  /// "FLOAT16"), with("source.files", "data/*.tfrecord"). Elements of `feature`, `output` and `source` go by their
-  /// names, which an only one does not need; strings need no quotes. An empty value clears the field: with("window",
-  /// "") is the pipeline without windows. Throws Error bad_pipeline naming the path.
+  /// Returns this pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
+  /// "FLOAT16"), with("source.files", "data/*.tfrecord"). The path names elements of `feature`, `output` and `source`
+  /// by their names; a single element need not be named. Strings need no quotes. An empty value clears the field:
+  /// with("window", "") is the pipeline without windows. Throws Error bad_pipeline, which names the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
-  /// As text that parse_pipeline reads.
+  /// Returns the pipeline as text that parse_pipeline reads.
   std::string text() const;
 
   const config::Pipeline& message() const noexcept { return *message_; }
-  /// Relative file patterns are relative to this folder.
+  /// Returns the folder that relative file patterns are relative to; empty: the working directory.
   const std::string& folder() const noexcept { return folder_; }
 
  private:
@@ -41,13 +42,14 @@ class FEEDLINE_PUBLIC Pipeline {
   std::string folder_;
 };
 
-/// A byte order mark before the text is skipped. `folder`: what relative file patterns are relative to; empty: the
-/// working directory. Throws Error bad_pipeline naming `text_name`, line and column, and for an unknown field the ones
-/// there are.
+/// Makes a pipeline from text in protobuf's text format; a byte order mark before the text is skipped. Relative file
+/// patterns are relative to `folder`, or to the working directory if it is empty. Throws Error bad_pipeline, which
+/// names `text_name`, line and column, and for an unknown field the fields that exist.
 FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
                                         std::string_view text_name = "pipeline");
 
-/// A text file; relative patterns are relative to its folder. Throws also Error io_error.
+/// Makes a pipeline from a text file. Relative file patterns are relative to the file's folder. Throws Error
+/// bad_pipeline as parse_pipeline does, and Error io_error if the file cannot be read.
 FEEDLINE_PUBLIC Pipeline load_pipeline(const std::string& file);
 
 }  // namespace feedline

@@ -1,4 +1,4 @@
-// What a stage of the feed has done with its time.
+// How a stage of the feed has spent its time.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,13 @@
 namespace feedline {
 
 struct StageReport {
-  std::string name;   // read, inflate, parse, assemble, unpack 0, ...
-  double busy_s = 0;  // of all threads together, inside the stage's bodies
-  double wait_s = 0;  // while work was there, but no slot or buffer for it
+  std::string name;   // the stage: read, inflate, parse, assemble, unpack 0, ...
+  double busy_s = 0;  // seconds that all its threads together worked on messages; of a copy: seconds on the GPU
+  double wait_s = 0;  // seconds in which there was work, but no slot or buffer for it
   uint64_t messages = 0;
-  int64_t queue = 0;  // messages or buffers that wait behind it now
+  // How many messages are in the stage or wait for it now. For unpack and upload: how many finished batches wait for
+  // next().
+  int64_t queue = 0;
 };
 
 }  // namespace feedline

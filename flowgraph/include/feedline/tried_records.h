@@ -9,11 +9,13 @@
 namespace feedline {
 
 struct TriedRecords {
-  uint64_t files = 0, records = 0;  // that were looked at
-  uint64_t failed = 0;              // of these records
-  std::vector<Error> errors;        // of these, the first of each feature and category; and what the data ends with
-  bool raised = false;              // such an error ends the feed: errors.on_error is RAISE
-  std::vector<Error> absent;        // features that a record may lack, and that all of these lack
+  uint64_t files = 0, records = 0;  // how many were looked at
+  uint64_t failed = 0;              // how many of these records were refused
+  // What was wrong with these records: the first error of each feature and category. Also the error that the data ends
+  // with.
+  std::vector<Error> errors;
+  bool raised = false;        // such an error ends the feed, because errors.on_error is RAISE
+  std::vector<Error> absent;  // features that a record may lack, and that all of these records lack
 };
 
 }  // namespace feedline

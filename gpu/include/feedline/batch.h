@@ -1,4 +1,4 @@
-// A batch: named tensors of one replica for one step.
+// A batch: the named tensors that one replica is given for one step.
 #pragma once
 
 #include <cstdint>
@@ -17,42 +17,46 @@ namespace gpu {
 class StreamOrder;
 }
 
-/// Dense outputs go by their name. A variable one is several tensors: NAME.values (or, for bytes, NAME.bytes and
-/// NAME.offsets) and NAME.row_splits, as feedline dump names its files.
+/// A tensor and its name. A dense output is one tensor, which has the output's name. An output NAME of varying length
+/// is several tensors: NAME.values (or, for bytes, NAME.bytes and NAME.offsets) and NAME.row_splits. `feedline dump`
+/// uses the same names for its files.
 struct NamedTensor {
   std::string name;
   TensorView tensor;
 };
 
-/// The memory of a batch and what is in it; filled by the feeder, read-only for everybody else.
+/// The tensors of a batch, and what is known about them. The feeder fills it in; it is read-only for everyone else.
 struct BatchContent {
   uint64_t epoch = 0;
-  uint64_t step = 0;        // in the epoch
-  int replica = 0;          // of this process
-  int64_t rows = 0;         // first axis of dense tensors
-  int64_t valid_count = 0;  // of these rows, the ones that are samples and not filler
-  uint64_t audit = 0;       // sum over the valid rows, see Feeder::report()
+  uint64_t step = 0;        // the number of the step in its epoch, from 0
+  int replica = 0;          // the number of the replica in this process, from 0
+  int64_t rows = 0;         // the length of the first axis of every dense tensor
+  int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler
+  uint64_t audit = 0;       // the sum of the hashes of the valid rows' records, see Feeder::report()
   std::vector<NamedTensor> tensors;
-  gpu::StreamOrder* order = nullptr;  // of a device that works in its own time
+  gpu::StreamOrder* order = nullptr;  // the buffer's stream order if the batch is on a GPU; null on the host
 };
 
-/// Move-only handle. next() may hand it out before its tensors are written, and it may be given back before they have
-/// been read, where a device does both in its own time; so whoever uses it says on which stream:
+/// A move-only handle of a batch.
 ///
-///   batch->ready_on(stream);    // before the first use: what the stream is given from now on finds the tensors
-///   written
-///   ...                         // give the stream work that reads them
-///   batch->release_on(stream);  // the memory is reused when the stream has done the work given to it until now
+/// A GPU works asynchronously. The feeder may therefore hand out a batch before its tensors are written, and the
+/// program may give it back before they have been read. So the program says on which stream it uses the batch:
 ///
-/// Work on several streams: ready_on each; release_on one that waits for the others. A batch that dies unreleased is
-/// released on the last stream that it was ready on.
+///   batch->ready_on(stream);    // before the first use: work that is given to the stream from now on finds the
+///                               // tensors written
+///   ...                         // give the stream work that reads the tensors
+///   batch->release_on(stream);  // the feeder reuses the memory when the stream has done all work given to it so far
 ///
-/// Tensors are for reading: with REPLICATE another GPU may still be given their bytes.
+/// If several streams use the batch, call ready_on() for each, and release_on() for one that waits for the others. A
+/// batch that is destroyed without release_on() is released on the stream of its last ready_on().
 ///
-/// A host replica's batch is written before next() returns, and on Stream::host its memory goes back at once; there
-/// both calls may be left out. Of a batch on a GPU the tensors' data is memory of that GPU. Release and destruction may
-/// happen on any thread, also after the feeder is gone; the streams that were named must still be there. Neither call
-/// belongs into a stream's capture: see Feeder::next_into().
+/// Only read the tensors: with REPLICATE, another GPU may still be copying their bytes.
+///
+/// On the host, a batch is written before next() returns, and release_on(Stream::host) gives its memory back at once.
+/// There, both calls may be left out. For a batch on a GPU, the tensors' data points to memory of that GPU.
+///
+/// Any thread may release or destroy a batch, also after the feeder is destroyed; the streams that were named must
+/// still exist. Do not make either call while the stream captures a CUDA graph: see Feeder::next_into().
 class FEEDLINE_PUBLIC Batch {
  public:
   Batch() = default;
@@ -60,10 +64,12 @@ class FEEDLINE_PUBLIC Batch {
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&&) noexcept = default;
 
+  /// Returns whether there is a batch. A handle is empty after Batch(), after a move from it, and after release_on().
   explicit operator bool() const noexcept { return content_ != nullptr; }
   Batch* operator->() noexcept { return this; }
   const Batch* operator->() const noexcept { return this; }
 
+  // See BatchContent. Precondition for all that follows: the batch is not empty.
   uint64_t epoch() const noexcept { return content_->epoch; }
   uint64_t step() const noexcept { return content_->step; }
   int replica() const noexcept { return content_->replica; }
@@ -72,15 +78,20 @@ class FEEDLINE_PUBLIC Batch {
   uint64_t audit() const noexcept { return content_->audit; }
   const std::vector<NamedTensor>& tensors() const noexcept { return content_->tensors; }
 
-  /// Throws Error bad_pipeline, listing the names there are, for one that is not there.
+  /// Returns the tensor of this name. If there is none, throws Error bad_pipeline, which lists the names of all
+  /// tensors.
   TensorView at(std::string_view name) const;
 
-  /// The stream waits until the tensors are written; the calling thread waits only where the stream is Stream::host.
-  /// Throws Error device_error where the GPU has failed. Precondition: not empty.
+  /// Makes the stream wait until the tensors are written. The calling thread waits only if the stream is Stream::host.
+  /// Throws Error device_error if the GPU has failed, and bad_pipeline if `stream` is a default stream and the thread's
+  /// current device is not the batch's.
   void ready_on(Stream stream) const;
-  /// Copies a tensor of the batch on a stream that it is ready on, to memory of its device.
+  /// Copies the bytes of `tensor`, which is a tensor of this batch, to `to`, which is memory of the batch's device. The
+  /// copy is done on `stream`, for which ready_on() must have been called before. Throws as ready_on() does, and
+  /// bad_pipeline for Stream::host if the batch is on a GPU.
   void copy_on(Stream stream, const TensorView& tensor, void* to) const;
-  /// Leaves the batch empty. Its memory goes back to the feeder as soon as the stream has come this far.
+  /// Leaves the batch empty. The feeder reuses its memory when the stream has done all work that it has been given so
+  /// far. Throws nothing; if the release fails, the feed ends later with the reason.
   void release_on(Stream stream);
 
  private:

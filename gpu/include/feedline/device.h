@@ -1,4 +1,4 @@
-// Where a replica's tensors live, and the order in which its device works.
+// Devices (the host and GPUs) on which a replica's tensors lie, and streams, in whose order a device works.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace feedline {
 
-/// Where a replica's tensors live: in the memory of the host, or of the GPU with this CUDA ordinal.
+/// The device of a replica's tensors: the host, or the GPU with this CUDA ordinal. The host is a device, too; its
+/// ordinal only numbers replicas.
 struct DeviceId {
   enum class Kind : uint8_t { host, cuda } kind = Kind::host;
   int ordinal = 0;
@@ -22,41 +23,46 @@ struct DeviceId {
 constexpr DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
 constexpr DeviceId cuda(int ordinal) { return {DeviceId::Kind::cuda, ordinal}; }
 
-/// The GPUs that this process may use. None: `why` says so in one line ("feedline was built without CUDA", "the system
-/// has no CUDA driver"...). Makes no context on any.
+/// The GPUs that this process may use.
 struct Gpus {
-  int count = 0;
-  std::string why;
+  int count = 0;    // their ordinals are 0 to count - 1
+  std::string why;  // if count is 0, the reason in one line: "feedline was built without CUDA", "the CUDA driver finds
+                    // no GPU", ...
 };
+/// Returns the GPUs that this process may use. Does not create a CUDA context on any of them.
 FEEDLINE_PUBLIC Gpus visible_gpus();
 
-/// "host", "host:4" (so many replicas), "cuda" (all GPUs), "cuda:0,2" (these), or "auto": all GPUs, or where there is
-/// none the host, with one line in the log that says why. Throws Error bad_pipeline for another text, device_error for
-/// GPUs that are asked for and not there.
+/// Returns the devices that `text` names, one for each replica: "host" (one replica on the host), "host:4" (four of
+/// them; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs), or "auto". "auto" means all GPUs; if there are none
+/// it means the host, and one line in the log says why. Throws Error bad_pipeline for any other text, and device_error
+/// if the text asks for a GPU that does not exist.
 FEEDLINE_PUBLIC std::vector<DeviceId> parse_devices(std::string_view text);
 
-/// A queue of a device's work, by reference: copied freely, owns nothing. What is given to one stream is done in order;
-/// between streams, and between a stream and the host, only Batch::ready_on and Batch::release_on make an order.
+/// A reference to a stream, that is, to a queue of work on a device. It may be copied freely and owns nothing. A device
+/// does the work of one stream in order. Between streams, and between a stream and the host, only Batch::ready_on() and
+/// Batch::release_on() create an order.
 ///
-/// Every stream is named. There is none by default and none made of 0 or nullptr, which CUDA takes for its legacy
-/// default stream: who forgets to say which stream is meant must not get one that waits for all others.
+/// Every stream must be named. There is no default, and a Stream cannot be made of 0 or nullptr. CUDA takes those for
+/// its legacy default stream, which waits for all other streams; a program must not get that one because it forgot to
+/// name a stream.
 class Stream {
  public:
   Stream(int) = delete;
   Stream(std::nullptr_t) = delete;
 
-  /// The stream, which must outlive the batches that are used on it. Throws Error bad_pipeline for null: the default
-  /// streams have names.
+  /// Refers to a CUDA stream of the program, which must outlive the batches that are used on it. Throws Error
+  /// bad_pipeline for null; the default streams have names of their own below.
   static FEEDLINE_PUBLIC Stream cuda(CUstream_st* stream);
-  /// CUDA's default streams of the calling thread's current device, which is to be the batch's.
+  /// CUDA's default streams of the calling thread's current device. That device must be the batch's.
   static const Stream cuda_legacy, cuda_per_thread;
 
-  /// The thread that uses it: what it does, it does in order. So waiting on this stream is the thread's own waiting.
+  /// The calling thread as a stream: a thread does its work in order. A call that makes this stream wait makes the
+  /// calling thread wait.
   static const Stream host;
 
-  /// Whose stream it is.
+  /// Returns whether this is a stream of the host or of a GPU.
   constexpr DeviceId::Kind kind() const noexcept { return kind_; }
-  /// As CUDA's functions take it. Precondition: kind() is cuda.
+  /// Returns the stream as CUDA's functions take it. Precondition: kind() is cuda.
   CUstream_st* cuda_stream() const noexcept { return reinterpret_cast<CUstream_st*>(handle_); }
   bool operator==(const Stream&) const = default;
 

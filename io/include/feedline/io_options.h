@@ -1,4 +1,4 @@
-// How bytes come off the disk.
+// Options for reading files.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,20 @@
 namespace feedline {
 
 enum class Toggle : uint8_t { off, on, automatic };
+
+/// How files are read: with io_uring, or with pread on a pool of threads.
 enum class BackendKind : uint8_t { automatic, uring, pread };
 
+/// How a feeder reads its files.
 struct IoOptions {
-  BackendKind backend = BackendKind::automatic;  // automatic: io_uring where the kernel allows it, else pread
-  /// O_DIRECT. automatic: where all files together exceed the memory this process may use, so that the page cache
-  /// cannot help.
+  /// `automatic` takes io_uring if the kernel allows it and the library is built with it, and pread otherwise. With
+  /// `uring` the start fails with Error io_error if io_uring cannot be had.
+  BackendKind backend = BackendKind::automatic;
+  /// Whether to read with O_DIRECT, past the page cache.
+  /// * `on`: always. A read fails if the file system refuses O_DIRECT.
+  /// * `off`: never.
+  /// * `automatic`: if all files together are larger than the memory that this process may use, because the page cache
+  ///   cannot help then. Files whose file system refuses O_DIRECT are read through the page cache.
   Toggle direct = Toggle::automatic;
 };
 

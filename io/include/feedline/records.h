@@ -1,8 +1,11 @@
-// TFRecord files alone: a reader and a writer.
+// A reader and a writer of single TFRecord files, for programs that need no feeder.
 //
-// A record is  uint64 length | uint32 masked CRC32C of the length | payload | uint32 masked CRC32C of the payload,
-// little-endian (tensorflow/core/lib/io/record_writer.h). A file is records one after another, plain or inside gzip
-// or zlib streams. Both checksums of every record are always verified.
+// A record is
+//
+//   uint64 length | uint32 masked CRC32C of the length | payload | uint32 masked CRC32C of the payload
+//
+// with little-endian numbers (tensorflow/core/lib/io/record_writer.h). A file is a sequence of records without gaps,
+// either plain or inside a gzip or zlib stream. The reader always verifies both checksums of every record.
 #pragma once
 
 #include <cstddef>
@@ -16,49 +19,65 @@
 
 namespace feedline {
 
-enum class Compression : uint8_t { automatic, none, gzip, zlib };  // automatic looks at the content, not at the name
+/// How a file is compressed. `automatic` decides by the first bytes of the file, not by its name.
+enum class Compression : uint8_t { automatic, none, gzip, zlib };
 
+/// A record whose two checksums are right.
 struct Record {
   std::span<const std::byte> payload;
-  uint64_t offset = 0;      // of its first header byte; in the inflated stream of a compressed file
-  uint64_t number = 0;      // good records before it in the file
-  uint32_t stored_crc = 0;  // of the payload, masked, as it stands in the file
+  uint64_t offset = 0;      // where its header begins: bytes from the start of the file, or of the inflated stream
+  uint64_t number = 0;      // the number of good records before it in the file
+  uint32_t stored_crc = 0;  // the masked CRC32C of the payload, as it stands in the file
 };
 
+/// What RecordReader::next() found.
 enum class ReadResult : uint8_t { record, end, error };
 
-/// Reads one file from front to back. Not thread-safe; one thread at a time.
+/// Reads the records of one file from front to back. Not thread-safe: one thread may use a reader at a time.
+///
+/// A reader holds a few buffers of 256 KiB, and memory for the longest record.
 class FEEDLINE_PUBLIC RecordReader {
  public:
   struct Options {
     Compression compression = Compression::automatic;
-    uint64_t record_limit = uint64_t{256} << 20;  // a longer record is an error
+    /// The largest payload in bytes that the reader accepts. A longer one is damage of the category record_too_large.
+    /// Values above 4 GiB - 1 mean 4 GiB - 1.
+    uint64_t record_limit = uint64_t{256} << 20;
   };
 
-  /// Throws Error io_error when the file cannot be opened. Memory: a few buffers of 256 KiB, and the longest record.
+  /// Opens the file. Throws Error io_error if it cannot be opened or is no regular file.
   explicit RecordReader(std::string file);
   RecordReader(std::string file, const Options& options);
   ~RecordReader();
   RecordReader(RecordReader&&) noexcept;
   RecordReader& operator=(RecordReader&&) noexcept;
 
-  /// record: `record` is filled in and its payload stays valid until the next call.
-  /// end:    the file is over; so say all further calls.
-  /// error:  error() says what and where, skipped() which bytes are lost. The next call goes on behind them, with a
-  ///         record that is proven to belong to the file (io/records/resync.h), or at the end.
+  /// Reads the next record, and returns:
+  /// * `record`: `record` is filled in. Its payload lies in the reader's memory and is valid until the next call.
+  /// * `end`: the file has no more records. All further calls return `end`, too.
+  /// * `error`: the bytes that come next do not form a good record. error() says what is wrong and where, and skipped()
+  ///   says which bytes are lost. The next call continues after these bytes. What it returns then is a record that is
+  ///   proven to belong to the file (the rules are in io/records/resync.h), or further damage, or the end.
+  ///
+  /// Throws Error io_error if the system cannot read the file, or if the file has become shorter.
   ReadResult next(Record& record);
 
-  /// Of the last `error` result.
+  /// Returns what the last `error` result was about. Precondition: next() has returned `error`.
   const Error& error() const;
+
+  /// Bytes of the file, or of the inflated stream of a compressed file.
   struct Region {
     uint64_t offset = 0, length = 0;
   };
+  /// Returns the bytes that the last `error` result skipped. Precondition: next() has returned `error`.
   Region skipped() const;
 
-  /// What `automatic` turned out to be.
+  /// Returns the file's compression, which is never `automatic`.
   Compression compression() const;
-  /// Bytes of the file consumed so far, for progress; and its size.
+  /// Returns how many bytes of the file have been read so far, before inflating. This is for showing progress: the
+  /// reader reads ahead of the records that it returns.
   uint64_t file_position() const;
+  /// Returns the size of the file in bytes, before inflating.
   uint64_t file_size() const;
 
  private:
@@ -66,26 +85,34 @@ class FEEDLINE_PUBLIC RecordReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Writes a file of whole records, or none: the bytes go to a temporary name beside `file`; close() flushes, syncs
-/// and renames it into place. Destroyed without close(), nothing is left. Not thread-safe.
+/// Writes a file of records that appears under its name either whole or not at all. The bytes go to a file with a
+/// temporary name in the same folder. close() flushes and syncs that file, and renames it. If a writer is destroyed
+/// without close(), nothing is left. Not thread-safe.
+///
+/// Every member throws Error io_error, with the file as its place, if the system refuses (because the disk is full, for
+/// instance). A writer that has failed, or that was closed, refuses further writes in the same way.
 class FEEDLINE_PUBLIC RecordWriter {
  public:
   struct Options {
-    Compression compression = Compression::none;  // none or gzip
+    Compression compression = Compression::none;  // `none` or `gzip`
   };
 
-  /// Every member throws Error io_error, naming the file, when the system refuses (a full disk, say).
+  /// Creates the temporary file. Throws Error bad_pipeline if the compression is neither `none` nor `gzip`.
   explicit RecordWriter(std::string file);
   RecordWriter(std::string file, const Options& options);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
+  /// Appends a record with this payload. The bytes are copied.
   void write(std::span<const std::byte> payload);
+  /// Completes the file and gives it its name. A file that has this name already is replaced.
   void close();
 
+  /// Returns the number of records written so far.
   uint64_t records() const noexcept;
-  /// Bytes of TFRecord data so far, before compression.
+  /// Returns the number of bytes of TFRecord data written so far, before compression. It includes 16 bytes per record
+  /// for header and checksums.
   uint64_t bytes() const noexcept;
 
  private:

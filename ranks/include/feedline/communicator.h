@@ -1,4 +1,4 @@
-// How the ranks of one training talk to one another while it runs.
+// Communicators: how the ranks of a training exchange data while it runs. (For how they start, see exchange.h.)
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,19 @@
 
 namespace feedline {
 
-/// One rank's end of a group. All ranks make the same calls in the same order, with buffers of the same sizes; each
-/// rank one call at a time, from any thread. Which memory the buffers may lie in, and on which streams a call may be
-/// put, is said by whoever makes the communicator; on Stream::host a call returns when its buffers may be used again.
+/// One rank's end of a group of ranks. All ranks must make the same calls in the same order, with buffers of the same
+/// sizes. A rank makes one call at a time, from any thread. The function that makes the communicator says in which
+/// memory the buffers may lie and which streams a call may be given. On Stream::host a call returns when its buffers
+/// may be used again.
 ///
-/// A call waits for ranks that have not come to it, without limit as long as they live: a trainer that pauses between
-/// two calls is no failure. Failure is a rank that has died, was stopped, has left, has called abort() or makes another
-/// call than the others. It ends the whole group, soon: the call under way and every later one, on all ranks, throw an
-/// Error, always the same on a rank, which says which rank failed, at which call (counted from 0), and why. (Of one
-/// that dies each rank may say at which call it noticed for itself.) Buffers then have any content.
+/// A call waits for the ranks that have not made it yet. It waits without limit while they live, so a trainer may pause
+/// between two calls. A rank fails if it dies, is stopped, leaves (destroys its communicator) while others wait for it,
+/// calls abort(), or makes another call than the others.
+///
+/// A failure soon ends the whole group: on all ranks, the call under way and every later call throw an Error. A rank
+/// always throws the same Error, which says which rank failed, at which call (counted from 0), and why. If a rank dies,
+/// the others may name different calls, because each names the call at which it noticed. After a failure the content of
+/// the buffers is undefined.
 class FEEDLINE_PUBLIC Communicator {
  public:
   virtual ~Communicator();
@@ -33,53 +37,60 @@ class FEEDLINE_PUBLIC Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Whose memory buffers may lie in.
+  /// Returns the device in whose memory the buffers may lie.
   virtual DeviceId device() const noexcept { return host(); }
+  /// Returns this rank's number: 0 to size() - 1.
   virtual int rank() const noexcept = 0;
+  /// Returns the number of ranks.
   virtual int size() const noexcept = 0;
 
-  /// all: size() times as large as mine; every rank's bytes in the order of the ranks. `mine` may lie at its place in
-  /// `all`.
+  /// Fills `all` with the bytes `mine` of every rank, in the order of the ranks. `all` is size() times as large as
+  /// `mine`. `mine` may be this rank's own part of `all`.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) = 0;
 
-  /// From the rank `root` to all others.
+  /// Copies `data` from the rank `root` to all others.
   virtual void broadcast(std::span<std::byte> data, int root, Stream stream) = 0;
 
-  /// In place, element by element, over the ranks in their order: the same bits on all ranks and in every run.
-  /// Any dtype of numbers but BOOL; FLOAT16 and BFLOAT16 are summed in float32 and rounded once. Integer sums wrap;
-  /// min and max with a NaN give any of the operands.
+  /// Reduces `data` in place, element by element, over the ranks in the order of their numbers. The result has the same
+  /// bits on all ranks and in every run. The dtype may be any number except BOOL. FLOAT16 and BFLOAT16 are computed in
+  /// float32 and rounded once. Integer sums wrap around. min and max of a NaN and a number may return either of them.
   virtual void all_reduce(TensorView data, Reduction reduction, Stream stream) = 0;
 
-  /// The same over `data`, whose first axis is size() times that of `mine`: this rank is given its part of the result.
-  /// `data` keeps its content. `mine` may not lie in it.
+  /// Reduces `data` as all_reduce() does, but writes only this rank's part of the result, to `mine`. The first axis of
+  /// `data` is size() times that of `mine`; rank r gets the r-th part. `data` keeps its content; `mine` must not
+  /// overlap it.
   virtual void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) = 0;
 
-  /// Bytes that go to a rank, or come from one.
+  /// Bytes to send to a rank, or room for bytes to receive from it.
   struct Part {
     int rank;
     std::span<std::byte> bytes;
   };
-  /// Sends and receives as one group, so that no order of them can hang. Between two ranks (also from a rank to itself)
-  /// the n-th part sent is the n-th received, and they have the same size. Every rank takes part, if with nothing.
+  /// Sends and receives all parts as one group, so that no order of the parts can cause a deadlock. Between any two
+  /// ranks (and from a rank to itself), the n-th part sent becomes the n-th part received, and both must have the same
+  /// size. Every rank must make the call, even if it sends and receives nothing.
   virtual void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) = 0;
 
-  /// Returns when all ranks have come to it.
+  /// Returns when all ranks have called it.
   virtual void barrier() = 0;
 
-  /// Ends the group: all other ranks' calls throw this error, with this rank's number before it. From any thread, any
-  /// number of times; the first reason counts.
+  /// Ends the group: the calls of all other ranks throw this error, prefixed with this rank's number. May be called
+  /// from any thread, any number of times; the first reason counts.
   virtual void abort(const Error& why) noexcept = 0;
 
-  /// The Error that has ended the group; none while it goes on. From any thread, also beside a call. A feed asks at
-  /// each step, so it has to be cheap: those of feedline take no lock.
+  /// Returns the Error that has ended the group, or nothing while the group goes on. May be called from any thread,
+  /// also during another call. It must be cheap because a feed asks at each step; feedline's communicators take no
+  /// lock.
   virtual std::optional<Error> failure() const = 0;
 };
 
-/// An exchange that is two of its calls. Keeps it.
+/// Returns an exchange that makes two all_gather() calls of `communicator` each time it is called, and keeps the
+/// communicator alive.
 FEEDLINE_PUBLIC Exchange exchange_over(std::shared_ptr<Communicator> communicator);
 
-/// For ranks that are threads of one process, with buffers of the host on Stream::host. One that is destroyed has left:
-/// calls that would wait for it throw Error stalled. Each is used by one thread at a time; abort() by any.
+/// Returns a communicator for each of `ranks` ranks that are threads of one process. Buffers lie in host memory and
+/// streams are Stream::host. A rank leaves when its communicator is destroyed; calls that would wait for it then throw
+/// Error stalled. One thread at a time may use a communicator; any thread may call abort() and failure().
 FEEDLINE_PUBLIC std::vector<std::unique_ptr<Communicator>> communicators_between_threads(int ranks);
 
 }  // namespace feedline

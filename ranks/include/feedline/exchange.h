@@ -1,4 +1,4 @@
-// How ranks talk to one another while they start.
+// Exchanges: how ranks compare notes while they start. (For how they exchange data later, see communicator.h.)
 #pragma once
 
 #include <functional>
@@ -10,18 +10,19 @@
 
 namespace feedline {
 
-/// An all-gather of byte strings, supplied by the program: gives `mine` to all ranks, waits for theirs, and returns
-/// every rank's string in the order of the ranks, `mine` at its own place. Strings hold any bytes, differ in length
-/// between ranks, may be empty, and have at most 257 KiB.
+/// An all-gather of byte strings, which the program supplies. It gives `mine` to all ranks, waits for their strings,
+/// and returns all of them in the order of the ranks; `mine` is at this rank's place. A string may hold any bytes and
+/// may be empty. It has at most 257 KiB. The ranks' strings may differ in length.
 ///
-/// All ranks call theirs equally often, one call after another, from the thread that makes the feeder, or the
-/// communicator; with parallelism.cpu_set from one that the feeder starts for that. It may block without limit, and may
-/// throw: then this rank's start fails with that exception, and whoever waits for this rank inside the exchange is for
-/// it, or for the launcher, to end.
+/// All ranks call their exchange equally often, one call after another. feedline calls it on the thread that makes the
+/// feeder or the communicator; with parallelism.cpu_set, on a thread that the feeder starts for this purpose. The
+/// exchange may block without limit. If it throws, the start of this rank fails with that exception. Other ranks may
+/// then still wait for this rank inside their exchange; only the exchange itself or the launcher can end that wait.
 using Exchange = std::function<std::vector<std::string>(std::string_view mine)>;
 
-/// For ranks that are threads of one process: one exchange for each, thread-safe among each other. A rank whose copies
-/// are all gone has left; calls that would wait for it, then or later, throw Error stalled.
+/// Returns an exchange for each of `ranks` ranks that are threads of one process. The threads may call their exchanges
+/// at the same time. A rank leaves when the last copy of its exchange is destroyed; calls that wait for it, then or
+/// later, throw Error stalled.
 FEEDLINE_PUBLIC std::vector<Exchange> exchanges_between_threads(int ranks);
 
 }  // namespace feedline

@@ -1,4 +1,5 @@
-// Ranks that are MPI processes. In a library of its own, so that nobody else loads MPI.
+// A communicator for ranks that are MPI processes. It is a library of its own (feedline-mpi), so that programs without
+// MPI do not load MPI.
 #pragma once
 
 #include <chrono>
@@ -11,19 +12,23 @@
 namespace feedline {
 
 struct MpiOptions {
-  /// MPI_Comm_c2f() of the ranks; without it those of MPI_COMM_WORLD. Not used itself, but duplicated.
+  /// The MPI communicator whose ranks form the group, as MPI_Comm_c2f() returns it. If absent, MPI_COMM_WORLD. feedline
+  /// uses a duplicate of it.
   std::optional<int> communicator = {};
-  /// How long a rank may be silent: the others then end with an Error. Processes tell one another in a thread of their
-  /// own that they live, also while the program pauses between two calls; a stopped or dead one does not.
+  /// How long a rank may be silent before the others end with an Error. A separate thread in each process tells the
+  /// others that the process lives, also while the program pauses between two calls. A process that is stopped or dead
+  /// tells them nothing.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
-/// Called by all ranks together. Precondition: MPI_Init_thread() gave MPI_THREAD_MULTIPLE, and MPI_Finalize() comes
-/// behind the destructor. Buffers are host memory, on Stream::host. Throws Error.
+/// Makes this rank's communicator; all ranks must call it together. Preconditions: MPI_Init_thread() has returned
+/// MPI_THREAD_MULTIPLE, and the program calls MPI_Finalize() after it has destroyed the communicator. Buffers lie in
+/// host memory and streams are Stream::host. Throws Error bad_pipeline if the first precondition does not hold, and
+/// io_error if a call of MPI fails.
 ///
-/// A failure leaves MPI in no state to go on: buffers of the call under way must live as long as the process, which
-/// should end without MPI_Finalize(). (A launcher ends all ranks by itself when one dies; mpirun --enable-recovery does
-/// not.)
+/// After a failure MPI cannot be used any more, and it may still read and write the buffers of the call that was under
+/// way. Keep those buffers until the process ends, and end the process without MPI_Finalize(). (Launchers end all ranks
+/// when one dies; mpirun --enable-recovery does not.)
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> mpi_communicator(const MpiOptions& options = {});
 
 }  // namespace feedline

@@ -1,4 +1,5 @@
-// Ranks with a GPU each, between which NCCL moves the bytes. In a library of its own, so that nobody else loads NCCL.
+// A communicator for ranks that have one GPU each; NCCL moves the bytes between the GPUs. It is a library of its own
+// (feedline-nccl), so that programs without NCCL do not load NCCL.
 #pragma once
 
 #include <chrono>
@@ -11,23 +12,27 @@
 namespace feedline {
 
 struct NcclOptions {
+  /// How long, after a failure, the group lets streams finish the calls that every rank has already made.
   std::chrono::milliseconds drain = std::chrono::seconds(5);
 };
 
-/// Called by all ranks together, each in a thread of its own, with GPUs that are not one another's. `control` is the
-/// same ranks' communicator over memory of the host, between threads or over TCP or MPI, and for this one alone from
-/// now on: it carries NCCL's id, compares what the ranks call, and knows when one has died, which NCCL does not. To
-/// make this communicator is its call 0. Throws Error; the others then do, too, here or at their next call.
+/// Makes this rank's communicator. All ranks must call it together, each in a thread of its own, each with a different
+/// GPU. `control` is a communicator of the same ranks over host memory (between threads, or over TCP or MPI). From now
+/// on only this communicator may use it. It carries NCCL's id, compares the calls of the ranks, and notices when a rank
+/// has died, which NCCL does not. Making this communicator counts as its call 0. Throws Error if a rank fails; the
+/// others then throw too, here or at their next call.
 ///
-/// Buffers are memory of this GPU, or of the host where it is pinned. Streams are this GPU's, or Stream::host. A call
-/// returns when all ranks have come to it and the stream has been given the work, behind what the stream was given
-/// before and what any stream was given by the call before; on Stream::host when the work is done, also with an Error.
-/// It may not be made while the stream captures a graph, nor inside of the program's own ncclGroupStart(), nor on
-/// Stream::cuda_per_thread: NCCL launches from threads of its own.
+/// Buffers lie in memory of this GPU, or in pinned memory of the host. Streams are this GPU's, or Stream::host. A call
+/// returns when all ranks have made it and the stream has been given the work. The work comes after everything that the
+/// stream was given before, and after the work of the previous call, whatever its stream was. On Stream::host a call
+/// returns when the work is done, also if it throws an Error.
 ///
-/// A group that fails does what its ranks had all come to, if the streams come to it within `drain`. Then it lets go of
-/// them: what still waits there for other ranks ends, with any content, and failure() says why. The destructor waits
-/// until the streams have done what they were given here.
+/// Do not make a call while the stream captures a CUDA graph, or inside an ncclGroupStart() of the program. Do not use
+/// Stream::cuda_per_thread, because NCCL launches its kernels from threads of its own.
+///
+/// After a failure, calls that every rank had already made are still completed if the streams reach them within
+/// `drain`. Then the group releases the streams: work that still waits for other ranks ends, its buffers have undefined
+/// content, and failure() says why. The destructor waits until the streams have done the work of this communicator.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> control, DeviceId gpu,
                                                                 const NcclOptions& options = {});
 

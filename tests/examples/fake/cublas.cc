@@ -1,4 +1,4 @@
-// A fake cuBLAS on fake GPUs, as far as the example calls it; and the GPUs.
+// A fake cuBLAS for fake GPUs, as far as the example calls it, and the fake GPUs themselves.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -21,7 +21,7 @@ void with_type(cudaDataType_t type, F f) {
     f(__nv_bfloat16());
 }
 
-// An element of op(matrix), column by column.
+// Returns an element of op(matrix), whose elements are stored column by column.
 template <typename T>
 float element(const void* matrix, int leading, cublasOperation_t op, int row, int column) {
   if (op == CUBLAS_OP_T) std::swap(row, column);

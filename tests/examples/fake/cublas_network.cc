@@ -1,2 +1,2 @@
-// The example's own code, which is CUDA's for nvcc, for the host's compiler.
+// Compiles the example's own CUDA source with the host's compiler.
 #include "../../../examples/cublas_network.cu"

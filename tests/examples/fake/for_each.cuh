@@ -1,4 +1,4 @@
-// In place of examples/for_each.cuh, on fake GPUs whose memory the host reaches: a stream's thread does it.
+// Replaces examples/for_each.cuh on fake GPUs whose memory the host can touch: the stream's thread runs the loop.
 #pragma once
 
 #include <cuda_runtime_api.h>

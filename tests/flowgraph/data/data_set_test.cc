@@ -1,4 +1,5 @@
-// The files of a pipeline by their indexes: kept, found again, refused; what is counted and what is not.
+// The files of a pipeline and their indexes: stored, found again and refused; which files are counted and which are
+// not.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of their own for data and cache; files of records of 1000 bytes.
+// Folders for data and cache. The files hold records of 1000 bytes.
 struct Folder {
   TempDir dir;
   OwnCache cache{dir.file("cache")};
@@ -92,7 +93,7 @@ TEST_CASE("what was counted once is not counted again") {
   CHECK(counted.warnings.empty());
   CHECK(folder.indexes() == 2);
   CHECK(fs::exists(folder.dir.file("data-0.feedline-index")));
-  // The pattern matches the indexes, too.
+  // The pattern also matches the names of the indexes, which must not become data.
   const flow::DataSet found =
       folder.count("index { mode: REQUIRE }", "", 2, [](uint64_t, uint64_t) { FAIL("nothing is counted"); });
   CHECK(found.counted_bytes == 0);
@@ -113,7 +114,7 @@ TEST_CASE("a changed file alone is counted again") {
   CHECK(after.digest != before.digest);
   REQUIRE(after.warnings.size() == 1);
   CHECK(after.warnings[0].find("counted anew: " + changed + ".feedline-index") == 0);
-  // Bad regions come back out of the index, whatever is done about them.
+  // The index returns the bad regions, whatever the pipeline does about them.
   for (const std::string policy : {"RAISE", "SKIP_RECORD", "SKIP_FILE"}) {
     const std::string errors = "errors { on_error: " + policy + " }";
     const flow::DataSet found = folder.count("index { mode: REQUIRE }", errors);
@@ -137,7 +138,7 @@ TEST_CASE("the digest knows the data, not its place or time") {
   fs::rename(other.dir.file("data-1"), other.dir.file("data-2"));
   CHECK(other.count().digest != digest);
   fs::rename(other.dir.file("data-2"), other.dir.file("data-1"));
-  other.add("data-1", 20, 'b');  // the same sizes and counts
+  other.add("data-1", 20, 'b');  // the same sizes and counts, but other content
   CHECK(other.count().digest != digest);
 }
 
@@ -210,7 +211,7 @@ TEST_CASE("counting ends when it is known that the data is refused") {
   folder.add("data-2", 10);
   const std::string index = "index { dir: 'indexes' }";
 
-  // Of 20,000 failures so many were looked at as it takes.
+  // Counting stops at the first of the 20,000 failures that exceeds a limit.
   const auto skipping = [&](const std::string& limits) {
     return folder.count(index, "errors { on_error: SKIP_RECORD " + limits + " }");
   };
@@ -220,13 +221,13 @@ TEST_CASE("counting ends when it is known that the data is refused") {
   CHECK_THROWS_WITH(skipping("} memory { limit: '1MiB'"),
                     Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise it"));
   CHECK_THROWS_WITH(folder.count(index, "memory { limit: '1MiB' }"), Catch::Contains("8193 bad regions"));
-  CHECK(folder.indexes() <= 1);  // of what is sound
-  // As many as that are left out, each by itself.
+  CHECK(folder.indexes() <= 1);  // at most the index of the sound file
+  // The limit is exactly the number of failures: each bad record is left out by itself.
   const flow::DataSet data = skipping("max_failures: 20000");
   CHECK(data.skipped_total == 20'000);
   CHECK(data.files[0].index.bad.size() == 20'000);
   CHECK(folder.indexes() == 2);
-  // SKIP_FILE: all of them are one failure.
+  // SKIP_FILE: all failures of a file count as one.
   CHECK(folder.count("index { dir: 'others' }", "errors { on_error: SKIP_FILE max_failures: 1 }").skipped_total == 1);
   folder.dir.write("data-3", bad);
   CHECK_THROWS_WITH(folder.count("index { dir: 'third' }", "errors { on_error: SKIP_FILE max_failures: 1 }"),

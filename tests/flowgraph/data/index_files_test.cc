@@ -1,4 +1,4 @@
-// Ranks share the counting of a data set: every byte is counted by one of them, and all have the same indexes.
+// Ranks share the counting of a data set: exactly one rank counts each byte, and all ranks get the same indexes.
 #include "flowgraph/data/index_files.h"
 
 #include <cstdlib>
@@ -52,7 +52,8 @@ std::string records(std::mt19937& random, size_t bytes, size_t longest) {
   return file;
 }
 
-// Each of its records holds a whole file of records, and most borders at which ranks may cut lie inside one.
+// Returns a file whose records each contain a whole file of records. Most borders at which ranks may cut lie inside
+// one.
 std::string nested(std::mt19937& random, size_t bytes) {
   std::string file;
   while (file.size() < bytes)
@@ -62,7 +63,7 @@ std::string nested(std::mt19937& random, size_t bytes) {
 
 struct Shared {
   std::vector<flow::DataSet> of_rank;
-  std::vector<uint64_t> told;  // bytes that each rank told of
+  std::vector<uint64_t> told;  // bytes that each rank's progress reported as counted
   std::vector<std::string> thrown;
   uint64_t counted() const {
     uint64_t sum = 0;
@@ -130,7 +131,7 @@ TEST_CASE("every byte is counted by one rank, and all have the same indexes") {
   const flow::DataSet alone = flow::count_data(spec, 2, {});
   CHECK(alone.counted_bytes == alone.bytes);
   const size_t kept = folder.indexes();
-  uint64_t not_kept = 0;  // small ones
+  uint64_t not_kept = 0;  // bytes of files that are too small for an index to be stored
   for (const flow::DataFile& file : alone.files) not_kept += file.id.size < 1 << 20 ? file.id.size : 0;
   for (const size_t ranks : {1, 2, 3, 4, 7}) {
     INFO(ranks << " ranks");
@@ -140,7 +141,7 @@ TEST_CASE("every byte is counted by one rank, and all have the same indexes") {
     CHECK(shared.counted() == alone.bytes);
     for (size_t rank = 0; rank < ranks; rank++) {
       CHECK(shared.told[rank] == shared.of_rank[rank].counted_bytes);
-      // Equal shares of plain data, but for where it may be cut.
+      // Ranks get equal shares of plain data, up to the places at which it may be cut.
       if (what == "one" || what == "nested") CHECK(shared.told[rank] <= alone.bytes / ranks + (1 << 20));
     }
     CHECK(folder.indexes() == kept);
@@ -159,15 +160,15 @@ TEST_CASE("an index that one rank has is told to the others, and nothing is coun
   flow::count_data(folder.spec("index { dir: 'b' }"), 2, {});
   size_t left = 3;
   for (const auto& entry : fs::directory_iterator(folder.dir.file("b")))
-    if (left-- > 1) fs::remove(entry.path());  // b has one of them
+    if (left-- > 1) fs::remove(entry.path());  // leaves one index in b
 
   const Shared shared = count({in("b"), in("none"), in("a")});
   check_all_same(shared, alone);
   CHECK(shared.counted() == 0);
-  CHECK(folder.indexes() == 4);  // who has not read a file keeps no index of it
+  CHECK(folder.indexes() == 4);  // a rank that has not read a file stores no index of it
   for (const flow::DataSet& data : shared.of_rank)
     for (const flow::DataFile& file : data.files) CHECK(file.index.records > 0);
-  CHECK(shared.of_rank[1].files[0].index.memory_bytes() > 0);  // received ones are memory
+  CHECK(shared.of_rank[1].files[0].index.memory_bytes() > 0);  // a received index lies in memory
 
   const Shared refused = count({in("none"), in("b")});
   for (const std::string& thrown : refused.thrown)
@@ -211,7 +212,8 @@ TEST_CASE("a rank that fails while counting makes all fail with its reason") {
 
 namespace {
 
-// What rank 1 tells rank 0, in messages of some length, becomes what `lie` makes of it: behind the head of an exchange.
+// Returns an exchange in which `lie` changes what rank 1 tells rank 0: long messages only, and only the part after the
+// head.
 Exchange lied_to(Exchange exchange, const std::function<void(std::string& told)>& lie) {
   return [exchange = std::move(exchange), lie](std::string_view mine) {
     constexpr size_t head = 32;
@@ -225,7 +227,7 @@ Exchange lied_to(Exchange exchange, const std::function<void(std::string& told)>
   };
 }
 
-// What rank 0 makes of it, and what it throws.
+// Runs rank 0 with `lie` between it and rank 1. Returns the data that rank 0 counted, and what it threw.
 std::pair<flow::DataSet, std::string> believe(const std::vector<flow::PipelineSpec>& specs,
                                               const std::function<void(std::string& told)>& lie) {
   flow::DataSet data;
@@ -262,7 +264,7 @@ TEST_CASE("a chain that another rank made up is refused, or makes an index that 
   forget();
   REQUIRE(thrown.empty());
   const uint64_t size = data.files[0].id.size;
-  // One chain: its start, end, records and bytes of payload; its entries, then its groups.
+  // One chain: its start, end, number of records and payload bytes; then its entries, then its groups.
   enum : size_t { chains, start, end, chain_records, payload, entries, first_entry };
   REQUIRE(word(sound, chains) == 1);
   const size_t groups = first_entry + 2 * word(sound, entries);
@@ -300,7 +302,7 @@ TEST_CASE("a chain that another rank made up is refused, or makes an index that 
       {last_entry, word(sound, first_entry)},
       {groups, 0},
       {groups, UINT64_MAX},
-      {groups + 2, UINT64_MAX},                  // sizes of nothing, with a sum
+      {groups + 2, UINT64_MAX},                  // the sizes of an empty group, but a sum
       {groups + 2, uint64_t{UINT32_MAX} << 32},  // a record of 4 GiB
       {groups + 2, uint64_t{1} << 32 | 2},       // the largest is smaller than the smallest
   };
@@ -308,11 +310,11 @@ TEST_CASE("a chain that another rank made up is refused, or makes an index that 
     const auto [lied, why] = believe(specs, [&](std::string& told) { set_word(told, lie.word, lie.value); });
     forget();
     INFO("word " << lie.word << ": " << lie.value << ": " << why);
-    // Without the chain the rank reads the part itself.
+    // If the chain is missing, the rank reads the part itself.
     if (lie.word == chains && lie.value == 0) continue;
     CHECK_FALSE(why.empty());
   }
-  // Any word: also lies that nobody can know to be lies.
+  // Changes any word; the result may be a lie that no check can find.
   size_t refused = 0, believed = 0;
   for (int round = 0; round < 150; round++) {
     const size_t at = round < 20 ? static_cast<size_t>(round) : random() % (sound.size() / 8);
@@ -338,7 +340,7 @@ TEST_CASE("an index that another rank made up is checked as one in a file") {
   const auto told = [&](size_t at, const std::function<uint64_t(uint64_t)>& value) {
     return believe({in("none"), in("kept")},
                    [&](std::string& bytes) {
-                     // The length of the index, then the index.
+                     // The message is the length of the index, then the index.
                      std::string index = bytes.substr(8, word(bytes, 0));
                      set_word(index, at, value(word(index, at)));
                      const uint32_t crc = io::crc32c(bytes_of(index).subspan(16));

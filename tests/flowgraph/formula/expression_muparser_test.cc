@@ -1,5 +1,5 @@
-// Formulas against muParser, for what both understand: it knows doubles only, neither mod nor floor, other rules for
-// NaN, and moves constants about, so the formulas stay away from NaN and infinity.
+// Compares formulas with muParser, as far as both understand them. muParser knows only doubles, has neither mod nor
+// floor, treats NaN by other rules and reorders constants. So the formulas stay away from NaN and infinity.
 #include <muParser.h>
 
 #include <cmath>
@@ -57,7 +57,8 @@ TEST_CASE("random formulas, against muParser") {
     REQUIRE(program.evaluate(columns, rows, out.data()) == Program::no_failure);
 
     mu::Parser parser;
-    // Their accuracy has a test of its own; here a comparison must not turn on their last bit.
+    // Another test checks how accurate these functions are. Here both sides use the same ones, so that their last bit
+    // cannot decide a comparison.
     parser.DefineFun("exp", [](double x) { return elementary::exp(x); });
     parser.DefineFun("tanh", [](double x) { return elementary::tanh(x); });
     double a = 0, b = 0, c = 0;

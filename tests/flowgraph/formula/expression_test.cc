@@ -33,7 +33,7 @@ bool same(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
-// Columns by name for the tests: i j k are int64, x y z and out.o float64.
+// The columns that formulas may use: i j k are int64, x y z and out.o are float64.
 struct Data {
   std::vector<Program::Input> known = {{"i", Type::int64},      {"j", Type::int64},   {"k", Type::int64},
                                        {"x", Type::float64},    {"y", Type::float64}, {"z", Type::float64},
@@ -55,7 +55,7 @@ struct Data {
   }
 };
 
-// The value of a formula for one row, or nothing where the row fails.
+// Returns the value of a formula for one row, or nothing if the row fails.
 std::optional<double> value_of(const std::string& formula, const std::map<std::string, int64_t>& whole = {},
                                const std::map<std::string, double>& real = {}) {
   Data data;
@@ -83,7 +83,7 @@ std::string error_of(const std::string& formula) {
 
 }  // namespace
 
-// Not inlined, or else g++ 12 sees a free() of what operator new gave, and warns.
+// Not inlined, because g++ 12 would then see memory from operator new given to free(), and warn.
 [[gnu::noinline]] void* operator new(size_t size) {
   allocations++;
   if (void* memory = std::malloc(size)) return memory;
@@ -139,11 +139,11 @@ TEST_CASE("what formulas mean") {
       {"tanh(0.5)", elementary::tanh(0.5)},
       {"sigmoid(0)", 0.5},
       {"sigmoid(1000) + sigmoid(-1000)", 1},
-      {"9223372036854775807 - 9223372036854775806", 1},  // not in float64
+      {"9223372036854775807 - 9223372036854775806", 1},  // these numbers have no exact float64
       {"-9223372036854775808 + 9223372036854775807", -1},
       {"9007199254740993 == 9007199254740992", 0},
       {"9007199254740993 == 9007199254740992.0", 1},
-      {"if(1, 9007199254740993, 0) - 9007199254740992", 1},  // branches of int64 stay so
+      {"if(1, 9007199254740993, 0) - 9007199254740992", 1},  // int64 branches are not converted
       {"mod(9223372036854775807, 10)", 7},
       {"0 - 0.0", 0},
       {" \t( 1\n)\r ", 1},
@@ -171,7 +171,7 @@ TEST_CASE("values of columns, with all the special ones") {
   CHECK(value_of("log(x)", {}, {{"x", 0}}) == -inf);
   CHECK(same(*value_of("mod(x, 3)", {}, {{"x", -0.0}}), 0.0));
   CHECK(same(*value_of("-x", {}, {{"x", 0.0}}), -0.0));
-  CHECK(value_of("mod(x, y)", {}, {{"x", 1}, {"y", -inf}}) == -inf);  // as Python's %
+  CHECK(value_of("mod(x, y)", {}, {{"x", 1}, {"y", -inf}}) == -inf);  // like Python's %
   CHECK(value_of("out.o + 1", {}, {{"out.o", 2}}) == 3);
   CHECK(value_of("mod(i, j)", {{"i", least}, {"j", -1}}) == 0);
 }
@@ -296,10 +296,10 @@ TEST_CASE("long and deep formulas are calculated or refused") {
   CHECK(value_of(full, {}, {{"x", 2}}) == 2);
 }
 
-// An evaluator of its own: random trees are written as text and calculated here, row by row.
+// A second evaluator: random trees are written as text and evaluated here, row by row.
 namespace {
 
-__extension__ typedef __int128 Wide;  // holds every sum and product of int64
+__extension__ typedef __int128 Wide;  // holds every sum and product of two int64
 
 struct Value {
   bool whole = false, failed = false;
@@ -312,7 +312,7 @@ Value whole(Wide i) { return {true, i > most || i < least, i, 0}; }
 Value real(double d) { return {false, false, 0, d}; }
 
 struct Tree {
-  std::string op;  // a name, a number, or an operation
+  std::string op;  // a name, a number or an operation
   std::vector<std::unique_ptr<Tree>> args;
 
   std::string text() const {
@@ -338,7 +338,7 @@ struct Tree {
     if (a.failed) return a;
     if (op == "if") {
       Value value = args[a.truth() ? 1 : 2]->at(data, row);
-      // The other branch decides about the type.
+      // The type of the result depends on the other branch, too.
       const Value other = args[a.truth() ? 2 : 1]->type(data);
       if (!other.whole && value.whole && !value.failed) value = real(value.real());
       return value;
@@ -400,7 +400,7 @@ struct Tree {
     return {};
   }
 
-  // Only `whole` of it means something.
+  // Returns a value of which only `whole` has a meaning.
   Value type(const Data& data) const {
     if (args.empty()) return at(data, 0);
     if (op == "if") return args[1]->type(data).whole && args[2]->type(data).whole ? whole(0) : real(0);
@@ -477,7 +477,7 @@ TEST_CASE("random formulas, against an evaluator of the test's own") {
     try {
       program = data.compile(text);
     } catch (const Error& error) {
-      // Constants that overflow are found before there is any row.
+      // An overflow of constants is found before there are rows.
       REQUIRE((error.message().starts_with("mod by 0") || error.message().starts_with("this overflows")));
       continue;
     }
@@ -493,7 +493,7 @@ TEST_CASE("random formulas, against an evaluator of the test's own") {
       if (wanted.failed || !same(out[r], wanted.real())) FAIL("differs");
     }
     if (good < rows) REQUIRE(tree->at(data, failed).failed);
-    // The same for any grouping of the rows.
+    // The results are the same if rows are evaluated one at a time.
     for (uint32_t r = 0; r < good; r += 97) {
       double alone = -1;
       REQUIRE(program.evaluate(data.columns(program, r), 1, &alone) == Program::no_failure);

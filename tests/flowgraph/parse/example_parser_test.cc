@@ -46,7 +46,7 @@ FeatureSpec with_default(FeatureSpec spec) {
   return spec;
 }
 
-/// Parses in one session. The arena has its bound and not a byte more.
+/// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
   Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(std::move(features)) {
     uint64_t payload = 0;
@@ -79,7 +79,7 @@ std::string chess(Random& random, int64_t score, bool packed = true, bool score_
   return wire::example(score_first ? s + d : d + s);
 }
 
-/// Any int64, each width of varint as likely as the others.
+/// Returns an int64, such that all widths of its varint are equally likely.
 int64_t any_int(Random& random) {
   const uint64_t value = random() >> below(random, 64);
   return static_cast<int64_t>(below(random, 4) == 0 ? ~value : value);
@@ -124,10 +124,10 @@ std::string unknown_field(Random& random, int depth = 0) {
   }
 }
 
-/// With the odd probability of something unusual.
+/// Writes records in which one choice in `oddity` is unusual.
 struct Writer {
   Random& random;
-  uint64_t oddity;  // one in so many
+  uint64_t oddity;  // one choice in this many is unusual
 
   bool odd() { return below(random, oddity) == 0; }
   std::string noise() { return odd() ? unknown_field(random) : ""; }
@@ -233,7 +233,7 @@ TEST_CASE("varints side by side are decoded as one by one") {
   const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx512));
   Random random(1);
   for (int round = 0; round < 2000; round++) {
-    std::string bytes(10, '\x80');  // what lies in front belongs to no varint
+    std::string bytes(10, '\x80');  // the bytes before the first varint belong to none
     std::vector<int64_t> values;
     for (uint64_t n = below(random, 40); n != 0; n--) {
       values.push_back(round % 2 ? any_int(random) : static_cast<int64_t>(below(random, 1'000'000)));
@@ -393,7 +393,7 @@ TEST_CASE("every byte of a learned header counts") {
   Random random(8);
   const std::string sound = chess(random, 300);
   for (size_t at = 0; at < sound.size(); at++) {
-    if (at >= 20 && at < 200) continue;  // the board
+    if (at >= 20 && at < 200) continue;  // the bytes of the board, which are no header
     std::vector<std::string> records(2, sound);
     for (int bit = 0; bit < 8; bit++) {
       records.push_back(sound);
@@ -409,7 +409,7 @@ TEST_CASE("records of one size may have different shapes") {
   std::vector<FeatureSpec> features = chess_features();
   features.push_back(with_default(feature("x", DType::int64)));
   Random random(12);
-  // The same bytes in another order, a value where another record has a key, and numbers that are none.
+  // The same entries in another order, a value that has the bytes of another record's key, and malformed numbers.
   const std::string d = wire::entry("d", wire::bytes_feature({std::string(194, 'b')}));
   const auto number = [](const char* key, std::string_view varint) {
     return wire::entry(key, wire::delimited(3, wire::delimited(1, varint)));
@@ -544,7 +544,7 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
   CHECK(refusals("name", {with(many)}) ==
         Messages{lacks + "; did you mean 'names'? There is: names feature 0 feature 1 feature 2 feature 3 feature 4 "
                          "feature 5 feature 6 feature 7 feature 8 and 21 more"});
-  // A value at fault is no missing name.
+  // A present feature with a wrong value is not reported as missing.
   CHECK(Parsed({feature("y", DType::float32)}, {with({"y"})}).errors[0].category == Category::wrong_dtype);
 }
 
@@ -573,7 +573,8 @@ TEST_CASE("a session tells which features some record had") {
     CHECK(seen(features(4, kind), {with({0}), with({3, 2, 1, 0})}) == "1111");
     CHECK(seen(features(4, kind), std::vector<std::string>(20, with({0, 1, 2, 3}))) == "1111");
     CHECK(seen(features(4, kind), std::vector<std::string>(20, with({1, 3}))) == "0101");
-    CHECK(seen(features(4, kind), {with({1}, ""), with({2}, wire::float_feature({1}))}) == "0010");  // none; flawed
+    // An empty feature, and one of a wrong type.
+    CHECK(seen(features(4, kind), {with({1}, ""), with({2}, wire::float_feature({1}))}) == "0010");
     CHECK(seen(features(4, kind), {"\x7f", with({1})}) == "0100");
     std::string wanted(70, '0');
     wanted[3] = wanted[66] = '1';
@@ -611,7 +612,7 @@ TEST_CASE("blocks of records go on where the last one stopped") {
 }
 
 TEST_CASE("the arena's bound holds for the worst that records can hold") {
-  // compare_with_protobuf gives the parser exactly its bound.
+  // compare_with_protobuf gives the parser exactly the memory of its bound.
   const std::vector<FeatureSpec> features = {
       feature("i", DType::int64, FeatureKind::variable), feature("f", DType::float32, FeatureKind::variable),
       feature("b", DType::bytes, FeatureKind::ragged), feature("i", DType::int64, FeatureKind::fixed_sequence)};

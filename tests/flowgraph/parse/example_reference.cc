@@ -17,7 +17,7 @@ using flow::FeatureKind;
 using flow::FeatureSpec;
 using testing::Feature;
 
-/// A row of a feature: its values as bytes, so that floats compare bit by bit.
+/// One row of a feature. Its values are kept as bytes, so that floats are compared bit by bit.
 using Row = std::vector<std::string>;
 
 struct Answer {
@@ -39,8 +39,8 @@ Row values_of(const Feature& feature) {
   return row;
 }
 
-/// What the record holds for the keys that are asked for; nothing where protobuf refuses it. Other features are not
-/// read.
+/// Returns what the record holds for the keys of `features`, or nothing if protobuf refuses the record. Other features
+/// are not read.
 std::optional<std::map<std::string, Feature>> read_frame(const std::string& record,
                                                          const std::vector<FeatureSpec>& features) {
   testing::Frame frame;
@@ -54,7 +54,7 @@ std::optional<std::map<std::string, Feature>> read_frame(const std::string& reco
     for (const std::string& value : entry.value()) {
       google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(value.data()),
                                                 static_cast<int>(value.size()));
-      in.SetRecursionLimit(97);  // what three messages around it leave of protobuf's 100
+      in.SetRecursionLimit(97);  // protobuf allows 100 levels; the three messages around it take three
       if (!feature.MergeFromCodedStream(&in) || !in.ConsumedEntireMessage()) return std::nullopt;
     }
     found[entry.key()] = feature;
@@ -138,7 +138,7 @@ Row row_of(const FeatureSpec& spec, const flow::Column& column, size_t row) {
 
 std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std::span<const std::string> records,
                                   uint64_t* hits) {
-  const google::protobuf::LogSilencer silencer;  // it remarks on keys that are not UTF-8
+  const google::protobuf::LogSilencer silencer;  // libprotobuf logs keys that are not UTF-8
   const flow::ExampleParser parser(features);
   std::vector<io::RecordView> views;
   uint64_t payload = 0;
@@ -146,7 +146,7 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
     views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
     payload += record.size();
   }
-  // A size of its own, so that a sanitizer sees a write behind it.
+  // Memory of exactly this size, so that a sanitizer sees any write past its end.
   std::vector<std::byte> memory(parser.arena_bound(records.size(), payload));
   flow::Arena arena(memory);
   flow::ExampleParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);

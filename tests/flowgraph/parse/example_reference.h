@@ -1,4 +1,4 @@
-// The Example parser's answers as libprotobuf gives them, and the comparison of the two.
+// Compares the Example parser with libprotobuf.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace feedline::test {
 
-/// Parses the records with both, in one session with columns of exactly arena_bound() bytes. Returns what differs, or
-/// an empty string. hits: the session's layout_hits().
+/// Parses the records with both, in one session, with columns of exactly arena_bound() bytes. Returns what differs, or
+/// an empty string. Sets `hits` to the session's layout_hits().
 std::string compare_with_protobuf(const std::vector<flow::FeatureSpec>& features, std::span<const std::string> records,
                                   uint64_t* hits = nullptr);
 

@@ -53,7 +53,7 @@ using Names = std::vector<std::string>;
 
 TEST_CASE_METHOD(Files, "patterns in their order, each sorted by byte, every file once") {
   CHECK(names({"data/b-*.rec"}) == Names{"data/b-0.rec", "data/b-1.rec"});
-  CHECK(names({"data/*"}) == Names{"data/B-2.rec", "data/a.rec", "data/b-0.rec", "data/b-1.rec"});  // no folder
+  CHECK(names({"data/*"}) == Names{"data/B-2.rec", "data/a.rec", "data/b-0.rec", "data/b-1.rec"});  // without folders
   CHECK(names({"data/b-1.rec", "data/[ab]*"}) == Names{"data/b-1.rec", "data/a.rec", "data/b-0.rec"});
   CHECK(names({"*/b-0.rec"}) == Names{"data/b-0.rec", "other/b-0.rec"});
   CHECK(names({"./data//b-0.rec", "data/b-0.rec", "other/../data/b-?.rec"}) == Names{"data/b-0.rec", "data/b-1.rec"});
@@ -79,7 +79,7 @@ TEST_CASE_METHOD(Files, "names with glob's letters in them") {
 TEST_CASE_METHOD(Files, "a link is followed, and what lies behind .. of one is not guessed") {
   std::filesystem::create_directory_symlink(folder.file("data/inner"), folder.file("link"));
   CHECK(names({"link/*.rec"}) == Names{"link/b-9.rec"});
-  CHECK(names({"link/../a.rec"}) == Names{"link/../a.rec"});  // data/a.rec; "a.rec" is not there
+  CHECK(names({"link/../a.rec"}) == Names{"link/../a.rec"});  // this is data/a.rec; there is no "a.rec"
 }
 
 TEST_CASE_METHOD(Files, "exclude") {
@@ -116,7 +116,7 @@ TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {
         "source.files: cannot list '" + folder.file("data") + "': Permission denied");
 }
 
-// Ten thousand in the tests; a hundred thousand are listed in 0.3 s: file_list_test "[.speed]".
+// The tests list ten thousand files. A hundred thousand take 0.3 s: file_list_test "[.speed]".
 namespace {
 double list_many(int count) {
   const test::TempDir folder;

@@ -1,4 +1,4 @@
-// Pipelines as text: reading, laying over, changing one field, writing.
+// Pipelines as text: reading, overlaying, changing one field, writing.
 #include "feedline/pipeline.h"
 
 #include "base/syscall_hooks.h"
@@ -135,7 +135,7 @@ TEST_CASE("a byte order mark before a text is skipped") {
   CHECK(parse_pipeline(mark + "seed: 7").message().seed() == 7);
   CHECK(parse_pipeline("seed: 7").overlaid(mark + "seed: 8").message().seed() == 8);
   CHECK(error_of([&] { parse_pipeline(mark + "sed: 7", "", "p"); }).starts_with("p:1:1: Pipeline has no field 'sed'"));
-  CHECK(error_of([&] { parse_pipeline("seed: 7" + mark, "", "p"); }).starts_with("p:1:8: "));  // only there
+  CHECK(error_of([&] { parse_pipeline("seed: 7" + mark, "", "p"); }).starts_with("p:1:8: "));  // only at the beginning
 }
 
 TEST_CASE("an empty value clears a field, and so turns a stage off") {
@@ -153,7 +153,7 @@ TEST_CASE("an empty value clears a field, and so turns a stage off") {
   CHECK(base.with("shuffle.seed", "").message().shuffle().buffer_size() == 9);
   CHECK(base.with("batch.valid_mask", "").message().batch().valid_mask().empty());
   CHECK(base.with("source.files", "").message().source(0).files().empty());
-  // It turns nothing on that was off, and knows its fields.
+  // An empty value does not turn on a stage that was off, and unknown fields are still refused.
   CHECK(less.with("shuffle.seed", "").text() == less.text());
   CHECK(error_of([&] { less.with("shuffle.sede", ""); }).starts_with("shuffle.sede: Shuffle has no field 'sede'"));
 }

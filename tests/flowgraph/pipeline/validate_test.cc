@@ -1,4 +1,4 @@
-// Pipelines made ready: what comes of the examples, and what is said of everything that makes no sense.
+// Validates pipelines: the specs that the examples become, and the message for everything that makes no sense.
 #include <fmt/format.h>
 
 #include "base/machine.h"
@@ -12,12 +12,12 @@ using namespace feedline::flow;
 
 namespace {
 
-// No disk: every pattern is a file.
+// Does not touch the disk: every pattern becomes a file.
 FileList one_each(const FilePatterns& patterns) { return {patterns.files, {}}; }
 
 PipelineSpec resolve(std::string_view text) { return validate(parse_pipeline(text), one_each); }
 
-// Frames for texts about one thing only.
+// Surroundings for tests of one field.
 const std::string source = "source { files: \"f\" } ";
 const std::string batch = "batch { global_batch_size: 8 } ";
 const std::string features =
@@ -102,7 +102,7 @@ TEST_CASE("the chess pipeline") {
 
 TEST_CASE("the image pipeline") {
   const PipelineSpec spec = resolve(test::image_pipeline);
-  CHECK(spec.features[0].length == 3072);  // decode_raw says so
+  CHECK(spec.features[0].length == 3072);  // decode_raw determines the length
   const OutputSpec& image = spec.outputs[0];
   CHECK(image.shape == Shape({32, 32, 3}));
   REQUIRE(image.jobs.size() == 1);
@@ -190,7 +190,7 @@ TEST_CASE("no outputs: every feature as it is") {
   const PipelineSpec spec = resolve(source + batch + features);
   REQUIRE(spec.outputs.size() == spec.features.size());
   CHECK(spec.outputs[0].name == "d");
-  CHECK(spec.outputs[0].dtype == DType::uint8);  // bytes of one length are a tensor
+  CHECK(spec.outputs[0].dtype == DType::uint8);  // bytes of one length become a tensor
   CHECK(spec.outputs[0].shape == Shape({12}));
   CHECK(spec.outputs[1].dtype == DType::bytes);
   CHECK_FALSE(spec.outputs[1].dense());
@@ -256,7 +256,7 @@ TEST_CASE("the dtype of an output is that of what it is made from") {
 
 TEST_CASE("layouts become strides, and channels follow") {
   const auto unpack = [](const char* text) {
-    return *output_of(fmt::format("output {{ name: \"o\" {} }}", text)).unpack;
+    return output_of(fmt::format("output {{ name: \"o\" {} }}", text)).jobs.at(0).unpack;
   };
   SECTION("HWC to CHW") {
     const auto spec =
@@ -299,8 +299,8 @@ TEST_CASE("formulas in an order in which each needs only those before it") {
   CHECK(spec.expressions[0].output == "c");
   CHECK(spec.expressions[1].output == "b");
   CHECK(spec.expressions[2].output == "a");
-  CHECK(std::get<FromExpression>(spec.outputs[0].from).expression == 2);
-  CHECK(std::get<FromExpression>(spec.outputs[2].from).expression == 0);
+  CHECK(spec.outputs[0].jobs.at(0).column.number == 2);
+  CHECK(spec.outputs[2].jobs.at(0).column.number == 0);
   CHECK(spec.expressions[2].inputs[1].expression == 0);
   CHECK(spec.expressions[2].inputs[1].dtype == DType::float16);
 }
@@ -382,7 +382,7 @@ TEST_CASE("what makes no sense is refused by its name") {
       whole("batch { global_batch_size: 8 } source { files: \"a\" index { stride: \"15\" } }",
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
-      // Not in this version.
+      // Stages, sources, and what this version does not support.
       besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
       besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
       besides("window { size: 3 key: \"nn\" }",

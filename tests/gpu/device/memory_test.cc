@@ -47,7 +47,7 @@ TEST_CASE("memory moves, and goes back to the system") {
   b = gpu::Memory();
   CHECK(b.bytes().empty());
   unsigned char page;
-  CHECK(mincore(at, 1, &page) == -1);  // ENOMEM: nothing is mapped there any more
+  CHECK(mincore(at, 1, &page) == -1);  // ENOMEM: nothing is mapped at this address any more
 }
 
 TEST_CASE("no memory is an error with a size and a hint") {
@@ -62,7 +62,7 @@ TEST_CASE("no memory is an error with a size and a hint") {
     CHECK(error.category() == Category::io_error);
     CHECK(error.message() == "the system has no 3 MiB of memory for us (Cannot allocate memory); lower memory.limit");
   }
-  CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // refused by the system itself
+  CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // the system refuses it
 }
 
 template <typename From>
@@ -97,7 +97,7 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
   bool gone = false;
   float values[6] = {1, 2, 3, 4, 5, 6};
   auto owner = std::make_shared<Owner>(Owner{&gone, {}});
-  gone = false;  // the temporary's destructor
+  gone = false;  // the temporary's destructor has set it
   owner->content = {4, 7, 1, 2, 2, 99, {{"x", {values, DType::float32, {2, 3}}}, {"y", {values, DType::float32, {2}}}}};
   Batch batch(std::shared_ptr<const BatchContent>(owner, &owner->content));
   owner.reset();

@@ -1,4 +1,5 @@
-// The table of casts, by every level's kernels, against a slow reference of its own: exact arithmetic in long double.
+// Tests the table of casts, with the kernels of every level, against a slow reference of this test: exact arithmetic in
+// long double.
 #include "gpu/unpack/cast.h"
 
 #include <cmath>
@@ -56,7 +57,7 @@ Format format_of(DType dtype) {
 
 uint64_t low_bits(int n) { return n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// What the bits say, exactly: long double has at least the 64 bits of mantissa that int64 needs.
+// Returns the exact value of the bits. A long double has at least the 64 bits of mantissa that int64 needs.
 long double decode(DType dtype, uint64_t bits) {
   const Format f = format_of(dtype);
   if (dtype == DType::boolean) return bits != 0;
@@ -77,7 +78,7 @@ long double decode(DType dtype, uint64_t bits) {
   return bits >> (f.bits - 1) & 1 ? -value : value;
 }
 
-// The table in gpu/README.md.
+// Encodes a value by the table in gpu/README.md.
 uint64_t encode(DType dtype, long double value) {
   const Format f = format_of(dtype);
   if (dtype == DType::boolean) return std::isnan(value) || value != 0;
@@ -99,7 +100,8 @@ uint64_t encode(DType dtype, long double value) {
   const long double units = std::ldexp(value, f.mantissa - exponent), floor = std::floor(units);
   auto rounded = static_cast<uint64_t>(floor);
   if (units - floor > 0.5L || (units - floor == 0.5L && rounded % 2)) rounded++;
-  // `rounded` counts units from 2^exponent's binade, its implicit bit included: so bits add up, carries too.
+  // `rounded` counts units in the last place at `exponent`, and includes the implicit bit. So its sum with the
+  // exponent's bits is right, even if the rounding carried.
   const uint64_t bits = (static_cast<uint64_t>(exponent + bias - 1) << f.mantissa) + rounded;
   return sign | std::min(bits, infinity);
 }
@@ -113,8 +115,8 @@ void add(std::vector<uint64_t>& all, DType dtype, uint64_t bits) {
   all.push_back(bits & low_bits(format_of(dtype).bits));
 }
 
-// Every value of the small types. Of the others: all exponents or powers of two with patterns of mantissa around them,
-// what lies at, beside and between all float16 and bfloat16 values, and random bits.
+// Returns every value of the small types. For the others: all exponents or powers of two with patterns of mantissa
+// around them; values at, beside and between all float16 and bfloat16 values; and random bits.
 std::vector<uint64_t> inputs(DType dtype) {
   const Format f = format_of(dtype);
   std::vector<uint64_t> all;
@@ -218,7 +220,7 @@ TEST_CASE("casts can be computed by the compiler") {
   static_assert(cast<uint8_t>(300.7f) == 255 && cast<uint8_t>(-1) == 0 && cast<int8_t>(-1.9) == -1);
   static_assert(cast<Half>(1.0f).bits == 0x3c00 && cast<BFloat>(int64_t{1} << 40).bits == 0x5380);
   static_assert(cast<float>(Half{0x0001}) == 0x1p-24f && cast<Bool>(Bool{7}).byte == 1);
-  // Rounded once: by way of float32 it would be 0x3c00, and 0x4b80 + 1 for the integer.
+  // Rounded once: a detour through float32 would give 0x3c00, and 0x4b80 + 1 for the integer.
   static_assert(cast<Half>(1.0 + 0x1p-11 + 0x1p-40).bits == 0x3c01);
   static_assert(cast<BFloat>((int64_t{0x101} << 32) + 1).bits == cast<BFloat>(0x1p40 + 0x1p33).bits);
 }
@@ -253,7 +255,7 @@ TEST_CASE("every uint8 and uint16 value, scaled and normalized") {
         }
         std::vector<uint64_t> wanted;
         for (uint64_t value : values) {
-          // `volatile`: each step is rounded to float32 and stays where it is.
+          // `volatile` makes each step round to float32, so that the compiler cannot fuse them.
           volatile float x = static_cast<float>(value);
           x = x * (normalize ? 1 / 255.0f : -1.7f);
           x = normalize ? x - 0.485f : x + 12.3f;

@@ -1,11 +1,11 @@
-// Every unpack kernel of every SIMD level, and what the kernels of GPUs do in their threads, against
-// unpack_reference(), bit for bit; with --bench also how fast each level is, beside the reference and a plain memset of
-// the same output.
+// Compares every unpack kernel of every SIMD level, and the code that the GPU kernels run in each thread, with
+// unpack_reference(), bit for bit. With --bench it also measures each level, the reference, and a plain memset of the
+// same output.
 //
 //   unpack_check [--cases N] [--seed N]     exit code 1 and the failing spec at the first difference
 //   unpack_check --bench [WORD]             only the cases with WORD in their names
 //
-// Rows lie against pages that must not be touched, in front and behind; outputs lie among canaries.
+// Rows lie next to pages that must not be touched, before and after them; outputs lie between canaries.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/mman.h>
@@ -131,7 +131,7 @@ UnpackSpec random_spec(Random& random) {
     spec.channel_axis = static_cast<int>(draw(random, 0, static_cast<int64_t>(rank) - 1));
   const int64_t channels = spec.channel_axis < 0 ? 1 : spec.shape[spec.channel_axis];
 
-  // As it lies, with the axes in another order, or anyhow.
+  // The elements are contiguous, or their axes have another order, or the strides are arbitrary.
   const int64_t unit = is_field ? 1 : 8,
                 element = is_field ? spec.width : static_cast<int64_t>(8 * size_of(spec.stored));
   spec.stride_bits.resize(rank);
@@ -172,7 +172,7 @@ UnpackSpec random_spec(Random& random) {
   return spec;
 }
 
-/// Random bytes; numbers are now and then special ones: zeros, ones, the edges of types, NaN with a payload.
+/// Fills with random bytes. Some words are special numbers: zeros, ones, the limits of types, NaN with a payload.
 void fill(Random& random, std::byte* data, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 8) {
     uint64_t word = random();
@@ -206,7 +206,7 @@ void fill(Random& random, std::byte* data, size_t bytes) {
 bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   const size_t row_bytes = spec.row_bytes();
   const size_t row_out = static_cast<size_t>(spec.shape.elements()) * size_of(spec.out);
-  // One row ends at a forbidden page, one begins behind one, the others lie between, aligned to nothing.
+  // One row ends before a forbidden page, one begins after one, and the others lie between, without alignment.
   const size_t middle = std::min<size_t>(row_count, 5);
   const Guarded at_end(row_bytes), at_begin(row_bytes), between((row_bytes + 3) * middle);
   fill(random, at_end.end() - row_bytes, row_bytes);
@@ -220,8 +220,8 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
                            : between.begin() + (row_bytes + 3) * (place - 2) + draw(random, 0, 3);
   }
 
-  // Rows that begin with a cache line, each or only the first, may be written past the cache; others end at a forbidden
-  // page.
+  // Rows that begin at a cache line (all of them or only the first) may be written past the cache. Other outputs end at
+  // a forbidden page.
   const bool of_lines = chance(random, 0.5), first_of_lines = !of_lines && chance(random, 0.5);
   const size_t gap = of_lines              ? -row_out % 64
                      : first_of_lines      ? 0
@@ -262,7 +262,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
       if (!check(unpack.kernel(), [&] { unpack(rows, got, gap ? stride : 0); })) return false;
     }
 
-  // A GPU finds the rows at even distances.
+  // For a GPU the distance between rows is constant.
   const size_t in_stride = row_bytes + (chance(random, 0.5) ? -row_bytes % 8 : static_cast<size_t>(draw(random, 0, 5)));
   const Guarded packed(row_count * in_stride);
   std::byte* const in =
@@ -275,8 +275,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   });
 }
 
-// --- the cases that are worth a kernel of their own
-// -------------------------------------------------------------------
+// --- the cases that are worth a kernel of their own ----------------------------------------------------------------
 
 struct Named {
   std::string name;
@@ -378,7 +377,7 @@ std::vector<Named> named_cases() {
 
 // --- benchmark -----------------------------------------------------------------------------------------------------
 
-/// Of this thread's CPU: what else runs on the machine costs cache, not time.
+/// Measures CPU time of this thread, so that other work on the machine affects only its caches, not its time.
 template <typename F>
 double seconds(F&& body) {
   const auto now = [] {
@@ -391,8 +390,8 @@ double seconds(F&& body) {
   return now() - start;
 }
 
-/// The fastest of alternating rounds: memset of the output, then each level. Outputs rotate through a ring of batches:
-/// three of 512 rows (but at most 24 MB), or one that fits the L2 cache.
+/// Prints the fastest of alternating rounds: memset of the output, then each level. Outputs rotate through a ring of
+/// batches: three of 512 rows (at most 24 MB in total), or one that fits the L2 cache.
 void bench(const Named& named, bool l2) {
   const UnpackSpec& spec = named.spec;
   const size_t row_bytes = spec.row_bytes();
@@ -428,7 +427,7 @@ void bench(const Named& named, bool l2) {
   for (int round = 0; round < 25; round++) {
     for (Runner& runner : runners) {
       size_t repeats = 3;
-      for (;; repeats *= 2) {  // long enough to measure
+      for (;; repeats *= 2) {  // until it takes long enough to measure
         const double time = seconds([&] {
           for (size_t i = 0; i < repeats; i++) once(runner, i);
         });

@@ -1,4 +1,4 @@
-// Where unpack_check runs the kernels of GPUs: their threads on the host, or a GPU.
+// Runs the GPU kernels for unpack_check: one thread after another on the host, or on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@ namespace feedline::test {
 
 struct DeviceRun {
   const gpu::DeviceUnpacker& unpack;
-  std::span<const std::byte> in;  // rows, in_stride bytes from each to the next
+  std::span<const std::byte> in;  // rows; in_stride bytes from the beginning of one to that of the next
   size_t in_stride;
   std::span<std::byte> out;
   size_t out_stride, rows;
 };
 
 extern const char* const device_name;
-/// Why there is nothing to run on; none: there is.
+/// Returns why nothing can be run, or nothing if it can.
 std::optional<std::string> no_device();
 
-/// Out of `in` into `out`; both are the host's.
+/// Unpacks `in` into `out`, both in host memory.
 void run(const DeviceRun& run);
 
-/// On a GPU alone, with everything there. Seconds for one run, of so many side by side that caches do not hold them,
-/// and for a memset of its output.
+/// Measures on a GPU, with all data there; returns nothing if there is no GPU. The seconds are those of one run and of
+/// a memset of its output, measured over as many outputs as a GPU's caches cannot hold.
 struct DeviceSeconds {
   double unpack, memset;
 };

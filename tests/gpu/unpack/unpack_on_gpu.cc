@@ -12,7 +12,7 @@
 namespace feedline::test {
 namespace {
 
-// A run with its rows on the GPU, at addresses that lie to lines of 64 bytes as those of the host do.
+// A run with its rows on the GPU. The addresses have the same offset within 64-byte lines as those on the host.
 class OnGpu {
  public:
   explicit OnGpu(const DeviceRun& run)
@@ -44,7 +44,7 @@ class OnGpu {
   const DeviceBuffer tables_, in_, out_;
 };
 
-// The median of several measurements of `repeats` calls.
+// Returns the time of one call in seconds: the median of several measurements of `repeats` calls each.
 double seconds_of(int repeats, const std::function<void()>& call) {
   cudaEvent_t begin, end;
   require(cudaEventCreate(&begin));
@@ -80,8 +80,7 @@ void run(const DeviceRun& run) {
 
 std::optional<DeviceSeconds> time(const DeviceRun& batch) {
   constexpr int repeats = 20;
-  constexpr size_t bytes =
-      size_t{256} << 20;  // several times what a GPU's cache holds: it is memory that is to be seen
+  constexpr size_t bytes = size_t{256} << 20;  // several times a GPU's cache, so that memory is measured
   const size_t times = std::max<size_t>(1, bytes / batch.out.size());
   std::vector<std::byte> in, out(times * batch.out.size());
   for (size_t i = 0; i < times; i++) in.insert(in.end(), batch.in.begin(), batch.in.end());

@@ -1,4 +1,4 @@
-// What the definition says in examples, and which specs are refused.
+// Examples of what the definition of unpacking says, and the specs that are refused.
 #include <vector>
 
 #include "feedline/error.h"

@@ -1,5 +1,4 @@
-// A program of somebody who has feedline installed: counts the records of a file with the reader alone, then has them
-// fed to two replicas.
+// A user's program: counts the records of a file with the reader alone, then feeds them to two replicas.
 #include <feedline/feeder.h>
 #include <feedline/records.h>
 

@@ -1,4 +1,4 @@
-// A program of somebody who has feedline installed: MPI processes that share a feed, which the first one reads for all.
+// A user's program: MPI processes that share a feed, for which the first process reads.
 #include <feedline/feeder.h>
 #include <feedline/mpi_communicator.h>
 #define OMPI_SKIP_MPICXX

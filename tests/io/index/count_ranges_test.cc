@@ -1,4 +1,5 @@
-// A file counted in ranges side by side gives, field by field, what one thread gives from front to back.
+// Counts a file in several ranges at once. The index must be equal, field by field, to that of one thread that reads
+// from front to back.
 #include <oneapi/tbb/global_control.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ using Random = std::mt19937;
 
 constexpr uint64_t no_ranges = uint64_t{1} << 40;
 
-// The reader of records.h knows nothing of ranges, entries and sums.
+// Computes the sums by RecordReader, which knows nothing of ranges, entries and sums.
 void check_sums(const std::string& path, const io::FileIndex& index, uint64_t record_limit) {
   RecordReader reader(path, {.compression = Compression::none, .record_limit = record_limit});
   std::vector<uint64_t> sums(index.sums.size());
@@ -48,7 +49,7 @@ void check_sums(const std::string& path, const io::FileIndex& index, uint64_t re
   CHECK(index.largest_record == largest);
 }
 
-// As 2, 3 or 4 ranks do it: each counts a part, and tells the others.
+// Counts as 2, 3 or 4 ranks do: each counts a part and tells the others.
 void check_parts(const std::string& path, const io::FileIndex& serial, const io::CountOptions& options) {
   const uint64_t size = std::filesystem::file_size(path), parts = 2 + (size + options.range_bytes) % 3;
   INFO(parts << " parts");
@@ -90,15 +91,15 @@ std::string records_of(Random& random, size_t count, size_t longest) {
 
 uint32_t crc_of(const std::string& text) { return io::crc32c(bytes_of(text)); }
 
-// A payload in which a record begins that ends with the record around it, whose checksum is both's: a chain that begins
-// inside it runs into the true one.
+// Returns a payload in which a record begins that ends with the record around it. One checksum fits both records, so a
+// chain that begins inside the payload runs into the true chain.
 std::string payload_that_meets(Random& random) {
   const std::string inner = random_text(random() % 60, random);
   const std::string rest = frame_header(inner.size()) + inner;
-  // Four free bytes in front: the checksum is an affine function of their bits, and takes every value.
+  // The first four bytes are free: the checksum is an affine function of their bits and takes every value.
   const uint32_t base = crc_of(little_endian(uint32_t{0}) + rest);
   uint32_t wanted = crc_of(inner) ^ base, bytes = 0;
-  std::vector<std::pair<uint32_t, uint32_t>> basis;  // a change of the checksum, and the bits that make it
+  std::vector<std::pair<uint32_t, uint32_t>> basis;  // a change of the checksum, and the bits that cause it
   for (int bit = 0; bit < 32; bit++) {
     uint32_t bits = uint32_t{1} << bit, change = crc_of(little_endian(bits) + rest) ^ base;
     for (const auto& [other, its_bits] : basis)
@@ -112,7 +113,7 @@ std::string payload_that_meets(Random& random) {
   return little_endian(bytes) + rest;
 }
 
-// What a payload may hold to mislead a scan that begins inside it.
+// Returns a payload that may mislead a scan that begins inside it.
 std::string misleading(Random& random) {
   switch (random() % 6) {
     case 0:
@@ -121,8 +122,8 @@ std::string misleading(Random& random) {
       return random_text(random() % 30, random) + records_of(random, 1 + random() % 20, 40) +
              random_text(random() % 30, random);
     case 2:
-      return frame_header(random() % 5000) + random_text(random() % 100, random);  // it may claim what lies behind it
-    case 3: {  // headers one behind the other, each of which fits
+      return frame_header(random() % 5000) + random_text(random() % 100, random);  // may claim more than it has
+    case 3: {  // consecutive headers, each of a record that would fit
       std::string headers;
       for (int i = 0; i < 30; i++) headers += frame_header(random() % 300);
       return headers;
@@ -138,7 +139,7 @@ std::string any_payload(Random& random) {
   return random() % 3 == 0 ? misleading(random) : random_text(random() % (random() % 20 == 0 ? 3000 : 80), random);
 }
 
-// Lays something misleading over every border, inside a record that begins before it.
+// Returns a file in which every border lies on misleading bytes, inside a record that begins before it.
 std::string with_borders_covered(Random& random, uint64_t range_bytes, size_t size) {
   std::string file;
   for (uint64_t border = range_bytes; file.size() < size; border += range_bytes) {
@@ -184,7 +185,7 @@ TEST_CASE("a file has no index of more bad regions than most_bad_regions") {
   CHECK_NOTHROW(io::check_bad_regions(io::most_bad_regions - 1, next, "f"));
   CHECK_THROWS_WITH(io::check_bad_regions(io::most_bad_regions, next, "f"),
                     Catch::Contains("f: offset 160: record 4: more than 4194304 places of the file"));
-  // Who counts is asked about each, and can end it.
+  // The caller is told of each bad region, and may end the counting.
   const TempDir dir;
   std::string bad = frame("bad"), file;
   bad.back() ^= 1;
@@ -239,7 +240,7 @@ TEST_CASE("ranges of damaged files") {
       for (size_t i = 1 + random() % 200; i > 0; i--) file += frame(any_payload(random));
     for (size_t i = 1 + random() % 6; i > 0; i--) plant_damage(file, random);
     const std::string path = dir.write("a", file);
-    // A small limit lets resynchronisation accept chains before the end of the file.
+    // With a small limit, resynchronisation accepts chains that do not reach the end of the file.
     check_ranges(path, range_bytes, any_of(random, {4, 16, 64}), any_of(random, {64, 3000, io::default_record_limit}));
     bad += io::count_records(path, {.compression = Compression::none}).bad.size();
   }
@@ -250,7 +251,7 @@ TEST_CASE("ranges that no record begins in, and more chains than a range keeps")
   const TempDir dir;
   Random random(5);
   std::string file = frame("x") + frame(random_text(5000, random)) + frame(std::string(9000, '\0')) + frame("y");
-  std::string pieces;  // single records with something between: each a chain of its own
+  std::string pieces;  // single records with other bytes between them, so that each is a chain of its own
   for (int i = 0; i < 300; i++) pieces += frame(random_text(10, random)) + "between";
   file += frame(pieces) + records_of(random, 50, 100);
   for (const uint64_t range_bytes : {100, 1000, 7000, 20'000})

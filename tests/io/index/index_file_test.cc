@@ -1,4 +1,4 @@
-// Indexes on disk: what is written comes back, and nothing else is taken for it.
+// Indexes on disk: what was written is read back, and no other content is accepted as an index.
 #include "io/index/index_file.h"
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// 100 records of 500 bytes, two of them damaged.
+// Returns a file of 100 records of 500 bytes. A flipped bit damages one of them, zeros damage others.
 std::string damaged_file() {
   std::string file;
   for (int i = 0; i < 100; i++) file += frame(std::string(500, static_cast<char>(i)));
@@ -94,7 +94,7 @@ TEST_CASE("an index comes back as it was written") {
 
 TEST_CASE("an index that is changed after it was read stays what was checked") {
   Fixture f;
-  f.options.stride = 16;  // some pages
+  f.options.stride = 16;  // an index of several pages
   f.index = io::count_records(f.data_path, f.options);
   io::write_index(f.index_path, f.index, f.data, f.options);
   const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
@@ -108,7 +108,7 @@ TEST_CASE("an index that is changed after it was read stays what was checked") {
 TEST_CASE("what cannot be an index is refused before it is read") {
   const Fixture f;
   const std::string good = content_of(f.index_path);
-  hook("read").fail_nth_call(2);  // the header is read, nothing else
+  hook("read").fail_nth_call(2);  // the header can be read, nothing after it
   const auto refusal_of = [&](const std::string& header, uint64_t size) {
     f.dir.write("a.feedline-index", header);
     std::filesystem::resize_file(f.index_path, size);
@@ -116,11 +116,11 @@ TEST_CASE("what cannot be an index is refused before it is read") {
     CHECK(hook("read").pending());
     return refusal;
   };
-  const uint64_t huge = uint64_t{1} << 40;  // sparse
+  const uint64_t huge = uint64_t{1} << 40;  // a sparse file
   CHECK(refusal_of("", huge) == "is no index of feedline");
   hook("read").fail_nth_call(2);
   CHECK(refusal_of(good.substr(0, 152), huge).find("cut short or damaged") != std::string::npos);
-  // A header that says the size which the file has.
+  // A header that states the size which the file has.
   for (const size_t at : {120, 128, 136, 144}) {
     std::string header = good.substr(0, 152);
     const uint64_t row = at == 120 ? 16 : at == 128 ? 8 : at == 136 ? 32 : 1, rows = huge / row;
@@ -133,7 +133,7 @@ TEST_CASE("what cannot be an index is refused before it is read") {
   }
   hook("read").fail_nth_call(0);
   std::filesystem::remove(f.index_path);
-  REQUIRE(mkfifo(f.index_path.c_str(), 0600) == 0);  // nobody ever writes to it
+  REQUIRE(mkfifo(f.index_path.c_str(), 0600) == 0);  // has no writer
   CHECK(f.refusal() == "is no regular file");
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("an index of an empty file, of a file without records, of a compressed
   const io::IndexFile read = io::read_index(dir.file("i"), data, {});
   REQUIRE(read.index);
   check_same(*read.index, index);
-  // The same, had it been said; not so had something else been said.
+  // The found compression may also be asked for by name; another one may not.
   CHECK(io::read_index(dir.file("i"), data, {.compression = Compression::gzip}).index);
   CHECK_FALSE(io::read_index(dir.file("i"), data, {.compression = Compression::none}).index);
 }
@@ -235,7 +235,7 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
   const size_t entries = 152, sums = entries + 16 * f.index.entries.size(), bad = sums + 8 * f.index.sums.size();
   const std::vector<std::pair<size_t, uint64_t>> changes = {
       {32, uint64_t{9} << 32},          // compression
-      {64, f.index.records + 1},        // records
+      {64, f.index.records + 1},        // number of records
       {72, f.index.payload_bytes + 1},  // payload bytes
       {80, f.index.largest_record + 1},
       {88, 1},
@@ -244,9 +244,9 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
       {112, f.index.audit + 1},
       {entries, 600},                  // the first entry lies inside the first record
       {entries + 16 * 5, 1},           // entries do not ascend
-      {entries + 16 * 5, UINT64_MAX},  // beyond the file
-      {entries + 16 * 5 + 8, 0},       // records do not ascend
-      {entries + 16 * 5 + 8, 1000},    // more than there is room for
+      {entries + 16 * 5, UINT64_MAX},  // past the end of the file
+      {entries + 16 * 5 + 8, 0},       // record numbers do not ascend
+      {entries + 16 * 5 + 8, 1000},    // more records than there is room for
       {sums, f.index.sums[0] + 1},
       {bad, f.index.bad[0].offset + 16},
       {bad + 8, UINT64_MAX},
@@ -264,7 +264,7 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
     INFO(at << " " << value);
     CHECK(f.refusal().find("makes no sense") != std::string::npos);
   }
-  // As many rows as no file has.
+  // Numbers of rows that no file can have.
   for (const size_t at : {120, 128, 136, 144})
     for (const uint64_t rows : {uint64_t{0}, UINT64_MAX, UINT64_MAX / 16 + 2}) {
       std::string spoiled = good;
@@ -298,17 +298,17 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   CHECK(in_named.rfind(named + "/a b-", 0) == 0);
   CHECK(in_named.ends_with(".feedline-index"));
   CHECK(io::find_index(data, {}, named).path == in_named);
-  // Another file of this name has another place.
+  // Another file of the same name has another place.
   CHECK(io::index_place(dir.file("other/a b"), named, 0) != in_named);
 
-  // The folder of the data is read-only.
+  // The folder of the data cannot be written to.
   std::filesystem::remove(path + ".feedline-index");
   hook("create").fail_nth_call(1);
   const std::string in_cache = kept_at("");
   CHECK(in_cache.rfind(dir.file("cache/feedline/a b-"), 0) == 0);
   CHECK(io::find_index(data, {}, "").path == in_cache);
 
-  // No cache either: the first place's error.
+  // The cache folder cannot be written to either: the error is that of the first place.
   std::filesystem::remove_all(dir.file("cache"));
   dir.write("cache", "a file");
   hook("create").fail_nth_call(1);
@@ -371,7 +371,7 @@ TEST_CASE("whatever call fails, the index is there or not, and nothing else is")
       if (found.index) check_same(*found.index, index);
       const bool fired = !each->pending();
       each->fail_nth_call(0);
-      // Where something failed once, a second look finds what was kept.
+      // A second look finds the stored index, although a call failed before.
       if (!kept.empty()) REQUIRE(io::find_index(data, {}, "").index);
       for (const auto& entry : std::filesystem::recursive_directory_iterator(dir.path())) {
         const std::string name = entry.path().filename();
@@ -402,7 +402,7 @@ TEST_CASE("tfrecord2idx's text is compared with what was counted") {
   const TempDir dir;
   std::string file, text;
   std::mt19937 random(3);
-  for (int i = 0; i < 20'000; i++) {  // longer than the pieces it is read in
+  for (int i = 0; i < 20'000; i++) {  // the text is longer than the pieces in which it is read
     const std::string record = frame(std::string(random() % 100, 'x'));
     text += std::to_string(file.size()) + " " + std::to_string(record.size()) + "\n";
     file += record;
@@ -410,7 +410,7 @@ TEST_CASE("tfrecord2idx's text is compared with what was counted") {
   const io::FileIndex index = io::count_records(dir.write("a", file), {.stride = 1000});
   const auto differs = [&](const std::string& idx) { return io::differs_from_idx(dir.write("a.idx", idx), index); };
   CHECK(differs(text).empty());
-  CHECK(differs(text.substr(0, text.size() - 1)).empty());  // no line end
+  CHECK(differs(text.substr(0, text.size() - 1)).empty());  // without the last line end
   CHECK(differs("").find("it has 0 good records, the file has 20000") == 0);
   CHECK(differs(text + std::to_string(file.size()) + " 16\n").find("20001") != std::string::npos);
   CHECK(differs("x" + text) == "line 1: 'x0 " + text.substr(2, text.find('\n') - 2) + "' is no offset and length");
@@ -418,14 +418,14 @@ TEST_CASE("tfrecord2idx's text is compared with what was counted") {
   CHECK(differs("16 16\n").find("line 1: offset 16, but") == 0);
   CHECK(differs("0 18446744073709551615\n1 16\n").find("line 2") == 0);
   CHECK(differs("1 18446744073709551615\n").find("is no offset") != std::string::npos);
-  std::string shifted;  // gapless, but not where the records are
+  std::string shifted;  // without gaps, but not at the places of the records
   for (uint64_t at = 0, size = 0; at < file.size(); at += size) {
     size = std::min<uint64_t>(66, file.size() - at);
     shifted += std::to_string(at) + " " + std::to_string(size) + "\n";
   }
   CHECK(differs(shifted).find(" begins at ") != std::string::npos);
 
-  // It lists damaged records, too.
+  // The .idx file lists damaged records, too.
   file[12] ^= 1;
   const io::FileIndex damaged = io::count_records(dir.write("a", file), {.stride = 1000});
   REQUIRE(damaged.bad.size() == 1);

@@ -50,7 +50,7 @@ TEST_CASE("bad regions and good records share the file without gaps") {
   for (int i = 0; i < 50; i++) file += record;
   const size_t size = record.size();
   file[10 * size + 20] ^= 1;                // data
-  file[20 * size] ^= 2;                     // length
+  file[20 * size] ^= 2;                     // a length
   file.replace(30 * size, 300, 300, '\0');  // three records
   const io::FileIndex index = io::count_records(dir.write("a", file), {.stride = size});
   CHECK(index.records == 45);

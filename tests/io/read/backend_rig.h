@@ -1,4 +1,4 @@
-// A backend of any kind, memory for its reads, files whose content is known, and what became of each read.
+// A backend of any kind, memory for its reads, files with known content, and the result of each read.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 
 namespace feedline::io::test {
 
-/// The byte at an offset of a file: a wrong one tells where it comes from.
+/// Returns the byte at an offset of a file. A wrong byte shows where it comes from.
 inline char content_at(uint32_t file, uint64_t offset) {
   uint64_t x = (uint64_t{file} << 40 ^ offset >> 3) * 0x9e3779b97f4a7c15u;
   x ^= x >> 29;
@@ -75,7 +75,7 @@ inline bool io_uring_allowed() {
   return allowed;
 }
 
-/// Those of all_modes that this machine has.
+/// Returns those of all_modes that this machine supports.
 inline std::vector<Mode> modes() {
   std::vector<Mode> found;
   for (const Mode& mode : all_modes)
@@ -83,7 +83,7 @@ inline std::vector<Mode> modes() {
   return found;
 }
 
-/// Slots of memory, page-aligned.
+/// Slots of page-aligned memory.
 class Slots {
  public:
   Slots(size_t count, size_t bytes) : count_(count), bytes_(bytes) {
@@ -116,7 +116,7 @@ inline Range random_range(std::mt19937_64& random, const std::vector<FileId>& fi
   return {file, offset, 1 + random() % std::min(longest, files[file].size - offset)};
 }
 
-/// What became of reads, each known by its number.
+/// The results of reads, each known by its number.
 class Outcomes {
  public:
   explicit Outcomes(size_t count) : outcomes_(count) {}
@@ -129,7 +129,8 @@ class Outcomes {
       const std::lock_guard lock(mutex_);
       outcomes_[number].error = error;
       if (++outcomes_[number].times == 1) complete_++;
-      // Under the lock, unlike in the library: the test may destroy this object as soon as the last one is in.
+      // Notifies while the lock is held, unlike the library: the test may destroy this object as soon as the last
+      // result is in.
       changed_.notify_all();
     }
   }
@@ -166,7 +167,7 @@ inline Read read_of(const Range& range, std::byte* buffer, size_t number) {
   return {range.file, range.offset, range.length, buffer, tag_of(number)};
 }
 
-/// Whether the range lies where the contract says, with the right bytes.
+/// Returns whether the bytes of the range lie at the place that the contract defines, and are right.
 inline bool is_exact(const Range& range, const std::byte* buffer) {
   const std::byte* at = buffer + range.offset % block_bytes;
   for (uint64_t i = 0; i < range.length; i++)
@@ -174,19 +175,18 @@ inline bool is_exact(const Range& range, const std::byte* buffer) {
   return true;
 }
 
-/// A backend with `slots` slots for reads of up to `longest` bytes.
+/// A backend and memory of `slots` slots for reads of up to `longest` bytes.
 class Rig {
  public:
   Rig(const Mode& mode, std::vector<FileId> files, uint64_t longest = 256 << 10, size_t slots = 48, unsigned depth = 16,
       size_t open_files = 64)
       : table(std::make_shared<FileTable>(std::move(files), mode.direct, open_files)),
-        memory(slots,
-               Read::capacity_for(block_bytes - 1, longest) + block_bytes),  // a block behind each stays as it is
+        memory(slots, Read::capacity_for(block_bytes - 1, longest) + block_bytes),  // one more block, to stay untouched
         backend(make_backend(mode, table, options(mode, depth),
                              [this](void* tag, int error) { on_done(reinterpret_cast<size_t>(tag), error); })) {}
 
-  /// Reads them all, a slot each at a time. Returns an errno each, -1 for one that brought wrong bytes, -2 for one that
-  /// wrote behind its capacity, -3 for one that did not complete exactly once.
+  /// Reads all ranges, a slot each, as many at a time as there are slots. Returns an errno for each; -1 if a read
+  /// brought wrong bytes, -2 if it wrote past its capacity, -3 if it did not complete exactly once.
   std::vector<int> read(const std::vector<Range>& ranges) {
     std::vector<int> results;
     for (size_t first = 0; first < ranges.size(); first += memory.count()) {

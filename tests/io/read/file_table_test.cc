@@ -26,7 +26,7 @@ int first_byte(int fd) {
   return pread(fd, &byte, 1, 0) == 1 ? byte : -1;
 }
 
-// Opens and gives back.
+// Opens a file and gives it back.
 FileTable::Lease touch(FileTable& table, uint32_t file) {
   FileTable::Lease lease;
   REQUIRE(table.acquire(file, lease) == 0);
@@ -38,7 +38,7 @@ FileTable::Lease touch(FileTable& table, uint32_t file) {
 std::set<std::string> open_files(const TempDir& dir) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own
+    std::error_code gone;  // the entry of the iterator's own descriptor
     const auto target = std::filesystem::read_symlink(entry, gone);
     if (target.parent_path() == dir.path()) names.insert(target.filename());
   }
@@ -77,7 +77,7 @@ TEST_CASE("when the program has used up its descriptors, idle files are closed f
   SyscallHook* const open = feedline::test::find_hook("open");
   FileTable::Lease lease;
   open->fail_nth_call(1);
-  CHECK(table.acquire(0, lease) == EMFILE);  // nothing of ours to close
+  CHECK(table.acquire(0, lease) == EMFILE);  // the table holds no file that it could close
   touch(table, 0);
   touch(table, 1);
   open->fail_nth_call(1);
@@ -169,7 +169,7 @@ TEST_CASE("reads of an open file wait for its bytes") {
 TEST_CASE("where the kernel does not say what O_DIRECT wants, it gets 4096") {
   const TempDir dir;
   FileTable table(write_files(dir, {9}), Toggle::on);
-  feedline::test::find_hook("stat")->fail_nth_call(2);  // the first asks whether it is a regular file
+  feedline::test::find_hook("stat")->fail_nth_call(2);  // the first stat asks whether it is a regular file
   FileTable::Lease lease;
   REQUIRE(table.acquire(0, lease) == 0);
   CHECK(lease.alignment == 4096);

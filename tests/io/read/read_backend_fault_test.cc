@@ -1,5 +1,5 @@
-// Every system call of a backend fails once, at every place: each read still completes exactly once, with its data or
-// an error, and nothing is left behind.
+// Every system call of a backend fails once, at every place. Each read must still complete exactly once, with its data
+// or an error, and nothing may be left open or running.
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ using feedline::test::TempDir;
 
 namespace {
 
-// How many reads one failure may cost; those not named cost none.
+// The number of reads that one failure may cost. A call that is not named here may cost none.
 const std::map<std::string, size_t> cost = {{"completion", 1}, {"open", 1},  {"read", 1},
                                             {"stat", 1},       {"fcntl", 1}, {"io_uring_enter forbidden", SIZE_MAX}};
 
@@ -35,7 +35,7 @@ TEST_CASE("the n-th call of each kind fails, for n = 1, 2, ... until none is lef
   const TempDir dir;
   const auto files = write_files(dir, {100'000, 5000, 70'000, 4096, 100});
   const auto ranges = some_ranges(files);
-  const std::vector<Mode> found = modes();  // has started a thread: a sanitizer's own one is there from then on
+  const std::vector<Mode> found = modes();  // starts a thread here, because a sanitizer then keeps a thread of its own
   const size_t descriptors = feedline::test::open_descriptors(), threads = feedline::test::threads();
   size_t injected_failures = 0, refused = 0;
   for (const Mode& mode : found)
@@ -54,7 +54,7 @@ TEST_CASE("the n-th call of each kind fails, for n = 1, 2, ... until none is lef
           }
           REQUIRE(failed <= (known == cost.end() ? 0 : known->second));
         } catch (const std::system_error&) {
-          refused++;  // at the start
+          refused++;  // the backend could not start
         }
         const bool fired = !hook->pending();
         hook->fail_nth_call(0);

@@ -1,4 +1,4 @@
-// What containers and limits forbid: each tried for real, in a child that has it forbidden.
+// What containers and limits forbid. Each is really forbidden, in a child process.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -32,7 +32,7 @@ namespace {
 constexpr int cannot = 77;
 const Mode uring{"uring", true, Toggle::off}, uring_registered{"uring registered", true, Toggle::off, true};
 
-// In the child: prints what is not as it should be.
+// Runs in the child: prints what differs from what is expected.
 int failures = 0;
 void expect(bool holds, const std::string& what) {
   if (holds) return;
@@ -124,7 +124,7 @@ TEST_CASE("io_uring forbidden while it is in use: reads fail, stop returns") {
     Rig rig(uring, files);
     expect(rig.read(Range{0, 0, 100'000}) == 0, "read before");
     if (!forbid_syscall(SYS_io_uring_enter, EPERM)) return cannot;
-    rig.read(Range{0, 0, 10});  // the one wait that was under way may still serve it
+    rig.read(Range{0, 0, 10});  // a wait that was already under way may still serve it
     expect(rig.read({{0, 0, 10}, {0, 5, 10}}) == std::vector<int>{EPERM, EPERM}, "fails after");
     rig.backend->stop();
     expect(rig.read(Range{0, 0, 10}) == EPERM, "stays so");
@@ -145,13 +145,13 @@ TEST_CASE("stop cancels reads that nothing else would end") {
   backend->submit({&first, 1});
   outcomes.wait_for(1);
 
-  // The open file becomes a pipe to which nobody writes, as if its disk no longer answered.
+  // The open file becomes a pipe without a writer, as if its disk no longer answered.
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
   const int pipe = open(dir.file("pipe").c_str(), O_RDWR | O_CLOEXEC);
   REQUIRE(pipe >= 0);
   int replaced = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own
+    std::error_code gone;  // the entry of the iterator's own descriptor
     if (std::filesystem::read_symlink(entry, gone) != files[0].uri) continue;
     REQUIRE(dup2(pipe, std::stoi(entry.path().filename())) >= 0);
     replaced++;

@@ -1,4 +1,4 @@
-// What every backend promises, asked of each of them in each way of reading.
+// What every backend promises, tested with each backend in each way of reading.
 #include "io/read/read_backend.h"
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ TEST_CASE("a file that ends early is ENODATA, one that changed is ESTALE") {
   const TempDir dir;
   const auto files = write_files(dir, {100'000, 100'000, 100'000, 100'000});
   Rig rig(mode, files);
-  CHECK(rig.read(Range{0, 0, 100'000}) == 0);  // open from now on
+  CHECK(rig.read(Range{0, 0, 100'000}) == 0);  // opens the file
   for (uint32_t file : {0u, 1u}) {
     std::filesystem::resize_file(files[file].uri, 50'000);
     CHECK(rig.read({{file, 0, 100'000}, {file, 40'000, 20'000}, {file, 60'000, 10}, {file, 50'000, 1}}) ==
@@ -84,7 +84,7 @@ TEST_CASE("a file that cannot be opened is an error of its reads alone") {
   std::filesystem::remove(files[0].uri);
   Rig rig(mode, files);
   CHECK(rig.read({{0, 0, 10}, {1, 0, 5000}, {0, 0, 10}}) == std::vector<int>{ENOENT, 0, ENOENT});
-  dir.write("shard-0", content(0, 5000));  // it is looked for again, and is another one
+  dir.write("shard-0", content(0, 5000));  // the file is looked up again, and is another one now
   set_mtime(files[0].uri, 99);
   CHECK(rig.read(Range{0, 0, 10}) == ESTALE);
 }
@@ -95,7 +95,7 @@ TEST_CASE("what is no regular file any more is an error, and is not waited for")
     const TempDir dir;
     const auto files = write_files(dir, {5000, 5000, 5000});
     for (const size_t file : {0, 1}) std::filesystem::remove(files[file].uri);
-    REQUIRE(mkfifo(files[0].uri.c_str(), 0600) == 0);  // nobody ever writes to it
+    REQUIRE(mkfifo(files[0].uri.c_str(), 0600) == 0);  // has no writer
     std::filesystem::create_symlink("/dev/zero", files[1].uri);
     Rig rig(mode, files);
     CHECK(rig.read({{0, 0, 10}, {1, 0, 10}, {2, 0, 5000}, {0, 0, 10}}) == std::vector<int>{ESTALE, ESTALE, 0, ESTALE});
@@ -185,8 +185,8 @@ TEST_CASE("a completion submits the next read, and wakes nobody for it") {
   rig.on_done = [&](size_t number, int error) {
     if (error || !is_exact(ranges[number], rig.memory[number % at_once])) wrong++;
     if (number == 0) {
-      begun.wait(false);                 // the wake-up of the first submit is over
-      if (wake) wake->fail_nth_call(1);  // would be used up by another one
+      begun.wait(false);                 // the wake-up by the first submit is over
+      if (wake) wake->fail_nth_call(1);  // otherwise another call would use up the failure
       for (size_t i = 1; i <= at_once; i++) submit(i);
     } else if (number + at_once < total) {
       submit(number + at_once);
@@ -372,7 +372,7 @@ TEST_CASE("what lies in the page cache is read at once, and else not at all") {
   Rig other(mode, files);
   CHECK(other.backend->read_cached(read_of({2, 0, 10}, other.memory[0], 0)) == ENOENT);
 
-  // A backend without descriptors to spare.
+  // A backend with a single descriptor.
   Rig few(mode, files, 1000, 4, 4, 1);
   CHECK_FALSE(few.backend->read_cached(read_of({0, 0, 1}, few.memory[0], 0)));
   CHECK(few.read(Range{0, 0, 1}) == 0);

@@ -22,7 +22,7 @@ TEST_CASE("calls cover the range with the alignment asked for and stay inside th
   for (uint32_t alignment : {1u, 512u, 4096u})
     for (int round = 0; round < 20'000; round++) {
       const uint64_t offset = random() % 20'000, length = 1 + random() % 20'000;
-      // The file may end anywhere at or behind the range's end.
+      // The file ends at the end of the range or anywhere after it.
       const uint64_t file_size = offset + length + (random() % 2 ? random() % 5000 : 0);
       auto buffer = buffer_for(offset, length);
       ReadProgress progress({0, offset, length, buffer.data(), nullptr}, alignment);
@@ -31,10 +31,10 @@ TEST_CASE("calls cover the range with the alignment asked for and stay inside th
       for (int calls = 0; step == Step::again && calls < 1000; calls++) {
         const ReadCall call = progress.next();
         wrong += call.offset % alignment || call.length % alignment || call.length == 0;
-        wrong += call.offset > covered;  // a gap
+        wrong += call.offset > covered;  // leaves a gap
         wrong += call.buffer != buffer.data() + (call.offset - offset / block_bytes * block_bytes);
         wrong += call.buffer + call.length > buffer.data() + buffer.size();
-        // Linux transfers all there is, or fewer bytes: whole sectors unless the file ends.
+        // Linux transfers everything that was asked for, or fewer bytes: whole sectors, unless the file ends.
         const uint64_t there = std::min<uint64_t>(call.length, file_size - call.offset);
         uint64_t bytes = random() % 3 ? there : (1 + random() % there) / alignment * alignment;
         if (bytes == 0) bytes = std::min<uint64_t>(alignment, there);

@@ -26,7 +26,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// The definition, a bit at a time.
+// The definition, one bit at a time.
 uint32_t by_bits(uint32_t crc, std::span<const std::byte> bytes) {
   crc = ~crc;
   for (const std::byte byte : bytes) {
@@ -113,7 +113,7 @@ TEMPLATE_TEST_CASE("CRC32C", "", By<Crc32cPath::table>, By<Crc32cPath::hardware>
 
 TEST_CASE("masking") {
   CHECK(mask_crc(0) == 0xa282ead8);
-  // tensorflow/core/lib/hash/crc32c_test.cc: masking is no involution, and unmasking undoes it.
+  // tensorflow/core/lib/hash/crc32c_test.cc: masking is not its own inverse, and unmasking undoes it.
   const uint32_t crc = crc32c(bytes_of("foo"));
   CHECK(mask_crc(crc) != crc);
   CHECK(mask_crc(mask_crc(crc)) != crc);

@@ -34,7 +34,7 @@ std::string zlibbed(std::string_view text) { return deflated(text, 15); }
 
 struct Outcome {
   std::string text;
-  std::string error;  // empty: ended well
+  std::string error;  // empty: the stream ended without an error
 };
 
 Outcome inflate_all(std::string_view input, Compression format, size_t in_step = 1000, size_t out_step = 1000) {
@@ -57,7 +57,7 @@ Outcome inflate_all(std::string_view input, Compression format, size_t in_step =
     if (status == Inflater::Status::error) {
       outcome.error = inflater.message();
       CHECK_FALSE(outcome.error.empty());
-      // It stays there.
+      // A further call must give the same error.
       out = buffer;
       CHECK(inflater.run(in, out, true) == Inflater::Status::error);
     }
@@ -211,7 +211,7 @@ TEST_CASE("the content says what it is") {
     }
     CHECK(of(frame(text)) == Compression::none);
   }
-  // Lengths that look like the other formats' first bytes.
+  // Lengths that look like the first bytes of the compressed formats.
   CHECK(of(frame_header(0x9c78) + std::string(10, 'x')) == Compression::none);
   CHECK(of(frame_header(0x088b1f) + std::string(10, 'x')) == Compression::none);
   std::string damaged = frame_header(0x9c78) + std::string(10, 'x');

@@ -138,7 +138,7 @@ TEST_CASE("damage in a compressed file") {
   CHECK(length.failures == std::vector<Failure>{{Category::bad_length_crc, a.size(), b.size(), 1}});
   CHECK(length.payloads == std::vector<std::string>{"first", "third"});
 
-  // Nothing says where the next record begins, and there is no way back: the rest is one bad region.
+  // Nothing says where the next record begins, and a stream cannot be read backwards: the rest is one bad region.
   damaged.replace(0, 12, 12, '\0');
   CHECK(read_all(dir.write("zeroed", gzipped(a + damaged + c))).failures ==
         std::vector<Failure>{{Category::bad_length_crc, a.size(), b.size() + c.size(), 1}});
@@ -150,7 +150,7 @@ TEST_CASE("damage in a compressed file") {
   CHECK(read_all(dir.write("cut inside", gzipped(a + b.substr(0, 20)))).failures ==
         std::vector<Failure>{{Category::truncated_data, a.size(), 20, 1}});
 
-  // The stream's own damage: the records that came out are good, what follows is the stream's error.
+  // Damage to the stream itself: the records that came out of it are good, and the stream's error follows them.
   std::string checksum = gzipped(a + b + c);
   checksum[checksum.size() - 8] ^= 1;
   const Outcome trailer = read_all(dir.write("trailer", checksum));
@@ -162,7 +162,8 @@ TEST_CASE("damage in a compressed file") {
 
 TEST_CASE("a stated length costs no memory") {
   const TempDir dir;
-  // 200 MiB by its header, within the limit; in a compressed file nothing tells how much will come.
+  // By its header the record has 200 MiB, which is within the limit; how many bytes a compressed file holds is not
+  // known.
   const std::string path = dir.write("long", gzipped(frame("a") + frame_header(200 << 20) + "some bytes"));
   const Outcome outcome = read_all(path);
   CHECK(outcome.failures == std::vector<Failure>{{Category::truncated_data, 17, 22, 1}});

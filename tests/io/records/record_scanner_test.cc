@@ -77,7 +77,7 @@ TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hard
   }
 
   SECTION("every flipped bit is found") {
-    // Of 8 bytes and more each, so that they are checked side by side where a path does that.
+    // Each payload has at least 8 bytes, so that code paths that check several records at once do so.
     const std::string first = frame("the first"), second = frame("the second record, of 39 bytes in all");
     for (size_t bit = 0; bit < 8 * second.size(); bit++) {
       std::string damaged = second;

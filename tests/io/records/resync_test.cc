@@ -1,4 +1,5 @@
-// Files with planted damage: no false record is ever delivered, and every record that the damage left alone is found.
+// Files with planted damage: no false record may be delivered, and every record that the damage left intact must be
+// found.
 #include "io/records/resync.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 using Random = std::mt19937;
 
-// A file, and where its records lie in it as it is now.
+// A file and the places of its records. plant() keeps the places up to date.
 struct File {
   std::string bytes;
   struct Entry {
@@ -35,7 +36,7 @@ struct File {
 };
 
 std::string random_payload(Random& random, int depth) {
-  // Some payloads are whole TFRecord files, alone or with bytes around them, one in the other.
+  // Some payloads are whole TFRecord files, alone or with bytes around them, nested in each other.
   if (depth > 0 && random() % 4 == 0) {
     std::string inner = random_text(random() % 2 ? 0 : random() % 20, random);
     const size_t records = 1 + random() % 12;
@@ -53,10 +54,11 @@ File random_file(Random& random, size_t records) {
 }
 
 struct Damage {
-  size_t begin, end;  // of the bytes touched, in the file before the damage
+  size_t begin, end;  // the range of the changed bytes, as offsets before the damage
 };
 
-// One damage somewhere; `file.records` follows what moves, and loses what was hit.
+// Damages the file in one place. Updates `file.records`: records that moved get their new place, damaged ones are
+// removed.
 Damage plant(File& file, Random& random) {
   const auto& victim = file.records[random() % file.records.size()];
   const size_t at = victim.offset, size = victim.size;
@@ -71,17 +73,17 @@ Damage plant(File& file, Random& random) {
   switch (random() % 8) {
     case 0:
       flip(at + random() % 8);
-      break;  // length
+      break;  // the length
     case 1:
       flip(at + 8 + random() % 4);
-      break;  // its checksum
+      break;  // the length's checksum
     case 2:
       flip(at + 12 + random() % (size - 12));
       break;  // payload or footer
     case 3:
       flip(at + size - 1 - random() % 4);
-      break;   // footer
-    case 4: {  // a zeroed run
+      break;   // the footer
+    case 4: {  // a run of zeros
       begin = random() % bytes.size();
       end = std::min(bytes.size(), begin + 1 + random() % 400);
       std::fill(bytes.begin() + static_cast<ptrdiff_t>(begin), bytes.begin() + static_cast<ptrdiff_t>(end), '\0');
@@ -94,15 +96,15 @@ Damage plant(File& file, Random& random) {
       moved = static_cast<ptrdiff_t>(inserted.size());
       break;
     }
-    case 6: {  // a sector of something else
+    case 6: {  // random bytes in place of a sector
       begin = random() % bytes.size();
       end = std::min(bytes.size(), begin + 512);
       for (size_t i = begin; i < end; i++) bytes[i] = static_cast<char>(random());
       break;
     }
     default: {
-      // Bytes that are gone; not a record's first one, else what is behind it might look like a record there; and
-      // fewer than there are behind the record, else its header says that the file was cut.
+      // Removed bytes. The first byte of the record stays, or what follows might look like a record in its place. Fewer
+      // bytes are removed than follow the record, or its header would say that the file is cut off.
       const size_t behind = bytes.size() - (at + size);
       if (behind == 0) {
         flip(at + 12 + random() % (size - 12));
@@ -117,9 +119,9 @@ Damage plant(File& file, Random& random) {
   std::vector<File::Entry> left;
   for (File::Entry& record : file.records) {
     const size_t behind = record.offset + record.size;
-    // An insertion exactly between two records hits none.
+    // An insertion exactly between two records damages neither.
     const bool hit = begin == end ? record.offset < begin && begin < behind : record.offset < end && begin < behind;
-    // Zeros over zeros, or a bit flipped back, are no damage.
+    // Zeros written over zeros, or a bit flipped back, are no damage.
     if (hit && (moved != 0 || text_of(bytes_of(bytes).subspan(record.offset, record.size)) != frame(record.payload)))
       continue;
     if (record.offset >= end) record.offset = static_cast<size_t>(static_cast<ptrdiff_t>(record.offset) + moved);
@@ -130,8 +132,8 @@ Damage plant(File& file, Random& random) {
 }
 
 struct Read {
-  size_t found = 0;  // records that are there
-  size_t wrong = 0;  // records that are not
+  size_t found = 0;  // records that the file holds
+  size_t wrong = 0;  // records that it does not hold
   size_t errors = 0;
   bool gapless = true;
 };
@@ -272,7 +274,7 @@ TEST_CASE("a cut file's last record gives nothing of its inside away") {
 }
 
 TEST_CASE("work on false candidates is bounded") {
-  // Headers upon headers, each of a long record that fits: every one a candidate with a long payload to check.
+  // A long row of headers, each of a long record that would fit: every one is a candidate with a long payload to check.
   std::string file = "\1";
   for (int i = 0; i < 20'000; i++) file += frame_header(150'000);
   file += std::string(300'000, 'x');

@@ -23,9 +23,9 @@ char state_of(int pid) {
   return name_end + 2 < text.size() ? text[name_end + 2] : '?';
 }
 
-// Rank 0 leaves while rank 1 is stopped, so that what it says last cannot go out in time (the test has MPI send nothing
-// before the other side asks for it). When rank 1 goes on it hears that rank 0 has left, and nothing else, whatever has
-// become of rank 0's memory.
+// Rank 0 leaves while rank 1 is stopped, so rank 0's last message cannot be sent in time. (The test makes MPI send
+// nothing before the receiver asks for it.) When rank 1 continues, it must be told that rank 0 has left, and nothing
+// else, whatever rank 0's memory holds by then.
 void leaves_unheard(int rank) {
   auto c = feedline::mpi_communicator({.timeout = std::chrono::seconds(20)});
   int other = getpid();
@@ -40,7 +40,7 @@ void leaves_unheard(int rank) {
   }
   while (state_of(other) != 'T') std::this_thread::yield();
   c.reset();
-  // What has been freed is used anew until the process ends: each thread may have an arena of its own.
+  // Uses freed memory again until the process ends. Several threads do so, because each may have an arena of its own.
   side_by_side(8, [](int) {
     for (size_t size = 16; size < 4096; size += 16)
       for (int i = 0; i < 20; i++) std::memset(new std::byte[size], 0xee, size);
@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
     MPI_Finalize();
     return 0;
   }
-  // Behind a failure MPI may not be able to end. So that all are heard, nobody goes before the slowest has spoken.
+  // After a failure MPI may be unable to finalize. The pause lets the slowest rank print its result before any rank
+  // exits.
   std::this_thread::sleep_for(std::chrono::seconds(2));
   _exit(0);
 }

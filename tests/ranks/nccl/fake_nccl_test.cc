@@ -1,4 +1,4 @@
-// What only fake GPUs show of their communicator: what each failure does, and that nothing is left behind.
+// What only fake GPUs can show of their communicator: what each failure leads to, and that everything is given back.
 #include "support/fake_nccl.h"
 
 #include <future>
@@ -19,7 +19,7 @@ namespace {
 
 using Body = std::function<void(Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu)>;
 
-// What each rank threw, or "".
+// Runs `body` on each rank. Returns what each rank threw (its message), or "".
 std::vector<std::string> on_ranks(int ranks, const Body& body) {
   auto ends = communicators_between_threads(ranks);
   return side_by_side(ranks, [&](int rank) {
@@ -35,7 +35,7 @@ std::vector<std::string> on_ranks(int ranks, const Body& body) {
   });
 }
 
-// Every kind of call, on both kinds of stream.
+// Makes calls of every kind, on both kinds of stream.
 void calls(Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
   const size_t part = on_gpu.size() / 2 / static_cast<size_t>(c.size());
   const std::span all = on_gpu.first(part * static_cast<size_t>(c.size()));
@@ -80,7 +80,7 @@ TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
   };
   for (const std::string& thrown : make({cuda(0), cuda(1)}))
     CHECK(thrown.find("there is no GPU 1: this process sees 1") != std::string::npos);
-  // The other rank may have been ready before, and would hear of it at its next call.
+  // The other rank may have been ready before the failure; it would be told at its next call.
   const std::vector<std::string> thrown = make({cuda(0), cuda(0)});
   CHECK((thrown[0] + thrown[1]).find("ncclCommGetAsyncError: a simulated error") != std::string::npos);
   CHECK(nothing_is_left());
@@ -90,7 +90,7 @@ TEST_CASE("streams that wait for a rank go on when it fails") {
   act_gpus(3);
   std::promise<void> gate;
   const auto thrown = on_ranks(3, [&](Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
-    // Rank 1's part of the call is not done before the gate opens.
+    // Rank 1's part of the call waits until the gate opens.
     if (c.rank() == 1) act_on(stream, [&gate] { gate.get_future().wait(); });
     const Error error = error_of([&] {
       c.broadcast(on_gpu, 1, Stream::cuda(stream));
@@ -110,14 +110,14 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();
     if (name.find("cuda") != 0 && name != "nccl") continue;
-    for (int64_t n = 1; n <= 100; n++) {  // what is polled has no last call
+    for (int64_t n = 1; n <= 100; n++) {  // has a bound, because a call that polls has no last one
       INFO(name << ", call " << n);
       hook->fail_nth_call(n);
       const std::vector<std::string> thrown = on_ranks(3, calls);
       const bool came = !hook->pending();
       hook->fail_nth_call(0);
       if (!came) break;
-      // A rank that had all it wanted has heard of nothing; who has, has heard the same.
+      // A rank that needed nothing more may not have been told of the failure. All that were told have the same error.
       CHECK(std::set<std::string>(thrown.begin(), thrown.end()).size() <= 2);
       REQUIRE(nothing_is_left());
     }

@@ -1,4 +1,4 @@
-// Ranks with a GPU each, in threads of one process: real ones, or simulated (support/fake_nccl.h).
+// Ranks with a GPU each, in threads of one process. The GPUs are real or simulated (support/fake_nccl.h).
 #include "feedline/nccl_communicator.h"
 
 #include <functional>
@@ -16,7 +16,7 @@ using namespace feedline::test;
 
 namespace {
 
-// Runs `body` on each rank, in a thread of its own; nothing may be thrown there.
+// What a rank does with its communicator; on_gpus() runs it in a thread for each rank. It must not throw.
 using Body = std::function<void(std::unique_ptr<Communicator>)>;
 void on_gpus(int ranks, const std::function<std::unique_ptr<Communicator>(int rank)>& control, const Body& body) {
   for (const std::string& thrown : side_by_side(ranks, [&](int rank) {
@@ -31,7 +31,7 @@ void on_gpus(int ranks, const Body& body) {
       ranks, [&](int rank) { return std::move(ends[static_cast<size_t>(rank)]); }, body);
 }
 
-// Skips where there are fewer GPUs.
+// Returns true, and skips the case, if there are fewer GPUs than `ranks`.
 bool lacks(int ranks) {
   const Gpus gpus = visible_gpus();
   if (gpus.count >= ranks) return false;

@@ -1,4 +1,4 @@
-// Ranks that are processes with a GPU each, between which NCCL carries the bytes: nccl_ranks lies beside this program.
+// Ranks that are processes with a GPU each, connected by NCCL. The program nccl_ranks lies beside this one.
 #include <algorithm>
 #include <filesystem>
 

@@ -1,4 +1,5 @@
-// A rank of nccl_processes_test, in an environment as torchrun makes it, with the GPU of its number: nccl_ranks WHAT.
+// A rank of nccl_processes_test, in an environment as torchrun sets it, on the GPU with the rank's number: nccl_ranks
+// WHAT.
 #include "feedline/nccl_communicator.h"
 #include "feedline/tcp_communicator.h"
 #include "ranks/process_ranks.h"

@@ -1,4 +1,4 @@
-// Ranks between which TCP carries the bytes: as threads, each with its own connections, and as processes.
+// Ranks that are connected by TCP: as threads, each with its own connections, and as processes.
 #include "feedline/tcp_communicator.h"
 
 #include <array>
@@ -22,7 +22,7 @@ using namespace feedline::test;
 
 namespace {
 
-// What each rank threw.
+// Runs `body` on each rank. Returns what each rank threw.
 std::vector<std::string> on_tcp_ranks(int ranks, const std::function<void(std::unique_ptr<Communicator>)>& body) {
   const int port = free_port();
   return side_by_side(ranks, [&](int rank) { body(tcp_communicator(tcp_options(rank, ranks, port))); });
@@ -199,7 +199,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
   hook->fail_nth_call(1);
   check_all(thrown_by([](TcpOptions&) {}), 0, "getifaddrs");
   CHECK_FALSE(hook->pending());
-  // All have met by then: also what is behind that is done by all, or by none.
+  // All ranks have met at this point, so a failure after it is a failure of all ranks, too.
   hook = find_hook("eventfd of a communicator");
   REQUIRE(hook);
   hook->fail_nth_call(1);
@@ -228,7 +228,7 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank == 1) {
       TcpOptions hasty = tcp_options(1, 3, port);
-      hasty.start_timeout = std::chrono::milliseconds(0);  // and 5 s for rank 0 to say who has not come
+      hasty.start_timeout = std::chrono::milliseconds(0);  // rank 0 still has 5 s to say who is missing
       std::string text = "was not met";
       while (text.find("was not met") != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
       expect(text.find("has not answered within") != std::string::npos, text);
@@ -290,7 +290,7 @@ TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
       const int port = free_port();
       const auto thrown = side_by_side(3, [&](int rank) {
         TcpOptions options = tcp_options(rank, 3, port);
-        options.start_timeout = std::chrono::seconds(2);  // rank 0 is waited for so long where it cannot begin
+        options.start_timeout = std::chrono::seconds(2);  // the others wait this long for a rank 0 that cannot begin
         const auto c = tcp_communicator(options);
         gathers(*c);
         c->barrier();
@@ -298,7 +298,8 @@ TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
       INFO(name << " " << nth);
       const bool failed = !hook->pending();
       hook->fail_nth_call(0);
-      // Some are tried again, some are met where nobody needs them any more.
+      // Some calls are repeated after a failure, and some failures have no effect because no rank needs the call any
+      // more.
       for (const std::string& text : thrown)
         CHECK((text.empty() || (failed && (text.find("[io_error]") != std::string::npos ||
                                            text.find("[stalled]") != std::string::npos))));

@@ -1,4 +1,4 @@
-// A rank of tcp_communicator_test, in an environment as torchrun makes it: tcp_ranks WHAT.
+// A rank of tcp_communicator_test, in an environment as torchrun sets it: tcp_ranks WHAT.
 #include "feedline/tcp_communicator.h"
 #include "ranks/process_ranks.h"
 

@@ -1,11 +1,12 @@
-// Training a model on several replicas at once: each has its rows of a step, and all go on with the same variables.
+// Trains one model on several replicas at once. Each replica computes gradients from its own rows of a step, and all of
+// them continue with the same values of the variables.
 //
 //   auto training = feedline::replicated(communicator, variables, sgd);   // on each rank, a thread or a process
 //   while (auto batch = feeder.next()) {
 //     forward(batch, variables);
 //     for (size_t v = variables.size(); v-- > 0;) {                        // backward
 //       write_gradient(v);
-//       training->ready(v);                                               // sent while backward goes on
+//       training->ready(v);                                               // sent while backward continues
 //     }
 //     if (!training->step()) skipped++;                                   // a gradient was not finite: nothing changed
 //   }
@@ -25,44 +26,59 @@
 
 namespace feedline {
 
-/// Memory of the trainer's, which lives as long as the training: of the host, or of the GPU in DataParallelOptions.
+/// One variable of the model. Its memory belongs to the trainer and must live as long as the training object. It lies
+/// on the host, or on the GPU that DataParallelOptions::device names.
 struct Variable {
   std::string name;
-  std::span<float> value;  // what forward reads; a model in 16 bits makes its own copy of it
-  /// Of the loss that is the mean over this replica's rows, times the loss scale; as many elements. FLOAT32, FLOAT16 or
-  /// BFLOAT16: in this type it travels and is summed (each sum in float32, rounded once).
+  /// The values that the forward pass reads. A model that computes in 16 bits makes its own 16-bit copy of them.
+  std::span<float> value;
+  /// The gradient of the mean loss over this replica's rows, multiplied by the loss scale; it has as many elements as
+  /// `value`. Its dtype is FLOAT32, FLOAT16 or BFLOAT16. Gradients travel and are summed in this dtype (each sum is
+  /// computed in float32 and rounded once).
   TensorView gradient;
 };
 
-/// The optimizer: changes a variable's value by the mean gradient over all replicas. Its state (momentum, ...) is where
-/// it is called: on every rank, or on the rank that owns the variable. In order, one call at a time. Both spans are
-/// memory of the communicator's device (in distributed_replicated that of the leaders'): of a GPU, then it gives the
-/// work to DataParallelOptions::stream. Called by the thread that calls step(); on a server by one of ours, on its GPU.
+/// The optimizer: changes the values of one variable, given the mean gradient over all replicas. The optimizer's state
+/// (momentum, ...) is kept wherever Apply is called: on every rank, or only on the rank that owns the variable.
+///
+/// Calls for the variables come one after another, in the same order in every step. Both spans are memory of the
+/// communicator's device (with distributed_replicated, of the device of the leaders' communicator). If that device is a
+/// GPU, Apply must give its work to DataParallelOptions::stream. The thread that calls step() calls Apply; on a
+/// parameter server, one of feedline's own threads calls it, with the server's GPU as its current device.
 using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
 
-/// One rank's end. All ranks have the same variables and make the same calls. A call throws the Error that has ended
-/// the communicator. Used by one thread at a time.
+/// One rank's end of the training. All ranks have the same variables and make the same calls. If the communicator has
+/// failed, step() and wait() throw the Error that ended it. Only one thread at a time may use the object.
+///
+/// If the object is destroyed between the first ready() and the end of step(), the synchronous modes abort the
+/// communicator (Error stalled), so that the other ranks do not wait for gradients that never come.
 class FEEDLINE_PUBLIC DataParallel {
  public:
   virtual ~DataParallel();
 
-  /// The variable's gradient is written, on a GPU by what the stream was given until now; it may be written again after
-  /// step(). In any order, each once a step. What is ready is sent in the background, in buckets, the last variables
-  /// first, as backward makes them. Over NCCL nothing else may be given to NCCL on this GPU from the first ready() to
-  /// step(), since calls of two communicators may come to GPUs in different orders: no collective of the trainer's own,
-  /// and no next(replica, stream) of a feeder with an options.gpu_communicator.
+  /// Says that the variable's gradient is written; on a GPU, that the work given to the stream so far writes it. The
+  /// trainer may overwrite the gradient after step(). Variables may become ready in any order, each once in a step.
+  /// Throws Error bad_pipeline for a variable that is ready twice.
+  ///
+  /// Gradients that are ready are sent in the background, in buckets, the last variables first, because backward
+  /// computes them in that order.
+  ///
+  /// With NCCL, nothing else may be given to NCCL on this GPU from the first ready() until step() returns, because the
+  /// calls of two communicators may reach the GPUs in different orders. So the trainer makes no collective of its own
+  /// then, and does not call next(replica, stream) of a feeder that has an options.gpu_communicator.
   virtual void ready(size_t variable) = 0;
 
-  /// Waits for all gradients, divides them by loss_scale, applies their mean, and returns when all values here are the
-  /// new ones; on a GPU those that the stream finds from now on. false: a gradient is infinite or NaN on some rank;
-  /// then no rank has changed anything.
+  /// Waits for all gradients, divides their mean over all replicas by `loss_scale`, and applies it. Returns when this
+  /// rank has the new values; on a GPU, when the work that is given to the stream from now on finds the new values.
+  /// Returns false if a gradient is infinite or NaN on some rank; then no rank has changed anything. Throws Error
+  /// bad_pipeline if a variable is not ready.
   [[nodiscard]] virtual bool step(float loss_scale = 1) = 0;
 
-  /// Returns when the values are whole, on a GPU, too: before they are saved. Else a rank that is lost while they come
-  /// may be told of by the next step() alone.
+  /// Returns when all values have been written completely, also on a GPU. Call it before saving the values: without it,
+  /// the loss of a rank during the transfer of the values may be reported only by the next step().
   virtual void wait() = 0;
 
-  /// Which rank applies a variable's gradients; -1: every rank.
+  /// Returns the rank that applies the variable's gradients; -1: every rank does.
   virtual int owner(size_t variable) const = 0;
 
  protected:
@@ -71,66 +87,80 @@ class FEEDLINE_PUBLIC DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 };
 
-/// A communicator of the same GPU (feedline/nccl_communicator.h) keeps all on GPUs. With one that takes memory of the
-/// host, gradients of a GPU are summed and applied there, to float32 masters of the host's own, whose values come back
-/// (so values that the trainer sets itself, from a checkpoint say, are to be there when the training is made).
+/// With a communicator whose device is the GPU of the variables (feedline/nccl_communicator.h), everything stays on
+/// GPUs. With a communicator that takes host memory, the gradients of a GPU are summed on the host and applied there to
+/// float32 master copies that feedline keeps, and the new values are copied back to the GPU. Values that the trainer
+/// sets itself, for example from a checkpoint, must therefore be in place when the training object is made.
 struct DataParallelOptions {
-  size_t bucket_bytes = size_t{4} << 20;  // of gradients that are sent together; a larger variable goes alone
-  /// Where variables lie, and the trainer's stream there. Not Stream::cuda_per_thread, and none that captures
-  /// meanwhile.
+  /// The size of the gradients that are sent together. A larger variable is sent alone.
+  size_t bucket_bytes = size_t{4} << 20;
+  /// The device on which the variables lie, and the trainer's stream on it. Not Stream::cuda_per_thread, and not a
+  /// stream that is capturing a graph during these calls.
   DeviceId device = host();
   Stream stream = Stream::host;
 };
 
-/// Every rank has the whole model: gradients are all-reduced, and each applies them. The least waiting; every rank
-/// keeps the optimizer's state. Begins, as the others, with the values of rank 0 on all ranks.
+/// Every rank has the whole model: gradients are all-reduced, and each rank applies them. This mode waits the least,
+/// but every rank keeps the optimizer's state. At the start all ranks, as in the other modes, receive the values of
+/// rank 0. Collective: all ranks must call it.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator,
                                                          std::vector<Variable> variables, Apply apply,
                                                          const DataParallelOptions& options = {});
 
-/// Each variable has an owner, so that all ranks own about as many bytes: gradients go to it, it applies them, and its
-/// values come back. The optimizer's state is shared out over the ranks.
+/// Each variable has one rank as its owner, chosen so that all ranks own about the same number of bytes. Gradients are
+/// sent to the owner, the owner applies them, and broadcasts the new values. The optimizer's state is thus divided
+/// among the ranks. Collective: all ranks must call it.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
                                                                std::vector<Variable> variables, Apply apply,
                                                                const DataParallelOptions& options = {});
 
-/// Between machines: gradients are all-reduced inside each, and the leaders (rank 0 of each `machine`) are parameter
-/// servers to one another; the values are passed on inside. The network carries one model for each machine, not for
-/// each rank. machine: takes memory where the variables lie. leaders: between these; empty on all other ranks. owner()
-/// is a rank of `leaders`.
+/// For several machines: gradients are all-reduced inside each machine, and the leaders (rank 0 of each `machine`) act
+/// as parameter servers for one another; each leader then broadcasts the values inside its machine. The network carries
+/// one model per machine, not one per rank. Collective: all ranks must call it.
+///
+/// machine: a communicator between the ranks of one machine; it must take memory of the device on which the variables
+/// lie. leaders: a communicator between the leaders; null on all other ranks. owner() returns a rank of `leaders`.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
                                                                      std::shared_ptr<Communicator> leaders,
                                                                      std::vector<Variable> variables, Apply apply,
                                                                      const DataParallelOptions& options = {});
 
-/// Asynchronous: a worker's gradients are applied as they come, each once, and it goes on with the values of that
-/// moment without waiting for the other workers; so values may be a few updates newer than what a gradient was computed
-/// from. servers: for each a communicator of two, in which the server is rank 0 and this worker rank 1. owner() is a
-/// number of a server. Here step() checks all gradients before it sends any, and divides by loss_scale alone; nothing
-/// is sent before. The destructor tells the servers that the worker has done.
+/// Makes a worker of asynchronous training. The servers (serve_parameters) apply a worker's gradients when they arrive,
+/// each gradient once, and the worker continues with the values of that moment without waiting for the other workers.
+/// So the values may be a few updates newer than those from which a gradient was computed.
+///
+/// servers: one communicator of size two for each server, in which the server is rank 0 and this worker is rank 1.
+/// owner() returns the number of a server. In this mode ready() sends nothing: step() checks all gradients for
+/// infinities and NaN before it sends any, and divides by loss_scale alone. The destructor tells the servers that the
+/// worker has finished.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                                            std::vector<Variable> variables,
                                                            const DataParallelOptions& options = {});
 
-/// A server of it: has `variables` with the values to begin with (their gradients are not read, only their dtype), and
-/// owns its share of them. They lie where its communicators take memory. Returns when all workers have done. A worker
-/// that is lost, or that no thread can be started for, ends by itself; what it had sent whole is applied. Apply is
-/// called by one thread at a time.
+/// What a server has done, returned by serve_parameters().
 struct Served {
-  uint64_t updates = 0;     // that were applied, of all workers
-  std::vector<Error> lost;  // why workers ended that did not say that they have done
+  uint64_t updates = 0;     // the updates that were applied, from all workers together
+  std::vector<Error> lost;  // one Error for each worker that ended without having said that it had finished
 };
+/// Runs server number `server` of `servers` in asynchronous training; returns when all workers have finished.
+/// `variables` holds the initial values; of their gradients only the dtype and the shape are used. The server owns its
+/// share of the variables, which must lie on the device whose memory its communicators take.
+///
+/// workers: one communicator of size two for each worker, in which this server is rank 0. Each worker is served by a
+/// thread of its own. If a worker is lost, or no thread can be started for it, the others are still served; updates
+/// that it had sent completely are applied. `apply` is called by one thread at a time.
 FEEDLINE_PUBLIC Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server,
                                         int servers, const std::vector<Variable>& variables, const Apply& apply,
                                         const DataParallelOptions& options = {});
 
-/// Keeps 16-bit gradients within their range: grows while all is finite, and backs off when it is not. The same on all
-/// ranks, as step() says the same to all.
+/// Chooses the loss scale that keeps 16-bit gradients within their range: it doubles after `grow_after` finite steps in
+/// a row, and is halved (but not below 1) after a step that was not finite. All ranks compute the same scale, because
+/// step() returns the same value on all of them.
 class LossScale {
  public:
   explicit LossScale(float first = 65536, int grow_after = 2000) : value_(first), grow_after_(grow_after) {}
   float value() const noexcept { return value_; }
-  /// finite: what step() returned.
+  /// Call it after each step; `finite` is what step() returned.
   void update(bool finite) noexcept {
     good_steps_ = finite ? good_steps_ + 1 : 0;
     if (!finite) value_ = value_ > 1 ? value_ / 2 : 1;

@@ -1,10 +1,10 @@
-// Feeds training: opens the data of a pipeline and hands each replica its batches.
+// Feeds training: opens the data of a pipeline and gives each replica its batches.
 //
 //   feedline::Feeder feeder(feedline::load_pipeline("chess.textproto"), {.devices = {feedline::host(0)}});
 //   while (auto batch = feeder.next(/*replica=*/0)) {  // one thread per replica, or one thread for all in turn
 //     batch->ready_on(feedline::Stream::host);
 //     train(batch->at("board"), batch->at("score"));
-//     batch->release_on(feedline::Stream::host);        // or let it die: the memory goes back to the feeder
+//     batch->release_on(feedline::Stream::host);        // or destroy the batch: the memory goes back to the feeder
 //   }
 #pragma once
 
@@ -33,184 +33,222 @@
 namespace feedline {
 
 struct Options {
-  std::vector<DeviceId> devices = {host(0)};  // one for each replica of this process
-  int rank = 0, world_size = 1;               // this process among those that feed one training
-  /// An all-gather among these ranks, used while the feeder is made and not kept: see Feeder.
+  /// The device of each replica of this process. All are on the host, or all are GPUs.
+  std::vector<DeviceId> devices = {host(0)};
+  int rank = 0, world_size = 1;  // this rank's number, and the number of ranks that feed one training
+  /// An all-gather among these ranks. It is used only while the feeder is made: see Feeder's constructor.
   Exchange exchange = {};
-  /// Instead of an exchange, and of rank and world_size, which it knows: used while the feeder lives, by nobody else.
-  /// It tells this rank of one that fails, and carries rows where `distribute` says REPLICATE or SCATTER.
+  /// Replaces `exchange`, `rank` and `world_size` (a communicator knows both numbers). The feeder uses it during its
+  /// whole life, and nothing else may use it meanwhile. It tells this rank when another rank fails, and carries rows if
+  /// the pipeline's `distribute` says REPLICATE or SCATTER.
   std::shared_ptr<Communicator> communicator = {};
-  /// Of the same ranks, between their GPUs (nccl_communicator), and the feeder's alone: move it here, so that the
-  /// others hear when this feeder ends. With REPLICATE or SCATTER and one replica on each rank, on that GPU; beside
-  /// `communicator`, which is for all else. Rows then go from the GPU of the rank that reads to the others', inside of
-  /// next(replica, stream) and next_into() alone: in the order of the steps, on that stream. So they cannot cross the
-  /// collectives of a trainer that makes its own on it. Where a rank fails, streams have NcclOptions::drain to come to
-  /// what they were given; after that the last batches may have any content, and the next call throws.
+  /// A second communicator of the same ranks, between their GPUs (nccl_communicator). It is for REPLICATE or SCATTER
+  /// with one replica on each rank, on that GPU, and is used beside `communicator`, which carries everything else. Only
+  /// the feeder may use it: move it here, so that the other ranks are told when this feeder ends.
+  ///
+  /// Rows then go from the GPU of the rank that reads to the GPUs of the others, only inside next(replica, stream) and
+  /// next_into(): in the order of the steps, on the stream of the call. So they cannot get out of order with
+  /// collectives that the trainer itself puts on that stream. After a rank has failed, the streams have the time
+  /// NcclOptions::drain to reach the calls that they were given. After that, the last batches may have any content, and
+  /// the next call throws.
   std::shared_ptr<Communicator> gpu_communicator = {};
-  /// Which part of each global batch this rank is given, of how many. Ranks with the same part are given the same rows,
-  /// as tensor- and pipeline-parallel ones want. -1, 0: with REPLICATE the whole batch, else rank of world_size.
+  /// Which part of each global batch this rank is given, and the number of parts. Ranks with the same part are given
+  /// the same rows, as tensor- and pipeline-parallel training needs. The defaults -1 and 0 mean: with REPLICATE the
+  /// whole batch, otherwise part `rank` of `world_size`.
   int data_parallel_rank = -1, data_parallel_size = 0;
-  /// Before parallelism.threads, if not 0. Where that is 0, too: the CPUs that this process may use, divided by the
-  /// ranks that torchrun, mpirun or srun has started on this machine, unless each was bound to CPUs of its own.
+  /// The number of threads; if not 0, it takes precedence over the pipeline's parallelism.threads. If both are 0, the
+  /// feeder takes the number of CPUs that this process may use, divided by the number of ranks that torchrun, mpirun or
+  /// srun has started on this machine, unless each rank was bound to CPUs of its own.
   int threads = 0;
-  uint64_t epoch = 0;  // to begin with
+  uint64_t epoch = 0;  // the epoch with which the feeder begins
   IoOptions io = {};
-  /// With errors raised: the good rows before the error, too few for a step, come as a last shorter batch.
+  /// For a pipeline whose errors are raised: if the good rows before the error are too few for a step, deliver them as
+  /// a last, shorter batch.
   bool deliver_before_error = false;
-  /// Told while the data is being counted: bytes done, bytes in all (of this rank's share, where there is an exchange).
-  /// From any thread, one at a time; throwing stops.
+  /// Called while the data is being counted, with the bytes that are done and their total (with an exchange: of this
+  /// rank's share). Calls come from any thread, one at a time. If it throws, the start ends.
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
-/// Since the feeder was made or last set to a place. Thread-safe to take; counters are exact when no next() is running.
+/// What the feeder has done since it was made, or since set_state(), set_epoch() or set_weights() last moved it.
+/// report() may be called from any thread; the counters are exact when no next() is running.
 struct Report {
-  uint64_t records = 0;  // samples delivered, filler left out
-  uint64_t steps = 0;    // that all replicas have received
-  uint64_t dropped = 0;  // samples of finished epochs that DROP left out
-  uint64_t filler = 0;   // rows that were padding or stood in for a bad record
+  uint64_t records = 0;  // samples that were delivered, without filler
+  uint64_t steps = 0;    // steps that all replicas have received
+  uint64_t dropped = 0;  // samples that DROP left out of the finished epochs
+  uint64_t filler = 0;   // rows that were padding or replaced a bad record
   uint64_t errors_total = 0;
-  std::vector<Error> errors;  // the first 100 bad records, in order of discovery
-  /// Which samples were delivered, whatever their order: the sum mod 2^64, over the delivered samples, of the key of
-  /// their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). Adds up over replicas and ranks.
+  std::vector<Error> errors;  // the first 100 bad records, in the order in which they were found
+  /// A checksum of the set of samples that were delivered, whatever their order: the sum mod 2^64, over the delivered
+  /// samples, of the key of their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). The audits
+  /// of several replicas and ranks can be added.
   uint64_t audit = 0;
-  std::optional<EpochAudit> last_epoch;  // what the last finished one adds up to
-  uint64_t differing_epochs = 0;         // that did not add up to what the indexes say; 0 is right
-  uint64_t bytes_read = 0;               // from files, for the feed (the counting pass left out)
-  std::string distribute_mode;           // the pipeline's
-  uint64_t bytes_sent = 0;          // packed rows that other ranks were given, counted for each; SCATTER, REPLICATE
-  uint64_t bytes_received = 0;      // and that they gave
-  uint64_t bytes_copied = 0;        // to GPUs, from the host
-  uint64_t bytes_between_gpus = 0;  // of REPLICATE: from each replica's GPU to the next one's, in this process
-  uint64_t layout_hits = 0;         // records that had the byte layout of the one before them
-  double count_s = 0;               // the counting pass
-  double first_batch_s = 0;         // construction to the first batch
-  double wall_s = 0;                // since the first batch
+  std::optional<EpochAudit> last_epoch;  // whether the last finished epoch was complete
+  uint64_t differing_epochs = 0;         // epochs whose audit differs from what the indexes say; 0 is right
+  uint64_t bytes_read = 0;               // bytes read from files for the feed, without the counting pass
+  std::string distribute_mode;           // `distribute.mode` of the pipeline
+  uint64_t bytes_sent = 0;               // bytes of packed rows sent, counted for each receiving rank
+  uint64_t bytes_received = 0;           // bytes of packed rows that other ranks sent
+  uint64_t bytes_copied = 0;             // bytes copied from the host to GPUs
+  uint64_t bytes_between_gpus = 0;       // REPLICATE: bytes copied between the GPUs of this process
+  uint64_t layout_hits = 0;              // records with the same byte layout as the record before
+  double count_s = 0;                    // seconds that the counting pass took
+  double first_batch_s = 0;              // seconds from construction to the first batch
+  double wall_s = 0;                     // seconds since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
-    std::vector<std::pair<double, uint64_t>> histogram;  // ascending: calls that took up to so long, and how many
-  } next_us;                                             // how long next() took, first batch of each replica left out
-  double data_readiness = 1;                             // share of next() calls that found their batch ready
-  /// How long next() has waited, all replicas together, since the first batch (before it: since the start). Its share
-  /// of wall_s times the replicas is the time that trainers have lost.
+    /// In ascending order: a duration, and the number of calls that took at most so long.
+    std::vector<std::pair<double, uint64_t>> histogram;
+  } next_us;                  // microseconds that next() took, without each replica's first batch
+  double data_readiness = 1;  // the share of next() calls that found their batch ready
+  /// Seconds that next() has waited, added over all replicas, since the first batch (before the first batch: since the
+  /// start). Divided by wall_s times the number of replicas, it is the share of time that the trainers have lost.
   double next_wait_s = 0;
-  std::vector<std::pair<std::string, double>> waited_s;  // the same by the stage that it waited for, the longest first
-  std::string waited_for;  // the first of these; empty where every call found its batch ready
-  std::vector<std::pair<std::string, std::string>> outputs;  // by name: where each is made, in words
-  std::string backend;                                       // what reads the files, and why
+  /// The same seconds by the stage that next() waited for, the longest wait first.
+  std::vector<std::pair<std::string, double>> waited_s;
+  std::string waited_for;  // the first of these stages; empty if every call found its batch ready
+  std::vector<std::pair<std::string, std::string>> outputs;  // for each output, its name and where it is made, in words
+  std::string backend;                                       // what reads the files, and why it was chosen
   std::vector<StageReport> stages;
 };
 
 enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 
-/// Where the pipeline's `distribute` says so, rows travel between ranks, as they are stored, and each rank unpacks what
-/// it is given. SPLIT: nothing travels, each rank reads its part. REPLICATE: all replicas of ranks with the same
-/// data_parallel_rank are given the same rows; the first of these ranks reads. SCATTER: rank 0 reads for all; the
-/// others need no files. Without a communicator, REPLICATE is among the replicas of this process.
+/// Feeds the replicas of one rank. Its methods may be called from several threads, with the limits that they state.
 ///
-/// With a communicator, a rank whose feed ends with an Error ends those of the others within the communicator's
-/// timeout, and so does a rank that is lost. Where nothing travels the others hear of it at their next step, also when
-/// batches are ready, and one that is destroyed in peace ends nobody's feed. Where rows travel the batches that have
-/// arrived come first; one that stops or is destroyed ends the others' feeds, too; and all ranks set their feeders
-/// together: set_state(), set_epoch() and set_weights() return when all have called them alike.
+/// The pipeline's `distribute.mode` decides whether rows travel between ranks. Rows travel as they are stored, and each
+/// rank unpacks what it receives.
 ///
-/// Its threads do not follow a process into its fork(). There every call that needs them throws Error bad_pipeline, and
-/// the destructor frees nothing. Make the feeder after the fork, or start processes by exec, as Python's "spawn" does.
-/// Leave batches that were made before it alone there.
+///   SPLIT      Nothing travels; each rank reads its own part.
+///   REPLICATE  All replicas of the ranks with the same data_parallel_rank are given the same rows; the first of these
+///              ranks reads. Without a communicator, this is among the replicas of this process.
+///   SCATTER    Rank 0 reads for all ranks; the others need no files.
+///
+/// With a communicator, a rank whose feed ends with an Error also ends the feeds of the other ranks, within the
+/// communicator's timeout; so does a rank that is lost. If nothing travels, the other ranks learn of it at their next
+/// step, even if batches are ready, and a feeder that is destroyed normally does not end the feeds of others. If rows
+/// travel, the batches that have arrived come first; a feeder that is stopped or destroyed ends the feeds of the others
+/// as well; and all ranks must set their feeders together: set_state(), set_epoch() and set_weights() return when all
+/// ranks have called them with the same arguments.
+///
+/// A feeder's threads do not exist in a child process made by fork(). In the child, every call that needs them throws
+/// Error bad_pipeline, and the destructor frees nothing. Make the feeder after the fork, or start processes by exec, as
+/// Python's "spawn" does. The child must not touch batches that were made before the fork.
 class FEEDLINE_PUBLIC Feeder {
  public:
-  /// Validates the pipeline, counts and verifies the data, plans every byte of memory, starts reading. Throws Error;
-  /// also where an epoch would have no step, unless the pipeline says epoch { allow_empty: true }.
+  /// Validates the pipeline, counts and verifies the data, plans every byte of memory, and starts reading. Throws Error
+  /// if any of this fails. An epoch without a step is an Error, too, unless the pipeline says epoch { allow_empty: true
+  /// }.
   ///
-  /// With an exchange all ranks make their feeders together. Each counts a share of the data; and all are made or
-  /// none: a rank that fails makes the others throw its Error, with its number. Where ranks, number of replicas,
-  /// epoch, pipeline, or names, sizes or content of the files differ, all throw an Error bad_pipeline that says which
-  /// rank differs, and in what. May differ: folders, index.dir, index.mode, memory, parallelism, cache, the kind of
-  /// devices, threads and io. Without an exchange nobody tells ranks of what differs.
+  /// With an exchange (or a communicator) all ranks make their feeders together. Each rank counts a share of the data.
+  /// Either all feeders are made or none: if one rank fails, the others throw its Error, with its rank number.
+  ///
+  /// If the ranks differ in the number of ranks or replicas, the epoch, the pipeline, or the names, sizes or content of
+  /// the files, all of them throw Error bad_pipeline, which says which rank differs and in what. They may differ in
+  /// folders, index.dir, index.mode, memory, parallelism, cache, the kind of devices, threads and io. Without an
+  /// exchange such differences are not detected.
   explicit Feeder(const Pipeline& pipeline, Options options = {});
   ~Feeder();
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
 
-  /// The replica's next batch; waits for it. Empty: the end of the epoch, once; then the next epoch begins.
-  /// Throws the run's first Error, in the order of the data: batches before the bad record come first. Throws Error
-  /// stalled, at once, where only the caller could end the wait (it holds all of the replica's buffers; a replica
-  /// served by this very thread is more than host_prefetch steps behind), and after stop(). std::bad_alloc, where that
-  /// is what ended the run. One thread at a time per replica.
+  /// Returns the replica's next batch; waits for it. Returns an empty batch once at the end of an epoch; then the next
+  /// epoch begins. Each replica may be served by one thread at a time.
+  ///
+  /// Throws the first Error of the run, in the order of the data: the batches before the bad record come first. Throws
+  /// Error stalled, at once, if only the caller could end the wait (it holds all of the replica's buffers, or another
+  /// replica that this thread serves is more than host_prefetch steps behind), and after stop(). Throws std::bad_alloc
+  /// if that is what ended the run.
   Batch next(int replica = 0);
-  /// The same with a limit; `batch` is set for Next::batch.
+  /// The same, but waits at most `timeout`. `batch` is set if the result is Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
 
-  /// The next batch, ready on a stream: next() and Batch::ready_on() in one. Where that throws for the stream (one of
-  /// another kind or device), nothing is taken: the same batch comes with the next call. Where there is an
-  /// options.gpu_communicator, it returns when all ranks have called it for this step, and nothing else gives out
-  /// batches; then the stream is one of the GPU's that is no default stream of a thread and captures nothing, else it
-  /// throws Error bad_pipeline, or device_error, and nothing is taken.
+  /// Returns the replica's next batch, ready on a stream: next() and Batch::ready_on() in one call. If the stream is
+  /// refused (because it is of another kind or device), the call throws and takes nothing: the next call returns the
+  /// same batch.
+  ///
+  /// With an options.gpu_communicator, this and next_into() are the only calls that give out batches. The call returns
+  /// when all ranks have made it for this step. The stream must belong to the replica's GPU; it must not be the
+  /// per-thread default stream, and must not be capturing a graph. Otherwise the call throws Error bad_pipeline or
+  /// device_error and takes nothing.
   Batch next(int replica, Stream stream);
 
-  /// Fills memory of the caller's, of the replica's device, on `stream`: for what reads fixed addresses, as captured
-  /// CUDA graphs do when they are launched again. Some or all of the batch's tensors, by name; of each, dtype and shape
-  /// must be the batch's, so the last batch of an epoch is best dropped or padded. False: the end of the epoch, and
-  /// nothing is filled. Throws as next(), and Error bad_pipeline for a tensor that is not the batch's. Not inside a
-  /// capture.
+  /// Copies the next batch into the caller's memory on the replica's device, on `stream`. This is for programs that
+  /// read fixed addresses, such as captured CUDA graphs that are launched again. `tensors` names some or all of the
+  /// batch's tensors; the dtype and shape of each must be those of the batch, so it is best to drop or pad the last
+  /// batch of an epoch. Must not be called inside a capture.
+  ///
+  /// Returns false at the end of the epoch, and then fills nothing. Throws the errors of next(), and Error bad_pipeline
+  /// for a tensor that does not match the batch.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
-  /// Wakes every next() and every set_state(), set_epoch() and set_weights(), and ends the feed; from any thread, any
-  /// number of times, at once. Batches that are held stay valid.
+  /// Ends the feed and wakes every next(), set_state(), set_epoch() and set_weights() that is waiting. May be called
+  /// from any thread, any number of times; returns at once. Batches that the trainer holds stay valid.
   void stop() noexcept;
 
-  /// What the trainer has received, as a text of at most 256 bytes of JSON; the same on all ranks, whatever their
-  /// number and that of their replicas. Without a step: up to the last one that all replicas of this process have
-  /// received; those that are ahead will receive the rest again, so it is best taken when all have the same step.
+  /// Returns what the trainer has received, as a text of at most 256 bytes of JSON. The text is the same on all ranks,
+  /// whatever the number of ranks and replicas. Without a step it counts up to the last step that all replicas of this
+  /// process have received. Replicas that are ahead will receive their later steps again, so it is best called when all
+  /// have received the same steps.
   std::string get_state() const;
-  /// The first `step` steps of epoch(), 0 to steps_per_epoch(), or of the epoch given; for trainers that know better
-  /// what they have used. Throws Error bad_pipeline for a step that there is not.
+  /// Returns the state after the first `step` steps of epoch(), or of the epoch given; `step` is 0 to
+  /// steps_per_epoch(). For trainers that know more exactly which steps they have used. Throws Error bad_pipeline for a
+  /// step that the epoch does not have.
   std::string get_state(int64_t step) const;
   std::string get_state(uint64_t epoch, int64_t step) const;
 
-  /// Goes on behind what a state says was received: computes the place, reads nothing to get there. Any number of ranks
-  /// and replicas may go on with it. At any time while no next() is running; batches that are held stay valid, and keep
-  /// their memory beside that of the plan. Throws Error bad_pipeline, and changes nothing, for a text that is no state,
-  /// and where data or pipeline are not those of the state: it names what changed. What decides the order counts:
-  /// names, sizes and content of the files, source, filter, shuffle, seed, epoch, batch, and the records that `errors`
-  /// leaves out; features, outputs, parallelism, memory, index and cache do not. accept_changes: goes on at the same
-  /// epoch and step though the samples there are others. With index.mode LAZY there are states once the first epoch has
-  /// ended: before, this and get_state() throw Error bad_pipeline.
+  /// Continues after what a state says was received. The place is computed; nothing is read to get there. Any number of
+  /// ranks and replicas may continue from it. May be called at any time when no next() is running. Batches that the
+  /// trainer holds stay valid; their memory is then in addition to that of the plan.
+  ///
+  /// Throws Error bad_pipeline, and changes nothing, for a text that is no state, and if the data or the pipeline are
+  /// not those of the state; the message names what changed. Only what decides the order of samples is compared: names,
+  /// sizes and content of the files, source, interleave, filter, window, mixture, shuffle, seed, epoch, batch, and the
+  /// records that `errors` leaves out. Features, outputs, parallelism, memory, index and cache are not compared. With
+  /// `accept_changes` the feed continues at the same epoch and step even if the samples there are others now.
+  ///
+  /// With index.mode LAZY, states exist only after the first epoch has ended: before, this call and get_state() throw
+  /// Error bad_pipeline.
   void set_state(std::string_view text, bool accept_changes = false);
-  /// Goes to the beginning of an epoch, as set_state; does nothing where it is there, unless the feed has failed. (As
-  /// torch's DistributedSampler.set_epoch: call it before each epoch.)
+  /// Moves the feeder to the beginning of an epoch, like set_state(). Does nothing if the feeder is already there,
+  /// unless the feed has failed. Call it before each epoch, like set_epoch() of torch's DistributedSampler.
   void set_epoch(uint64_t epoch);
 
-  /// Of a mixture: other weights, one for each source, from the epoch on that comes next; kept to 2^-24 of their sum,
-  /// and part of the state from then on, with 16 bytes for each source, or 22 where 2^40 samples of one or more were
-  /// taken before. Between epochs, on all ranks alike: before the first next(), or when every replica has had the end
-  /// of an epoch; else Error bad_pipeline. The rest as set_state(). Steps of an epoch may be others then.
+  /// Gives a mixture other weights, one for each source, beginning with the next epoch. Weights are kept to 2^-24 of
+  /// their sum. From then on they are part of the state and lengthen it by 16 bytes for each source, or by 22 if 2^40
+  /// samples or more of any source had been taken before.
+  ///
+  /// May be called only between epochs: before the first next(), or when every replica has received the end of an
+  /// epoch; else it throws Error bad_pipeline. All ranks must call it alike. Otherwise the rules of set_state() hold.
+  /// The number of steps in an epoch may change.
   void set_weights(const std::vector<double>& weights);
 
   int replicas() const noexcept;
-  /// Of the replica that is furthest behind.
+  /// Returns the epoch of the replica that is furthest behind.
   uint64_t epoch() const;
-  /// -1: the epoch never ends (repeat: -1), or the first one has not yet ended for all replicas, and with index.mode
-  /// LAZY nobody knows.
+  /// Returns the number of steps in an epoch. -1 means that the epoch never ends (repeat: -1), or that it is not known
+  /// yet: with index.mode LAZY until the first epoch has ended for all replicas.
   int64_t steps_per_epoch() const noexcept;
-  /// Good samples of an epoch, before the batch policy; -1 as above.
+  /// Returns the number of good samples in an epoch, before the batch policy; -1 as for steps_per_epoch().
   int64_t samples_per_epoch() const noexcept;
-  /// Paths by their number, as `@file` gives it.
+  /// Returns the paths of the files, indexed by the numbers that `@file` gives.
   const std::vector<std::string>& files() const noexcept;
-  /// What `feedline check` prints: stages, counts, and every byte of the memory plan.
+  /// Returns what `feedline check` prints: stages, counts, and every byte of the memory plan.
   std::string plan_text() const;
   const std::vector<std::string>& warnings() const noexcept;
 
-  /// Parses the first samples of each file, to tell whether the pipeline's features are what the records have: quick,
-  /// whatever the size of the data, as of many or large files only some are read. Beside the feed, which it does not
-  /// change. On a rank that is sent its rows it looks at nothing. Throws Error io_error.
+  /// Parses the first `of_each_file` samples of each file, to find out whether the pipeline's features match the
+  /// records. It is quick whatever the size of the data, because it reads only some of many or large files. It does not
+  /// change the feed. On a rank that other ranks send its rows it examines nothing. Throws Error io_error.
   TriedRecords try_records(uint64_t of_each_file) const;
 
   Report report() const;
 
-  /// What the last epoch that this rank has finished adds up to over all ranks; none: it has finished none. With a
-  /// communicator and SPLIT all ranks call it after the same epoch, and it waits for them; it is for the end of an
-  /// epoch or of the run. Otherwise it is report().last_epoch. Throws the Error of a rank that has failed, or has left.
+  /// Returns whether the last epoch that this rank has finished was complete over all ranks; nullopt if this rank has
+  /// finished none. With a communicator and SPLIT, all ranks must call it after the same epoch, and it waits for them;
+  /// so it is meant for the end of an epoch or of the run. In all other cases it returns report().last_epoch. Throws
+  /// the Error of a rank that has failed or has left.
   std::optional<EpochAudit> audit_ranks();
 
  private:
