@@ -1,10 +1,11 @@
-"""How well each shuffle mixes: a picture (mixing.png) and a table (README.md, "Mixing").
+"""Shows how well each shuffle mixes: a picture (mixing.png) and a table (README.md, "Mixing").
 
     python3 bench/mixing.py [--feedline build/feedline] [--records 1000000] [--out bench/mixing.png]
 
-Needs numpy and matplotlib, and TensorFlow for tf.data's row (without it, the row comes from the same algorithm in NumPy, and says
-so). Writes a file of records sorted by label to a temporary folder (--data keeps it), has `feedline dump` write the order of one
-epoch in each mode, and looks where the records went. What the tool refuses is left out with a note.
+Needs numpy and matplotlib, and TensorFlow for tf.data's row. Without TensorFlow the row comes from the same algorithm
+in NumPy, and says so. The script writes a file of records sorted by label to a temporary folder (--data keeps it), lets
+`feedline dump` write the order of one epoch in each mode, and compares the places of the records. A mode that the tool
+refuses is left out with a note.
 """
 import argparse
 import os
@@ -26,7 +27,7 @@ def crc_table():
 
 
 def masked_crc32c(rows, table=crc_table()):
-    """The masked CRC-32C of each row (uint8 [N, length]), as uint8 [N, 4]."""
+    """Returns the masked CRC-32C of each row (uint8 [N, length]), as uint8 [N, 4]."""
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     for column in rows.T:
         crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
@@ -35,7 +36,7 @@ def masked_crc32c(rows, table=crc_table()):
 
 
 def write_records(path, records):
-    """Examples of "d" (194 bytes) and "label" (int64), like those of chess positions; label = record * LABELS / records."""
+    """Writes Examples like chess positions: "d" (194 bytes), "label" (int64; record * LABELS / records)."""
     def field(number, content):
         return bytes([number << 3 | 2]) + varint(len(content)) + content
 
@@ -60,7 +61,7 @@ def write_records(path, records):
 
 
 def feedline_order(tool, data, shuffle):
-    """Numbers of the records in the order of an epoch; or why the tool has none."""
+    """Returns the numbers of the records in the order of an epoch and None; or None and why the tool refuses."""
     with tempfile.TemporaryDirectory() as folder:
         pipeline = os.path.join(folder, "mixing.textproto")
         pathlib.Path(pipeline).write_text(f"""
@@ -93,7 +94,7 @@ def tf_data_order(tf, records, buffer):
 
 
 def tf_data_interleaved_order(tf, records, buffer):
-    """The same records in 64 files."""
+    """Writes the same records to 64 files."""
     if not tf:
         return None, "needs TensorFlow"
     files = tf.data.Dataset.range(64).shuffle(64, seed=1)
@@ -102,7 +103,7 @@ def tf_data_interleaved_order(tf, records, buffer):
 
 
 def simulated_buffer(records, buffer):
-    """Fill the buffer; deliver one of it at random, put the next record in its place; the rest in random order."""
+    """Fills a buffer, delivers a random record of it and puts the next one in its place; then the rest at random."""
     rng = np.random.default_rng(1)
     held, out = np.arange(min(buffer, records)), np.empty(records, np.int64)
     places = rng.integers(0, len(held), records)
@@ -114,7 +115,7 @@ def simulated_buffer(records, buffer):
 
 
 def figures(order, records):
-    """Of an order of record numbers, as README.md defines them: mean displacement, label run, batch spread, labels missing."""
+    """Returns the figures that README.md defines: mean displacement, label run, batch spread, labels missing."""
     label = order * LABELS // records
     displacement = np.abs(np.arange(len(order)) - order).mean() / records
     run = len(order) / (1 + np.count_nonzero(np.diff(label)))
@@ -166,7 +167,7 @@ def main():
 
         def ours(shuffle):
             return feedline_order(args.feedline, data, f"shuffle {{ {shuffle} }}")
-        # What it is called, its order, and its title where it is in the picture.
+        # The name, the order, and the title if it is in the picture.
         rows = [
             ("`NONE`", ours("mode: NONE"), "NONE"),
             (f"tf.data: `shuffle({small})`", tf_data_order(tf, n, small), f"tf.data, shuffle({small})"),

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""How many GPUs a workstation can feed, on paper: scale.py FEED.json (of `feed_bench --threads 2 --json FEED.json`).
+"""Estimates how many GPUs a workstation can feed: scale.py FEED.json.
+
+`feed_bench --threads 2 --json FEED.json` writes FEED.json.
 
 Prints Markdown. bench/README.md has the model, its assumptions, and how well it predicts what was measured."""
 import json
@@ -9,13 +11,13 @@ from typing import NamedTuple, Optional
 
 
 class Work(NamedTuple):
-    data: str            # of feed_bench
-    stages: list         # that a record passes
-    stored: int          # bytes of a record that a disk gives,
-    delivered: int       # that go to a GPU,
-    written: int         # that are written to main memory beyond the caches
-    path: Optional[str]  # of feed_bench, if it has this one
-    appetites: list      # of GPUs, in records/s
+    data: str            # the data set of feed_bench
+    stages: list         # the stages that a record passes
+    stored: int          # bytes of a record on disk
+    delivered: int       # bytes of a record that go to a GPU
+    written: int         # bytes of a record that are written to main memory past the caches
+    path: Optional[str]  # the path of feed_bench, if it has one
+    appetites: list      # the demands of GPUs, in records/s
 
 
 WORK = {
@@ -28,7 +30,7 @@ WORK = {
     "2.83 MB records": Work("2.83 MB records", ["read", "CRC"], 2830044, 2830000, 2 * 2830000, "uint8", [286]),
     "click log": Work("click log", ["read", "CRC", "walk", "gather"], 393, 472, 0, "dense arrays", [2e6]),
 }
-# Cores, NVMe drives, bytes/s of one, of a GPU's link, of main memory: 3/4 of 2, 4 and 8 channels of DDR5-5200.
+# Cores, NVMe drives, bytes/s of a drive, of a GPU's link, of main memory (3/4 of 2, 4 and 8 channels of DDR5-5200).
 MACHINES = {
     "16 cores, 1 NVMe, PCIe 4": (16, 1, 7e9, 25e9, 62e9),
     "16 cores, 2 NVMe, PCIe 5": (16, 2, 13e9, 50e9, 62e9),
@@ -45,7 +47,7 @@ class Costs:
         measured = [(name, self.measured(name, 1)) for name in WORK if WORK[name].path]
         self.overhead = statistics.median(1 / rate / self.bare_s(name) for name, rate in measured)
         gains = [self.measured(name, 2) / rate for name, rate in measured]
-        self.more_cores = statistics.median(gains) / 2  # what a core is worth beside others
+        self.more_cores = statistics.median(gains) / 2  # the rate of a core beside others, relative to a core alone
         self.memory_bytes_s = COPY_TRAFFIC * self.tables[2]["2.83 MB records: memory copy"] * WORK["2.83 MB records"].stored
 
     def bare_s(self, name):
@@ -101,7 +103,7 @@ def main():
             row = [name, f"{number(appetite)}/s"]
             for cores, drives, drive, link, memory in MACHINES.values():
                 limits = {"cores": costs.rate(name, cores), "NVMe": drives * drive / work.stored,
-                          # It arrives, is read, is written where the caches do not hold it, and goes to a GPU.
+                          # It arrives, is read, is written unless the caches hold it, and goes to a GPU.
                           "memory": memory / (2 * work.stored + work.written + work.delivered)}
                 binds = min(limits, key=limits.get)
                 fed = int(limits[binds] / appetite)

@@ -1,9 +1,9 @@
-"""Measures feedline beside each peer's best way of doing the same work, in turn, and checks that they deliver the same.
+"""Measures feedline and each peer's best way of doing the same work, in turn, and checks that they deliver the same.
 
   compare.py --tool build/feedline --data DIR --out DIR [--ceilings FEED.json] [--rounds N] [--seconds S] [--steps N]
              [--only WORKLOAD]...
 
-Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. What is measured: bench/README.md.
+Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. bench/README.md says what is measured.
 """
 import argparse
 import datetime
@@ -23,14 +23,14 @@ from sets import record_bytes
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# What each peer has to choose from; the best in a first round is who feedline is compared with.
+# The variants of each peer. feedline is compared with the one that is fastest in a first round.
 IN_ORDER = {"tfdata": ["one", "fast", "inner"], "dali": ["one", "shards"], "grain": ["t0", "threads", "mp2"],
             "tfrecord": ["loader"]}
 RAW = {peer: variants for peer, variants in IN_ORDER.items() if peer != "dali"}  # DALI always parses
 SHUFFLED = {"tfdata": ["shuffle"], "dali": ["shuffle"]}
 QUANTILES = [n / 100 for n in range(100)] + [0.995, 0.999, 0.9999, 1]
 NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord", "feedline": "feedline"}
-# The paths of feed_bench that deliver the same, whose composed ceilings are drawn.
+# The paths of feed_bench that deliver the same tensors. The plot shows their composed ceilings.
 CEILINGS = {"chess": "chess: board, flags and score", "chess, features": "chess: features as they are",
             "3 KB images": "3 KB images: float32", "197 KB images": "197 KB images: float32",
             "2.83 MB records": "2.83 MB records: uint8", "click log": "click log: dense arrays"}
@@ -74,23 +74,23 @@ class Worker:
 
 
 def measure_alone(args, peer, name, work, variant, cores):
-    """By a worker that lives for this alone: loaders that wait for their turn still hold memory, and some prefetch."""
+    """Measures in a worker of its own, because waiting loaders still hold memory, and some prefetch."""
     worker = Worker(args, peer, name, work, variant, cores)
-    worker.ask(f"measure {min(1, args.seconds)}")  # page cache, allocator
+    worker.ask(f"measure {min(1, args.seconds)}")  # warms the page cache and the allocator
     answer = worker.ask(f"measure {args.seconds}")
     worker.close()
     return answer
 
 
 def best_of(args, peer, name, work, variants, cores):
-    """The variant that is fastest in one measurement."""
+    """Returns the variant that is fastest in one measurement."""
     if len(variants) == 1:
         return variants[0]
     return max(variants, key=lambda variant: measure_alone(args, peer, name, work, variant, cores)["rec_s"])
 
 
 def compare_tensors(args, name, cores):
-    """Every peer's way that keeps the order, value by value with feedline's."""
+    """Compares the tensors of every variant that keeps the order with feedline's, value by value."""
     tensors = {}
     with tempfile.TemporaryDirectory() as folder:
         for peer, variant in [("feedline", "one")] + [(peer, variants[0]) for peer, variants in IN_ORDER.items()]:
@@ -101,13 +101,13 @@ def compare_tensors(args, name, cores):
             tensors[peer] = list(np.load(path).values())
     for peer, theirs in tensors.items():
         for ours, other in zip(tensors["feedline"], theirs, strict=True):
-            # tanh and the order of a scale and a mean differ in the last bits.
+            # The last bits differ because of tanh, and because scale and mean are applied in another order.
             np.testing.assert_allclose(ours, other.reshape(ours.shape), rtol=0, atol=2e-3 if name == "chess" else 1e-5,
                                        err_msg=f"{name}: feedline and {peer}")
 
 
 def measure(args, workload, cores):
-    """One line for each loader: the figures of its rounds, and feedline's ratio to it in each."""
+    """Returns one line for each loader: the figures of its rounds, and feedline's ratio to it in each."""
     name, work, ours, peers = WORKLOADS[workload]
     lines = {}
     loaders = [("feedline", ours)] + [(peer, best_of(args, peer, name, work, variants, cores)) for peer, variants in peers.items()]
@@ -129,7 +129,7 @@ def measure(args, workload, cores):
 
 
 def pace(args, cores):
-    """What next() and a record take beside a step of 5 ms: the chess tensors, in each peer's way of one file."""
+    """Measures next() and CPU time per record beside a step of 5 ms: each peer, chess tensors from one file."""
     lines = []
     for peer, variant in [("feedline", "one"), ("tfdata", "one"), ("dali", "one"), ("grain", "threads")]:
         worker = Worker(args, peer, "chess", "full", variant, cores)
@@ -146,7 +146,7 @@ def pace(args, cores):
 
 
 def ceilings(path, cores):
-    """{workload: records/s of its composed ceiling}, by what feed_bench --json wrote."""
+    """Returns {workload: records/s of its composed ceiling} from the output of feed_bench --json."""
     with open(path) as file:
         rows = json.load(file)[f"{cores} core{'s' * (cores > 1)}"]
     return {workload: next(row["ceiling"] for row in rows if row["name"].startswith(f"{title} /"))
@@ -184,7 +184,7 @@ def main():
     lines = []
     for workload in workloads:
         lines += measure(args, workload, cpus)
-    # How it grows with cores: the chess network's tensors.
+    # The growth with the number of cores, for the chess network's tensors.
     counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n < len(cpus)]
     if "chess" in workloads:
         for n in counts:

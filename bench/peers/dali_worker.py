@@ -1,5 +1,6 @@
-"""NVIDIA DALI on the CPU. Variants: shards (16 files), one, shuffle (one, random_shuffle with initial_fill 10,000). Its
-index files are made first, by its own tfrecord2idx; it checks no CRC."""
+"""NVIDIA DALI on the CPU. It checks no CRC. Its own tfrecord2idx makes its index files first.
+
+Variants: shards (16 files), one (one file), shuffle (one file, random_shuffle with initial_fill 10,000)."""
 import os
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def open_pass(files):
     p = pipeline(files)
     p.build()
     left = (CHECKED if of_check else RECORDS)[name]
-    while left > 0:  # the last batch is padded by wrapping round: its padding is not counted
+    while left > 0:  # DALI pads the last batch with the first records, which are not counted
         out = p.run()
         n = min(batch, left)
         left -= n

@@ -1,5 +1,6 @@
-"""feedline, by its own tool: `feedline run` for the rate, `feedline dump` for the tensors. Variants: one, shuffle (BLOCK
-over 10,000), each with every CRC checked. FEEDLINE names the tool."""
+"""feedline through its own tool: `feedline run` for the rate, `feedline dump` for the tensors. FEEDLINE names the tool.
+
+Variants: one (in file order), shuffle (BLOCK over 10,000). Both check every CRC."""
 import json
 import os
 import subprocess
@@ -21,7 +22,7 @@ OUTPUTS = {"chess": ["board", "flags", "score"], "image-raw": ["image", "label"]
 
 def feedline(command, data_file, *more):
     pipelines = ["read"] if args.work == "read" else [args.set]
-    if args.work == "full" and args.set != "floats":  # those are as they should be
+    if args.work == "full" and args.set != "floats":  # the parsed columns of "floats" are its tensors
         pipelines.append(f"{args.set}-full")
     settings = {"source.files": os.path.abspath(data_file)}
     if args.work == "read":

@@ -1,5 +1,6 @@
-"""Grain's TFRecord dataset (experimental): it gives raw bytes; parsing is protobuf and numpy. Variants: t0 (one file, the
-main thread), threads (16 shards, prefetch threads), mp2 (two worker processes). It checks no CRC."""
+"""Grain's TFRecord dataset (experimental). It gives raw bytes and checks no CRC; protobuf and numpy parse the records.
+
+Variants: t0 (one file, the main thread), threads (16 shards, prefetch threads), mp2 (two worker processes)."""
 import grain
 from grain import experimental as gx
 from tfrecord import example_pb2
@@ -13,7 +14,7 @@ args = arguments(["t0", "threads", "mp2"])
 def collate(records):
     if args.work == "read":
         return (records,)
-    parse = example_pb2.Example.FromString  # looked up here: a worker process cannot be sent a protobuf class
+    parse = example_pb2.Example.FromString  # here, because a protobuf class cannot be sent to a worker process
     columns = stack(args.set, [parse(r) for r in records])
     return full(args.set, columns) if args.work == "full" else tuple(columns.values())
 

@@ -1,4 +1,4 @@
-"""make_data.py --data DIR: writes the data sets with TensorFlow's own writer, seeded, 5.3 GB. What is there stays."""
+"""make_data.py --data DIR: writes missing data sets (5.3 GB in total, fixed seeds) with TensorFlow's own writer."""
 import argparse
 import multiprocessing
 import os
@@ -56,7 +56,7 @@ def write_shard(job):
 
 
 def copy_records(count, source, to):
-    """The first `count` of a file."""
+    """Copies the first `count` records of a file."""
     with open(source, "rb") as records, open(to, "wb") as out:
         for _ in range(count):
             header = records.read(12)
@@ -80,7 +80,8 @@ def main():
             for path in shards(data, name):
                 with open(path, "rb") as shard:
                     shutil.copyfileobj(shard, joined, 1 << 22)
-        copy_records(CHECKED[name], one(data, name), check(data, name))  # last: it says that the set is whole
+        # Comes last, because this file marks the set as complete.
+        copy_records(CHECKED[name], one(data, name), check(data, name))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""report.py PEERS.JSON: the table and the plots of a comparison once more."""
+"""report.py PEERS.JSON: writes the table and the plots of a comparison again."""
 import json
 import os
 import sys
@@ -9,7 +9,7 @@ def short(rate):
 
 
 def of_all_cores(result):
-    """{workload: its lines on all cores, feedline first}"""
+    """Returns {workload: its lines on all cores, feedline first}."""
     cores = max(line["cores"] for line in result["lines"])
     workloads = {}
     for line in result["lines"]:

@@ -1,4 +1,4 @@
-"""The data sets of the comparison, and in numpy what is to become of their records."""
+"""The data sets of the comparison, and numpy code that makes the expected tensors from their records."""
 import os
 
 import numpy as np
@@ -7,13 +7,13 @@ SHARDS = 16
 RECORDS = {"chess": 2_000_000, "image-raw": 100_000, "image-large": 4_000, "big": 300, "floats": 500_000}
 BATCH = {"chess": 512, "image-raw": 512, "image-large": 64, "big": 1, "floats": 512}
 CHECKED = {name: 4 * batch + 1 for name, batch in BATCH.items()}  # records that are compared value by value
-STEP_S = 0.005  # of the trainer for whom next() is timed
+STEP_S = 0.005  # the step of the trainer in the measurement of next()
 BYTES_KEY = {"chess": "d", "image-raw": "image", "image-large": "image", "big": "x"}
 LENGTH = {"chess": 194, "image-raw": 3072, "image-large": 196608, "big": 2_830_000}
 INT_KEY = {"chess": "s", "image-raw": "label", "image-large": "label", "floats": "y"}
 SIDE = {"image-raw": 32, "image-large": 256}
 
-# Chess: the channels in the order in which the network wants them; black ones (odd in the file) are -1.
+# Chess: the channels in the order that the network wants. Those of black (odd in the file) are -1.
 CHANNELS = [0, 4, 8, 12, 16, 20, 1, 5, 9, 13, 17, 21, 2, 6, 10, 14, 18, 22, 3, 7, 11, 15, 19, 23]
 SIGN = np.array([-1.0 if c % 2 else 1.0 for c in CHANNELS], np.float32)
 A, K, B = np.float32(0.95), np.float32(600.0), np.float32(60.0)
@@ -27,12 +27,12 @@ def shards(data, name):
 
 
 def one(data, name):
-    """The shards end to end."""
+    """Returns the path of the file with the records of all shards."""
     return os.path.join(data, name, "one.tfrecord")
 
 
 def check(data, name):
-    """The first CHECKED[name] records."""
+    """Returns the path of the file with the first CHECKED[name] records."""
     return os.path.join(data, name, "check.tfrecord")
 
 
@@ -41,7 +41,7 @@ def record_bytes(data, name):
 
 
 def chess_full(packed, score):
-    """uint8 [N, 194], int [N] -> board, flags, target."""
+    """Returns board, flags and target from uint8 [N, 194] and int [N]."""
     bits = np.unpackbits(packed, axis=1)
     board = bits[:, :1536].reshape(-1, 8, 8, 24)[..., CHANNELS].astype(np.float32) * SIGN
     flags = bits[:, 1536:1546].astype(np.float32)
@@ -52,7 +52,7 @@ def chess_full(packed, score):
 
 
 def full(name, columns):
-    """Dense columns -> the tensors that a trainer is given."""
+    """Returns the tensors that a trainer is given, made from dense columns."""
     if name == "chess":
         return chess_full(columns["d"], columns["s"])
     if name == "big":
@@ -65,7 +65,7 @@ def full(name, columns):
 
 
 def stack(name, examples):
-    """Parsed tf.train.Examples -> dense columns, by name."""
+    """Returns the dense columns of parsed tf.train.Examples, by name."""
     features = [e.features.feature for e in examples]
     columns = {}
     if name in BYTES_KEY:

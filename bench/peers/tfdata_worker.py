@@ -1,5 +1,7 @@
-"""tf.data. Variants: one (one file, vectorised), fast (16 shards, interleave with AUTOTUNE, any order), inner (each
-shard batched inside the interleave, so that it hands on batches), shuffle (one, and a buffer of 10,000)."""
+"""tf.data.
+
+Variants: one (one file, vectorised), fast (16 shards, interleave with AUTOTUNE, any order), inner (each shard is
+batched inside the interleave, which then passes batches on), shuffle (one file with a buffer of 10,000)."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -23,7 +25,7 @@ else:
 if name in INT_KEY:
     SPEC[INT_KEY[name]] = tf.io.FixedLenFeature([], tf.int64)
 
-# One row of eight floats for each byte value: a gather is the quickest way to bits that plain TF ops have.
+# One row of eight floats for each byte value. A gather is the fastest way to unpack bits with plain TF ops.
 TABLE = tf.constant(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32))
 
 
@@ -40,7 +42,7 @@ def full(records):
     if name == "chess":
         packed, score = columns
         bits = tf.reshape(tf.gather(TABLE, tf.cast(packed, tf.int32)), [-1, 1552])
-        # The channel order is the transpose of [6, 4]; a transpose beats a gather over 24 single floats.
+        # The channel order is the transpose of [6, 4]. A transpose is faster than a gather of 24 single floats.
         board = tf.transpose(tf.reshape(bits[:, :1536], [-1, 64, 6, 4]), [0, 1, 3, 2])
         board = tf.reshape(board, [-1, 8, 8, 24]) * SIGN
         mate, s = bits[:, 1546], tf.cast(score, tf.float32)

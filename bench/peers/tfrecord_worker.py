@@ -1,4 +1,4 @@
-"""The tfrecord package: its loader on one file, batches by hand in numpy. Variant: loader. It checks no CRC."""
+"""The tfrecord package: its loader reads one file, and numpy makes the batches. Variant: loader. It checks no CRC."""
 import numpy as np
 from tfrecord import reader
 
@@ -27,7 +27,7 @@ def collate(examples):
 
 def open_pass(files):
     if args.work == "read":
-        # Views of one buffer, which the next record overwrites: who reads only need not copy them.
+        # These are views of one buffer, which the next record overwrites. Work that only reads need not copy them.
         for batch in in_batches(reader.tfrecord_iterator(files[0]), BATCH[name]):
             yield len(batch), (batch,)
     else:

@@ -1,13 +1,14 @@
-"""What the workers share: one process holds one loader and measures it when it is told to, so that loaders can alternate.
+"""Shared by the workers: each process holds one loader and measures it on command, so that loaders can alternate.
 
 A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full --variant V` and reads commands:
 
-  measure SECONDS   one pass over the data, ended early after so long -> {"rec_s", "cpu_s_per_mrec", ...}
-  pace STEPS        batches for a trainer that sleeps 5 ms after each: the times that next() took, and the CPU time
-                    -> {"next_us": [...], "cpu_s_per_mrec"}
+  measure SECONDS   makes one pass over the data, which ends early after SECONDS -> {"rec_s", "cpu_s_per_mrec", ...}
+  pace STEPS        takes batches as a trainer that sleeps 5 ms after each: the times that next() took, and the CPU
+                    time -> {"next_us": [...], "cpu_s_per_mrec"}
   check FILE        delivers the checked records and saves their tensors as .npz -> {}
 
-One line of JSON answers each. The clock starts when the first batch is there and does not count it.
+The worker answers each command with one line of JSON. The clock starts when the first batch has come, which does not
+count.
 """
 import argparse
 import glob
@@ -32,7 +33,7 @@ def arguments(variants):
 
 
 def family():
-    """This process and its live descendants."""
+    """Returns the ids of this process and its live descendants."""
     todo, seen = [os.getpid()], []
     while todo:
         pid = todo.pop()
@@ -57,7 +58,7 @@ def cpu_seconds():
 
 
 def rss_mb():
-    """The most so far, summed over the family: pages that processes share count more than once."""
+    """Returns the peak so far, summed over the family. Pages that processes share count more than once."""
     total = 0
     for pid in family():
         try:
@@ -87,7 +88,7 @@ def measure(args, open_pass, files, whole_passes, seconds):
 
 
 def pace(open_pass, files, steps):
-    """The first batch of a pass is left out: it waits for a pipeline to be built."""
+    """Measures next(). Leaves out the first batch of a pass, which waits for a pipeline to be built."""
     times, cpu, records = [], 0, 0
     while len(times) < steps:
         batches = iter(open_pass(files))
@@ -117,7 +118,7 @@ def save_checked(args, open_pass, to):
 
 
 def serve(args, open_pass, of_one_file, whole_passes=True):
-    """open_pass(files) -> iterator of (records in the batch, its tensors in the order of sets.full)."""
+    """Answers commands. open_pass(files) yields (records in the batch, its tensors in the order of sets.full)."""
     files = [one(args.data, args.set)] if of_one_file else shards(args.data, args.set)
     for line in sys.stdin:
         command, argument = line.split()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the includes of the program against the list of rooms below.
+"""Checks the includes of the program against the list of rooms below.
 
   rooms.py ROOT
 
-A room is a folder. A file may include files of its own room and of the rooms that are listed for its room; and public
-headers (NAME/include/feedline) of its own top folder and of those below. Also refused: units (NAME.h with NAME.cc) that
-include each other, directly or by way of others, and rooms of more than 40 files.
+A room is a folder. A file may include files of its own room and of the rooms that are listed for its room. It may also
+include public headers (NAME/include/feedline) of its own top folder and of those below. Two more things are refused:
+units (NAME.h with NAME.cc) that include each other, directly or through others, and rooms of more than 40 files.
 """
 import os
 import re
@@ -13,7 +13,7 @@ import sys
 
 MOST_FILES = 40
 
-# Each room, and the rooms that it knows. docs/architecture.md has the picture.
+# Each room, and the rooms that it may include. docs/architecture.md has the picture.
 ARROWS = """
 base:
 io:                    base
@@ -62,7 +62,7 @@ def top_of(path):
 
 
 def read_sources(root, tops):
-    """Returns {path: text} of all sources in these top folders. Precompiled headers are no units of the program."""
+    """Returns {path: text} of all sources in these top folders, without precompiled headers, which are no units."""
     sources = {}
     for top in tops:
         for folder, _, names in os.walk(os.path.join(root, top)):
@@ -75,7 +75,7 @@ def read_sources(root, tops):
 
 
 def find_circle(units):
-    """Returns a list of units each of which includes the next and the last the first, or None."""
+    """Returns units of which each includes the next and the last includes the first; or None."""
     finished, path = set(), []
 
     def visit(unit):
@@ -100,7 +100,7 @@ def find_circle(units):
 
 
 def tops_below(arrows):
-    """Returns {top folder: top folders that it knows, directly or by way of others}, itself included."""
+    """Returns {top folder: top folders that it may include, directly or through others}, itself included."""
     below = {top_of(room): {top_of(room)} for room in arrows}
     for _ in below:
         for room, known in arrows.items():
@@ -110,7 +110,7 @@ def tops_below(arrows):
 
 
 def faults(sources, arrows):
-    """Returns what is wrong with the sources, as lines for people."""
+    """Returns what is wrong with the sources, as lines of text for people."""
     public = {path.split("/include/")[1]: path for path in sources if "/include/" in path}
     below = tops_below(arrows)
     found, units, files = [], {}, {}
@@ -149,7 +149,7 @@ def faults(sources, arrows):
 
 
 def check_the_check(sources, arrows):
-    """Plants each kind of fault, which has to be found."""
+    """Plants one fault of each kind and exits if it is not found."""
     header = "flowgraph/order/order.h"
     planted = {
         "an arrow up": {"base/log.h": sources["base/log.h"] + '#include "flowgraph/feed/graph.h"\n'},

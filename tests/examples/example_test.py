@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""example_test.py TOOL SOURCE EXAMPLE: `feedline check` and `dump` of a pipeline in examples/, against TensorFlow's answers."""
+"""example_test.py TOOL SOURCE EXAMPLE: compares `feedline check` and `dump` of examples/ with TensorFlow's answers."""
 
 import array
 import ast
@@ -17,7 +17,7 @@ CODES = {"u1": "B", "b1": "B", "i1": "b", "i4": "i", "i8": "q", "f4": "f", "f8":
 
 
 def parse_npy(data):
-    """(shape, values in C order); the format: numpy.lib.format, version 1."""
+    """Returns (shape, values in C order) of a file in numpy.lib.format, version 1."""
     assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
     (length,) = struct.unpack("<H", data[8:10])
     header = ast.literal_eval(data[10 : 10 + length].decode())
@@ -40,7 +40,7 @@ def equal(found, wanted):
 
 
 def near(found, wanted, limit):
-    """limit(w): how far from w."""
+    """Checks that the values are near the wanted ones. limit(w) is the largest distance from w."""
     assert found[0] == wanted[0], (found[0], wanted[0])
     assert len(found[1]) == len(wanted[1]) > 0
     assert all(abs(x - y) <= limit(y) for x, y in zip(found[1], wanted[1]))
@@ -60,7 +60,7 @@ def chess(out):
 def digits(out):
     answer = golden("images/digits_raw")
     shape, values = answer("out.image.nchw")
-    near(out("image"), ((shape[0], 8, 8, 1), values), lambda x: 1e-6)  # one channel: the same memory
+    near(out("image"), ((shape[0], 8, 8, 1), values), lambda x: 1e-6)  # one channel: the layouts are the same in memory
     equal(out("label"), answer("f1.dense"))
     assert out("valid") == ((150,), array.array("B", [1] * 150))
 
@@ -79,7 +79,7 @@ def cifar(out):
         for n in range(samples):
             begin = (n * 3 + c) * 1024
             last[n * 3072 + c : (n + 1) * 3072 : 3] = array.array("d", planes[begin : begin + 1024])
-    near(out("image"), ((samples, 32, 32, 3), last), lambda x: 1e-6 + abs(x) * 2**-11)  # half of float16's last place
+    near(out("image"), ((samples, 32, 32, 3), last), lambda x: 1e-6 + abs(x) * 2**-11)  # 2**-11: half a float16 ulp
     equal(out("label"), answer("f1.dense"))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train_gpu_test.py TRAIN_CHESS ON_GPUS SOURCE GPUS: a training on GPUs, up to so many, has the losses of one on the host."""
+"""train_gpu_test.py TRAIN_CHESS ON_GPUS SOURCE GPUS: training on 1 to GPUS GPUs must give the losses of the host."""
 import re
 import subprocess
 import sys
@@ -36,7 +36,7 @@ for replicas, mode, owners, precision, tolerance in [
         (4, "distributed_replicated", "host", "bfloat16", 0.05),
         (1, "asynchronous", "host", "float32", 1e-4),
 ]:
-    # Where NCCL is, inside machines too, each replica wants a GPU of its own.
+    # With NCCL, also inside machines, each replica needs a GPU of its own.
     wanted = replicas if owners == "gpu" or mode == "distributed_replicated" else 1
     if wanted > int(gpus):
         print(f"skipped, {wanted} GPUs are wanted: {mode}, {replicas} replicas, owners on the {owners}, {precision}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train_test.py TRAIN_CHESS SOURCE: the loss goes down, and every mode and number of replicas has one replica's."""
+"""train_test.py TRAIN_CHESS SOURCE: the loss must go down; all modes but one must match one replica."""
 import re
 import subprocess
 import sys
@@ -26,11 +26,11 @@ assert alone[-1] < alone[0] / 4, alone
 for mode in ["replicated", "parameter_server", "distributed_replicated"]:
     for replicas in [1, 2, 4]:
         if replicas == 1 and mode == "distributed_replicated":
-            continue  # two machines have two
+            continue  # two machines need at least two replicas
         for precision, tolerance in [("float32", 1e-6), ("float16", 0.05), ("bfloat16", 0.05)]:
             check(f"{mode}, {replicas} replicas, {precision}", losses(replicas, mode, precision), alone, tolerance)
 
-# Whose gradients come first is not the same twice, so neither is the loss.
+# The order in which gradients arrive changes from run to run, and so does the loss.
 for replicas in [1, 4]:
     got = losses(replicas, "asynchronous")
     print(f"asynchronous, {replicas} replicas: {got[0]:.4f} to {got[-1]:.4f}")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# hosts.sh TCP_FEED [MPI_FEED]: ranks on four hosts, which are network namespaces with a bridge between them. Skipped
-# (77) where the machine allows no namespaces.
+# hosts.sh TCP_FEED [MPI_FEED]: runs ranks on four hosts, which are network namespaces that a bridge connects. Exits
+# with 77 (skipped) if the machine allows no namespaces.
 set -eu
 
 name=fl$$
@@ -16,12 +16,12 @@ clean() {
 trap clean EXIT
 
 make_hosts() {
-  ip netns add "$name" # of the bridge
+  ip netns add "$name" # the namespace of the bridge
   ip netns exec "$name" ip link add bridge type bridge
   ip netns exec "$name" ip link set bridge up
   for host in $hosts; do
     ip netns add "$name-$host"
-    # As container engines make one: first, the same on each host, and no way to another.
+    # A network as container engines make it: it comes first, is the same on each host, and leads to no other host.
     ip netns exec "$name-$host" ip link add docker0 type dummy
     ip netns exec "$name-$host" ip address add 172.17.0.1/16 dev docker0
     ip netns exec "$name-$host" ip link set docker0 up
@@ -47,7 +47,7 @@ on_host() {
   ip netns exec "$name-$host" unshare --uts sh -c "hostname host$host; exec $*"
 }
 
-# check WHAT HOSTS: each of four ranks is well, on so many hosts.
+# check WHAT HOSTS: checks that each of four ranks is ok, and that they ran on HOSTS hosts.
 check() {
   ok=$(grep -c 'on host[1-4] ok$' "$work/out" || true)
   on=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
@@ -66,7 +66,7 @@ over_tcp() {
   check "TCP, $2" 4
 }
 
-# Two ranks on rank 0's host, which tells by an exchange where it is.
+# Rank 0 tells the others through an exchange where it listens. Two ranks are on its host.
 over_tcp_told() {
   mkdir "$work/exchange"
   for rank in 0 1 2 3; do
@@ -77,7 +77,7 @@ over_tcp_told() {
   check "TCP, told by an exchange" 3
 }
 
-# In place of ssh: AGENT HOST COMMAND...
+# Replaces ssh: AGENT HOST COMMAND...
 cat > "$work/agent" << END
 #!/bin/sh
 host=\${1##*.}

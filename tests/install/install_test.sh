@@ -1,5 +1,5 @@
 #!/bin/sh
-# install_test.sh SOURCE BUILD FILE: installs what is built into an empty folder, moves it, and builds and runs a small
+# install_test.sh SOURCE BUILD FILE: installs the build into an empty folder and moves it. Then builds and runs a small
 # program (consumer/) that finds the library by Meson, by pkg-config and by CMake. FILE has 150 records.
 set -eu
 
@@ -28,7 +28,7 @@ runs() { # WAY PROGRAM
   [ "$answer" = "read 150, fed 150" ]
 }
 
-# Inside another Meson project: this tree is the subproject, and leaves its tests and its installation alone.
+# Builds this tree as a subproject of another Meson project. It must add neither its tests nor its installation.
 cp -R consumer superproject
 mkdir superproject/subprojects
 cp -R source superproject/subprojects/feedline
@@ -38,7 +38,7 @@ grep -q 'Dependency feedline found: YES .*(overridden)' log
 rm -rf source superproject build-superproject
 
 quietly env DESTDIR="$work/installed" meson install -C "$build" --no-rebuild
-# What is installed may be moved, and needs neither the source tree nor the build folder.
+# The installation may be moved, and needs neither the source tree nor the build folder.
 mv "$(dirname "$(dirname "$(find installed -path '*/bin/feedline')")")" elsewhere
 if grep -rIl -e "$source" -e "$build" elsewhere; then
   echo "these name the source tree"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""blocks.py KIND FILE: the fenced blocks of a Markdown file whose info string is KIND, one after another."""
+"""blocks.py KIND FILE: prints the fenced blocks of a Markdown file whose info string is KIND, one after another."""
 
 import re
 import sys

@@ -1,6 +1,6 @@
 #!/bin/sh
-# in_one_cpu.sh affinity|cpuset PROGRAM ARGUMENTS...: runs the program where it has one CPU: by its affinity mask, or in
-# a cpuset cgroup made for it, which also holds what the program starts and cannot be widened from within.
+# in_one_cpu.sh affinity|cpuset PROGRAM ARGUMENTS...: runs the program on one CPU. It is limited by its affinity mask,
+# or by a cpuset cgroup made for it, which also limits the processes that it starts and cannot be widened from inside.
 set -eu
 
 skip() {
@@ -10,7 +10,7 @@ skip() {
 
 way=$1
 shift
-cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//') # the first of those that this process may use
+cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//') # the first CPU that this process may use
 
 if [ "$way" = affinity ]; then
   exec taskset -c "$cpu" "$@"
@@ -25,7 +25,7 @@ if [ -f $cgroups/cgroup.controllers ]; then # v2: one tree
     switched_on=yes
   fi
   parent=$cgroups
-elif [ -f $cgroups/cpuset/cpuset.cpus ]; then # v1: a tree of its own
+elif [ -f $cgroups/cpuset/cpuset.cpus ]; then # v1: cpuset has a tree of its own
   parent=$cgroups/cpuset
 else
   skip "no cpuset cgroup is mounted"
@@ -40,7 +40,7 @@ leave() {
 }
 trap leave EXIT
 trap 'exit 130' INT TERM
-# v1 starts a group without CPUs and memory nodes of its own.
+# With v1, a new group has no CPUs and no memory nodes.
 [ "$parent" = $cgroups ] || cat "$parent/cpuset.mems" > "$group/cpuset.mems"
 if ! { echo "$cpu" > "$group/cpuset.cpus" && echo $$ > "$group/cgroup.procs"; } 2> /dev/null; then
   skip "the cpuset cgroup refuses this process"

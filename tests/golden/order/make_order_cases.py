@@ -1,9 +1,9 @@
 """Writes the golden cases of tf.data's order (README.md beside this file) with TensorFlow's own answers.
 
-    python3 make_order_cases.py [FOLDER]      FOLDER: this one
+    python3 make_order_cases.py [FOLDER]      the default FOLDER is this one
 
-Needs tensorflow (2.21.0 made what is here) and numpy. Writes the record files, order.json and buffer.json; the random orders have
-fixed seeds, so a second run writes the same bytes. Takes two minutes.
+Needs tensorflow (version 2.21.0 made the files here) and numpy. Writes the record files, order.json and buffer.json.
+The random orders have fixed seeds, so a second run writes the same bytes. Takes two minutes.
 """
 import itertools
 import json
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 HERE = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
 
-# Records of each file.
+# The number of records in each file.
 SETS = {
     "even": [6, 6, 6, 6],
     "uneven": [7, 1, 12, 3, 5],
@@ -31,7 +31,7 @@ SETS = {
     "all_empty": [0, 0, 0],
     "clips": [10, 8, 0, 6],
 }
-# Clips of the records of "clips": of one record, of several, and one that begins in file 0 and ends in file 1.
+# The clip of each record of "clips": some have one record, some several, and one begins in file 0 and ends in file 1.
 CLIPS = [0] * 4 + [1] + [2] * 7 + [3] * 6 + [4] * 2 + [5] * 4
 
 WINDOWS = [(size, shift, stride, drop)
@@ -61,7 +61,7 @@ def write_set(name):
 
 
 def ids(files, key=None):
-    """A data set of the records' numbers; with key, of (number, value of key)."""
+    """Returns a data set of the records' numbers, or with `key` of (number, value of key)."""
     def parse(record):
         parsed = tf.io.parse_single_example(record, {k: tf.io.FixedLenFeature([], tf.int64) for k in ["id"] + [key] * bool(key)})
         return (parsed["id"], parsed[key]) if key else parsed["id"]
@@ -111,8 +111,9 @@ def interleave_window_cases():
 
 
 def key_cases():
-    """Windows that do not go over a change of `clip`: each clip by itself, one after another. Clips have numbers of their own, so
-    per file this is the clips of each file, one after another."""
+    """Returns windows that do not cross a change of `clip`: those of each clip, one clip after another.
+
+    No two clips have the same number, so for a file these are its clips, one after another."""
     def of_clips(files, window):
         clips = tf.data.Dataset.range(max(CLIPS) + 1)
         return clips.flat_map(lambda clip: windowed(ids(files, "clip").filter(lambda n, c: c == clip).map(lambda n, c: n), *window))
@@ -123,7 +124,7 @@ def key_cases():
 
 
 def filter_cases():
-    """A filter of each file's records before they are interleaved, and of the interleaved records: not the same order."""
+    """Filters each file's records before they are interleaved, or the interleaved records; the orders differ."""
     def wanted(n, record):
         return record % 3 != 1
     def number(n, record):

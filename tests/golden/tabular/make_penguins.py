@@ -2,7 +2,7 @@
 
     python3 make_penguins.py penguins.csv penguins.tfrecord
 
-One tf.Example a row; what is "NA" in the table is absent from the record.
+Each row becomes a tf.Example. A value that is "NA" in the table is absent from the record.
 """
 import csv
 import struct
