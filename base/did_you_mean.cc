@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace feedline::flow {
+namespace feedline {
 
 size_t edit_distance(std::string_view name, std::string_view other) {
   // Only three rows are kept of the table that defines the restricted Damerau-Levenshtein distance.
@@ -47,4 +47,4 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
 
-}  // namespace feedline::flow
+}  // namespace feedline

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace feedline::flow {
+namespace feedline {
 
 /// Returns the number of edits that turn `name` into `other`. An edit inserts, deletes or replaces one letter, or swaps
 /// two neighbours. A '*' in `name` matches any letters, or none, for free.
@@ -17,4 +17,4 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
 /// Returns the end of an error message, "; did you mean 'NAME'?", or an empty string if no candidate is close.
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
 
-}  // namespace feedline::flow
+}  // namespace feedline

@@ -1,9 +1,9 @@
-// Multiplication and division with intermediate results of 128 bits.
+// Multiplication and division that neither overflow nor lose a remainder.
 #pragma once
 
 #include <cstdint>
 
-namespace feedline::flow {
+namespace feedline {
 
 /// An integer that can hold the product of any two 64-bit numbers.
 __extension__ using Wide = unsigned __int128;
@@ -14,7 +14,10 @@ constexpr uint64_t mul_div(uint64_t a, uint64_t b, uint64_t c) noexcept {
   return static_cast<uint64_t>(Wide{a} * b / c);
 }
 
+/// Returns a / b, rounded up.
+constexpr uint64_t div_up(uint64_t a, uint64_t b) noexcept { return a / b + (a % b != 0); }
+
 /// Returns a * b / 2^64, rounded down.
 constexpr uint64_t high_product(uint64_t a, uint64_t b) noexcept { return static_cast<uint64_t>(Wide{a} * b >> 64); }
 
-}  // namespace feedline::flow
+}  // namespace feedline

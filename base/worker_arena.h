@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace feedline::flow {
+namespace feedline {
 
 /// A oneTBB arena whose threads stay on the CPUs `cpus` while they are inside it. If `cpus` is empty, they run on any
 /// CPU. oneTBB's worker threads belong to the whole program, so each gets its former CPUs back when it leaves.
@@ -65,4 +65,4 @@ class WorkerArena {
   std::optional<Pinning> pinning_;
 };
 
-}  // namespace feedline::flow
+}  // namespace feedline

@@ -196,7 +196,7 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
     if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
       continue;
     const auto& of_output = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
-    write_varying(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, buffer);
+    write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, buffer);
   }
 }
 

@@ -114,7 +114,7 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
 
 }  // namespace
 
-void write_varying(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch, BatchBuffer& buffer) {
+void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch, BatchBuffer& buffer) {
   const BatchTensor& tensor = plan.tensors[t];
   const OutputSpec& output = plan.spec.outputs[static_cast<size_t>(tensor.output)];
   const auto number = static_cast<size_t>(output.feature);

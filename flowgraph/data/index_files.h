@@ -8,6 +8,7 @@
 
 namespace feedline {
 class RankGroup;
+class WorkerArena;
 }
 
 namespace feedline::flow {
@@ -15,7 +16,6 @@ namespace feedline::flow {
 struct PipelineSpec;
 struct SourceSpec;
 struct DataSet;
-class WorkerArena;
 
 /// Returns the options with which the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);

@@ -100,7 +100,7 @@ struct Graph::Impl {
   bool issue_next();
   bool read_lazily();
   FileInflater*& inflater_of(const Ticket& ticket);
-  bool lane_ready(const Ticket& ticket);
+  bool inflater_ready(const Ticket& ticket);
   void run_inflater(FileInflater* inflater);
   void read_into(const ChunkRef& chunk);
   void inflate_into(const ChunkRef& chunk);
@@ -399,7 +399,7 @@ void Graph::Impl::read() {
 bool Graph::Impl::issue_next() {
   if (stopping || ended || next_sequence >= needed + read_ahead()) return false;
   Ticket* const ticket = tickets.front();
-  if (!ticket || !lane_ready(*ticket)) return false;
+  if (!ticket || !inflater_ready(*ticket)) return false;
   const ChunkRef chunk = slots->take(cached() ? plan.slots - plan.slots_of_page_cache : 0);
   if (!chunk) return false;
 
@@ -431,7 +431,7 @@ FileInflater*& Graph::Impl::inflater_of(const Ticket& ticket) {
 // Makes an inflater ready for the ticket, if its file is compressed. The inflater that has the file open is used, if it
 // has not passed the ticket's place; otherwise another one begins at the front of the file. Returns false if no
 // inflater is idle; the next one that becomes idle kicks [read].
-bool Graph::Impl::lane_ready(const Ticket& ticket) {
+bool Graph::Impl::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
   if (!plan.data.files[file].compressed()) return true;

@@ -207,7 +207,7 @@ bool Transfer::step() {
     changed_.wait_for(lock, between_meetings, [&] { return intent_ != exchanged_->vote.intent; });
     return true;
   }
-  check_words();
+  check_votes();
   if (all[static_cast<size_t>(distribution_.reader_of(distribution_.rank))].offer == Offer::end_of_epoch)
     end_epoch();
   else
@@ -247,7 +247,7 @@ void Transfer::meet() {
 }
 
 // Throws Error bad_pipeline unless all readers are at the same place as this rank.
-void Transfer::check_words() const {
+void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
     const StepVote &vote = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
@@ -385,10 +385,10 @@ void Transfer::copy_to_replicas() {
 BatchBuffer* Transfer::take_buffer(size_t replica) {
   BatchBuffer* const buffer = buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica),
                                                 [&] { return intent_ != Intent::go_on; });
-  return buffer ? buffer : spare_buffer();
+  return buffer ? buffer : scratch_buffer();
 }
 
-BatchBuffer* Transfer::spare_buffer() {
+BatchBuffer* Transfer::scratch_buffer() {
   Scratch& one = exchanged_->scratch.emplace_back(gpu::Memory(batches_.buffer_bytes()));
   one.buffer.memory = one.memory.bytes().data();
   one.buffer.content = batches_.content(one.buffer.memory);

@@ -100,7 +100,7 @@ class Transfer {
   bool step();
   StepVote prepare();
   void meet();
-  void check_words() const;
+  void check_votes() const;
   void receive();
   static Head head_of(const Batch& part);
   void check_head(const Head& head) const;
@@ -111,7 +111,7 @@ class Transfer {
   std::vector<std::span<std::byte>> spans_in(const BatchBuffer& buffer, const Head& head) const;
   void copy_to_replicas();
   BatchBuffer* take_buffer(size_t replica);
-  BatchBuffer* spare_buffer();
+  BatchBuffer* scratch_buffer();
   void deliver(size_t replica);
   void end_epoch();
   void fail() noexcept;

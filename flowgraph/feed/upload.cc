@@ -266,16 +266,16 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   }
   const size_t number = replica.ring->number_of(&buffer);
   if (between_) {
-    Coming coming{number, {content.epoch, static_cast<int64_t>(content.step)}, {}, std::move(launches)};
+    PendingArrival arrival{number, {content.epoch, static_cast<int64_t>(content.step)}, {}, std::move(launches)};
     for (size_t part = 0; part < parts_; part++) {
       std::byte* const there = buffer.memory + place_of(part);
-      std::vector<std::span<std::byte>>& rows = coming.parts.emplace_back();
+      std::vector<std::span<std::byte>>& rows = arrival.parts.emplace_back();
       for (const gpu::CopyToDevice& piece : copies_of(packed[part], batches_.packed(), there, there))
         rows.emplace_back(piece.to, piece.from.size());
     }
     replica.device->fill(number, copies, {});
     const std::lock_guard lock(mutex_);
-    coming_.push_back(std::move(coming));
+    pending_.push_back(std::move(arrival));
   } else if (behind)
     replica.device->fill_from(*behind->device, behind->ring->number_of(behind->filled), number, copies, launches);
   else
@@ -284,25 +284,25 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
 
 void Upload::arrive(feedline::Stream stream) {
   const gpu::TraceRange range("feedline arrive");
-  Coming coming;
+  PendingArrival arrival;
   {
     const std::lock_guard lock(mutex_);
-    coming = std::move(coming_.front());
-    coming_.pop_front();
+    arrival = std::move(pending_.front());
+    pending_.pop_front();
     arriving_since_ = Clock::now();
   }
   const auto waits_no_more = [&] {
     const std::lock_guard lock(mutex_);
     arriving_since_.reset();
-    arrived_ = coming.position;
+    arrived_ = arrival.position;
   };
   try {
     replicas_[0].device->go_on(
-        coming.buffer, stream, [&] { exchange(coming, stream); }, coming.launches);
+        arrival.buffer, stream, [&] { exchange(arrival, stream); }, arrival.launches);
     waits_no_more();
   } catch (const Error& error) {
     waits_no_more();
-    const Error why = in_step(coming.position, error);
+    const Error why = in_step(arrival.position, error);
     delivery_->fail(std::make_exception_ptr(why));
     between_->abort(error);
     throw why;
@@ -314,17 +314,17 @@ std::optional<Position> Upload::arrived() const {
   return arrived_;
 }
 
-void Upload::exchange(const Coming& coming, feedline::Stream stream) {
+void Upload::exchange(const PendingArrival& arrival, feedline::Stream stream) {
   const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
   std::vector<Communicator::Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
     if (to != rank && distribution_.reader_of(to) == rank)
-      for (const std::span<std::byte> rows : coming.parts[static_cast<size_t>(distribution_.parts_of(to)[0])])
+      for (const std::span<std::byte> rows : arrival.parts[static_cast<size_t>(distribution_.parts_of(to)[0])])
         sends.push_back({to, rows});
   if (rank != reader)
-    for (const std::span<std::byte> rows : coming.parts[0]) receives.push_back({reader, rows});
+    for (const std::span<std::byte> rows : arrival.parts[0]) receives.push_back({reader, rows});
   if (distribution_.one_part())
-    for (const std::span<std::byte> rows : coming.parts[0]) between_->broadcast(rows, reader, stream);
+    for (const std::span<std::byte> rows : arrival.parts[0]) between_->broadcast(rows, reader, stream);
   else
     between_->send_receive(sends, receives, stream);
   for (const Communicator::Part& part : sends) sent_ += part.bytes.size();

@@ -115,7 +115,7 @@ class Upload {
     std::thread uploads, finishes;
   };
   // A batch that has been delivered and has not yet arrived.
-  struct Coming {
+  struct PendingArrival {
     size_t buffer;
     Position position;
     std::vector<std::vector<std::span<std::byte>>> parts;
@@ -133,7 +133,7 @@ class Upload {
   /// Gives a GPU the work of one batch. `behind` is the replica before this one, if its buffer has the rows; null if
   /// the host has them.
   void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind);
-  void exchange(const Coming& coming, feedline::Stream stream);
+  void exchange(const PendingArrival& arrival, feedline::Stream stream);
   void tell_of_long_arrival(std::unique_lock<std::mutex>& lock);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
   uint64_t place_of(size_t part) const noexcept;
@@ -153,7 +153,7 @@ class Upload {
   std::atomic<bool> stopping_{false}, failed_{false};
   // Guards the next three members, `in_flight` and `no_more`, and the waits for buffers.
   mutable std::mutex mutex_;
-  std::deque<Coming> coming_;
+  std::deque<PendingArrival> pending_;
   std::optional<Position> arrived_;
   std::optional<std::chrono::steady_clock::time_point> arriving_since_;  // reset when the log has warned of it
   std::deque<Replica> replicas_;

@@ -14,7 +14,7 @@ BufferStream::BufferStream(const Order& order, uint64_t first_pass, uint64_t sam
 
 void BufferStream::begin_pass(uint64_t pass, uint64_t position) {
   pass_ = pass;
-  key_ = order_->key_of_pass(pass);
+  key_ = order_->seed_of_pass(pass);
   open_.assign(order_->blocks().size(), none);
   expired_.assign(order_->blocks().size(), false);
   expiring_.clear();

@@ -9,7 +9,7 @@ GlobalStream::GlobalStream(const Order& order, uint64_t first_pass, uint64_t sam
       first_pass_(first_pass),
       next_(sample),
       pass_(sample / order.samples()),
-      permutation_(order.samples(), order.key_of_pass(first_pass + pass_)) {}
+      permutation_(order.samples(), order.seed_of_pass(first_pass + pass_)) {}
 
 uint32_t GlobalStream::add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, TakeResult& to) const {
   const Order::FileSample place = order_->place(sample);
@@ -33,7 +33,7 @@ void GlobalStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) 
       const uint64_t sample = next_ + static_cast<uint64_t>(row), pass = sample / order_->samples();
       if (pass != pass_) {
         pass_ = pass;
-        permutation_ = Permutation(order_->samples(), order_->key_of_pass(first_pass_ + pass_));
+        permutation_ = Permutation(order_->samples(), order_->seed_of_pass(first_pass_ + pass_));
       }
       in_ticket += add_rows(permutation_(sample - pass * order_->samples()), in_ticket, at + row, ticket, to);
     }

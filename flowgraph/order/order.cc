@@ -245,7 +245,7 @@ void Order::plan_buffer() {
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
-uint64_t Order::key_of_pass(uint64_t number) const noexcept {
+uint64_t Order::seed_of_pass(uint64_t number) const noexcept {
   return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, 0});
 }
 
@@ -276,7 +276,7 @@ Order::SampleRows Order::rows_of_window(uint32_t file, uint64_t first, uint64_t 
 Sequence Order::sequence(uint64_t pass, uint64_t position) const {
   std::vector<uint32_t> files(files_.count());
   std::iota(files.begin(), files.end(), files_.first);
-  if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({key_of_pass(pass), of_files})));
+  if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({seed_of_pass(pass), of_files})));
   return {file_starts_, std::move(files), interleave_, position};
 }
 

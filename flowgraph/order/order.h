@@ -100,7 +100,7 @@ class Order {
   std::shared_ptr<const Pass> pass(uint64_t number, uint64_t phase) const;
 
   /// Returns the seed of the random choices of pass `number`, for modes that need nothing else of a Pass.
-  uint64_t key_of_pass(uint64_t number) const noexcept;
+  uint64_t seed_of_pass(uint64_t number) const noexcept;
 
   /// A sample, by its file and its number within that file.
   struct FileSample {

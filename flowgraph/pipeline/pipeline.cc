@@ -108,7 +108,7 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
   const std::string_view next = rest.substr(0, rest.find('.'));
   if (count == 1 && field->message_type()->FindFieldByName(std::string(next)))
     return reflection.MutableRepeatedMessage(&parent, field, 0);
-  bad_path(path, fmt::format("there is no {} '{}'{}", field->name(), next, flow::did_you_mean(next, names)));
+  bad_path(path, fmt::format("there is no {} '{}'{}", field->name(), next, did_you_mean(next, names)));
 }
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {

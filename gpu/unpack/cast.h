@@ -25,29 +25,6 @@ struct BFloat {
   uint16_t bits;  // the upper half of a binary32
 };
 
-template <DType>
-struct element {};
-#define FEEDLINE_ELEMENT_TYPE(DTYPE, T) \
-  template <>                           \
-  struct element<DType::DTYPE> {        \
-    using type = T;                     \
-  };
-FEEDLINE_ELEMENT_TYPE(boolean, Bool)
-FEEDLINE_ELEMENT_TYPE(uint8, uint8_t)
-FEEDLINE_ELEMENT_TYPE(int8, int8_t)
-FEEDLINE_ELEMENT_TYPE(uint16, uint16_t)
-FEEDLINE_ELEMENT_TYPE(int16, int16_t)
-FEEDLINE_ELEMENT_TYPE(uint32, uint32_t)
-FEEDLINE_ELEMENT_TYPE(int32, int32_t)
-FEEDLINE_ELEMENT_TYPE(int64, int64_t)
-FEEDLINE_ELEMENT_TYPE(float16, Half)
-FEEDLINE_ELEMENT_TYPE(bfloat16, BFloat)
-FEEDLINE_ELEMENT_TYPE(float32, float)
-FEEDLINE_ELEMENT_TYPE(float64, double)
-#undef FEEDLINE_ELEMENT_TYPE
-template <DType dtype>
-using element_t = typename element<dtype>::type;
-
 inline constexpr uint16_t half_nan = 0x7e00, bfloat_nan = 0x7fc0;
 inline constexpr uint32_t float_nan = 0x7fc00000;
 inline constexpr uint64_t double_nan = 0x7ff8000000000000;

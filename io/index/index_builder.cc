@@ -8,11 +8,6 @@
 
 namespace feedline::io {
 
-Error BadRegion::error(const std::string& file) const {
-  return Error(category, message.empty() ? "damaged, as those before it" : message,
-               {file, static_cast<int64_t>(offset), static_cast<int64_t>(record), ""});
-}
-
 IndexBuilder::IndexBuilder(uint64_t stride, uint64_t start)
     : stride_(stride),
       start_(start),

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mul_div.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::io {
 namespace {
-
-__extension__ using Wide = unsigned __int128;  // can hold the product of any two 64-bit numbers
 
 struct Contradiction {
   std::string what;

@@ -23,22 +23,22 @@ struct Kept {
 class LinkedCommunicator final : public Communicator {
  public:
   LinkedCommunicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
-      : progress_(std::move(links), timeout) {}
+      : thread_(std::move(links), timeout) {}
   ~LinkedCommunicator() override {
-    if (progress_.failure() && progress_.keeps_buffers()) leak(kept_);
+    if (thread_.failure() && thread_.keeps_buffers()) leak(kept_);
   }
 
-  int rank() const noexcept override { return progress_.rank(); }
-  int size() const noexcept override { return progress_.size(); }
+  int rank() const noexcept override { return thread_.rank(); }
+  int size() const noexcept override { return thread_.size(); }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream) override {
     run(all_gather_call(mine.size(), all.size(), size()),
-        [&] { progress_.run([&](Links& links) { links.begin_all_gather(mine, all); }); });
+        [&] { thread_.run([&](Links& links) { links.begin_all_gather(mine, all); }); });
   }
 
   void broadcast(std::span<std::byte> data, int root, Stream) override {
     run(broadcast_call(data.size(), root, size()),
-        [&] { progress_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
+        [&] { thread_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
   }
 
   // Each rank reduces one slice, and then receives the slices that the others have reduced.
@@ -67,7 +67,7 @@ class LinkedCommunicator final : public Communicator {
   void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream) override {
     run(send_receive_call(sends, receives, size()), [&] {
       check_parts(sends, receives);
-      progress_.run([&](Links& links) { links.begin(sends, receives); });
+      thread_.run([&](Links& links) { links.begin(sends, receives); });
     });
   }
 
@@ -75,25 +75,25 @@ class LinkedCommunicator final : public Communicator {
     run({}, [] {});
   }
 
-  void abort(const Error& why) noexcept override { progress_.fail(failure_of_rank(rank(), progress_.calls(), why)); }
-  std::optional<Error> failure() const override { return progress_.failure(); }
+  void abort(const Error& why) noexcept override { thread_.fail(failure_of_rank(rank(), thread_.calls(), why)); }
+  std::optional<Error> failure() const override { return thread_.failure(); }
 
  private:
   template <typename Body>
   void run(const CollectiveCall& call, Body body) {
     kept_->call = call;
     kept_->calls.resize(static_cast<size_t>(size()));
-    progress_.run([&](Links& links) {
+    thread_.run([&](Links& links) {
       links.begin_all_gather(std::as_bytes(std::span(&kept_->call, 1)),
                              std::as_writable_bytes(std::span(kept_->calls)));
     });
-    if (const auto error = disagreement(kept_->calls, progress_.calls())) throw progress_.fail(*error);
+    if (const auto error = disagreement(kept_->calls, thread_.calls())) throw thread_.fail(*error);
     try {
       body();
     } catch (const std::bad_alloc&) {  // the others are in the middle of the call and must be told
-      throw progress_.fail(failure_of_rank(rank(), progress_.calls(), Error(Category::io_error, "out of memory")));
+      throw thread_.fail(failure_of_rank(rank(), thread_.calls(), Error(Category::io_error, "out of memory")));
     }
-    progress_.finish_call();
+    thread_.finish_call();
   }
 
   // Sends to each other rank r the bytes mine(r), and receives from it the bytes theirs(r).
@@ -105,7 +105,7 @@ class LinkedCommunicator final : public Communicator {
       sends.push_back({other, mine(other)});
       receives.push_back({other, theirs(other)});
     }
-    progress_.run([&](Links& links) { links.begin(sends, receives); });
+    thread_.run([&](Links& links) { links.begin(sends, receives); });
   }
 
   // Reduces this rank's slice of all ranks' data and writes it to `to`, which may be slice(rank()). slice(r) is the
@@ -139,11 +139,11 @@ class LinkedCommunicator final : public Communicator {
     swap(digest(kept_->sent), digest(kept_->to_come));
     for (size_t other = 0; other < ranks; other++)
       if (kept_->to_come[other] != wanted[other])
-        throw progress_.fail(unmatched_parts(static_cast<int>(other), rank(), progress_.calls()));
+        throw thread_.fail(unmatched_parts(static_cast<int>(other), rank(), thread_.calls()));
   }
 
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
-  Progress progress_;
+  ProcessThread thread_;
 };
 
 }  // namespace

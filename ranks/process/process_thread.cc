@@ -11,12 +11,12 @@
 
 namespace feedline::gpu {
 
-Progress::Progress(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
+ProcessThread::ProcessThread(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
     : links_(std::move(links)), timeout_(timeout), left_(static_cast<size_t>(links_->size())) {
   thread_ = start_thread("feedline-ranks", [this] { loop(); });
 }
 
-Progress::~Progress() {
+ProcessThread::~ProcessThread() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -26,7 +26,7 @@ Progress::~Progress() {
   if (failure_ && links_->keeps_buffers()) leak(links_);
 }
 
-void Progress::run(const Begin& begin) {
+void ProcessThread::run(const Begin& begin) {
   std::unique_lock lock(mutex_);
   if (failure_) throw *failure_;
   begin_ = &begin;
@@ -35,7 +35,7 @@ void Progress::run(const Begin& begin) {
   if (std::exchange(begin_, nullptr)) throw *failure_;
 }
 
-Error Progress::end(const Error& why, bool tell) {
+Error ProcessThread::end(const Error& why, bool tell) {
   const std::lock_guard lock(mutex_);
   if (!failure_) {
     failure_.set(why);
@@ -46,7 +46,7 @@ Error Progress::end(const Error& why, bool tell) {
   return *failure_;
 }
 
-void Progress::loop() {
+void ProcessThread::loop() {
   using std::chrono::milliseconds;
   const auto idle = std::clamp<milliseconds>(timeout_ / 20, milliseconds(1), milliseconds(100));
   bool under_way = false;
@@ -81,7 +81,7 @@ void Progress::loop() {
 }
 
 // Goes on with what is under way, if anything. Returns whether nothing is under way any more.
-bool Progress::drive() {
+bool ProcessThread::drive() {
   {
     const std::lock_guard lock(mutex_);
     if (!begin_ || failure_) return true;
@@ -105,7 +105,7 @@ bool Progress::drive() {
   return done;
 }
 
-bool Progress::go_on() {
+bool ProcessThread::go_on() {
   if (!std::exchange(begun_, true)) (*begin_)(*links_);
   for (int rank = 0; rank < size(); rank++) {
     const std::optional<uint64_t>& finished = left_[static_cast<size_t>(rank)];
@@ -116,11 +116,11 @@ bool Progress::go_on() {
   return links_->drive();
 }
 
-void Progress::listen() {
+void ProcessThread::listen() {
   while (const auto heard = links_->hear()) take(heard->from, heard->note);
 }
 
-void Progress::take(int from, const Note& note) {
+void ProcessThread::take(int from, const Note& note) {
   if (from == watched_) last_heard_ = Clock::now();
   std::optional<uint64_t>& left = left_[static_cast<size_t>(from)];
   if (note.kind == Note::left) left = note.calls;
@@ -128,7 +128,7 @@ void Progress::take(int from, const Note& note) {
   if (note.kind == Note::lost && !left) fail(failure_of_rank(from, calls_, note.error()));
 }
 
-void Progress::watch() {
+void ProcessThread::watch() {
   const auto now = Clock::now();
   // Time in which this process was stopped itself says nothing about other ranks.
   const bool was_away = now - last_listened_ > timeout_ / 4;
@@ -142,7 +142,7 @@ void Progress::watch() {
                                               std::chrono::duration<double>(timeout_).count()))));
 }
 
-void Progress::beat() {
+void ProcessThread::beat() {
   const auto now = Clock::now();
   const int next = neighbour(1);
   if (now - last_beat_ < timeout_ / 10 || next == rank() || !links_->told()) return;
@@ -150,14 +150,14 @@ void Progress::beat() {
   last_beat_ = now;
 }
 
-void Progress::tell_all(const Note& note) {
+void ProcessThread::tell_all(const Note& note) {
   for (int other = 0; other < size(); other++)
     if (other != rank()) links_->tell(other, note);
 }
 
 // Returns the next rank in the ring (1) or the one before (-1) that has not left. If there is no other, returns this
 // one.
-int Progress::neighbour(int direction) const {
+int ProcessThread::neighbour(int direction) const {
   int other = rank();
   do other = (other + direction + size()) % size();
   while (other != rank() && left_[static_cast<size_t>(other)]);

@@ -18,16 +18,16 @@
 
 namespace feedline::gpu {
 
-class Progress {
+class ProcessThread {
  public:
   using Begin = std::function<void(Links&)>;
 
   /// Starts the thread. timeout: how long a rank may be silent before the group ends.
-  Progress(std::shared_ptr<Links> links, std::chrono::milliseconds timeout);
+  ProcessThread(std::shared_ptr<Links> links, std::chrono::milliseconds timeout);
   /// Tells the other ranks that this one leaves, and ends the thread.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProcessThread();
+  ProcessThread(const ProcessThread&) = delete;
+  ProcessThread& operator=(const ProcessThread&) = delete;
 
   int rank() const noexcept { return links_->rank(); }
   int size() const noexcept { return links_->size(); }

@@ -91,7 +91,7 @@ TEST_CASE("workers leave an arena for the CPUs that they came from") {
     std::mutex mutex;
     std::set<std::vector<int>> ran_on;
     {
-      flow::WorkerArena arena(2, one);
+      WorkerArena arena(2, one);
       arena.execute([&] {
         tbb::parallel_for(0, 20, [&](int) {
           const auto cpus = allowed_cpus();

@@ -34,7 +34,7 @@ std::string message_of(const std::function<void()>& body, Category category = Ca
 }  // namespace
 
 TEST_CASE("devices by name; those that are not there are an error, or with auto the host") {
-  act_gpus(3);
+  set_fake_gpus(3);
   CHECK(parse_devices("cuda") == std::vector{cuda(0), cuda(1), cuda(2)});
   CHECK(parse_devices("auto") == std::vector{cuda(0), cuda(1), cuda(2)});
   CHECK(parse_devices("cuda:2,0") == std::vector{cuda(2), cuda(0)});
@@ -47,7 +47,7 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
         message_of([&] { parse_devices(text); }, Category::bad_pipeline).find("is not a device; write host, host:4") !=
         std::string::npos);
 
-  act_no_driver(cudaErrorInsufficientDriver);
+  set_driver_error(cudaErrorInsufficientDriver);
   const std::string why = "the system has no CUDA driver, or one that is older than what feedline was built with";
   CHECK(visible_gpus().why == why);
   CHECK(message_of([] { parse_devices("cuda"); }) == "there is no GPU: " + why);
@@ -59,13 +59,13 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
   const Data data({10});
   CHECK(message_of([&] { Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)})); }) ==
         "there is no GPU 0: " + why);
-  act_no_driver(cudaErrorNoDevice);
+  set_driver_error(cudaErrorNoDevice);
   CHECK(visible_gpus().why.find("CUDA_VISIBLE_DEVICES") != std::string::npos);
-  act_gpus(2);
+  set_fake_gpus(2);
 }
 
 TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, copies are from pinned memory") {
-  act_gpus(4);
+  set_fake_gpus(4);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
   std::optional<Consumer> consumer;
@@ -85,16 +85,16 @@ TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, c
   CHECK(fake_cuda_state().pageable_copies == 200);  // the tables of each replica, uploaded when its feeder is opened
   std::thread([&] { consumer.reset(); }).join();
   CHECK(all_is_given_back({}));
-  act_gpus(2);
+  set_fake_gpus(2);
 }
 
 TEST_CASE("feeders begin, feed and end while a trainer captures a graph") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const Data data({40});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP"));
   Consumer consumer, captures;
   const FakeCudaState before = fake_cuda_state();
-  act_capture(captures.stream().cuda_stream(), true);
+  set_capturing(captures.stream().cuda_stream(), true);
   for (const std::string mode : {"SPLIT", "REPLICATE"}) {
     INFO(mode);
     Feeder feeder(pipeline.with("distribute.mode", mode), of_devices({cuda(0), cuda(1)}));
@@ -108,28 +108,28 @@ TEST_CASE("feeders begin, feed and end while a trainer captures a graph") {
     Batch batch = feeder.next(0, consumer.stream());
     batch.release_on(consumer.stream());
   }
-  act_capture(captures.stream().cuda_stream(), false);
+  set_capturing(captures.stream().cuda_stream(), false);
   CHECK(all_is_given_back(before));
 }
 
 TEST_CASE("a stream that captures is not given the release of a batch") {
-  act_gpus(1);
+  set_fake_gpus(1);
   const Data data({50});
   Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)}));
   Consumer consumer;
   Batch batch = feeder.next(0);
-  act_capture(consumer.stream().cuda_stream(), true);
+  set_capturing(consumer.stream().cuda_stream(), true);
   batch.release_on(consumer.stream());
-  act_capture(consumer.stream().cuda_stream(), false);
+  set_capturing(consumer.stream().cuda_stream(), false);
   CHECK(message_of([&] {
           while (feeder.next(0)) {
           }
         }).find("fill what a graph reads with next_into()") != std::string::npos);
-  act_gpus(2);
+  set_fake_gpus(2);
 }
 
 TEST_CASE("a batch that was ready on a default stream may die on any thread") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const Data data({60});
   Feeder feeder(data.pipeline(batch_of(4, "DROP")), of_devices({cuda(1)}));
   for (int step = 0; step < 12; step++) {
@@ -143,7 +143,7 @@ TEST_CASE("a batch that was ready on a default stream may die on any thread") {
 }
 
 TEST_CASE("streams that cannot be meant") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const Data data({50});
   CHECK(message_of([] { Stream::cuda(nullptr); }, Category::bad_pipeline).find("Stream::cuda_legacy") !=
         std::string::npos);
@@ -160,7 +160,7 @@ TEST_CASE("streams that cannot be meant") {
 }
 
 TEST_CASE("a stream that cannot be meant takes no batch") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(5, "DROP"));
   Feeder feeder(pipeline, of_devices({cuda(1)})), beside(pipeline, of_devices({host()}));
@@ -188,17 +188,17 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   const Data data({50});
   const Pipeline pipeline = data.pipeline(batch_of(5, "DROP")).with("distribute.mode", "REPLICATE");
   for (int times = 0; times < 2; times++) {  // access enabled the first time stays enabled
-    if (times == 0) act_gpus(4);
+    if (times == 0) set_fake_gpus(4);
     Feeder feeder(pipeline, of_devices({cuda(2), cuda(0), cuda(0), cuda(3)}));
     CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{0, 2}, {3, 0}});
     CHECK(fake_cuda_state().contexts == std::set{0, 2, 3});
   }
-  act_gpus(2);
+  set_fake_gpus(2);
   act_unreachable(0);
   Feeder feeder(pipeline, of_devices({cuda(0), cuda(1)}));
   CHECK(feeder.next(1));
   CHECK(fake_cuda_state().reaching.empty());
-  act_gpus(2);
+  set_fake_gpus(2);
   logger()->set_level(spdlog::level::info);
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   logger()->set_level(spdlog::level::off);
   const std::string mode = GENERATE(as<std::string>(), "SPLIT", "REPLICATE");
   const std::vector<DeviceId> devices = mode == "SPLIT" ? std::vector{cuda(1)} : std::vector{cuda(1), cuda(2)};
-  act_gpus(3);
+  set_fake_gpus(3);
   const Data data({60});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(16, "PAD")).with("distribute.mode", mode);
   Feeder beside(pipeline, of_devices({host()}));
@@ -265,13 +265,13 @@ TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, an
   }
   CHECK(errors["cudaHostRegister"] == 0);  // a failure only makes the copies pageable
   CHECK((errors["cudaDeviceEnablePeerAccess"] > 0) == (mode == "REPLICATE"));
-  act_gpus(2);
+  set_fake_gpus(2);
 }
 
 TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
   logger()->set_level(spdlog::level::off);
   for (int at = 0; at < 4; at++) {
-    act_gpus(1);
+    set_fake_gpus(1);
     const Data data({100});
     Feeder feeder(data.pipeline(outputs + batch_text(4, "DROP")), of_devices({cuda(0)}));
     Batch held;
@@ -286,6 +286,6 @@ TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
     CHECK(message.find("GPU 0: cuda") == 0);
     CHECK(message.find("start the process anew") != std::string::npos);
   }
-  act_gpus(2);
+  set_fake_gpus(2);
   logger()->set_level(spdlog::level::info);
 }

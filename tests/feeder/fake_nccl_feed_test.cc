@@ -45,7 +45,7 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no more than the batch that did not come") {
   logger()->set_level(spdlog::level::off);
-  act_gpus(ranks);
+  set_fake_gpus(ranks);
   const Data data({60});
   const std::string mode = GENERATE(as<std::string>(), "REPLICATE", "SCATTER");
   const Pipeline pipeline = data.pipeline(outputs + batch_text(21, "DROP")).with("distribute.mode", mode);
@@ -79,7 +79,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
 }
 
 TEST_CASE("who waits long for a rank that does not call next() is told so") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const LogLines log;
   const Data data({40});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", "REPLICATE");
@@ -97,7 +97,7 @@ TEST_CASE("who waits long for a rank that does not call next() is told so") {
 }
 
 TEST_CASE("a profiler is told what each stage does") {
-  act_gpus(ranks);
+  set_fake_gpus(ranks);
   const Data data({60});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(21, "DROP")).with("distribute.mode", "REPLICATE");
   std::vector<std::string> wanted = split(pipeline, 0, 1, 1)[0];

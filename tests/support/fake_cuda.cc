@@ -149,7 +149,7 @@ void give(cudaStream_t stream, std::function<void()> work) {
 
 namespace feedline::test {
 
-void act_gpus(int count) {
+void set_fake_gpus(int count) {
   const std::lock_guard lock(mutex);
   gpu_count = count;
   driver_error = cudaSuccess;
@@ -167,12 +167,12 @@ void act_unreachable(int gpu) {
   unreachable.insert(gpu);
 }
 
-void act_no_driver(int error) {
+void set_driver_error(int error) {
   const std::lock_guard lock(mutex);
   driver_error = error;
 }
 
-void act_capture(CUstream_st* stream, bool capturing) {
+void set_capturing(CUstream_st* stream, bool capturing) {
   const std::lock_guard lock(mutex);
   captures += capturing - stream->capturing;
   stream->capturing = capturing;
@@ -184,7 +184,7 @@ void fail_gpus() {
   changed.notify_all();
 }
 
-void act_on(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
+void run_on_stream(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
 std::byte* fake_pages(const void* address) { return pages_of(address); }
 
 FakeCudaState fake_cuda_state() {
@@ -275,7 +275,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorOfTheAct";
+  return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorSimulated";
 }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "a simulated error";

@@ -18,9 +18,9 @@ namespace feedline::test {
 
 /// Sets the number of GPUs, and clears the driver's error, the failure of the GPUs, the unreachable GPUs, and the
 /// counts of contexts, peer access and pageable copies.
-void act_gpus(int count);
+void set_fake_gpus(int count);
 
-/// Makes device memory reachable by the host, for a program's own code that runs on a stream (see act_on()). Call it
+/// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()). Call it
 /// before any device memory is allocated; it may be called before main().
 void act_reachable_memory();
 
@@ -28,18 +28,18 @@ void act_reachable_memory();
 void act_unreachable(int gpu);
 
 /// Makes the driver return this error in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
-void act_no_driver(int error);
+void set_driver_error(int error);
 
 /// Begins or ends the capture of a graph on the stream, in CUDA's global mode: during a capture, calls that wait for a
 /// GPU or allocate or free its memory fail on every thread whose own capture mode is not relaxed.
-void act_capture(CUstream_st* stream, bool capturing);
+void set_capturing(CUstream_st* stream, bool capturing);
 
 /// Fails the GPUs, like a kernel that crashed: work already given to them is not done, and every call fails from now
 /// on.
 void fail_gpus();
 
 /// Gives the stream a function of the test to run.
-void act_on(CUstream_st* stream, std::function<void()> work);
+void run_on_stream(CUstream_st* stream, std::function<void()> work);
 /// Returns where streams find the data that lies at a device address.
 std::byte* fake_pages(const void* address);
 

@@ -109,7 +109,7 @@ ncclResult_t give() {
     now.state->under_way++;
   }
   now.state->to_launch = [stream = now.stream, state = now.state, ops = std::move(now.ops)] {
-    feedline::test::act_on(stream, [state, ops] { exchange(*state, ops); });
+    feedline::test::run_on_stream(stream, [state, ops] { exchange(*state, ops); });
   };
   return ncclInProgress;
 }

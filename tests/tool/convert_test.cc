@@ -168,7 +168,7 @@ TEST_CASE("examples are written as protobuf writes them deterministically") {
 TEST_CASE("records of TensorFlow come out as they were, but for the order of keys") {
   RecordReader reader(std::string(FEEDLINE_GOLDEN) + "/chess/main-00000-of-00003.tfrecord");
   cli::ExampleWriter writer({"s", "d"});
-  cli::Message message;
+  cli::ExampleView message;
   Record record;
   int records = 0;
   while (reader.next(record) == ReadResult::record) {

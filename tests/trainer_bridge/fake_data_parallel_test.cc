@@ -27,7 +27,7 @@ void two_steps(GpuModel& model, DataParallel& training) {
 }  // namespace
 
 TEST_CASE("a training on GPUs gives back all it took, pins what it copies, and makes no context on other GPUs") {
-  act_gpus(4);
+  set_fake_gpus(4);
   for (const Owners owners : {Owners::on_gpus, Owners::on_host})
     for (const Mode mode : modes) {
       for (const std::string& thrown : on_gpus(mode, 2, owners, DType::float32, two_steps)) CHECK(thrown == "");
@@ -38,7 +38,7 @@ TEST_CASE("a training on GPUs gives back all it took, pins what it copies, and m
 }
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their training, and nothing is left on GPUs") {
-  act_gpus(2);
+  set_fake_gpus(2);
   const Owners owners = GENERATE(Owners::on_gpus, Owners::on_host);
   const Mode mode = GENERATE(Mode::replicated, Mode::two_machines);
   for (SyscallHook* hook : SyscallHook::all()) {
@@ -59,7 +59,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their traini
 }
 
 TEST_CASE("variables, stream and communicator go together, or it is said") {
-  act_gpus(2);
+  set_fake_gpus(2);
   GpuModel model(0, DType::float32);
   const Apply nothing = [](size_t, auto, auto) {};
   const auto make = [&](const DataParallelOptions& options, Ends ends) {
@@ -85,24 +85,24 @@ TEST_CASE("variables, stream and communicator go together, or it is said") {
 }
 
 TEST_CASE("a step is refused while its stream captures") {
-  act_gpus(1);
+  set_fake_gpus(1);
   for (const std::string& thrown :
        on_gpus(Mode::replicated, 1, Owners::on_gpus, DType::float32, [](GpuModel&model, DataParallel&training) {
-         act_capture(model.stream(), true);
+         set_capturing(model.stream(), true);
          std::string what;
          try {
            training.ready(0);
          } catch (const Error& error) {
            what = error.what();
          }
-         act_capture(model.stream(), false);
+         set_capturing(model.stream(), false);
          expect(what.find("the step of a training") != std::string::npos, what.c_str());
        }))
     CHECK(thrown == "");
 }
 
 TEST_CASE("a profiler is told when buckets are reduced, and of steps") {
-  act_gpus(2);
+  set_fake_gpus(2);
   CHECK(on_gpus(Mode::replicated, 2, Owners::on_gpus, DType::float32, [](GpuModel& model, DataParallel& training) {
           expect(model.step(training, gradients(model.rank(), 0, DType::float32), 1), "not finite");
         }) == std::vector<std::string>(2));

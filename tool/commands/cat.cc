@@ -47,7 +47,7 @@ Json to_json(float value) {
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
 }
 
-Json to_json(const Message& message, const Message::Feature& feature, bool full) {
+Json to_json(const ExampleView& message, const ExampleView::Feature& feature, bool full) {
   const size_t shown = full ? feature.count : std::min(feature.count, shown_values);
   Json values = Json::array();
   for (size_t i = 0; i < shown; i++) {
@@ -72,16 +72,16 @@ Json to_object(Object&& members) {
   return json;
 }
 
-Json features_of(const Message& message, bool full) {
+Json features_of(const ExampleView& message, bool full) {
   Object members;
   for (const auto& feature : message.features())
     members.emplace_back(shown_key(feature.key), to_json(message, feature, full));
   return to_object(std::move(members));
 }
 
-Json to_json(const Record& record, Message& message, bool full) {
+Json to_json(const Record& record, ExampleView& message, bool full) {
   Json json = {{"record", record.number}, {"offset", record.offset}, {"length", record.payload.size()}};
-  TypeGuess guess;
+  MessageTypeGuess guess;
   guess.add(message, message.parse(record.payload));
   json["message"] = name(guess.type());
   if (guess.type() == MessageType::other) {
@@ -113,7 +113,7 @@ int cat(const Args& args) {
   bool damaged = false;
   uint64_t seen = 0;
   Record record;
-  Message message;
+  ExampleView message;
   for (ReadResult result; seen < end && (result = reader.next(record)) != ReadResult::end;) {
     if (result == ReadResult::error) {
       fmt::print(stderr, "feedline: {}\n", reader.error().what());

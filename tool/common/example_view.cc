@@ -86,7 +86,7 @@ std::string_view name(MessageType type) noexcept {
   return names[static_cast<size_t>(type)];
 }
 
-bool Message::parse(std::span<const std::byte> record) {
+bool ExampleView::parse(std::span<const std::byte> record) {
   features_.clear();
   steps_.clear();
   lists_.clear();
@@ -113,12 +113,12 @@ bool Message::parse(std::span<const std::byte> record) {
 }
 
 template <typename Fields>
-bool Message::skip(Fields& fields, uint32_t tag) {
+bool ExampleView::skip(Fields& fields, uint32_t tag) {
   irregular_++;
   return fields.skip(tag);
 }
 
-bool Message::parse_features(std::string_view message) {
+bool ExampleView::parse_features(std::string_view message) {
   return for_each_field(message, in_features, [&](uint32_t tag, Fields& fields) {
     if (tag != message_field(1)) return skip(fields, tag);
     std::string_view entry;
@@ -130,7 +130,7 @@ bool Message::parse_features(std::string_view message) {
   });
 }
 
-bool Message::parse_feature_lists(std::string_view message) {
+bool ExampleView::parse_feature_lists(std::string_view message) {
   return for_each_field(message, in_features, [&](uint32_t tag, Fields& fields) {
     if (tag != message_field(1)) return skip(fields, tag);
     std::string_view entry;
@@ -153,7 +153,7 @@ bool Message::parse_feature_lists(std::string_view message) {
 }
 
 template <typename ParseValue>
-bool Message::parse_entry(std::string_view entry, std::string_view& key, ParseValue&& parse_value) {
+bool ExampleView::parse_entry(std::string_view entry, std::string_view& key, ParseValue&& parse_value) {
   int keys = 0, values = 0, unknown = 0;
   key = entry.substr(0, 0);
   const bool sound = for_each_field(entry, in_entry, [&](uint32_t tag, Fields& fields) {
@@ -173,7 +173,7 @@ bool Message::parse_entry(std::string_view entry, std::string_view& key, ParseVa
   return sound;
 }
 
-bool Message::parse_feature(std::string_view message, int level, Feature& feature) {
+bool ExampleView::parse_feature(std::string_view message, int level, Feature& feature) {
   return for_each_field(message, level, [&](uint32_t tag, Fields& fields) {
     if (tag != message_field(1) && tag != message_field(2) && tag != message_field(3)) return skip(fields, tag);
     const auto kind = static_cast<Kind>(tag >> 3);
@@ -193,7 +193,7 @@ bool Message::parse_feature(std::string_view message, int level, Feature& featur
 
 /// Parses one value, or a packed run of values.
 template <typename Fields>
-bool Message::parse_values(Kind kind, uint32_t tag, Fields& fields) {
+bool ExampleView::parse_values(Kind kind, uint32_t tag, Fields& fields) {
   const auto take_float = [&](auto& from) { return from.take_float(floats_.emplace_back()); };
   const auto take_int = [&](auto& from) {
     uint64_t value = 0;
@@ -214,7 +214,7 @@ bool Message::parse_values(Kind kind, uint32_t tag, Fields& fields) {
   return true;
 }
 
-void TypeGuess::add(const Message& message, bool parsed) {
+void MessageTypeGuess::add(const ExampleView& message, bool parsed) {
   records_++;
   if (!parsed) {
     unparsed_++;
@@ -225,7 +225,7 @@ void TypeGuess::add(const Message& message, bool parsed) {
   lists_ += message.lists_.size();
 }
 
-void TypeGuess::add(const TypeGuess& other) {
+void MessageTypeGuess::add(const MessageTypeGuess& other) {
   records_ += other.records_;
   unparsed_ += other.unparsed_;
   regular_ += other.regular_;
@@ -233,7 +233,7 @@ void TypeGuess::add(const TypeGuess& other) {
   lists_ += other.lists_;
 }
 
-MessageType TypeGuess::type() const {
+MessageType MessageTypeGuess::type() const {
   if (records_ == 0 || 2 * unparsed_ >= records_ || irregular_ > regular_) return MessageType::other;
   return lists_ > 0 ? MessageType::sequence_example : MessageType::example;
 }

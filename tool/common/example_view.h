@@ -26,7 +26,7 @@ std::string_view name(MessageType type) noexcept;
 
 /// The features of one record. Reuse one object for many records, so that it allocates only while its buffers grow. It
 /// refers to the record's memory, which must outlive its use.
-class Message {
+class ExampleView {
  public:
   struct Feature {
     std::string_view key;  // not always UTF-8; empty for a step of a feature list
@@ -58,7 +58,7 @@ class Message {
   std::span<const int64_t> ints(const Feature& f) const noexcept { return {ints_.data() + f.first, f.count}; }
 
  private:
-  friend class TypeGuess;
+  friend class MessageTypeGuess;
 
   bool parse_features(std::string_view message);
   bool parse_feature_lists(std::string_view message);
@@ -82,11 +82,11 @@ class Message {
 /// Guesses the message type of a number of records. Nothing in a file states it, and other messages may happen to
 /// parse: an ExampleListWithContext reads as an Example full of entries without a value. So most of the records must
 /// parse, and most of the map entries must be regular.
-class TypeGuess {
+class MessageTypeGuess {
  public:
   /// Adds one record: `message` after its parse(), and what parse() returned.
-  void add(const Message& message, bool parsed);
-  void add(const TypeGuess& other);
+  void add(const ExampleView& message, bool parsed);
+  void add(const MessageTypeGuess& other);
   MessageType type() const;
   uint64_t unparsed() const noexcept { return unparsed_; }
 

@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "io/records/record_scanner.h"
+#include "tool/common/image_signature.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 
@@ -45,8 +46,7 @@ std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
     const size_t size = std::min<uint64_t>(first.size(), file.size());
     file.read_at(0, std::as_writable_bytes(std::span(first)).first(size));
     const std::string_view begin(first.data(), size);
-    // ISO/IEC 10918-1: SOI and the next marker. RFC 2083, section 3.1: the PNG signature.
-    const bool image = begin.starts_with("\xff\xd8\xff") || begin == "\x89PNG\r\n\x1a\n";
+    const bool image = begins_as_jpeg(begin) || begins_as_png(begin);
     why = !image ? "neither JPEG nor PNG" : file.size() > most_image_bytes ? "larger than 255 MiB" : "";
     if (why.empty()) return file.size();
   } catch (const Error& error) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tool/common/image_signature.h"
+
 namespace feedline::cli {
 namespace {
 
@@ -29,7 +31,7 @@ void KindStats::add(const KindStats& other) {
   png += other.png;
 }
 
-KindStats DataStats::stats_of(const Message::Feature& feature) const {
+KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
   KindStats stats{.records = 1,
                   .count_min = feature.count,
                   .count_max = feature.count,
@@ -43,8 +45,8 @@ KindStats DataStats::stats_of(const Message::Feature& feature) const {
   for (const std::string_view value : message_.bytes(feature)) {
     stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
     stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
-    stats.jpeg += value.starts_with("\xff\xd8\xff");      // ISO/IEC 10918-1: SOI and the next marker
-    stats.png += value.starts_with("\x89PNG\r\n\x1a\n");  // RFC 2083, 3.1
+    stats.jpeg += begins_as_jpeg(value);
+    stats.png += begins_as_png(value);
   }
   return stats;
 }

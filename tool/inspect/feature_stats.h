@@ -55,11 +55,11 @@ class DataStats {
   template <typename Stats>
   using ByKey = std::unordered_map<std::string, Stats, Hash, std::equal_to<>>;
 
-  KindStats stats_of(const Message::Feature& feature) const;
+  KindStats stats_of(const ExampleView::Feature& feature) const;
 
   uint64_t records_ = 0;
-  Message message_;
-  TypeGuess guess_;
+  ExampleView message_;
+  MessageTypeGuess guess_;
   ByKey<FeatureStats> features_;
   ByKey<FeatureListStats> lists_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/mul_div.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {
@@ -14,8 +15,6 @@ constexpr uint64_t least_bytes = 100'000'000, most_bytes = 200'000'000, middle_b
 
 std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(bytes)) + "B"; }
 
-constexpr uint64_t divided_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
-
 }  // namespace
 
 ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
@@ -24,7 +23,7 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   const std::string who = readers == 1 ? "1 reader" : fmt::format("{} readers", format_count(readers));
   // Only multiples of the number of readers are considered. `first` is the smallest factor for which shards have at
   // most `most_bytes`; `last` is the largest one for which they have at least `least_bytes`.
-  const uint64_t first = std::max<uint64_t>(divided_up(divided_up(bytes, most_bytes), readers), 1);
+  const uint64_t first = std::max<uint64_t>(div_up(div_up(bytes, most_bytes), readers), 1);
   const uint64_t last = bytes / least_bytes / readers;
   if (last == 0) {
     advice.shards = readers;

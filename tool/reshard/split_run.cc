@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/mul_div.h"
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "tool/common/interrupt.h"
@@ -38,8 +39,6 @@ struct SpaceOp {
   static constexpr const char* name = "disk space";
   static constexpr int error = ENOSPC;
 };
-
-constexpr uint64_t divided_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 class Split {
  public:
@@ -101,8 +100,8 @@ class Split {
     progress.done();
     note_damage(damage);
     const uint64_t framed = job_.map.framed_bytes();
-    job_.shards = job_.options.shards ? *job_.options.shards
-                                      : std::max<uint64_t>(divided_up(framed, *job_.options.shard_bytes), 1);
+    job_.shards =
+        job_.options.shards ? *job_.options.shards : std::max<uint64_t>(div_up(framed, *job_.options.shard_bytes), 1);
     if (job_.shards > most_shards)
       throw Error(Category::bad_pipeline,
                   fmt::format("{} would be {} shards, at most {} have a name: raise --shard-size",
@@ -226,7 +225,7 @@ class Split {
   }
 
   uint64_t workers() const { return static_cast<uint64_t>(tbb::this_task_arena::max_concurrency()); }
-  uint64_t units() const { return divided_up(job_.shards, job_.buckets->shards_per_unit); }
+  uint64_t units() const { return div_up(job_.shards, job_.buckets->shards_per_unit); }
 
   void write_shuffled() {
     if (!job_.buckets) {
@@ -244,12 +243,12 @@ class Split {
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);
     const uint64_t size = std::min(of_worker, std::max(fair_bucket, all / many_buckets));
     // Buckets have equal numbers of records, not of bytes, so a tenth is added as a reserve.
-    const uint64_t wanted = std::max<uint64_t>(divided_up(all + all / 10, size), 1);
+    const uint64_t wanted = std::max<uint64_t>(div_up(all + all / 10, size), 1);
     const uint64_t most = std::max<uint64_t>(memory_ / least_bucket_buffer, 1);
     const uint64_t buckets = std::min(wanted, most);
     Buckets plan;
     plan.shards_per_unit = std::max<uint64_t>(job_.shards / buckets, 1);
-    plan.buckets_per_unit = plan.shards_per_unit > 1 ? 1 : divided_up(buckets, job_.shards);
+    plan.buckets_per_unit = plan.shards_per_unit > 1 ? 1 : div_up(buckets, job_.shards);
     return plan;
   }
 

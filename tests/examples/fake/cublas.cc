@@ -59,7 +59,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
       leading_a >= (op_a == CUBLAS_OP_T ? k : m) && leading_b >= (op_b == CUBLAS_OP_T ? n : k) && leading_c >= m;
   if (!known || !fits) return CUBLAS_STATUS_INVALID_VALUE;
   const float by = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  feedline::test::act_on(handle->stream, [=] {
+  feedline::test::run_on_stream(handle->stream, [=] {
     with_type(type_a, [&](auto from) {
       with_type(type_c, [&](auto to) {
         using From = decltype(from);

@@ -17,7 +17,7 @@ inline void check(cudaError_t error) {
 
 template <typename Body>
 void for_each(int64_t n, cudaStream_t stream, Body body) {
-  feedline::test::act_on(stream, [n, body] {
+  feedline::test::run_on_stream(stream, [n, body] {
     for (int64_t i = 0; i < n; i++) body(i);
   });
 }

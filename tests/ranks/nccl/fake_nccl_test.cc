@@ -62,7 +62,7 @@ bool nothing_is_left() {
 }  // namespace
 
 TEST_CASE("a communicator of GPUs gives back all it took, and makes no context on other GPUs") {
-  act_gpus(3);
+  set_fake_gpus(3);
   auto ends = communicators_between_threads(2);
   side_by_side(2, [&](int rank) { nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank + 1)); });
   CHECK(fake_cuda_state().contexts == std::set<int>{1, 2});
@@ -71,7 +71,7 @@ TEST_CASE("a communicator of GPUs gives back all it took, and makes no context o
 }
 
 TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
-  act_gpus(1);
+  set_fake_gpus(1);
   const auto make = [](const std::vector<DeviceId>& gpus) {
     auto ends = communicators_between_threads(2);
     return side_by_side(2, [&](int rank) {
@@ -87,11 +87,11 @@ TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
 }
 
 TEST_CASE("streams that wait for a rank go on when it fails") {
-  act_gpus(3);
+  set_fake_gpus(3);
   std::promise<void> gate;
   const auto thrown = on_ranks(3, [&](Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
     // Rank 1's part of the call waits until the gate opens.
-    if (c.rank() == 1) act_on(stream, [&gate] { gate.get_future().wait(); });
+    if (c.rank() == 1) run_on_stream(stream, [&gate] { gate.get_future().wait(); });
     const Error error = error_of([&] {
       c.broadcast(on_gpu, 1, Stream::cuda(stream));
       if (c.rank() == 1) c.abort(Error(Category::bad_image, "no such picture"));
@@ -106,7 +106,7 @@ TEST_CASE("streams that wait for a rank go on when it fails") {
 }
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing is left behind") {
-  act_gpus(3);
+  set_fake_gpus(3);
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();
     if (name.find("cuda") != 0 && name != "nccl") continue;
@@ -125,12 +125,12 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing
 }
 
 TEST_CASE("a call is refused while its stream captures, and on another GPU's default stream") {
-  act_gpus(2);
+  set_fake_gpus(2);
   for (const std::string& thrown : on_ranks(2, [](Communicator&c, cudaStream_t stream, std::span<std::byte> on_gpu) {
-         act_capture(stream, true);
+         set_capturing(stream, true);
          const Error captured = error_of([&] { c.broadcast(on_gpu, 0, Stream::cuda(stream)); });
          expect(captured.category() == Category::device_error, captured.what());
-         act_capture(stream, false);
+         set_capturing(stream, false);
          const Error threads = error_of([&] { c.broadcast(on_gpu, 0, Stream::cuda_per_thread); });
          expect(threads.category() == Category::bad_pipeline, threads.what());
          require(cudaSetDevice(1 - c.rank()));

@@ -1,0 +1,10 @@
+#include "io/records/bad_region.h"
+
+namespace feedline::io {
+
+Error BadRegion::error(const std::string& file) const {
+  return Error(category, message.empty() ? "damaged, as those before it" : message,
+               {file, static_cast<int64_t>(offset), static_cast<int64_t>(record), ""});
+}
+
+}  // namespace feedline::io
