@@ -28,6 +28,12 @@ runs() { # WAY PROGRAM
   [ "$answer" = "read 150, fed 150" ]
 }
 
+runs_ranks() { # WAY PROGRAM
+  answer=$(mpirun --allow-run-as-root --oversubscribe -n 2 "$2" records.tfrecord)
+  echo "$1, mpirun: $answer"
+  [ "$answer" = "2 ranks fed 150" ]
+}
+
 # Builds this tree as a subproject of another Meson project. It must add neither its tests nor its installation.
 cp -R consumer superproject
 mkdir superproject/subprojects
@@ -60,12 +66,11 @@ runs pkg-config ./by-pkg-config
 if pkg-config --exists feedline-mpi; then
   # shellcheck disable=SC2046 # a list of words
   quietly mpicxx -std=c++20 consumer/ranks.cc -o ranks $(pkg-config --cflags --libs feedline-mpi)
-  answer=$(mpirun --allow-run-as-root --oversubscribe -n 2 ./ranks records.tfrecord)
-  echo "mpirun: $answer"
-  [ "$answer" = "2 ranks fed 150" ]
+  runs_ranks pkg-config ./ranks
 fi
 unset LD_LIBRARY_PATH
 
 quietly cmake -G Ninja -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"
 quietly cmake --build build-cmake
 runs CMake build-cmake/consumer
+if [ -x build-cmake/ranks ]; then runs_ranks CMake build-cmake/ranks; fi

@@ -397,6 +397,14 @@ TEST_CASE("inspect agrees with TensorFlow on other programs' files") {
   CHECK(files >= 15);
 }
 
+TEST_CASE("a JSON document says which version it is, also one of an error") {
+  const std::string file = golden("framing/flip_data_first_record2.tfrecord");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"verify", "--json", file},
+                                                  {"inspect", "--json", file},
+                                                  {"verify", "--json", "--no-such-flag", file}})
+    CHECK(run_tool(command).json().at("feedline_json") == 1);
+}
+
 TEST_CASE("inspect finds lengths, kinds and content") {
   const json chess =
       run_tool({"inspect", "--json", golden("chess/main-00000-of-00003.tfrecord"),

@@ -119,7 +119,7 @@ int cat(const Args& args) {
       fmt::print(stderr, "feedline: {}\n", reader.error().what());
       damaged = true;
     } else if (seen++ >= first) {
-      print_json(to_json(record, message, args.full), -1);
+      print_json_line(to_json(record, message, args.full));
     }
   }
   if (args.record && seen <= first) {

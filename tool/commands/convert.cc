@@ -84,7 +84,7 @@ Run converting(const std::shared_ptr<Args>& args, Convert convert) {
     const Interrupt interrupt;
     const Converted result = convert(*args, target);
     if (args->json)
-      print_json(to_json(*args, result));
+      print_document(to_json(*args, result));
     else
       print_for_people(*args, result);
     return 0;

@@ -167,7 +167,7 @@ void write_report(const fs::path& folder, const Result& result) {
                      {"epoch_audit", audit_json(result.report)},
                      {"errors_total", result.report.errors_total},
                      {"files", result.files}};
-  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  const std::string text = document_text(json);
   io::OutputFile file(folder / "report.json");
   file.write(std::as_bytes(std::span(text)));
   file.publish();

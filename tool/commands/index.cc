@@ -124,7 +124,7 @@ int index(const Args& args) {
       fmt::print("  {} {}, {}\n", result.state == "built" ? "built" : "index", result.index,
                  format_byte_size(result.index_bytes));
   }
-  if (args.json) print_json({{"files", std::move(files)}});
+  if (args.json) print_document({{"files", std::move(files)}});
   return sound ? 0 : 1;
 }
 

@@ -104,7 +104,7 @@ int inspect(const Args& args) {
       result["files"].push_back(std::move(entry));
     }
     for (const Row& row : rows_of(data)) result["features"].push_back(to_json(row));
-    print_json(result);
+    print_document(result);
   } else {
     print_for_people(data, files);
   }

@@ -20,7 +20,7 @@ enum ExitCode { done = 0, failed = 1, wrong_usage = 2 };
 /// Prints on standard error why the command ended; with --json, also on standard output. Returns `code`.
 int report(int code, const std::string& message, bool as_json, const Json& error) {
   fmt::print(stderr, "feedline: {}\n", message);
-  if (as_json) print_json({{"error", error}});
+  if (as_json) print_document({{"error", error}});
   return code;
 }
 

@@ -167,7 +167,7 @@ int run_pipeline(const Args& args) {
     if (!result.interrupted) result.error = error;
   }
   if (args.json) {
-    print_json(to_json(args, result));
+    print_document(to_json(args, result));
   } else if (result.steps > 0 || !result.error) {
     print_for_people(args, result);
   }

@@ -59,7 +59,7 @@ int advise(const Args& args) {
   for (const std::string& input : args.inputs) bytes += identify(input).size;
   const ShardAdvice advice = advise_shards(bytes, args.readers);
   if (args.json) {
-    print_json({{"bytes", bytes}, {"advice", to_json(advice)}});
+    print_document({{"bytes", bytes}, {"advice", to_json(advice)}});
   } else {
     fmt::print("{}\n", advice.text);
   }
@@ -80,13 +80,13 @@ int split(Args args) {
   const SplitResult result = run_split(options, args.inputs, args.out, size_of_flag("--memory", args.memory));
   const ShardAdvice advice = advise_shards(result.framed_bytes, args.readers);
   if (args.json) {
-    print_json({{"records", result.records},
-                {"bytes", result.framed_bytes},
-                {"out", args.out},
-                {"shards", result.files},
-                {"kept", result.kept},
-                {"errors", result.bad},
-                {"advice", to_json(advice)}});
+    print_document({{"records", result.records},
+                    {"bytes", result.framed_bytes},
+                    {"out", args.out},
+                    {"shards", result.files},
+                    {"kept", result.kept},
+                    {"errors", result.bad},
+                    {"advice", to_json(advice)}});
     return 0;
   }
   fmt::print("{}, {}, in {}: {}/{}\n", format_count(result.records, "record"), format_byte_size(result.framed_bytes),

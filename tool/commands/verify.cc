@@ -22,7 +22,7 @@ int verify(const Args& args) {
   if (args.json) {
     Json files = Json::array();
     for (const FileSummary& summary : summaries) files.push_back(to_json(summary));
-    print_json({{"files", std::move(files)}});
+    print_document({{"files", std::move(files)}});
     return damaged ? 1 : 0;
   }
   uint64_t records = 0, bytes = 0;

@@ -58,9 +58,26 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-void print_json(const Json& json, int indent) {
-  const std::string text = json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
-  std::fwrite(text.data(), 1, text.size(), stdout);
+namespace {
+
+constexpr int document_version = 1;
+
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace
+
+std::string document_text(const Json& document) {
+  Json versioned = {{"feedline_json", document_version}};
+  versioned.update(document);
+  return text_of(versioned, 2);
+}
+
+void print_document(const Json& document) { print(document_text(document)); }
+
+void print_json_line(const Json& json) { print(text_of(json, -1)); }
 
 }  // namespace feedline::cli

@@ -26,8 +26,13 @@ bool is_printable(std::string_view bytes);
 std::string to_hex(std::string_view bytes);
 std::string to_base64(std::string_view bytes);
 
-/// Prints to standard output, on one line (indent < 0) or indented, with a line end. Bytes that are not UTF-8, for
-/// example in a file name, become U+FFFD.
-void print_json(const Json& json, int indent = 2);
+/// Returns a command's document as text with a line end: its first key is `feedline_json`, the version of the documents,
+/// which changes if a key changes its meaning or goes. Bytes that are not UTF-8, in a file name for example, become
+/// U+FFFD.
+std::string document_text(const Json& document);
+/// Prints document_text() to standard output.
+void print_document(const Json& document);
+/// Prints JSON on one line, without a version: one record of many.
+void print_json_line(const Json& json);
 
 }  // namespace feedline::cli
