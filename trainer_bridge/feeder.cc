@@ -25,6 +25,7 @@
 #include "flowgraph/feed/transfer.h"
 #include "flowgraph/feed/try_records.h"
 #include "flowgraph/feed/upload.h"
+#include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/plan/distribution.h"
 #include "flowgraph/plan/feed_facts.h"
@@ -78,6 +79,7 @@ struct Feeder::Impl {
       agree(pipeline, ranks);
       if (reads() && distribution.transfers()) spec = flow::validate(pipeline);
       warnings = spec.warnings;
+      elements = flow::elements_of(spec);
       on_cpus(spec.cpu_set, "feedline-open", [&] {
         ranks.among(distribution.readers(), [&](RankGroup& readers) { open(readers); });
         begin({options.epoch, 0}, ranks);
@@ -499,6 +501,7 @@ struct Feeder::Impl {
   flow::Distribution distribution;
   flow::PipelineSpec spec;
   std::vector<std::string> files, warnings;
+  std::vector<ElementSpec> elements;
   std::mutex setting;  // one set_...() call at a time; locked before `mutex`
   // Guards all members below: set_state() changes them, and other threads may read them at any time.
   mutable std::mutex mutex;
@@ -627,6 +630,8 @@ void Feeder::set_weights(const std::vector<double>& weights) {
   reweighted.taken = mixture.taken_before(last.epoch);
   impl_->begin_anew(lock, last, true, impl_->reweighted_plan(reweighted));
 }
+
+const std::vector<ElementSpec>& Feeder::elements() const noexcept { return impl_->elements; }
 
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->options.devices.size()); }
 

@@ -10,6 +10,7 @@
 
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
+#include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/unsupported.h"
 
@@ -508,18 +509,6 @@ void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std
   }
 }
 
-// Returns the names that an output's tensors have in a batch.
-std::vector<std::string> tensor_names(const OutputSpec& output) {
-  if (output.dtype != DType::bytes && !output.variable) return {output.name};
-  std::vector<std::string> names;
-  if (output.dtype == DType::bytes)
-    names = {output.name + ".bytes", output.name + ".offsets"};
-  else
-    names = {output.name + ".values"};
-  if (output.variable) names.push_back(output.name + ".row_splits");
-  return names;
-}
-
 void check_names(const PipelineSpec& spec) {
   std::set<std::string> outputs, tensors;
   for (const OutputSpec& output : spec.outputs) {
@@ -527,7 +516,7 @@ void check_names(const PipelineSpec& spec) {
       throw Error(Category::bad_pipeline,
                   fmt::format("output '{}': name: there are two outputs of this name", output.name));
     if (output.internal) continue;
-    for (const std::string& tensor : tensor_names(output))
+    for (const std::string& tensor : element_of(spec, output).tensors())
       if (!tensors.insert(tensor).second)
         throw Error(
             Category::bad_pipeline,

@@ -44,7 +44,7 @@ tool/common:           flowgraph/parse io/index io/records io base
 tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common io/index io/records io
 tool/reshard:          tool/common io/records io base
-tool/feeding:          tool/common trainer_bridge flowgraph/pipeline ranks gpu/unpack io base
+tool/feeding:          tool/common trainer_bridge ranks io base
 tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common flowgraph/pipeline io/index io base
 """
 

@@ -2,10 +2,13 @@
 #include "flowgraph/feed/delivery.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <future>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "data.h"
@@ -322,6 +325,32 @@ TEST_CASE("a disk that is waited for is named, whatever the compression") {
     CHECK(feeder.report().next_wait_s == 0);
     CHECK(feeder.report().waited_s.empty());
   }
+}
+
+TEST_CASE("what a feeder says of its outputs before the first batch is in every batch") {
+  const Data data({30});
+  Feeder feeder(data.pipeline(
+      "feature { name: 'x' dtype: FLOAT32 shape: [3] } feature { name: 'b' dtype: BYTES }"
+      "feature { name: 'v' dtype: INT64 kind: VARIABLE } feature { name: 't' dtype: BYTES kind: VARIABLE }"
+      "feature { name: 'p' dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: -1 } }"
+      "batch { global_batch_size: 10 valid_mask: 'ok' }"));
+  REQUIRE(feeder.elements().size() == 7);
+  CHECK(feeder.elements().back().name == "ok");
+  std::set<std::string> kinds;
+  while (const Batch batch = feeder.next())
+    for (const ElementSpec& element : feeder.elements()) {
+      INFO(element.name);
+      for (const std::string& tensor : element.tensors()) CHECK_NOTHROW(batch.at(tensor));
+      const bool bytes = element.dtype == DType::bytes;
+      kinds.insert(fmt::format("{} {}", static_cast<int>(element.kind), bytes));
+      const TensorView& main = batch.at(element.tensors().front());
+      CHECK(main.dtype == (bytes ? DType::uint8 : element.dtype));
+      if (bytes) continue;
+      const bool padded = element.kind == ElementSpec::Kind::padded;
+      CHECK(main.shape == (padded ? element.shape.with_rows(main.shape[1]) : element.shape).with_rows(main.shape[0]));
+      if (padded) CHECK(element.padding.size() == size_of(element.dtype));
+    }
+  CHECK(kinds == std::set<std::string>{"0 false", "0 true", "1 false", "2 false", "2 true"});
 }
 
 TEST_CASE("no limit of time is too long") {

@@ -333,7 +333,7 @@ TEST_CASE("check prints the plan, or what is wrong with it") {
   const ToolResult good = run_tool({"check", pipeline, "--replicas", "2"});
   INFO(good.err);
   CHECK(good.code == 0);
-  CHECK(good.out.find("3000 samples") != std::string::npos);
+  CHECK(good.out.find("3,000 samples") != std::string::npos);
   CHECK(good.out.find("memory") != std::string::npos);
 
   const ToolResult uneven = run_tool({"check", pipeline, "--replicas", "3"});
@@ -450,7 +450,7 @@ TEST_CASE("stages are turned off by --set") {
     INFO(plain.err);
     CHECK(plain.code == 0);
     CHECK(plain.out.find("shuffle ") == std::string::npos);
-    CHECK(plain.out.find("3000 samples") != std::string::npos);
+    CHECK(plain.out.find("3,000 samples") != std::string::npos);
   }
 }
 

@@ -34,22 +34,16 @@ struct Args {
   bool accept_changes = false;
 };
 
-std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder, const flow::PipelineSpec& spec) {
+std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder,
+                                                       const std::vector<ElementSpec>& elements) {
   std::vector<std::unique_ptr<OutputFiles>> outputs;
   std::set<std::string> names;
-  std::vector<flow::OutputSpec> delivered = spec.outputs;
-  if (!spec.valid_mask.empty()) {
-    flow::OutputSpec& mask = delivered.emplace_back();
-    mask.name = spec.valid_mask;
-    mask.dtype = DType::boolean;
-  }
-  for (const flow::OutputSpec& output : delivered) {
-    if (output.internal) continue;
-    outputs.push_back(std::make_unique<OutputFiles>(folder, spec, output));
+  for (const ElementSpec& element : elements) {
+    outputs.push_back(std::make_unique<OutputFiles>(folder, element));
     for (const std::string& name : outputs.back()->names()) {
       if (!names.insert(name).second) {
         throw Error(Category::bad_pipeline,
-                    fmt::format("two outputs would be written to {}; rename output '{}'", name, output.name));
+                    fmt::format("two outputs would be written to {}; rename output '{}'", name, element.name));
       }
     }
   }
@@ -149,7 +143,7 @@ void dump_epoch(const Args& args, Result& result) {
   result.files = feeder.files();
   for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
 
-  auto outputs = open_outputs(args.out, spec);
+  auto outputs = open_outputs(args.out, feeder.elements());
   take_epoch(feeder, args.steps, outputs, result);
   result.report = feeder.report();
   for (const auto& output : outputs) output->close();

@@ -5,26 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "gpu/unpack/unpack.h"
-
 namespace feedline::cli {
 namespace {
-
-/// Returns what replaces a missing value: the feature's padding value, in the form in which this output delivers it.
-std::vector<std::byte> padding_of(const flow::FeatureSpec& feature, const flow::OutputSpec& output) {
-  if (feature.dtype == DType::bytes) {
-    if (feature.default_bytes.empty()) return {};
-    const auto value = std::as_bytes(std::span(feature.default_bytes.front()));
-    return {value.begin(), value.end()};
-  }
-  const int64_t pad_int = feature.default_ints.empty() ? 0 : feature.default_ints.front();
-  const float pad_float = feature.default_floats.empty() ? 0.0f : feature.default_floats.front();
-  const auto* value = feature.dtype == DType::int64 ? reinterpret_cast<const std::byte*>(&pad_int)
-                                                    : reinterpret_cast<const std::byte*>(&pad_float);
-  std::vector<std::byte> padding(size_of(output.dtype));
-  gpu::Unpacker (*output.unpack_value)(std::span(&value, 1), padding.data());
-  return padding;
-}
 
 std::span<const std::byte> bytes_of(const TensorView& tensor) {
   return {static_cast<const std::byte*>(tensor.data), tensor.size_bytes()};
@@ -42,19 +24,22 @@ std::string file_name(std::string_view output) {
   return name;
 }
 
-OutputFiles::OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output)
-    : folder_(folder), name_(output.name), padded_(output.padded), step_shape_(output.shape) {
-  if (padded_) padding_ = padding_of(spec.features[static_cast<size_t>(output.feature)], output);
-  if (output.dtype == DType::bytes) {
+OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
+    : folder_(folder),
+      name_(element.name),
+      padded_(element.kind == ElementSpec::Kind::padded),
+      step_shape_(element.shape),
+      padding_(element.padding) {
+  const bool ragged = element.kind == ElementSpec::Kind::ragged;
+  if (element.dtype == DType::bytes) {
     open(".bytes", DType::uint8, {});
     open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
     has_offsets_ = true;
-    values_of_row_ = output.shape.elements();
+    values_of_row_ = element.shape.elements();
   } else {
-    open(output.variable ? ".values" : "", output.dtype,
-         spec.window ? output.shape.with_rows(spec.window->size) : output.shape);
+    open(ragged ? ".values" : "", element.dtype, element.shape);
   }
-  if (output.variable) {
+  if (ragged) {
     open(".row_splits", DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
     has_splits_ = true;
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "feedline/batch.h"
-#include "flowgraph/pipeline/spec.h"
+#include "feedline/element_spec.h"
 #include "tool/feeding/npy_writer.h"
 
 namespace feedline::cli {
@@ -20,7 +20,7 @@ std::string file_name(std::string_view output);
 /// left out. Throws Error io_error.
 class OutputFiles {
  public:
-  OutputFiles(const std::string& folder, const flow::PipelineSpec& spec, const flow::OutputSpec& output);
+  OutputFiles(const std::string& folder, const ElementSpec& element);
 
   void append(const Batch& batch);
   /// Makes the complete files appear under their names.

@@ -21,6 +21,7 @@
 
 #include "feedline/batch.h"
 #include "feedline/communicator.h"
+#include "feedline/element_spec.h"
 #include "feedline/epoch_audit.h"
 #include "feedline/error.h"
 #include "feedline/exchange.h"
@@ -223,6 +224,9 @@ class FEEDLINE_PUBLIC Feeder {
   /// epoch; else it throws Error bad_pipeline. All ranks must call it alike. Otherwise the rules of set_state() hold.
   /// The number of steps in an epoch may change.
   void set_weights(const std::vector<double>& weights);
+
+  /// Returns what every batch has, in the pipeline's order; known before the first batch, and the same on all ranks.
+  const std::vector<ElementSpec>& elements() const noexcept;
 
   int replicas() const noexcept;
   /// Returns the epoch of the replica that is furthest behind.

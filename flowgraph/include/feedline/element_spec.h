@@ -1,0 +1,37 @@
+// What a pipeline delivers, known before the first batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "feedline/export.h"
+#include "feedline/tensor.h"
+
+namespace feedline {
+
+/// One output of a pipeline, as it is in every batch.
+struct FEEDLINE_PUBLIC ElementSpec {
+  enum class Kind : uint8_t {
+    dense,   // NAME: [rows, shape...]
+    padded,  // NAME: [rows, longest of the batch, shape...]; shorter rows end with `padding`
+    ragged,  // NAME.values: [values of all rows, shape...], and NAME.row_splits: int64 [rows + 1]
+  };
+
+  std::string name;
+  Kind kind = Kind::dense;
+  /// The type of the numbers. If it is `bytes`, the tensor NAME (or NAME.values) is replaced by two: NAME.bytes, uint8, the
+  /// strings one after another; and NAME.offsets, int64, where each string begins, and the end.
+  DType dtype = DType::unset;
+  /// The shape of a row of a dense output, of a step of a padded one, of a value of a ragged one. With windows a row of a
+  /// dense output has its frames as the first axis.
+  Shape shape = {};
+  /// The bytes of one padding value of a padded output: one number, or one string.
+  std::vector<std::byte> padding = {};
+
+  /// Returns the names of its tensors in a batch: "tags.values", "tags.row_splits".
+  std::vector<std::string> tensors() const;
+};
+
+}  // namespace feedline
