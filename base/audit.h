@@ -26,7 +26,7 @@ constexpr uint64_t hash64(std::string_view text) noexcept {
   return mix64(hash);
 }
 
-/// Returns the term of one record. `offset` is the offset of the record's header in the file, or in the inflated stream
+/// Returns the hash that one record adds to the audit sum of an epoch. `offset` is the offset of the record's header in the file, or in the inflated stream
 /// of a compressed file. `stored_crc` is the payload's checksum, masked, as it stands in the file.
 constexpr uint64_t audit_term(uint64_t offset, uint32_t stored_crc) noexcept {
   return mix64(mix64(offset) ^ stored_crc);

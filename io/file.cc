@@ -49,7 +49,7 @@ int InputFile::open(std::string path) {
   if (error || !S_ISREG(status.st_mode)) {
     close(std::exchange(fd_, -1));
     if (error) fail(path_, "its size cannot be read", error);
-    throw Error(Category::io_error, "is no regular file", {path_, -1, -1, ""});
+    throw Error(Category::io_error, "is not a regular file", {path_, -1, -1, ""});
   }
   size_ = static_cast<uint64_t>(status.st_size);
   return 0;

@@ -10,7 +10,7 @@
 namespace feedline::io {
 
 /// An open file. It is movable, and the destructor closes it. Reading is thread-safe. Members that open or read throw
-/// Error io_error, with the file as its place, if the system refuses or if this is no regular file.
+/// Error io_error, with the file as its place, if the system refuses or if this is not a regular file.
 class InputFile {
  public:
   explicit InputFile(std::string path);

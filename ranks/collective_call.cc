@@ -42,7 +42,7 @@ void check_rank(const char* call, int rank, int size) {
 
 CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduction) {
   if (size_of(data.dtype) == 0 || data.dtype == DType::boolean)
-    refuse("{}: {} is no dtype of numbers", name(kind), feedline::name(data.dtype));
+    refuse("{}: {} is not a dtype of numbers", name(kind), feedline::name(data.dtype));
   return {.kind = kind, .dtype = data.dtype, .reduction = reduction, .bytes = data.size_bytes()};
 }
 
@@ -113,7 +113,7 @@ Error unmatched_parts(int from, int to, uint64_t number) {
           number, from, to));
 }
 
-Error has_left() { return Error(Category::stalled, "has left the group, and would be waited for without end"); }
+Error has_left() { return Error(Category::stalled, "has left the group, so the call could never be completed"); }
 
 Error failure_of_rank(int rank, uint64_t number, const Error& why) {
   return Error(why.category(), fmt::format("rank {}, call {}: {}", rank, number, why.message()), why.place());

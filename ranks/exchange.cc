@@ -31,7 +31,7 @@ class Meeting {
     all_here_.wait(lock, [&] { return round_ != round || left_; });
     if (round_ == round)
       throw Error(Category::stalled,
-                  fmt::format("rank {} has left the exchange, and would be waited for without end", *left_));
+                  fmt::format("rank {} has left the exchange, so it could never be completed", *left_));
     return all_;  // the next round cannot end, and replace all_, before this rank has come to it
   }
 

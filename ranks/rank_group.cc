@@ -85,14 +85,14 @@ RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
   std::vector<Head> heads;
   for (size_t place = 0; place < all.size(); place++) {
     if (all[place].size() < sizeof head || MessageReader(all[place]).get<uint64_t>() != magic)
-      refuse("what it gives as that of rank {} is no message of this version of feedline", place);
+      refuse("the string that it returned for rank {} is not a message of this version of feedline", place);
     heads.push_back(MessageReader(all[place]).get<Head>());
     if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
-      refuse("it has {} ranks; in the place of rank {} is one that says it is rank {} of {}", all.size(), place,
+      refuse("it returned {} strings, and the one for rank {} says that it is from rank {} of {}", all.size(), place,
              heads[place].rank, heads[place].size);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
-    refuse("it does not give this rank's own string back");
+    refuse("it did not return this rank's own string");
   Pieces pieces;
   for (size_t place = 0; place < all.size(); place++) {
     pieces.bytes.push_back(all[place].substr(sizeof head));

@@ -113,20 +113,22 @@ struct Feeder::Impl {
       throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
     for (const DeviceId device : options.devices)
       if (device.kind != options.devices.front().kind)
-        throw Error(Category::bad_pipeline, "options.devices: replicas on the host and on GPUs want a feeder each");
+        throw Error(Category::bad_pipeline, "options.devices: replicas on the host and on GPUs need separate feeders");
     gpu::check_devices(options.devices);
     if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
       throw Error(Category::bad_pipeline,
                   fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
     if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
-      throw Error(Category::bad_pipeline, "options.data_parallel_rank: of how many? Give options.data_parallel_size");
+      throw Error(
+          Category::bad_pipeline,
+          "options.data_parallel_rank: options.data_parallel_size is missing; it says how many parts there are");
     if (const auto& between = options.gpu_communicator) {
       if (!options.communicator || !on_gpus() || !distribution.transfers() || options.devices.size() != 1)
         throw Error(Category::bad_pipeline,
                     "options.gpu_communicator: it is for REPLICATE and SCATTER to one replica of each rank, on a GPU, "
                     "and needs an options.communicator beside it");
       if (between->device() != options.devices[0])
-        throw Error(Category::bad_pipeline, "options.gpu_communicator: it is not the GPU of options.devices");
+        throw Error(Category::bad_pipeline, "options.gpu_communicator: it is for another GPU than options.devices");
       if (between->rank() != options.rank || between->size() != options.world_size)
         throw Error(Category::bad_pipeline,
                     fmt::format("options.gpu_communicator: this is rank {} of {} there, and {} of {} in "
@@ -187,8 +189,8 @@ struct Feeder::Impl {
     for (const std::string& warning : data.warnings) log_warning(warning);
     if (data.lazy && distribution.transfers())
       throw Error(Category::bad_pipeline,
-                  "source: index.mode: LAZY does not go with REPLICATE or SCATTER: ranks have to know their steps "
-                  "before; use BUILD");
+                  "source: index.mode: LAZY cannot be combined with REPLICATE or SCATTER, because ranks must know "
+                  "their steps beforehand; use BUILD");
     plan = make_plan(std::move(planned), std::make_shared<flow::DataSet>(std::move(data)), threads);
     flow::refuse_empty_epoch(*plan, chosen);
     facts = flow::facts_of(*plan);
@@ -390,7 +392,8 @@ struct Feeder::Impl {
     if (upload) return upload->delivery();
     if (transfer) return transfer->delivery();
     if (!graph || distribution.transfers() || on_gpus())
-      throw Error(Category::stalled, "the feeder could not be set to another place, and has none");
+      throw Error(Category::stalled,
+                  "setting the feeder to another position failed, so it can feed nothing more; make a new one");
     return graph->delivery();
   }
 
@@ -461,8 +464,7 @@ struct Feeder::Impl {
   void check_counted() const {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
-                  "state: index.mode LAZY: before the first epoch has ended nobody knows which data this is; with mode "
-                  "BUILD it is counted first");
+                  "state: index.mode LAZY: the data is known only after the first epoch; mode BUILD counts it before");
   }
 
   std::string state_at(const flow::Position& position) const {
@@ -553,9 +555,10 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
   for (const NamedTensor& to : tensors) {
     const TensorView from = batch.at(to.name);
     if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("next_into: '{}' is {} {}, to be filled is {} {}", to.name, name(from.dtype),
-                              to_string(from.shape), name(to.tensor.dtype), to_string(to.tensor.shape)));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}", to.name,
+                      name(from.dtype), to_string(from.shape), name(to.tensor.dtype), to_string(to.tensor.shape)));
     batch.copy_on(stream, from, to.tensor.data);
   }
   batch.release_on(stream);

@@ -25,7 +25,8 @@ struct BatchRow {
   bool filler = false;  // the row is padding, or stands in for a bad record
 };
 
-/// Writes the rows [begin, end) of a batch into `out`, which must have room for them, and returns them.
+/// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span of
+/// `out` that it filled.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out);
 
 /// Returns whether the rows [begin, end) of a batch lie one after another in one chunk, and none of them is filler.

@@ -27,8 +27,8 @@ struct BadTerm {
 /// The chunk of one slot. It holds the records of one ticket after another, whenever the slot is used again.
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
-  /// slot: the number of the slot. data: the slot's memory for the bytes as read. scratch: its memory for columns. Both
-  /// must outlive the chunk.
+  /// Makes the chunk of slot number `slot`, a piece of memory that is read into. `data` takes the bytes as they are read
+  /// from the file, and `scratch` the columns that are parsed from them. Both must outlive the chunk.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
       : slot_(slot), data_(data), scratch_(scratch) {}
 

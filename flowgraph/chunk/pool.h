@@ -56,8 +56,8 @@ class Pool {
     feed();
   }
 
-  /// Sets how many items a hungry pool must have before the owner is kicked. With a large number an owner that can wait
-  /// is woken rarely. Kicks at once if the pool is hungry and has that many.
+  /// Sets how many items the pool must have before it wakes an owner that found it empty. A large count wakes an owner
+  /// that can wait less often. If such an owner waits and the pool has that many items already, wakes it at once.
   void set_enough(size_t count) {
     const std::lock_guard lock(mutex_);
     enough_ = count;

@@ -176,7 +176,9 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     Feed& feed = feeds.emplace_back(
         Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
     if (!feed.pipeline.ParseFromString(feed.bytes))
-      throw Error(Category::bad_pipeline, "exchange: a rank's pipeline did not arrive as it was");
+      throw Error(
+          Category::bad_pipeline,
+          "exchange: the pipeline of a rank changed on its way; an exchange must return every rank's string unchanged");
   }
   std::vector<std::string> in_what;
   for (const Feed& feed : feeds) {

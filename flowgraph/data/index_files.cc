@@ -45,7 +45,8 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
 }
 
 [[noreturn]] void refuse(size_t rank, const std::string& why) {
-  throw Error(Category::bad_pipeline, fmt::format("what rank {} tells of its files makes no sense: {}", rank, why));
+  throw Error(Category::bad_pipeline,
+              fmt::format("rank {} sent an impossible description of its files: {}", rank, why));
 }
 
 /// Bytes [begin, end) of a file, which one rank counts.
@@ -267,7 +268,7 @@ void IndexFiles::take(size_t rank, MessageReader message) {
         refuse(rank, fmt::format("of {}: {}", file.id.uri, error.message()));
       }
   }
-  if (!message.at_end()) refuse(rank, "there is more than it had to tell");
+  if (!message.at_end()) refuse(rank, "the message is longer than it can be");
 }
 
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {

@@ -9,7 +9,7 @@
 namespace feedline {
 class RankGroup;
 class WorkerArena;
-}
+}  // namespace feedline
 
 namespace feedline::flow {
 

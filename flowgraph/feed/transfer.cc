@@ -36,7 +36,7 @@ std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_wr
 void Transfer::check_head(const Head& head) const {
   const auto refuse = [] {
     throw Error(Category::bad_pipeline,
-                "a rank that sends rows says what makes no sense of them: it runs another feedline");
+                "a rank sent an impossible description of its rows; all ranks must run the same version of feedline");
   };
   if (head.rows() < 0 || head.rows() > batches_.rows() || head.numbers[1] < 0 || head.numbers[1] > head.rows())
     refuse();
@@ -102,7 +102,7 @@ Transfer::~Transfer() {
     const bool heard = changed_.wait_for(lock, leave_timeout, [&] { return ended_; });
     lock.unlock();
     if (!heard)
-      communicator_.abort(Error(Category::stalled, "its feeder has ended, and the others did not come to hear of it"));
+      communicator_.abort(Error(Category::stalled, "its feeder has ended, and not all other ranks could be told"));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
@@ -195,7 +195,7 @@ bool Transfer::step() {
     return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
   };
   if (const auto leaver = one_that(Intent::leave); leaver != all.end()) {
-    end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, behind step {} of epoch {}",
+    end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, after step {} of epoch {}",
                                                   leaver - all.begin(), position_.step, position_.epoch)));
     return false;
   }
@@ -252,10 +252,10 @@ void Transfer::check_votes() const {
   for (const int reader : readers_) {
     const StepVote &vote = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
     if (vote.offer != first.offer || vote.epoch != position_.epoch || vote.step != position_.step)
-      throw Error(
-          Category::bad_pipeline,
-          fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the data has changed",
-                      reader, vote.step, vote.epoch, position_.step, position_.epoch));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the files have "
+                              "changed on one of them; restart all ranks",
+                              reader, vote.step, vote.epoch, position_.step, position_.epoch));
   }
 }
 
@@ -315,8 +315,11 @@ std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, 
     const BatchTensor& tensor = batches_.packed()[t];
     const size_t bytes = bytes_of(tensor, shapes[t]);
     if (bytes > tensor.capacity)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{} bytes of '{}' were sent, which has {} at most", bytes, tensor.name, tensor.capacity));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "a rank sent {} bytes for '{}', which has room for {}; all ranks must run the same pipeline and version",
+              bytes, tensor.name, tensor.capacity));
     spans.emplace_back(buffer.memory + tensor.offset, bytes);
   }
   return spans;

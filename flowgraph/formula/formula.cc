@@ -274,10 +274,10 @@ class Parser {
       expect(")", "at the end of the parenthesis");
       return a;
     }
-    if (token_.empty()) fail("the formula ends where a value is wanted");
+    if (token_.empty()) fail("the formula ends where a value is expected");
     if (is_digit(token_[0]) || token_[0] == '.') return number();
     if (is_name(token_) && !is_keyword(token_)) return name();
-    fail(fmt::format("'{}' where a value is wanted{}", token_, instead_of(token_)));
+    fail(fmt::format("'{}' stands where a value is expected{}", token_, instead_of(token_)));
   }
 
   int number() {
@@ -308,7 +308,7 @@ class Parser {
     if (token_ == "(") return function(name, at);
     if (name == "out" && token_ == ".") {
       next();
-      if (!is_name(token_)) fail("the name of an output is wanted behind 'out.'");
+      if (!is_name(token_)) fail("the name of an output is expected after 'out.'");
       name += '.';
       name += token_;
       next();

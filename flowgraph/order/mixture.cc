@@ -48,13 +48,15 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
   }
   for (size_t source = 0; source < sizes.size(); source++) {
     if (sizes[source] == 0 && (spec.stop == MixtureStop::cycle_forever || spec.stop == MixtureStop::cycle_until_all))
-      throw Error(Category::bad_pipeline,
-                  fmt::format("source[{}]: it has no sample, and the mixture takes of it again and again; leave it out",
-                              source));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("source[{}]: it has no samples, so the mixture cannot draw from it; leave it out", source));
     if (sizes[source] > most_samples)
-      throw Error(Category::bad_pipeline, fmt::format("source[{}]: a mixture takes at most {} samples of one in an "
-                                                      "epoch, here are {}",
-                                                      source, most_samples, sizes[source]));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "source[{}]: an epoch of a mixture can draw at most {} samples from one source; here it would draw {}",
+              source, most_samples, sizes[source]));
   }
   size_t first = 0, last = 0;  // the sources that are exhausted first and last
   for (size_t source = 1; source < sizes.size(); source++) {
@@ -90,10 +92,11 @@ void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_so
   for (const uint32_t share : shares_) {
     part.push_back(beside(sizes[whole_source], shares_[whole_source], share));
     if (part.back() > most_samples)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("mixture: until source[{}] is exhausted, another would be taken {} times; its weight is "
-                              "too small",
-                              whole_source, part.back()));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "mixture: before source[{}] is exhausted, another source would be drawn {} times; raise its weight",
+              whole_source, part.back()));
   }
   part[whole_source] = sizes[whole_source];
   parts_.push_back(std::move(part));

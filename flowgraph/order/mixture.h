@@ -80,7 +80,8 @@ class Mixture {
   std::vector<std::vector<uint64_t>> parts_;  // for each part: the amount of each source, for all lanes together
 };
 
-/// The sequence of sources that a lane's samples come from.
+/// Tells from which source each successive sample of one lane is drawn. (A lane is one of the parallel sequences into
+/// which an epoch is cut, so that ranks can share it.)
 class LaneDraws {
  public:
   /// Begins at sample `sample` of the lane in epoch `epoch`. Keeps a pointer to `mixture`.

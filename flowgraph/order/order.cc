@@ -40,9 +40,9 @@ void refuse_compressed(std::span<const DataFile> files, const char* what) {
 void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {
   for (const DataFile& file : files)
     if (shuffle.block_bytes % file.index.stride != 0)
-      throw Error(Category::bad_pipeline, fmt::format("shuffle.block_size: {} bytes are no multiple of the index's "
-                                                      "stride of {}",
-                                                      shuffle.block_bytes, file.index.stride));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("shuffle.block_size: {} bytes are not a multiple of the index's stride of {}",
+                              shuffle.block_bytes, file.index.stride));
 }
 
 Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {

@@ -114,7 +114,7 @@ class Order {
 
   /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
-  /// The rows of one sample: `count` rows of a ticket, stride() apart, of which `first` is the first.
+  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() after the one before.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };

@@ -28,7 +28,8 @@ T load(const uint8_t* p) noexcept {
   return value;
 }
 
-/// Reads a varint of at most 10 bytes; bits beyond the 64th are dropped.
+/// Reads the varint at `p` into `value`; bits beyond the 64th are dropped. Returns the position after it, or nullptr if it
+/// does not end before `end` or has more than 10 bytes.
 inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
   uint64_t result = 0;
   for (int shift = 0; shift < 70; shift += 7) {

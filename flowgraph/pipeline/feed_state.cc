@@ -74,9 +74,9 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
 
 Fields parse(std::string_view text) {
   using nlohmann::json;
-  if (text.size() > longest) refuse(fmt::format("{} bytes are too many to be one", text.size()));
+  if (text.size() > longest) refuse(fmt::format("{} bytes are too long for a state", text.size()));
   const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) refuse("this is not the text that get_state() gave: it is no JSON object");
+  if (!object.is_object()) refuse("this is not a text that get_state() returned: it is not a JSON object");
   const auto number = [&](const char* name, uint64_t most) {
     const auto field = object.find(name);
     if (field == object.end() || !field->is_number_unsigned() || field->get<uint64_t>() > most)
@@ -159,7 +159,8 @@ void check_position(const FeedIdentity& feed, const Position& position) {
   if (position.step < 0 || position.step > most)
     refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
   if (position.epoch < feed.mixed_since)
-    refuse(fmt::format("epoch {}: the mixture has had other weights until epoch {}", position.epoch, feed.mixed_since));
+    refuse(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
+                       feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
     refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
                        feed.steps_per_epoch));
@@ -178,15 +179,17 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   const std::string changed = changes(fields, feed);
   if (!changed.empty() && !accept_changes)
     refuse(
-        fmt::format("it is of another feed, step {} of epoch {} has other samples here; changed: {}; undo that, or "
-                    "accept the changes to go on at this step all the same",
+        fmt::format("it belongs to another feed: step {} of epoch {} has other samples here; changed: {}; undo the "
+                    "change, or accept it to go on at this step all the same",
                     position.step, position.epoch, changed));
   if (reweighted && reweighted->shares.size() != feed.mixed_sources)
     refuse(fmt::format("it has weights of {} sources, the pipeline mixes {}", reweighted->shares.size(),
                        feed.mixed_sources));
   if (reweighted && reweighted->since_epoch > position.epoch)
-    refuse(fmt::format("its weights hold from epoch {} on, and it stands in epoch {}", reweighted->since_epoch,
-                       position.epoch));
+    refuse(
+        fmt::format("its weights of the mixture hold from epoch {} on, but its position is in epoch {}; give the text "
+                    "as get_state() returned it",
+                    reweighted->since_epoch, position.epoch));
   if (reweighted)
     for (const uint64_t taken : reweighted->taken)
       if (taken > static_cast<uint64_t>(countable_samples) / feed.lanes)

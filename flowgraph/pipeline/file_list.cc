@@ -153,7 +153,7 @@ FileList list_files(const FilePatterns& patterns) {
   std::set<std::string> again;
   for (const std::string& pattern : patterns.files) {
     if (pattern.empty() || pattern.find('\0') != std::string::npos)
-      throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is no name of a file", patterns.field, pattern));
+      throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is not a file name", patterns.field, pattern));
     const Split parts = split(folder, pattern);
     const fs::path path = parts.folder / parts.rest;
     std::vector<std::string> files;
@@ -191,7 +191,7 @@ FileList list_files(const FilePatterns& patterns) {
       list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, pattern));
   }
   if (list.files.empty())
-    throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it leaves no file", patterns.field));
+    throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it excludes every file", patterns.field));
   if (!again.empty())
     list.warnings.push_back(fmt::format("{}.files: {} named more than once, and fed once", patterns.field,
                                         some_of(*again.begin(), again.size())));

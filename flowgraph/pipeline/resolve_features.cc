@@ -61,8 +61,9 @@ void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
   if (config.default_value().empty()) return;
   const int64_t given = config.default_value_size();
   if (feature.kind == FeatureKind::variable || feature.kind == FeatureKind::ragged)
-    refuse(feature, fmt::format("default_value: a {} feature that a record lacks has no values; remove it",
-                                kind_name(config.kind())));
+    refuse(feature,
+           fmt::format("default_value: a {} feature has no values in a record that lacks it; remove the default",
+                       kind_name(config.kind())));
   const int64_t wanted = feature.kind == FeatureKind::fixed ? feature.shape.elements() : 1;
   if (given != 1 && given != wanted)
     refuse(feature, feature.kind == FeatureKind::fixed
@@ -106,7 +107,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
     // A sequence's tensor has two axes more than its shape: rows and steps.
     feature.shape = resolve_shape(config.shape(), "shape", sequence ? 1 : 0, Shape::max_rank - (sequence ? 1 : 0));
   else if (config.shape_size() > 0)
-    refuse(feature, fmt::format("shape: a {} feature has none", kind_name(config.kind())));
+    refuse(feature, fmt::format("shape: a {} feature has no shape; remove it", kind_name(config.kind())));
 
   constexpr int64_t largest_value = 16;  // bytes of a value in a column: that of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
@@ -114,16 +115,16 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
                                 longest_value / largest_value));
   if (config.length() < 0) refuse(feature, fmt::format("length: {} is negative", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
-    refuse(feature, "length: only BYTES have one; the number of values is `shape`");
+    refuse(feature, "length: only BYTES features have a length; the number of values is `shape`");
   if (config.length() > longest_value)
-    refuse(feature, fmt::format("length: {}; a message, and so a record, ends at 2 GiB", config.length()));
+    refuse(feature, fmt::format("length: {}; a record has at most 2 GiB", config.length()));
   if (config.length() > 0) feature.length = config.length();
 
   if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
     refuse(feature, "max_values: a FIXED feature has as many values as `shape` says");
   if (config.max_values() > longest_value)
-    refuse(feature, fmt::format("max_values: {}; a message, and so a record, ends at 2 GiB", config.max_values()));
+    refuse(feature, fmt::format("max_values: {}; a record has at most 2 GiB", config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
 
   resolve_defaults(config, feature);
@@ -140,7 +141,7 @@ std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
       refuse(feature, "a source of record_type RAW has one feature, `record`: the bytes of the record");
     if (feature.key != "record" || feature.dtype != DType::bytes || feature.kind != FeatureKind::fixed ||
         feature.shape.rank() > 0 || feature.has_default)
-      refuse(feature, "with record_type RAW this is BYTES, and only its length can be told");
+      refuse(feature, "with record_type RAW the feature is BYTES, and only its length can be given");
     record.length = feature.length;
   }
   return {record};
@@ -202,7 +203,7 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
   if (record_type == RecordType::raw) return resolve_raw(features);
   if (features.empty())
     throw Error(Category::bad_pipeline,
-                "feature: there is none; name what is to be read of each record: feature { name: \"...\" dtype: ... }");
+                "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }");
   return features;
 }
 

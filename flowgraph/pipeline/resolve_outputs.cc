@@ -151,7 +151,7 @@ class OutputResolver {
       channel_axis = static_cast<int>(rank) - 1;
     }
     if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
-      refuse(field, fmt::format("{} values, shape {} wants 1 or {}", count, to_string(shape), channels));
+      refuse(field, fmt::format("{} values; shape {} takes 1 or {}", count, to_string(shape), channels));
     return result;
   }
 
@@ -299,7 +299,7 @@ class OutputResolver {
     if (rank == 0) refuse(field, "a scalar has no channels; give unpack_bits.shape");
     const int64_t channels = unpack.shape[rank - 1];
     if (bits.channel_order_size() != channels)
-      refuse(field, fmt::format("{} entries, shape {} wants {}", bits.channel_order_size(), to_string(unpack.shape),
+      refuse(field, fmt::format("{} entries; shape {} takes {}", bits.channel_order_size(), to_string(unpack.shape),
                                 channels));
     std::set<int> used;
     for (int stored : bits.channel_order()) {
@@ -421,7 +421,9 @@ class FormulaResolver {
     }
     constexpr size_t deepest = 1000;
     if (open_.size() == deepest)
-      refuse(output, fmt::format("formulas that read each other in a chain of more than {}", deepest));
+      refuse(output,
+             fmt::format("it is one of a chain of more than {} formulas that read each other; join some of them",
+                         deepest));
     open_.push_back(output);
     ExpressionSpec expression;
     expression.output = spec_.outputs[output].name;
@@ -460,7 +462,7 @@ class FormulaResolver {
     if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
       refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
     if (!it->dense() || it->shape.rank() > 0)
-      refuse(reader, fmt::format("{}: formulas take scalars of numbers, and this is {}", name,
+      refuse(reader, fmt::format("{}: a formula can read one number of each record, and this is {}", name,
                                  it->variable || it->padded  ? "of varying length"
                                  : it->dtype == DType::bytes ? "BYTES"
                                                              : to_string(it->shape)));
@@ -502,8 +504,8 @@ void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std
       for (const std::string& value : feature.default_bytes)
         if (static_cast<int64_t>(value.size()) != feature.length)
           throw Error(Category::bad_pipeline,
-                      fmt::format("default_value: {} bytes, but output '{}' decodes {}", value.size(), output.name(),
-                                  feature.length),
+                      fmt::format("default_value: it has {} bytes, but output '{}' decodes {}; give as many",
+                                  value.size(), output.name(), feature.length),
                       {"", -1, -1, feature.name});
     }
   }
@@ -525,7 +527,8 @@ void check_names(const PipelineSpec& spec) {
   if (tensors.empty()) throw Error(Category::bad_pipeline, "output: all are internal; nothing is delivered");
   if (!spec.valid_mask.empty() && (outputs.contains(spec.valid_mask) || tensors.contains(spec.valid_mask)))
     throw Error(Category::bad_pipeline,
-                fmt::format("batch.valid_mask: '{}' is an output already; it names a new one", spec.valid_mask));
+                fmt::format("batch.valid_mask: there is an output '{}' already; choose another name for the mask",
+                            spec.valid_mask));
 }
 
 void warn_of_unused_features(PipelineSpec& spec) {

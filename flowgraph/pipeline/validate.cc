@@ -47,7 +47,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   spec.given = true;
   spec.mode = static_cast<IndexMode>(index.mode());
   if (index.dir().find('\0') != std::string::npos)
-    refuse("{}: index.dir: '{}' is no name of a folder", path, index.dir());
+    refuse("{}: index.dir: '{}' is not a folder name", path, index.dir());
   if (!index.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
     spec.dir = std::filesystem::absolute(dir).lexically_normal().string();
@@ -119,7 +119,8 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
                                         std::vector<std::string>& warnings) {
   const config::Pipeline& config = pipeline.message();
-  if (config.source().empty()) refuse("source: there is none; name the files: source {{ files: \"data/*.tfrecord\" }}");
+  if (config.source().empty())
+    refuse("source: none is declared; name the files: source {{ files: \"data/*.tfrecord\" }}");
   std::vector<SourceSpec> sources;
   std::set<std::string> names;
   for (int i = 0; i < config.source_size(); i++) {
@@ -136,7 +137,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     resolve_part(source, path, spec);
     if (i > 0 && spec.record_type != sources[0].record_type)
       refuse("{}: record_type: all sources must have the same", path);
-    if (source.files().empty()) refuse("{}: files: there are none; name paths or globs", path);
+    if (source.files().empty()) refuse("{}: files: no path is given; name paths or patterns", path);
     FileList files = list({path,
                            pipeline.folder(),
                            {source.files().begin(), source.files().end()},
@@ -179,7 +180,7 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   if (spec.epoch_steps > 0) {
     if (config.epoch().repeat() > 0)
       refuse(
-          "epoch: with `steps`, passes follow one another without end, and an epoch ends behind so many steps; leave "
+          "epoch: with `steps`, passes follow one another without end, and an epoch ends after so many steps; leave "
           "out `repeat`");
     spec.repeat = -1;
   }
@@ -203,7 +204,8 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
   if (spec.mode == ShuffleMode::none) return spec;
   const auto no_use = [&](const char* field) {
-    refuse("shuffle.{}: of no use with mode {}; leave it out", field, config::Shuffle::Mode_Name(shuffle.mode()));
+    refuse("shuffle.{}: it has no effect with mode {}; leave it out", field,
+           config::Shuffle::Mode_Name(shuffle.mode()));
   };
   if (spec.mode != ShuffleMode::block && !shuffle.block_size().empty()) no_use("block_size");
   if (spec.mode != ShuffleMode::block && shuffle.lanes() != 0) no_use("lanes");
@@ -213,7 +215,7 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   if (!buffers && !shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
   if (spec.mode != ShuffleMode::buffer && shuffle.shuffle_files()) no_use("shuffle_files");
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() == 0 && shuffle.buffer_bytes().empty())
-    refuse("shuffle: mode BUFFER wants buffer_size or buffer_bytes");
+    refuse("shuffle: mode BUFFER needs buffer_size or buffer_bytes");
   spec.shuffle_files = shuffle.shuffle_files();
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
@@ -234,7 +236,8 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
   InterleaveSpec spec;
   if (!config.has_interleave()) return spec;
   if (interleave.cycle_length() < 1)
-    refuse("interleave.cycle_length: {}; how many files are open at once?", interleave.cycle_length());
+    refuse("interleave.cycle_length: {}; it is the number of files that are open at once, at least 1",
+           interleave.cycle_length());
   if (interleave.block_length() < 0) refuse("interleave.block_length: {} is negative", interleave.block_length());
   if (mode == ShuffleMode::block || mode == ShuffleMode::global)
     refuse("interleave: shuffle.mode {} takes samples of all files in random order; leave it out",
@@ -253,13 +256,13 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
     if (value < 0 || value > most) refuse("window.{}: {} records; it must be 1 to {}", field, value, most);
     return value > 0 ? value : otherwise;
   };
-  if (window.size() == 0) refuse("window.size: how many records are a sample?");
+  if (window.size() == 0) refuse("window.size: it is missing; say how many records make a sample");
   out.size = in_range("size", window.size(), 1);
   out.shift = in_range("shift", window.shift(), out.size);
   out.stride = in_range("stride", window.stride(), 1);
   if (out.size * out.stride > most)
-    refuse("window: from the first record to the last there are {}; at most {} can be", (out.size - 1) * out.stride + 1,
-           most);
+    refuse("window: it spans {} records from its first to its last, and at most {} are supported; lower size or stride",
+           (out.size - 1) * out.stride + 1, most);
   out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
   out.across_files = window.across_files();
   out.key = window.key();
@@ -291,7 +294,7 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
   std::vector<double> weights;
   for (int s = 0; s < config.source_size(); s++) {
     if (any_weight && config.source(s).weight() == 0)
-      refuse("source[{}].weight: the other sources have one; what is its part of the mixture?", s);
+      refuse("source[{}].weight: it is missing, and the other sources have one", s);
     weights.push_back(any_weight ? config.source(s).weight() : 1);
   }
   out.shares = shares_of(weights);

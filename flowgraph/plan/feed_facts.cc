@@ -13,9 +13,11 @@ namespace feedline::flow {
 namespace {
 
 Error makes_no_sense(const BatchTensor& tensor) {
-  return Error(Category::bad_pipeline,
-               fmt::format("what another rank tells of tensor '{}' makes no sense: do all ranks run the same feedline?",
-                           tensor.name));
+  return Error(
+      Category::bad_pipeline,
+      fmt::format(
+          "another rank sent an impossible description of tensor '{}'; all ranks must run the same version of feedline",
+          tensor.name));
 }
 
 // Throws Error bad_pipeline if a tensor does not fit into the buffer. Rows are received into memory that is laid out as

@@ -116,8 +116,9 @@ IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride, uin
   chain.groups_ = message.get_rows<Group>();
   chain.wanted_ = (chain.first_stride_ + chain.entries_.size()) * stride;
   if (!chain.holds_in(file_size))
-    throw Error(Category::bad_pipeline, fmt::format("a chain of {} records at offsets {} to {} makes no sense",
-                                                    chain.records_, chain.start_, chain.end_));
+    throw Error(Category::bad_pipeline,
+                fmt::format("{} records at offsets {} to {}, as another rank counted them, cannot be right",
+                            chain.records_, chain.start_, chain.end_));
   return chain;
 }
 

@@ -73,15 +73,15 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
 void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))
-    refuse("makes no sense: compression {}", h.compression);
+    refuse("cannot be right: compression {}", h.compression);
   if (!can_be_stream(compression, h.stream_size, data.size))
-    refuse("makes no sense: {} bytes of records in a file of {}", h.stream_size, data.size);
+    refuse("cannot be right: {} bytes of records in a file of {}", h.stream_size, data.size);
   // Because of these bounds, the sum of the sizes below does not overflow.
   const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
                          h.message_bytes <= most_message_bytes;
   if (!plausible)
-    refuse("makes no sense: {} entries, {} sums, {} bad regions with {} bytes to say", h.entries, h.sums, h.bad,
+    refuse("cannot be right: {} entries, {} sums, {} bad regions with messages of {} bytes", h.entries, h.sums, h.bad,
            h.message_bytes);
   if (bytes !=
       sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
@@ -128,12 +128,13 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
   size_t at = 0;
   for (const BadRow& row : bad) {
     if (!is_damage(row.category) || row.message_bytes > messages.size() - at)
-      refuse("makes no sense: a bad region of category {}, with {} bytes to say", row.category, row.message_bytes);
+      refuse("cannot be right: it lists a bad region of category {} with a message of {} bytes", row.category,
+             row.message_bytes);
     index.bad.push_back({row.offset, row.length, row.record, static_cast<Category>(row.category),
                          std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
   }
-  if (at != messages.size()) refuse("makes no sense: there are {} bytes after its messages", messages.size() - at);
+  if (at != messages.size()) refuse("cannot be right: there are {} bytes after its messages", messages.size() - at);
   if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }

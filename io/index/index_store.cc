@@ -38,7 +38,7 @@ void make_folder(const fs::path& folder) {
   else
     fs::create_directories(folder, error);
   if (error)
-    throw Error(Category::io_error, fmt::format("the folder cannot be made: {}", error.message()),
+    throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
                 {folder.string(), -1, -1, ""});
 }
 

@@ -63,7 +63,7 @@ std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const 
       } catch (const std::system_error& refused) {
         reason = refused.what();
         if (options.backend == BackendKind::uring)
-          throw Error(Category::io_error, fmt::format("io_uring is asked for and cannot be had: {}; {}", reason,
+          throw Error(Category::io_error, fmt::format("io_uring was asked for and is not available: {}; {}", reason,
                                                       advice(refused.code().value())));
         log_info(fmt::format("reading with pread instead of io_uring: {}", reason));
       }

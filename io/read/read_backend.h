@@ -29,7 +29,7 @@ struct FileId {
   uint64_t version = 0;  // changes when the content does: the mtime in nanoseconds
 };
 
-/// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is no regular file.
+/// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is not a regular file.
 FileId stat_file(std::string path);
 
 /// A range of a file to be read, and where its bytes go.

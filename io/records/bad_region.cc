@@ -3,7 +3,7 @@
 namespace feedline::io {
 
 Error BadRegion::error(const std::string& file) const {
-  return Error(category, message.empty() ? "damaged, as those before it" : message,
+  return Error(category, message.empty() ? "damaged, like the places before it" : message,
                {file, static_cast<int64_t>(offset), static_cast<int64_t>(record), ""});
 }
 

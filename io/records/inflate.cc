@@ -133,7 +133,7 @@ struct Inflater::Impl {
     switch (state) {
       case State::between:
         if (!gzip) {
-          if (seen_stream) return refuse("bytes behind the end of the zlib stream");
+          if (seen_stream) return refuse("bytes after the end of the zlib stream");
           fixed[0] = byte;
           state = State::zlib_flags;
           return true;
@@ -145,7 +145,7 @@ struct Inflater::Impl {
       case State::header:
         fixed[have++] = byte;
         if (have <= 2 && fixed[have - 1] != (have == 1 ? 0x1f : 0x8b))
-          return refuse(seen_stream ? "bytes behind the end of the gzip stream that begin no further member"
+          return refuse(seen_stream ? "bytes after the end of the gzip stream that do not begin another member"
                                     : "this is no gzip file (it does not begin with 1f 8b)");
         if (have == 3 && byte != 8) return refuse(fmt::format("compression method {} instead of 8, deflate", byte));
         if (have == 4 && (byte & gzip_reserved)) return refuse("reserved flags in the gzip header");
@@ -182,7 +182,8 @@ struct Inflater::Impl {
         }
         return true;
       case State::zlib_flags:
-        if (!is_zlib_header(fixed[0], byte)) return refuse("this is no zlib file (its first two bytes are no header)");
+        if (!is_zlib_header(fixed[0], byte))
+          return refuse("this is not a zlib file: its first two bytes are not a zlib header");
         if (byte & zlib_dictionary) return refuse("the zlib stream needs a preset dictionary");
         begin_body();
         return true;
@@ -206,7 +207,7 @@ struct Inflater::Impl {
       if (crc != check)
         return refuse(fmt::format("the CRC32 of a gzip member is {:08x}, its trailer says {:08x}", check, crc));
       if (isize != static_cast<uint32_t>(size))
-        return refuse(fmt::format("a gzip member holds {} bytes, its trailer says {}", size, isize));
+        return refuse(fmt::format("a gzip member inflates to {} bytes, but its trailer says {}", size, isize));
     } else {
       const uint32_t adler = uint32_t{fixed[0]} << 24 | uint32_t{fixed[1]} << 16 | uint32_t{fixed[2]} << 8 | fixed[3];
       if (adler != check)

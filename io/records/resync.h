@@ -58,7 +58,7 @@ class Resync {
   struct Candidate {
     uint64_t offset, size;  // of the whole record, in bytes
   };
-  /// Returns the first candidate in [from, to), if there is one.
+  /// Returns the first place in the bytes [from, to) at which a record may begin, or nothing if there is none.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
   /// Applies rule 1 alone: returns where the record at `damage` ends. Returns nothing if the checksum of its header is

@@ -38,8 +38,9 @@ MPI_Comm duplicate(const MpiOptions& options) {
   MPI_Initialized(&initialized);
   if (initialized) MPI_Query_thread(&level);
   if (level != MPI_THREAD_MULTIPLE)
-    throw Error(Category::bad_pipeline,
-                "mpi_communicator: call MPI_Init_thread() with MPI_THREAD_MULTIPLE first, and see that it is given");
+    throw Error(
+        Category::bad_pipeline,
+        "mpi_communicator: call MPI_Init_thread() with MPI_THREAD_MULTIPLE first, and check that MPI provides it");
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(options.communicator ? MPI_Comm_f2c(*options.communicator) : MPI_COMM_WORLD, &copy),
         "MPI_Comm_dup");

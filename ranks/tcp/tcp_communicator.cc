@@ -67,7 +67,8 @@ class TcpLinks final : public gpu::Links {
         }
       } catch (const Error& error) {
         if (peer.lost)  // it left without a failure, but before it had sent all that this rank needs
-          throw Error(Category::io_error, fmt::format("a rank that has left took data with it ({})", error.message()));
+          throw Error(Category::io_error,
+                      fmt::format("a rank left before all its data was sent ({})", error.message()));
         lose(peer, error);
       }
       done = done && peer.to_send.empty() && peer.to_receive.empty();
@@ -229,7 +230,7 @@ int number(const char* name, int from, int to) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < from || value > to)
     throw Error(Category::bad_pipeline,
-                fmt::format("{} is \"{}\", a number from {} to {} is wanted", name, text, from, to));
+                fmt::format("{} is \"{}\", it must be a number from {} to {}", name, text, from, to));
   return value;
 }
 
@@ -238,7 +239,7 @@ void check(const TcpOptions& options) {
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
   if (options.timeout <= std::chrono::milliseconds(0))
-    throw Error(Category::bad_pipeline, "tcp_communicator: a timeout is more than 0");
+    throw Error(Category::bad_pipeline, "tcp_communicator: the timeout must be more than 0");
 }
 
 }  // namespace
@@ -259,7 +260,7 @@ std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const 
   ranks.run([&] {
     check(options);
     if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
-      throw Error(Category::bad_pipeline, "tcp_communicator: say at which address and port rank 0 is to be met");
+      throw Error(Category::bad_pipeline, "tcp_communicator: set the address and the port at which rank 0 listens");
     std::vector<TcpPeer> peers(1);
     if (options.world_size > 1) peers = gpu::meet(options, exchange ? &ranks : nullptr);
     made = gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);

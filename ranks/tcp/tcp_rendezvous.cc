@@ -436,7 +436,7 @@ class Guest {
                               place_of(options_), error.message()));
     }
     if (welcome.begins != Welcome{}.begins)
-      throw Error(Category::bad_pipeline, fmt::format("at {} is something else than rank 0", place_of(options_)));
+      throw Error(Category::bad_pipeline, fmt::format("what listens at {} is not rank 0", place_of(options_)));
     welcome.refused.back() = 0;
     if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
     return welcome.token;

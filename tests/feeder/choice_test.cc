@@ -341,14 +341,14 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   CHECK_THAT(refusal({{"source.range", "-1:5"}}), Contains("two numbers"));
   CHECK_THAT(refusal({{"source.range", "7:3"}}), Contains("ends before it begins"));
   CHECK_THAT(refusal({{"source.num_shards", "3"}, {"source.shard_id", "3"}}), Contains("it must be 0 to 2"));
-  CHECK_THAT(refusal({}, "interleave { cycle_length: 0 }"), Contains("how many files"));
+  CHECK_THAT(refusal({}, "interleave { cycle_length: 0 }"), Contains("at least 1"));
   CHECK_THAT(refusal({}, "interleave { cycle_length: 2 } shuffle { mode: BLOCK }"), Contains("random order"));
   CHECK_THAT(refusal({}, "interleave { cycle_length: 2 } shuffle { mode: GLOBAL }"), Contains("random order"));
-  CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("of no use"));
+  CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("it has no effect"));
 
   const Data compressed({10, 10}, Compression::gzip);
-  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("wants buffer_size"));
-  CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("of no use"));
+  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("needs buffer_size"));
+  CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("it has no effect"));
   for (const char* more :
        {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})
     CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),

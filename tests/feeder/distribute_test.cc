@@ -272,7 +272,7 @@ TEST_CASE("a rank that ends takes the others along, behind what they have, and o
     });
     CHECK(said[1].empty());
     for (const size_t rank : {size_t{0}, size_t{2}})
-      CHECK(said[rank].find("rank 1 has left the feed, behind step ") == 0);
+      CHECK(said[rank].find("rank 1 has left the feed, after step ") == 0);
   }
 }
 

@@ -151,7 +151,7 @@ TEST_CASE("streams that cannot be meant") {
             [&] {
               Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({host(), cuda(0)}));
             },
-            Category::bad_pipeline) == "options.devices: replicas on the host and on GPUs want a feeder each");
+            Category::bad_pipeline) == "options.devices: replicas on the host and on GPUs need separate feeders");
   Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(1)}));
   const Batch batch = feeder.next(0);
   CHECK(message_of([&] { batch.ready_on(Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=

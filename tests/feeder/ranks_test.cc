@@ -104,7 +104,7 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
     ranks[2].pipeline = pipeline.with(path, value);
     const auto said = start(ranks);
     if (what.empty()) {  // validation refuses it on that rank
-      CHECK(said[0].find("rank 2: shuffle.buffer_size: of no use with mode GLOBAL") == 0);
+      CHECK(said[0].find("rank 2: shuffle.buffer_size: it has no effect with mode GLOBAL") == 0);
       CHECK(said[1] == said[0]);
     } else {
       check_all(said, differs + what + " [bad_pipeline]");
@@ -144,17 +144,17 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
   ranks[1].options.rank = 2;
   check_all(start(ranks),
-            "exchange: it has 3 ranks; in the place of rank 1 is one that says it is rank 2 of 3 "
+            "exchange: it returned 3 strings, and the one for rank 1 says that it is from rank 2 of 3 "
             "[bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.world_size = 4;
   check_all(start(ranks),
-            "exchange: it has 3 ranks; in the place of rank 2 is one that says it is rank 2 of 4 "
+            "exchange: it returned 3 strings, and the one for rank 2 says that it is from rank 2 of 4 "
             "[bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.rank = 3;
   const auto said = start(ranks);
-  CHECK(said[0].find("rank 2 is one that says it is rank 3 of 3") != std::string::npos);
+  CHECK(said[0].find("the one for rank 2 says that it is from rank 3 of 3") != std::string::npos);
   CHECK(said[2].find("options.rank: 3 of 3 ranks") == 0);
 }
 
@@ -172,16 +172,16 @@ TEST_CASE("an exchange that is none is told") {
   };
   using Strings = std::vector<std::string>;
   CHECK(said([](std::string_view mine) { return Strings{std::string(mine)}; }) == "started");
-  CHECK(said([](std::string_view) { return Strings{}; }).find("does not give this rank's own string") !=
+  CHECK(said([](std::string_view) { return Strings{}; }).find("did not return this rank's own string") !=
         std::string::npos);
-  CHECK(said([](std::string_view) { return Strings{"something else"}; }).find("no message of this version") !=
+  CHECK(said([](std::string_view) { return Strings{"something else"}; }).find("is not a message of this version") !=
         std::string::npos);
   CHECK(said([](std::string_view mine) {
           return Strings{std::string(mine) + "!"};
-        }).find("does not give this rank's own string") != std::string::npos);
+        }).find("did not return this rank's own string") != std::string::npos);
   CHECK(said([](std::string_view mine) {
           return Strings{std::string(mine), std::string(mine)};
-        }).find("it has 2 ranks; in the place of rank 0 is one that says it is rank 0 of 1") != std::string::npos);
+        }).find("it returned 2 strings, and the one for rank 0 says that it is from rank 0 of 1") != std::string::npos);
 }
 
 TEST_CASE("ranks with other files are told which") {
@@ -263,8 +263,7 @@ TEST_CASE("an exchange that throws ends that rank's start, and then the others'"
     failed = !thrown[1].empty();
     CHECK(thrown[1] == (failed ? "the network is gone" : ""));
     for (const size_t rank : {0, 2})
-      CHECK(thrown[rank] ==
-            (failed ? "rank 1 has left the exchange, and would be waited for without end [stalled]" : ""));
+      CHECK(thrown[rank] == (failed ? "rank 1 has left the exchange, so it could never be completed [stalled]" : ""));
   }
   CHECK(calls > 5);  // the exchange is not called any more once the feeder has been made
 }

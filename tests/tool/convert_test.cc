@@ -620,12 +620,12 @@ TEST_CASE("npy: what is no array of rows is refused") {
   CHECK(contains(refused(npy("<U4", "(1,)", std::string(16, 'x'))), "not known"));
   CHECK(contains(refused(npy("<i8", "(4611686018427387904, 4)", "")), "has 0 bytes"));
   CHECK(contains(refused(npy("<i8", "(2, 4611686018427387904, 4)", "")), "255 MiB"));
-  CHECK(contains(refused(npy("<i8", "(-2,)", "")), "makes sense"));
-  CHECK(contains(refused(npy("<i8", "2", "")), "makes sense"));
+  CHECK(contains(refused(npy("<i8", "(-2,)", "")), "not one of an .npy file"));
+  CHECK(contains(refused(npy("<i8", "2", "")), "not one of an .npy file"));
   std::string structure = npy("<i8", "(2,)", "");
   structure.replace(structure.find("'<i8'"), 5, "[('a'");
   CHECK(contains(refused(structure), "structures"));
-  CHECK(contains(refused(npy("<i8", "(2,)", "", "maybe")), "makes sense"));
+  CHECK(contains(refused(npy("<i8", "(2,)", "", "maybe")), "not one of an .npy file"));
   std::string version = good;
   version[6] = 9;
   CHECK(contains(refused(version), "version 9"));

@@ -311,7 +311,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(contains(again(shuffled(4, 7), {in}), "bytes, and has"));
   // A job file that holds no job.
   std::ofstream(out + "/.out.split.json") << "{}";
-  CHECK(contains(again(shuffled(4, 7), {more}), "no job of a split, or damaged"));
+  CHECK(contains(again(shuffled(4, 7), {more}), "not the job file of a split, or is damaged"));
 }
 
 TEST_CASE("what is not the split's own stays") {
@@ -324,7 +324,7 @@ TEST_CASE("what is not the split's own stays") {
   CHECK(!fs::exists(dir.file(".in.split.json")));
   CHECK(
       contains(error_of([&] { cli::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }), "cannot be opened"));
-  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, in, gib); }), "cannot be made"));
+  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, in, gib); }), "cannot be created"));
 
   // Another process is writing.
   const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);

@@ -213,7 +213,9 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
   auto alone = std::move(communicators_between_threads(1)[0]);
   Model model(0, DType::float32);
   const auto training = replicated(std::move(alone), model.variables, [](size_t, auto, auto) {});
-  CHECK_THROWS_WITH(training->step(), "step: the gradient of variable 'v0' is not ready [bad_pipeline]");
+  CHECK_THROWS_WITH(
+      training->step(),
+      "step: variable 'v0' has no gradient in this step; call ready() for each variable before step() [bad_pipeline]");
   model.variables[2].gradient.shape = {36};
   CHECK_THROWS_WITH(
       replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),

@@ -46,7 +46,7 @@ bool is_at(const std::string& path, int fd) {
 LockedFolder::LockedFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw failed(path, fmt::format("the folder cannot be made: {}", error.message()));
+  if (error) throw failed(path, fmt::format("the folder cannot be created: {}", error.message()));
   fd_ = open_locked(path, O_RDONLY | O_DIRECTORY);
   if (fd_ < 0)
     throw failed(path,

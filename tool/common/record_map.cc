@@ -30,7 +30,7 @@ FileIdentity identify(const std::string& path) {
   if (!error && stat(path.c_str(), &status) != 0) error = errno;
   if (error)
     throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), Place::of_file(path));
-  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is no regular file", Place::of_file(path));
+  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is not a regular file", Place::of_file(path));
   return {std::filesystem::absolute(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }

@@ -24,7 +24,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Returns the file's identity. Throws Error io_error if it is no regular file.
+/// Returns the file's identity. Throws Error io_error if it is not a regular file.
 FileIdentity identify(const std::string& path);
 
 struct MappedFile {

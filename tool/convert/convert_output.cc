@@ -59,7 +59,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return;
-  throw Error(Category::io_error, fmt::format("cannot be made: {}", error.message()), Place::of_file(folder));
+  throw Error(Category::io_error, fmt::format("cannot be created: {}", error.message()), Place::of_file(folder));
 }
 
 void write_text(const std::string& path, const std::string& text) {

@@ -115,7 +115,7 @@ void NpyReader::parse(std::string_view header) {
       break;
     }
   }
-  if (!good || !has_descr || !has_order || !has_shape) refuse("its header says nothing that makes sense");
+  if (!good || !has_descr || !has_order || !has_shape) refuse("its header is not one of an .npy file");
 
   const char* const end = descr_.data() + descr_.size();
   const bool known = descr_.size() >= 3 && std::string_view("<>|=").find(descr_[0]) != std::string_view::npos &&

@@ -139,7 +139,7 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
       return job;
     }
   } catch (const Json::exception&) {
-    throw Error(Category::io_error, "is no job of a split, or damaged: remove it and the shards beside it",
+    throw Error(Category::io_error, "is not the job file of a split, or is damaged: remove it and the shards beside it",
                 Place::of_file(path));
   } catch (const std::out_of_range&) {
     throw Error(Category::io_error, "is damaged: remove it and the shards beside it", Place::of_file(path));

@@ -33,8 +33,10 @@ void ReadyVariables::add(size_t variable) {
 void ReadyVariables::expect_all() const {
   const auto late = std::find(ready_.begin(), ready_.end(), false);
   if (late != ready_.end())
-    throw Error(Category::bad_pipeline, fmt::format("step: the gradient of variable '{}' is not ready",
-                                                    variables_[static_cast<size_t>(late - ready_.begin())].name));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("step: variable '{}' has no gradient in this step; call ready() for each variable before step()",
+                    variables_[static_cast<size_t>(late - ready_.begin())].name));
 }
 
 bool ReadyVariables::any() const { return std::find(ready_.begin(), ready_.end(), true) != ready_.end(); }

@@ -57,8 +57,8 @@ class Group {
   const Places& places_;
 };
 
-/// A flag that says whether all gradients are finite. It has a copy on each device where gradients are divided or ranks
-/// compare it, and one on the host, where the program reads it.
+/// A flag that says whether all gradients are finite. It has a copy on each device on which gradients are divided by the
+/// number of replicas or on which ranks exchange their flags, and one on the host, where the program reads it.
 class Verdict {
  public:
   explicit Verdict(Places& places);

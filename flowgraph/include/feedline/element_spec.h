@@ -21,8 +21,9 @@ struct FEEDLINE_PUBLIC ElementSpec {
 
   std::string name;
   Kind kind = Kind::dense;
-  /// The type of the numbers. If it is `bytes`, the tensor NAME (or NAME.values) is replaced by two: NAME.bytes, uint8, the
-  /// strings one after another; and NAME.offsets, int64, where each string begins, and the end.
+  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME (of NAME.values, if it is ragged):
+  /// NAME.bytes, uint8, holds the strings one after another; NAME.offsets, int64, holds where each string begins in it,
+  /// and last where the final one ends.
   DType dtype = DType::unset;
   /// The shape of a row of a dense output, of a step of a padded one, of a value of a ragged one. With windows a row of a
   /// dense output has its frames as the first axis.

@@ -45,7 +45,7 @@ class FEEDLINE_PUBLIC RecordReader {
     uint64_t record_limit = uint64_t{256} << 20;
   };
 
-  /// Opens the file. Throws Error io_error if it cannot be opened or is no regular file.
+  /// Opens the file. Throws Error io_error if it cannot be opened or is not a regular file.
   explicit RecordReader(std::string file);
   RecordReader(std::string file, const Options& options);
   ~RecordReader();

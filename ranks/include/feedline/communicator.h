@@ -74,8 +74,8 @@ class FEEDLINE_PUBLIC Communicator {
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
 
-  /// Ends the group: the calls of all other ranks throw this error, prefixed with this rank's number. May be called
-  /// from any thread, any number of times; the first reason counts.
+  /// Ends the group: on every other rank, calls that wait and all later calls throw `why`, with this rank's number before
+  /// its message. May be called from any thread, any number of times; calls after the first do nothing.
   virtual void abort(const Error& why) noexcept = 0;
 
   /// Returns the Error that has ended the group, or nothing while the group goes on. May be called from any thread,

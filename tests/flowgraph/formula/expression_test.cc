@@ -227,22 +227,22 @@ TEST_CASE("errors of formulas point at the place") {
   };
   const Case cases[] = {
       {"", "the formula is empty\n  \n  ^"},
-      {"1 +", "the formula ends where a value is wanted\n  1 +\n     ^"},
+      {"1 +", "the formula ends where a value is expected\n  1 +\n     ^"},
       {"(1 + 2", "')' is missing at the end of the parenthesis\n  (1 + 2\n        ^"},
       {"1 2", "'2' does not belong here\n  1 2\n    ^"},
-      {"1 + * 2", "'*' where a value is wanted\n  1 + * 2\n      ^"},
+      {"1 + * 2", "'*' stands where a value is expected\n  1 + * 2\n      ^"},
       {"x ^ 2", "'^' does not belong here; write pow(a, b)\n  x ^ 2\n    ^"},
       {"x ** 2", "'**' does not belong here; write pow(a, b)\n  x ** 2\n    ^"},
       {"i % 2", "'%' does not belong here; write mod(a, b)\n  i % 2\n    ^"},
       {"x && y", "'&&' does not belong here; write 'and'\n  x && y\n    ^"},
       {"x | y", "'|' does not belong here; write 'or'\n  x | y\n    ^"},
-      {"!x", "'!' where a value is wanted; write 'not'\n  !x\n  ^"},
+      {"!x", "'!' stands where a value is expected; write 'not'\n  !x\n  ^"},
       {"x = y", "'=' does not belong here; write '=='\n  x = y\n    ^"},
       {"x ? 1 : 2", "'?' does not belong here; write if(c, a, b)\n  x ? 1 : 2\n    ^"},
       {"1 < x < 2", "comparisons do not chain; join them by 'and'\n  1 < x < 2\n        ^"},
       {"foo", "unknown name 'foo'. Known are: A B i j k x y z out.o\n  foo\n  ^"},
       {"out.p", "unknown name 'out.p'; did you mean 'out.o'? Known are: A B i j k x y z out.o\n  out.p\n  ^"},
-      {"out.", "the name of an output is wanted behind 'out.'\n  out.\n      ^"},
+      {"out.", "the name of an output is expected after 'out.'\n  out.\n      ^"},
       {"cosh(x)",
        "there is no function 'cosh'; there are: abs sign min max floor mod exp log sqrt pow tanh sigmoid if\n  "
        "cosh(x)\n  ^"},
@@ -258,13 +258,13 @@ TEST_CASE("errors of formulas point at the place") {
       {"0x10", "'0x10' is not a number\n  0x10\n  ^"},
       {"1.2.3", "'1.2.3' is not a number\n  1.2.3\n  ^"},
       {"1e", "'1e' is not a number\n  1e\n  ^"},
-      {"x + and", "'and' where a value is wanted\n  x + and\n      ^"},
+      {"x + and", "'and' stands where a value is expected\n  x + and\n      ^"},
       {"9223372036854775807 + 1",
        "this overflows int64; write a number with a point for float64\n  9223372036854775807 + 1\n                     "
        " ^"},
       {"mod(1, 0)", "mod by 0\n  mod(1, 0)\n  ^"},
       {"x \xE2\x89\xA4 1", "'\xE2\x89\xA4' does not belong here\n  x \xE2\x89\xA4 1\n    ^"},
-      {"x +\n\n y +", "the formula ends where a value is wanted\n  x +   y +\n           ^"},
+      {"x +\n\n y +", "the formula ends where a value is expected\n  x +   y +\n           ^"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.formula);

@@ -221,7 +221,7 @@ TEST_CASE("records that are no message are one feature") {
   CHECK(error_of(raw + "feature { name: \"d\" dtype: BYTES }") ==
         "feature 'd': a source of record_type RAW has one feature, `record`: the bytes of the record");
   CHECK(error_of(raw + "feature { name: \"record\" dtype: BYTES kind: VARIABLE }") ==
-        "feature 'record': with record_type RAW this is BYTES, and only its length can be told");
+        "feature 'record': with record_type RAW the feature is BYTES, and only its length can be given");
 }
 
 TEST_CASE("the dtype of an output is that of what it is made from") {
@@ -359,13 +359,13 @@ TEST_CASE("what makes no sense is refused by its name") {
   const Case cases[] = {
       whole("", "batch: give global_batch_size or batch_size_per_replica"),
       whole("batch { global_batch_size: 8 }",
-            "source: there is none; name the files: source { files: \"data/*.tfrecord\" }"),
+            "source: none is declared; name the files: source { files: \"data/*.tfrecord\" }"),
       whole("batch { global_batch_size: 0 }", "batch.global_batch_size: 0 rows; it must be 1 to 2147483647"),
       whole("batch { batch_size_per_replica: -1 }",
             "batch.batch_size_per_replica: -1 rows; it must be 1 to 2147483647"),
-      whole("batch { global_batch_size: 8 } source {}", "source: files: there are none; name paths or globs"),
+      whole("batch { global_batch_size: 8 } source {}", "source: files: no path is given; name paths or patterns"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" }",
-            "feature: there is none; name what is to be read of each record: feature { name: \"...\" dtype: ... }"),
+            "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }"),
       whole("batch { global_batch_size: 8 } source { name: \"a\" files: \"a\" } source { name: \"a\" files: \"a\" }",
             "source 'a': name: there are two sources of this name"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" record_type: RAW }",
@@ -384,7 +384,8 @@ TEST_CASE("what makes no sense is refused by its name") {
 
       // Stages, sources, and what this version does not support.
       besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
-      besides("interleave {}", "interleave.cycle_length: 0; how many files are open at once?"),
+      besides("interleave {}",
+              "interleave.cycle_length: 0; it is the number of files that are open at once, at least 1"),
       besides("window { size: 3 key: \"nn\" }",
               "window.key: there is no feature 'nn'; there are: d open n m x image square list texts steps"),
       besides("mixture { stop: CYCLE_FOREVER }",
@@ -396,10 +397,11 @@ TEST_CASE("what makes no sense is refused by its name") {
               "epoch.repeat: -1 has no end, and mixture.stop is FIRST_DATASET_EXHAUSTED; write CYCLE_FOREVER and "
               "epoch.steps"),
       besides("mixture {} source { files: \"g\" weight: 2 }",
-              "source[0].weight: the other sources have one; what is its part of the mixture?"),
-      besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: of no use with mode GLOBAL; leave it out"),
-      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER wants buffer_size or buffer_bytes"),
-      besides("shuffle { shuffle_files: true }", "shuffle.shuffle_files: of no use with mode BLOCK; leave it out"),
+              "source[0].weight: it is missing, and the other sources have one"),
+      besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: it has no effect with mode GLOBAL; leave it out"),
+      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER needs buffer_size or buffer_bytes"),
+      besides("shuffle { shuffle_files: true }",
+              "shuffle.shuffle_files: it has no effect with mode BLOCK; leave it out"),
       besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
@@ -484,14 +486,15 @@ TEST_CASE("what makes no sense is refused by its name") {
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [0]", "feature 'f': shape: [0] has an axis of 0"),
       feature("name: \"f\" dtype: INT64 shape: [4294967296, 4294967296]",
               "feature 'f': shape: [4294967296, 4294967296] has more than 2^31 elements"),
-      feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]", "feature 'f': shape: a VARIABLE feature has none"),
+      feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]",
+              "feature 'f': shape: a VARIABLE feature has no shape; remove it"),
       feature("name: \"f\" dtype: BYTES length: -1", "feature 'f': length: -1 is negative"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
-              "feature 'f': length: 4294967296; a message, and so a record, ends at 2 GiB"),
+              "feature 'f': length: 4294967296; a record has at most 2 GiB"),
       feature("name: \"f\" dtype: INT64 length: 8",
-              "feature 'f': length: only BYTES have one; the number of values is `shape`"),
+              "feature 'f': length: only BYTES features have a length; the number of values is `shape`"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
-              "feature 'f': max_values: 18014398509481984; a message, and so a record, ends at 2 GiB"),
+              "feature 'f': max_values: 18014398509481984; a record has at most 2 GiB"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
               "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5", "feature 'f': max_values: -5 is negative"),
@@ -503,8 +506,9 @@ TEST_CASE("what makes no sense is refused by its name") {
               "feature 'f': default_value: for BYTES write default_value { bytes_value: ... }"),
       feature("name: \"f\" dtype: INT64 shape: 3 default_value { int64_value: 1 } default_value { int64_value: 1 }",
               "feature 'f': default_value: 2 values; give one, or 3 as shape [3] has"),
-      feature("name: \"f\" dtype: INT64 kind: RAGGED default_value { int64_value: 1 }",
-              "feature 'f': default_value: a RAGGED feature that a record lacks has no values; remove it"),
+      feature(
+          "name: \"f\" dtype: INT64 kind: RAGGED default_value { int64_value: 1 }",
+          "feature 'f': default_value: a RAGGED feature has no values in a record that lacks it; remove the default"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: 1 } default_value { "
               "int64_value: 1 }",
               "feature 'f': default_value: 2 values; the padding is one"),
@@ -522,7 +526,7 @@ TEST_CASE("what makes no sense is refused by its name") {
               "output 'a': name: its tensor 'a.values' has the name of another output's"),
       besides("output { name: \"a\" feature: \"n\" internal: true }", "output: all are internal; nothing is delivered"),
       Case{source + features + "output { name: \"a\" feature: \"n\" } batch { global_batch_size: 8 valid_mask: \"a\" }",
-           "batch.valid_mask: 'a' is an output already; it names a new one"},
+           "batch.valid_mask: there is an output 'a' already; choose another name for the mask"},
       output("", "output 'o': feature: an output is made from a feature, an expression or a stack; name one"),
       output("feature: \"imag\"",
              "output 'o': feature: there is no feature 'imag'; did you mean 'image'? There are: d open n m x image "
@@ -568,11 +572,11 @@ TEST_CASE("what makes no sense is refused by its name") {
       output("feature: \"d\" unpack_bits { channel_order: 0 }",
              "output 'o': unpack_bits.channel_order: a scalar has no channels; give unpack_bits.shape"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1] }",
-             "output 'o': unpack_bits.channel_order: 2 entries, shape [2, 3] wants 3"),
+             "output 'o': unpack_bits.channel_order: 2 entries; shape [2, 3] takes 3"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1, 3] }",
              "output 'o': unpack_bits.channel_order: there is no channel 3; stored are 0 to 2"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
-             "output 'o': unpack_bits.scale: 2 values, shape [2, 3] wants 1 or 3"),
+             "output 'o': unpack_bits.scale: 2 values; shape [2, 3] takes 1 or 3"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
              "output 'o': unpack_bits.bias: 2 values, but a scalar has no channels; give one"),
       output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
@@ -596,7 +600,7 @@ TEST_CASE("what makes no sense is refused by its name") {
              "deliver them as they lie"),
       feature("name: \"f\" dtype: BYTES default_value { bytes_value: \"ab\" } } output { name: \"o\" feature: \"f\" "
               "decode_raw { shape: 3 }",
-              "feature 'f': default_value: 2 bytes, but output 'o' decodes 3"),
+              "feature 'f': default_value: it has 2 bytes, but output 'o' decodes 3; give as many"),
 
       // normalize.
       output("feature: \"x\" normalize { mean: [1, 2] }",
@@ -642,12 +646,14 @@ TEST_CASE("what makes no sense is refused by its name") {
              "output 'o': expression.formula: it reads its own result: out.o -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
              "output 'o': expression.formula: it reads its own result: out.o -> out.b -> out.o"),
-      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
-             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is [4, 5, 3]"),
+      output(
+          "expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
+          "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is [4, 5, 3]"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"open\"",
-             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is BYTES"),
+             "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is BYTES"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"list\"",
-             "output 'o': expression.formula: out.b: formulas take scalars of numbers, and this is of varying length"),
+             "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is of "
+             "varying length"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"@file\"",
              "output 'o': expression.formula: out.b: formulas cannot read @record, @file, @offset and @source"),
       output("expression { formula: \"A\" constants { key: \"2A\" value: 1 } }",

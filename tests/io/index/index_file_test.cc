@@ -129,12 +129,12 @@ TEST_CASE("what cannot be an index is refused before it is read") {
     put(header, at, rows);
     INFO(at);
     hook("read").fail_nth_call(2);
-    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("makes no sense") != std::string::npos);
+    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("cannot be right") != std::string::npos);
   }
   hook("read").fail_nth_call(0);
   std::filesystem::remove(f.index_path);
   REQUIRE(mkfifo(f.index_path.c_str(), 0600) == 0);  // has no writer
-  CHECK(f.refusal() == "is no regular file");
+  CHECK(f.refusal() == "is not a regular file");
 }
 
 TEST_CASE("an index of an empty file, of a file without records, of a compressed one") {
@@ -262,7 +262,7 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
     mend_checksum(spoiled);
     f.dir.write("a.feedline-index", spoiled);
     INFO(at << " " << value);
-    CHECK(f.refusal().find("makes no sense") != std::string::npos);
+    CHECK(f.refusal().find("cannot be right") != std::string::npos);
   }
   // Numbers of rows that no file can have.
   for (const size_t at : {120, 128, 136, 144})

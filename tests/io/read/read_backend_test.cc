@@ -89,7 +89,7 @@ TEST_CASE("a file that cannot be opened is an error of its reads alone") {
   CHECK(rig.read(Range{0, 0, 10}) == ESTALE);
 }
 
-TEST_CASE("what is no regular file any more is an error, and is not waited for") {
+TEST_CASE("what is not a regular file any more is an error, and is not waited for") {
   for (const Mode& mode : modes()) {
     INFO(mode);
     const TempDir dir;

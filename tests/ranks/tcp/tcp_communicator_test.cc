@@ -193,7 +193,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
   check_all(thrown_by([&](TcpOptions& options) {
               if (options.rank == 2) options.timeout = std::chrono::seconds(0);
             }),
-            2, "a timeout is more than 0");
+            2, "the timeout must be more than 0");
   SyscallHook* hook = find_hook("getifaddrs");
   REQUIRE(hook);
   hook->fail_nth_call(1);
@@ -251,7 +251,7 @@ TEST_CASE("tcp: something else at the port is said to be there") {
       tcp_communicator(tcp_options(1, 2, port));
     }
   });
-  CHECK_THAT(thrown[1], Catch::Contains("is something else than rank 0"));
+  CHECK_THAT(thrown[1], Catch::Contains("is not rank 0"));
   CHECK_THROWS_WITH(tcp_communicator(tcp_options(0, 2, port)), Catch::Contains("listening at"));
 }
 
@@ -267,16 +267,16 @@ TEST_CASE("tcp: what a launcher says is read from the environment") {
   CHECK(options.address == "node0");
   CHECK(options.port == 29501);
   set("8", "8", "node0", "29500");
-  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\", a number from 0 to 7 is wanted"));
+  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\", it must be a number from 0 to 7"));
   set("1", "8", "node0", "x");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_PORT is \"x\""));
   set("1", "8", nullptr, "29500");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_ADDR is not set"));
   set(nullptr, nullptr, nullptr, nullptr);
-  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}), Catch::Contains("at which address and port"));
+  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}), Catch::Contains("the address and the port"));
   CHECK_THROWS_WITH(tcp_communicator({.rank = 2, .world_size = 2}), Catch::Contains("there is no rank 2 of 2"));
   CHECK_THROWS_WITH(tcp_communicator({.timeout = std::chrono::seconds(0)}),
-                    Catch::Contains("a timeout is more than 0"));
+                    Catch::Contains("the timeout must be more than 0"));
 }
 
 TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {

@@ -66,8 +66,9 @@ struct Options {
   /// For a pipeline whose errors are raised: if the good rows before the error are too few for a step, deliver them as
   /// a last, shorter batch.
   bool deliver_before_error = false;
-  /// Called while the data is being counted, with the bytes that are done and their total (with an exchange: of this
-  /// rank's share). Calls come from any thread, one at a time. If it throws, the start ends.
+  /// Called while the constructor counts the data, with the number of bytes counted so far and their total; if ranks
+  /// share the counting, both are of this rank's share. Calls come from any thread, one at a time. If it throws, the
+  /// constructor throws the same exception.
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
