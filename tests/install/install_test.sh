@@ -46,6 +46,7 @@ rm -rf source superproject build-superproject
 quietly env DESTDIR="$work/installed" meson install -C "$build" --no-rebuild
 # The installation may be moved, and needs neither the source tree nor the build folder.
 mv "$(dirname "$(dirname "$(find installed -path '*/bin/feedline')")")" elsewhere
+[ -f elsewhere/share/doc/feedline/docs/pipeline.md ]
 if grep -rIl -e "$source" -e "$build" elsewhere; then
   echo "these name the source tree"
   exit 1
