@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -73,8 +74,14 @@ double read_number(const std::string& file, double otherwise) {
 
 // Returns the number of CPUs in the affinity mask.
 int allowed_cpus() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  // The kernel refuses a mask that has fewer bits than the machine can have CPUs.
+  for (size_t sets = 1; sets <= 1024; sets *= 2) {
+    std::vector<cpu_set_t> mask(sets);
+    const size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) == 0) return CPU_COUNT_S(bytes, mask.data());
+    if (errno != EINVAL) break;
+  }
+  return 1;
 }
 
 // The environment variables in which launchers say how many ranks they started on this machine. Slurm writes one number
