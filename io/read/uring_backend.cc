@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/leak.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "io/read/backends.h"
@@ -219,6 +220,7 @@ class UringBackend final : public ReadBackend {
       const std::lock_guard lock(mutex_);
       if (!refusal_) refusal_ = error;
     }
+    if (wake_armed_) leak(wake_count_);  // the kernel may still write it when this object is gone
     ring.for_each_not_taken([&](uint64_t token) { handle(token, -error); });
   }
 
@@ -230,7 +232,7 @@ class UringBackend final : public ReadBackend {
     done_(tag, error);
   }
 
-  ReadCall wake_call() noexcept { return {reinterpret_cast<std::byte*>(&wake_count_), 0, sizeof wake_count_}; }
+  ReadCall wake_call() noexcept { return {reinterpret_cast<std::byte*>(wake_count_.get()), 0, sizeof *wake_count_}; }
 
   const std::shared_ptr<FileTable> files_;
   const ReadDone done_;
@@ -250,7 +252,8 @@ class UringBackend final : public ReadBackend {
   std::deque<Read> waiting_;     // reads that have no slot yet
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_, ready_;  // numbers of slots: without a read; with a read whose next call is to be made
-  uint64_t wake_count_ = 0;             // where the ring puts what it reads from the eventfd
+  // Where the ring puts what it reads from the eventfd.
+  std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);
   // Whether the ring is reading the eventfd, and whether the kernel accepts nothing more.
   bool wake_armed_ = false, lost_ = false;
   uint32_t cancels_ = 0;  // cancellations in the ring
