@@ -50,7 +50,7 @@ class Packer {
       else if (output.jobs.size() > 1)
         packed.jobs = of_stack(output);
       else
-        packed.jobs = {{.column = of_column(output), .job = output.jobs[0]}};
+        packed.jobs = {{of_column(output), output.jobs[0].unpack, output.jobs[0].values, output.jobs[0].offset}};
     }
     return std::move(packing_);
   }
@@ -99,8 +99,7 @@ class Packer {
         copy.offset = column.jobs.size() * size_of(column.dtype);
         column.jobs.push_back(std::move(copy));
       }
-      jobs.push_back(
-          {.column = add(std::move(column)), .job = {.column = {}, .unpack = merged(run), .offset = run[0].offset}});
+      jobs.push_back({.column = add(std::move(column)), .unpack = merged(run), .offset = run[0].offset});
     }
     return jobs;
   }
@@ -169,8 +168,8 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
                 .dense = true,
                 .column = column_of(packed.jobs[0].column)};
   const size_t first = jobs_.size();
-  for (const auto& [number, job] : packed.jobs) {
-    const size_t column = column_of(number), column_row = column_row_bytes(column);
+  for (const Packing::Job& job : packed.jobs) {
+    const size_t column = column_of(job.column), column_row = column_row_bytes(column);
     gpu::Unpacker unpack(job.unpack);
     tensor.stored = packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
     if (tensor.stored) break;

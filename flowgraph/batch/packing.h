@@ -16,8 +16,10 @@ namespace feedline::flow {
 /// enough to make the feed's batch. An output that is not dense is an output of both feeds.
 struct Packing {
   struct Job {
-    int column = -1;  // index into spec.outputs
-    DenseJob job;     // unpacks a row of that column; its own `column` is not set
+    int column = -1;         // index into spec.outputs
+    gpu::UnpackSpec unpack;  // unpacks one value of that column
+    size_t values = 1;       // in a row of it; they are written one after another
+    size_t offset = 0;       // bytes from the beginning of a row of the output
   };
   struct Output {
     int passed_through = -1;  // not dense: index into spec.outputs

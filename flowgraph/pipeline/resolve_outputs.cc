@@ -222,7 +222,6 @@ class OutputResolver {
   void from_feature() {
     const int number = feature_number("feature", config_.feature());
     const FeatureSpec& from = feature(number);
-    output_.feature = number;
     output_.shape = from.shape;
     output_.variable = from.kind == FeatureKind::variable || from.kind == FeatureKind::ragged;
     output_.padded = from.kind == FeatureKind::fixed_sequence;
@@ -232,6 +231,7 @@ class OutputResolver {
       refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
     gpu::UnpackSpec value = stored_elements(from.dtype, Shape());
     finish(value, -1, from.dtype);
+    output_.feature = number;
     output_.unpack_value = std::move(value);
   }
 
@@ -244,7 +244,10 @@ class OutputResolver {
     if (output_.dtype != DType::unset && output_.dtype != DType::bytes && !(dense && output_.dtype == DType::uint8))
       refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
     output_.dtype = dense ? DType::uint8 : DType::bytes;
-    if (!dense) return;
+    if (!dense) {
+      output_.feature = number;
+      return;
+    }
     // Each value is a row of bytes by itself. The output has the bytes as its last axis.
     if (from.shape.rank() == Shape::max_rank)
       refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
