@@ -74,22 +74,23 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   return {line + "\n"};
 }
 
-/// The keys that every record of a file has.
-std::set<std::string> keys_of_all(const DataStats& file) {
-  std::set<std::string> keys;
-  for (const auto& [key, stats] : file.features()) {
-    uint64_t records = 0;
-    for (const KindStats& kind : stats.kinds) records += kind.records;
-    if (records >= file.records()) keys.insert(key);
+/// The keys that some record of a file has, and those that every record has.
+struct FileKeys {
+  explicit FileKeys(const DataStats& file) {
+    for (const auto& [key, stats] : file.features()) {
+      uint64_t records = 0;
+      for (const KindStats& kind : stats.kinds) records += kind.records;
+      some.insert(key);
+      if (records >= file.records()) every.insert(key);
+    }
   }
-  return keys;
-}
+  std::set<std::string> some, every;
+};
 
-/// A key of `these` that no record of `other` has.
-std::optional<std::string> key_without(const std::set<std::string>& these, const DataStats& other) {
-  const auto features = other.features();
-  for (const std::string& key : these)
-    if (!features.contains(key)) return key;
+/// Returns a key that every record of one file has, and no record of the other.
+std::optional<std::string> only_in(const FileKeys& one, const FileKeys& other) {
+  for (const std::string& key : one.every)
+    if (!other.some.contains(key)) return key;
   return std::nullopt;
 }
 
@@ -97,11 +98,15 @@ std::optional<std::string> key_without(const std::set<std::string>& these, const
 
 void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files) {
   std::optional<size_t> first;
+  std::optional<FileKeys> of_first;
   for (size_t file = 0; file < files.size(); file++) {
     if (by_file[file].records() == 0 || by_file[file].type() != MessageType::example) continue;
-    if (!first) first = file;
-    const auto only_first = key_without(keys_of_all(by_file[*first]), by_file[file]);
-    const auto only_this = key_without(keys_of_all(by_file[file]), by_file[*first]);
+    const FileKeys keys(by_file[file]);
+    if (!first) {
+      first = file;
+      of_first = keys;
+    }
+    const auto only_first = only_in(*of_first, keys), only_this = only_in(keys, *of_first);
     if (!only_first || !only_this) continue;
     throw Error(
         Category::bad_pipeline,
