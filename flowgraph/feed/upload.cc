@@ -235,7 +235,7 @@ uint64_t Upload::place_of(size_t part) const noexcept {
   return batches_.buffer_bytes() + (part < own_ ? part : part - 1) * batches_.packed_bytes();
 }
 
-void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind) {
+void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* previous) {
   const StageCounters::Busy busy(replica.counters);
   const Batch& own = packed[own_];
   BatchContent& content = buffer.content;
@@ -251,9 +251,9 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   std::vector<gpu::CopyToDevice> copies;
   for (size_t part = 0; part < parts_ && (!between_ || distribution_.reads(distribution_.rank)); part++)
     std::ranges::copy(copies_of(packed[part], batches_.packed(), buffer.memory + place_of(part),
-                                behind ? behind->filled->memory : nullptr),
+                                previous ? previous->filled->memory : nullptr),
                       std::back_inserter(copies));
-  for (const gpu::CopyToDevice& copy : copies) (behind ? between_gpus_ : uploaded_) += copy.from.size();
+  for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
   std::vector<gpu::UnpackLaunch> launches;
   for (size_t j = 0; j < unpackers_.size(); j++) {
     const PackedBatches::Job& job = batches_.jobs()[j];
@@ -276,8 +276,8 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
     replica.device->fill(number, copies, {});
     const std::lock_guard lock(mutex_);
     pending_.push_back(std::move(arrival));
-  } else if (behind)
-    replica.device->fill_from(*behind->device, behind->ring->number_of(behind->filled), number, copies, launches);
+  } else if (previous)
+    replica.device->fill_from(*previous->device, previous->ring->number_of(previous->filled), number, copies, launches);
   else
     replica.device->fill(number, copies, launches);
 }

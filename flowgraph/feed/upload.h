@@ -130,9 +130,9 @@ class Upload {
   bool wait_for_room(Replica& replica);
   /// Takes the next batches of all parts. Returns false if the feed stops.
   bool take(size_t first, std::vector<Batch>& packed, EpochEnd& end);
-  /// Gives a GPU the work of one batch. `behind` is the replica before this one, if its buffer has the rows; null if
+  /// Gives a GPU the work of one batch. `previous` is the replica before this one, if its buffer has the rows; null if
   /// the host has them.
-  void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* behind);
+  void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* previous);
   void exchange(const PendingArrival& arrival, feedline::Stream stream);
   void tell_of_long_arrival(std::unique_lock<std::mutex>& lock);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }

@@ -165,8 +165,8 @@ struct ExampleParser::Impl {
   std::vector<FeatureSpec> features;
   std::vector<Target> targets;
   std::vector<RequestedKey> requested;  // by the number of the key
-  std::vector<int32_t>
-      feature_of_key;  // number of a key -> the last feature with this key, which leads to its siblings
+  // By the number of the key: the last feature with this key, which leads to its siblings.
+  std::vector<int32_t> feature_of_key;
   struct Slot {
     uint64_t hash = 0;
     int32_t key = -1;
