@@ -9,6 +9,45 @@
 #include "flowgraph/batch/empty_epoch.h"
 
 namespace feedline::flow {
+namespace {
+
+// Moves the rows of a step that cannot be completed together. Returns how many samples they make.
+int64_t close_up(std::vector<TicketRows>& step, int64_t frames) {
+  int64_t rows_so_far = 0;
+  const int64_t first = step.empty() ? 0 : step.front().at;
+  for (TicketRows& rows : step) {
+    rows.at = frames > 1 ? rows.at - first : rows_so_far;
+    rows_so_far = rows.at + rows.count;
+  }
+  return rows_so_far / frames;
+}
+
+// Returns which of the samples a replica is given if they are shared evenly.
+Rows even_share(int64_t samples, int replica, int replicas) {
+  return {samples * replica / replicas, samples * (replica + 1) / replicas};
+}
+
+}  // namespace
+
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Plan& plan) {
+  auto step = std::make_shared<StepRows>(*batch.of_step);
+  step->finished.clear();
+  auto cut = std::find_if(step->rows.begin(), step->rows.end(),
+                          [&](const TicketRows& rows) { return rows.at + rows.count > end; });
+  if (cut != step->rows.end() && cut->at < end) {
+    cut->count = static_cast<uint32_t>(end - cut->at);
+    ++cut;
+  }
+  step->rows.erase(cut, step->rows.end());
+  const int64_t samples = close_up(step->rows, plan.frames);
+  if (samples == 0) return std::nullopt;
+  const Rows share = even_share(samples, replica, plan.replicas);
+  BatchRows shorter = batch;
+  shorter.of_step = std::move(step);
+  shorter.wanted = {share.first * plan.frames, share.last * plan.frames};
+  shorter.rows = std::max(plan.frames, shorter.wanted.count());
+  return shorter;
+}
 
 Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
     : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
@@ -83,8 +122,9 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
   }
   if (step_.kind != Steps::Kind::dropped) {
     const auto step = share_rows();
+    const auto outcome = make_outcome();
     for (int replica = 0; replica < plan_.replicas; replica++)
-      emit_batch(replica, step, steps().of_replica(step_.kind, replica), out);
+      emit_batch(replica, step, steps().of_replica(step_.kind, replica), outcome, out);
   } else if (deliver_before_error_ && !plan_.data.raised.empty()) {
     emit_unfinished(out);
   } else {
@@ -95,19 +135,19 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
 
 // Emits the rows of a step that cannot be completed, shared evenly among the replicas.
 void Assembler::emit_unfinished(Out& out) {
-  int64_t rows_so_far = 0;
-  const int64_t first = step_.rows.empty() ? 0 : step_.rows.front().at;
-  for (TicketRows& rows : step_.rows) {
-    rows.at = plan_.frames > 1 ? rows.at - first : rows_so_far;
-    rows_so_far = rows.at + rows.count;
-  }
-  const int64_t samples = rows_so_far / plan_.frames;
+  const int64_t samples = close_up(step_.rows, plan_.frames);
   const auto step = share_rows();
+  const auto outcome = make_outcome();
   for (int replica = 0; replica < (samples > 0 ? plan_.replicas : 0); replica++)
-    emit_batch(replica, step, {samples * replica / plan_.replicas, samples * (replica + 1) / plan_.replicas}, out);
+    emit_batch(replica, step, even_share(samples, replica, plan_.replicas), outcome, out);
 }
 
-void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples, Out& out) {
+std::shared_ptr<StepOutcome> Assembler::make_outcome() const {
+  return plan_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(plan_.replicas) : nullptr;
+}
+
+void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples,
+                           const std::shared_ptr<StepOutcome>& outcome, Out& out) {
   const Rows wanted{samples.first * plan_.frames, samples.last * plan_.frames};
   out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
                                                .epoch = step_.epoch,
@@ -117,7 +157,8 @@ void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& s
                                                .rows = std::max(plan_.frames, wanted.count()),
                                                .brought_by = {},
                                                .error = {},
-                                               .end = {}});
+                                               .end = {},
+                                               .outcome = outcome});
 }
 
 void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {

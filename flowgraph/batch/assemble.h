@@ -9,6 +9,7 @@
 
 #include "feedline/error.h"
 #include "flowgraph/batch/arriving_rows.h"
+#include "flowgraph/batch/step_outcome.h"
 #include "flowgraph/chunk/chunk.h"
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/plan/epoch_sums.h"
@@ -41,9 +42,14 @@ struct BatchRows {
   // Batch: how many rows its tensors have: as many as are wanted, but at least one (or one window with its frames).
   int64_t rows = 0;
   ChunkRef brought_by;  // end or failure: the chunk that brought it, whose slot bounds how many there are
-  std::shared_ptr<const Error> error;  // failure: what failed
-  EpochEnd end;                        // end of an epoch: its sums
+  std::shared_ptr<const Error> error;         // failure: what failed
+  EpochEnd end;                               // end of an epoch: its sums
+  std::shared_ptr<StepOutcome> outcome = {};  // batch: shared by the step's batches; null: its rows cannot fail
 };
+
+/// Returns the replica's batch of a step that ends before row `end`, if the step has whole samples there. The rows are
+/// shared evenly among the replicas of the rank. `batch` is a batch of the step; its rows must stay valid.
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Plan& plan);
 
 class Assembler {
  public:
@@ -68,7 +74,9 @@ class Assembler {
   using Out = std::vector<std::vector<BatchRows>>;
   void emit(const ChunkRef& newest, Out& out);
   void emit_unfinished(Out& out);
-  void emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples, Out& out);
+  void emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples,
+                  const std::shared_ptr<StepOutcome>& outcome, Out& out);
+  std::shared_ptr<StepOutcome> make_outcome() const;
   std::shared_ptr<const StepRows> share_rows();
   std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "base/audit.h"
 #include "base/invariant.h"
@@ -18,10 +20,34 @@ namespace feedline::flow {
 
 // Rows that are written together; there is at least one.
 struct RowBlock {
-  std::span<const BatchRow> rows;
+  int64_t first;  // the number of the first row in the batch
+  std::span<BatchRow> rows;
   // What in_sequence() returns. It is false for the rows of a shuffle, because none of them says where the next one
   // lies.
   bool in_sequence;
+};
+
+// The rows of a batch that could not be written.
+struct BatchWriter::Failures {
+  explicit Failures(const BatchRows& of) : batch(of) {}
+  const BatchRows& batch;
+  std::mutex mutex;
+  std::vector<int64_t> rows;        // their numbers in the batch; some may come twice
+  std::vector<FailedRow> reported;  // those among them that stood for a sample
+  uint64_t audit = 0;               // the sum of these samples' audit terms
+
+  // Makes the row filler.
+  void add(RowBlock& block, RowFailure&& failure, const std::string& feature, const Plan& plan) {
+    BatchRow& row = block.rows[failure.row];
+    block.in_sequence = false;
+    const std::lock_guard lock(mutex);
+    const int64_t number = block.first + static_cast<int64_t>(failure.row);
+    rows.push_back(number);
+    if (std::exchange(row.filler, true)) return;
+    audit += row.chunk->audit_terms()[row.row];
+    reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
+                                                           row.chunk->place_of(plan, row.row, feature))});
+  }
 };
 
 namespace {
@@ -78,6 +104,16 @@ int64_t reserved_value(const Plan& plan, const ColumnRef& column, const Chunk& c
   return -1;
 }
 
+// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
+std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) {
+  if (feature.dtype == DType::bytes) {
+    const BytesRef& bytes = column.as<BytesRef>()[row];
+    return {bytes.data, bytes.size};
+  }
+  const size_t size = static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype);
+  return {column.as<std::byte>() + row * size, size};
+}
+
 // Sets at[i] to the address of element `element` of the `elements` elements of rows[i]. column_of(chunk) returns the
 // column.
 template <typename ColumnOf>
@@ -119,6 +155,7 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 }  // namespace
 
 BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
+  if (plan.scratch_bytes > 0) scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.scratch_bytes);
   int64_t row_bytes = 1;
   for (const BatchTensor& tensor : plan.tensors) {
     if (tensor.part == BatchTensor::Part::dense)
@@ -149,7 +186,7 @@ BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, gpu::Stores
   return all;
 }
 
-void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
+std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   check_invariant(batch.rows <= plan_.replica_batch * plan_.frames, "a batch of {} rows in a buffer for {}", batch.rows,
                   plan_.replica_batch * plan_.frames);
   BatchContent& content = buffer.content;
@@ -166,6 +203,7 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
   const Unpackers& unpackers = is_cold ? cold_unpackers_ : unpackers_;
   const std::vector<Rows> later = rows_of_later_pass(batch, buffer.passes);
+  Failures failures(batch);
   std::atomic<uint64_t> audit{0}, audit_of_later{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
@@ -174,19 +212,23 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
       const int64_t last = std::min(end, first + block_rows);
       const std::span of_block = std::span(rows).first(rows_of_batch(batch, first, last, rows.data()).size());
       const bool changed = act_out_faults(of_block);
-      const RowBlock block{of_block, !changed && in_sequence(batch, first, last)};
-      const Tally part = write_block(block, first, unpackers, buffer);
+      RowBlock block{first, of_block, !changed && in_sequence(batch, first, last)};
+      write_block(block, unpackers, buffer, failures);
+      const Tally part = tally(block);
       for (const Rows& rows_of_later : later) {
         const int64_t from = std::max(first, rows_of_later.first), until = std::min(last, rows_of_later.last);
         if (from >= until) continue;
         const auto skipped = static_cast<size_t>(from - first), count = static_cast<size_t>(until - from);
-        audit_of_later += tally({of_block.subspan(skipped, count), block.in_sequence}).audit;
+        audit_of_later += tally({from, of_block.subspan(skipped, count), block.in_sequence}).audit;
       }
       audit += part.audit;
       valid += part.valid;
     }
   });
+  std::sort(failures.rows.begin(), failures.rows.end());
+  fill_failed(failures.rows, batch.rows, buffer);
   content.audit = audit;
+  content.bad_audit = failures.audit;
   buffer.passes.later = audit_of_later;
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
@@ -196,7 +238,31 @@ void BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
     if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
       continue;
     const auto& of_output = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
-    write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, buffer);
+    write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failures.rows, buffer);
+  }
+  return std::move(failures.reported);
+}
+
+// Fills the dense tensors of rows that could not be written from the nearest good row. `failed` is ascending.
+void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
+  for (size_t first = 0, last = 0; first < failed.size(); first = last) {
+    while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
+    // One after another: failed[first] to failed[last - 1]. The rows before and after them are good.
+    const int64_t before = failed[first] - 1, after = failed[last - 1] + 1;
+    for (int64_t row = before + 1; row < after; row++) {
+      const bool from_before = before >= 0 && (after == rows || row - before <= after - row);
+      const bool has_good = before >= 0 || after < rows;
+      for (const BatchTensor& tensor : plan_.tensors) {
+        if (tensor.part != BatchTensor::Part::dense) continue;
+        const size_t bytes = static_cast<size_t>(tensor.shape.elements()) * size_of(tensor.dtype);
+        std::byte* const memory = buffer.memory + tensor.offset;
+        std::byte* const out = memory + static_cast<size_t>(row) * bytes;
+        if (has_good)
+          std::memcpy(out, memory + static_cast<size_t>(from_before ? before : after) * bytes, bytes);
+        else
+          std::memset(out, 0, bytes);
+      }
+    }
   }
 }
 
@@ -246,24 +312,25 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   return true;
 }
 
-BatchWriter::Tally BatchWriter::write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers,
-                                            BatchBuffer& buffer) const {
+void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer,
+                              Failures& failures) const {
   const std::span rows = block.rows;
   if (plan_.lends) buffer.lender = rows.front().chunk->shared_from_this();
   for (size_t t = 0; t < plan_.tensors.size(); t++) {
     const BatchTensor& tensor = plan_.tensors[t];
-    std::byte* out = buffer.memory + tensor.offset;
-    if (tensor.part == BatchTensor::Part::valid && block.in_sequence) {
-      std::memset(out + first, 1, rows.size());
-    } else if (tensor.part == BatchTensor::Part::valid) {
-      for (size_t i = 0; i < rows.size(); i++) out[first + static_cast<int64_t>(i)] = std::byte{!rows[i].filler};
-    } else if (tensor.part == BatchTensor::Part::dense) {
-      if (plan_.lends && lend_dense(t, rows.front(), buffer)) continue;
-      const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
-      write_dense(tensor.output, block, unpackers, out + first * row_bytes);
-    }
+    if (tensor.part != BatchTensor::Part::dense || (plan_.lends && lend_dense(t, rows.front(), buffer))) continue;
+    const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
+    write_dense(tensor.output, block, unpackers, buffer.memory + tensor.offset + block.first * row_bytes, failures);
   }
-  return tally(block);
+  // The masks come last, because rows may have failed above.
+  for (const BatchTensor& tensor : plan_.tensors) {
+    if (tensor.part != BatchTensor::Part::valid) continue;
+    std::byte* const out = buffer.memory + tensor.offset + block.first;
+    if (block.in_sequence)
+      std::memset(out, 1, rows.size());
+    else
+      for (size_t i = 0; i < rows.size(); i++) out[i] = std::byte{!rows[i].filler};
+  }
 }
 
 BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
@@ -281,11 +348,31 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
   return tally;
 }
 
-void BatchWriter::write_dense(int number, const RowBlock& block, const Unpackers& all, std::byte* out) const {
+void BatchWriter::write_dense(int number, RowBlock& block, const Unpackers& all, std::byte* out,
+                              Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
+  if (output.jobs[0].writer) return run_writer(output.jobs[0], block, out, output.row_bytes(), failures);
   for (size_t j = 0; j < output.jobs.size(); j++)
     write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset,
               output.row_bytes());
+}
+
+void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* out, size_t row_bytes,
+                             Failures& failures) const {
+  const auto number = static_cast<size_t>(job.column.number);
+  const FeatureSpec& feature = plan_.spec.features[number];
+  std::array<std::span<const std::byte>, block_rows> values;
+  for (size_t i = 0; i < block.rows.size(); i++) {
+    const BatchRow& row = block.rows[i];
+    values[i] = stored_value(feature, row.chunk->features()[number], row.row);
+  }
+  const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
+  check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
+                  plan_.threads);
+  std::vector<RowFailure> failed;
+  job.writer->write(std::span(values).first(block.rows.size()), out, row_bytes,
+                    scratch_.bytes().subspan(thread * plan_.scratch_bytes, job.writer->scratch_bytes()), failed);
+  for (RowFailure& failure : failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 
 void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,

@@ -7,7 +7,9 @@
 
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/batch/step_outcome.h"
 #include "flowgraph/plan/plan.h"
+#include "gpu/device/memory.h"
 #include "gpu/unpack/unpack.h"
 
 namespace feedline::flow {
@@ -22,21 +24,27 @@ class BatchWriter {
 
   /// Fills `buffer`, or points its tensors at the rows if the plan lends rows. Writes dense tensors in blocks of rows,
   /// in parallel in the calling thread's arena. Reads each row once and writes each element once.
-  void write(const BatchRows& batch, BatchBuffer& buffer) const;
+  ///
+  /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good row
+  /// of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most Plan::threads
+  /// threads.
+  std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
  private:
   struct Tally {
     uint64_t audit = 0;
     int64_t valid = 0;
   };
+  struct Failures;
   using Unpackers =
       std::vector<std::vector<gpu::Unpacker>>;  // by output: one for each of its jobs, or one for a single number
 
   static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
-  /// Writes one block of rows. `first` is the number of the block's first row in the batch.
-  Tally write_block(const RowBlock& block, int64_t first, const Unpackers& unpackers, BatchBuffer& buffer) const;
+  void write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer, Failures& failures) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
-  void write_dense(int output, const RowBlock& block, const Unpackers& unpackers, std::byte* out) const;
+  void write_dense(int output, RowBlock& block, const Unpackers& unpackers, std::byte* out, Failures& failures) const;
+  void run_writer(const DenseJob& job, RowBlock& block, std::byte* out, size_t row_bytes, Failures& failures) const;
+  void fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const;
   void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
                  size_t row_bytes) const;
   std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
@@ -44,6 +52,7 @@ class BatchWriter {
   static Tally tally(const RowBlock& block) noexcept;
 
   const Plan& plan_;
+  gpu::Memory scratch_;  // Plan::scratch_bytes for each thread
   int64_t rows_per_task_;
   Unpackers unpackers_;       // for a buffer that was written a moment ago
   Unpackers cold_unpackers_;  // for a buffer that has left the caches since

@@ -17,6 +17,7 @@ class EpochLedger {
   /// `alone`: there is no other rank. `begins_within`: the feed does not begin with the first step of the first epoch.
   EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, bool begins_within = false);
 
+  /// `audit`: of the samples of a batch, including those that proved bad while it was made.
   void delivered(size_t replica, uint64_t audit, const PassAudit& of = {}) {
     delivered_[replica] += audit;
     if (expected_.passes) add_to_passes(audit, of);

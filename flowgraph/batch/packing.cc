@@ -47,6 +47,8 @@ class Packer {
       if (output.internal) continue;
       if (!output.dense())
         packed.passed_through = add(output);
+      else if (output.jobs[0].writer)
+        packed.jobs = {of_writer(output)};
       else if (output.jobs.size() > 1)
         packed.jobs = of_stack(output);
       else
@@ -59,6 +61,14 @@ class Packer {
   int add(OutputSpec output) {
     packing_.spec.outputs.push_back(std::move(output));
     return static_cast<int>(packing_.spec.outputs.size()) - 1;
+  }
+
+  /// What can fail is done on the host, by the rank that reads. Its result is copied.
+  Packing::Job of_writer(OutputSpec output) {
+    gpu::UnpackSpec copy = stored_elements(output.dtype, output.shape);
+    copy.out = output.dtype;
+    output.name = "packed " + output.name;
+    return {.column = add(std::move(output)), .unpack = std::move(copy)};
   }
 
   int of_column(const OutputSpec& output) {

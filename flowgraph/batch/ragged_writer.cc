@@ -28,7 +28,8 @@ ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t r
   return {column.as<BytesRef>() + row * elements, elements};
 }
 
-Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const BatchRows& batch) {
+Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const BatchRows& batch,
+               std::span<const int64_t> failed) {
   Layout layout;
   layout.own.resize(static_cast<size_t>(batch.rows));
   layout.starts.resize(static_cast<size_t>(batch.rows) + 1);
@@ -38,6 +39,7 @@ Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const Bat
     const auto block = rows_of_batch(batch, first, std::min(batch.rows, first + block_rows), rows.data());
     for (size_t i = 0; i < block.size(); i++) {
       if (block[i].filler) continue;
+      if (std::binary_search(failed.begin(), failed.end(), first + static_cast<int64_t>(i))) continue;
       ValuesRef& own = layout.own[static_cast<size_t>(first) + i];
       own = values_of(feature, block[i].chunk->features()[number], block[i].row);
       if (padded && step > 0) layout.longest = std::max(layout.longest, static_cast<int64_t>(own.count) / step);
@@ -114,12 +116,13 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
 
 }  // namespace
 
-void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch, BatchBuffer& buffer) {
+void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch,
+                  std::span<const int64_t> failed, BatchBuffer& buffer) {
   const BatchTensor& tensor = plan.tensors[t];
   const OutputSpec& output = plan.spec.outputs[static_cast<size_t>(tensor.output)];
   const auto number = static_cast<size_t>(output.feature);
   const FeatureSpec& feature = plan.spec.features[number];
-  const Layout layout = lay_out(feature, number, output.padded, batch);
+  const Layout layout = lay_out(feature, number, output.padded, batch, failed);
   const auto memory = [&](size_t which) { return buffer.memory + plan.tensors[which].offset; };
   const auto view = [&](size_t which) -> TensorView& { return buffer.content.tensors[which].tensor; };
 

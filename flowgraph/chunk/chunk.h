@@ -82,6 +82,10 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   uint64_t record_of(uint32_t row) const noexcept { return extent_of(row).record_of(row); }
   /// Returns the byte offset of a row's record in its (inflated) file.
   uint64_t offset_of(uint32_t row) const noexcept;
+  /// Returns the place of a row's record for an error, with the feature that the error is about.
+  Place place_of(const Plan& plan, uint32_t row, std::string feature = {}) const {
+    return place_of(plan, row, offset_of(row), std::move(feature));
+  }
 
   std::optional<Error> first_error;  // why the rows end early
   std::vector<uint32_t> filler;      // the numbers of the rows that are filler, ascending

@@ -591,6 +591,8 @@ void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
   }
   check_names(spec);
   FormulaResolver(outputs, spec).resolve();
+  for (OutputSpec& output : spec.outputs)
+    if (row_writer_for_tests && output.jobs.size() == 1) output.jobs[0].writer = row_writer_for_tests(output);
   warn_of_unused_features(spec);
 }
 

@@ -16,6 +16,7 @@
 #include "flowgraph/formula/expression.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/file_list.h"
+#include "flowgraph/pipeline/row_writer.h"
 #include "gpu/unpack/unpack_spec.h"
 #include "io/index/index.h"
 
@@ -86,9 +87,11 @@ struct ColumnRef {
   Reserved what = Reserved::record;  // which reserved feature, if it is of kind reserved
 };
 
-/// How a column is unpacked into each row of a dense output, or into a part of each row.
+/// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
+  /// Makes the rows of an output whose only job this is, from a feature. Null: `unpack` says how.
+  std::shared_ptr<const RowWriter> writer = nullptr;
   /// How one value is unpacked. A value is the bytes of a bytes feature, or all numbers that a record has for another
   /// feature, as they lie in memory.
   gpu::UnpackSpec unpack;
@@ -217,6 +220,10 @@ struct PipelineSpec {
   WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // for example, features that no output names
+
+  /// Returns how many bytes of scratch memory each thread needs to write rows; nullopt if writing them cannot fail.
+  std::optional<uint64_t> row_writer_scratch() const noexcept;
+  bool rows_can_fail() const noexcept { return row_writer_scratch().has_value(); }
 };
 
 /// Returns the pipeline as plain values. Checks everything that can be told from the pipeline and the list of files.

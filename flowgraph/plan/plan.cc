@@ -35,6 +35,12 @@ uint64_t product(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &result) ? too_much : std::min(result, too_much);
 }
 
+uint64_t sum_of(const std::vector<MemoryLine>& lines) {
+  uint64_t sum = 0;
+  for (const MemoryLine& line : lines) sum += product(line.count, line.bytes);
+  return sum;
+}
+
 // Returns the most values that `payload` bytes of records can hold. A packed varint takes at least one byte, a float
 // four, and a string at least its tag and length.
 uint64_t most_values(DType dtype, uint64_t payload) {
@@ -353,9 +359,15 @@ void Plan::fit_memory(const MemoryLine& more) {
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
-  const uint64_t counting = data.lazy ? lazy_reader_bytes(spec, data) : 0;
-  const uint64_t others = product(buffers, buffer_bytes) + index_bytes + order_bytes() +
-                          inflaters * inflater_memory_bytes + counting + product(more.count, more.bytes);
+  scratch_bytes = round_up(spec.row_writer_scratch().value_or(0), tensor_alignment);
+  // What is needed whatever the number of slots and batches.
+  const std::vector<MemoryLine> fixed = {more,
+                                         {"inflating", inflaters, inflater_memory_bytes},
+                                         {"making rows", static_cast<uint64_t>(threads), scratch_bytes},
+                                         {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
+                                         {"index", 1, index_bytes},
+                                         {"order", 1, order_bytes()}};
+  const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;
 
   const uint64_t affordable =
       others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
@@ -371,19 +383,13 @@ void Plan::fit_memory(const MemoryLine& more) {
   }
   memory = {{"read slots: bytes as read", slots, slot_data_bytes},
             {"read slots: columns", slots, slot_arena_bytes},
-            {"batches", buffers, buffer_bytes},
-            more,
-            {"inflating", inflaters, inflater_memory_bytes},
-            {"counting while reading", 1, counting},
-            {"index", 1, index_bytes},
-            {"order", 1, order_bytes()}};
+            {"batches", buffers, buffer_bytes}};
+  memory.insert(memory.end(), fixed.begin(), fixed.end());
   if (memory_bytes() <= spec.memory_limit) return;
 
   const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(replica_batch);
-  const uint64_t without_batches =
-      fewest_slots * slot_bytes + index_bytes + order_bytes() + inflaters * inflater_memory_bytes + counting +
-      product(more.count, more.bytes) +
-      buffers * (io::block_bytes + tensor_alignment * tensors.size());  // the most that alignment adds
+  const uint64_t most_alignment = buffers * (io::block_bytes + tensor_alignment * tensors.size());
+  const uint64_t without_batches = fewest_slots * slot_bytes + fixed_bytes + most_alignment;
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (memory_bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
@@ -410,10 +416,6 @@ uint64_t Plan::order_bytes() const noexcept {
   return sum;
 }
 
-uint64_t Plan::memory_bytes() const noexcept {
-  uint64_t sum = 0;
-  for (const MemoryLine& line : memory) sum += product(line.count, line.bytes);
-  return sum;
-}
+uint64_t Plan::memory_bytes() const noexcept { return sum_of(memory); }
 
 }  // namespace feedline::flow

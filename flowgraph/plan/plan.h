@@ -92,9 +92,10 @@ struct Plan {
   uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
-  uint64_t buffer_bytes = 0;  // of each batch buffer
-  bool lends = false;         // batches of one row deliver bytes where they were read, and so hold the row's chunk
-  uint32_t inflaters = 0;     // 0: there is no compressed file
+  uint64_t buffer_bytes = 0;   // of each batch buffer
+  bool lends = false;          // batches of one row deliver bytes where they were read, and so hold the row's chunk
+  uint32_t inflaters = 0;      // 0: there is no compressed file
+  uint64_t scratch_bytes = 0;  // of each thread: what row writers work in (flowgraph/pipeline/row_writer.h)
   std::vector<MemoryLine> memory;
 
   /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.

@@ -33,6 +33,7 @@ struct BatchContent {
   int64_t rows = 0;         // the length of the first axis of every dense tensor
   int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler
   uint64_t audit = 0;       // the sum of the hashes of the valid rows' records, see Feeder::report()
+  uint64_t bad_audit = 0;   // the same sum of records that proved bad while the batch was made, as broken pictures do
   std::vector<NamedTensor> tensors;
   gpu::StreamOrder* order = nullptr;  // the buffer's stream order if the batch is on a GPU; null on the host
 };

@@ -1,0 +1,33 @@
+// What became of a step whose rows can fail while they are written.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "feedline/error.h"
+
+namespace feedline::flow {
+
+/// A row that could not be written.
+struct FailedRow {
+  int64_t row;  // its number in the step, in the order of TicketRows::at
+  Error error;
+};
+
+/// Shared by the batches of a step. The step is delivered when all its batches are written: to all replicas or to none.
+struct StepOutcome {
+  explicit StepOutcome(int batches) : unwritten(batches) {}
+
+  std::atomic<int> unwritten;     // batches that are still to be written
+  uint64_t bad_before = 0;        // bad records that were known when the step was assembled
+  std::mutex mutex;               // guards the next two
+  std::vector<FailedRow> failed;  // the rows of all batches that could not be written, in any order
+  bool settled = false;           // the next two are set, and change no more
+  std::optional<Error> end;       // the error with which the feed ends in place of this step
+  int64_t end_row = 0;            // the row of the step with that error
+};
+
+}  // namespace feedline::flow

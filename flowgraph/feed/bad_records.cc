@@ -1,0 +1,72 @@
+#include "flowgraph/feed/bad_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "flowgraph/data/error_limits.h"
+
+namespace feedline::flow {
+namespace {
+
+Error ends_feed(const std::string& limit, const Error& last) {
+  return Error(last.category(), fmt::format("{}; the last: {}", limit, last.message()), last.place());
+}
+
+}  // namespace
+
+// Returns why a limit of `errors` is exceeded by `bad` records that the feed met and those that were left out before;
+// nullopt if all are allowed. A file that SKIP_FILE left out is one failure, and does not count among the records.
+std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
+  const uint64_t skipped = plan_.data.skipped_total;
+  const uint64_t records = plan_.spec.on_error == OnError::skip_file ? 0 : skipped;
+  auto limit = exceeds_max_failures(plan_.spec, bad + skipped);
+  if (!limit) limit = exceeds_failure_rate(plan_.spec, bad + records, plan_.data.samples + records, "records");
+  return limit;
+}
+
+// Notes a bad record. After the last failure that is allowed, returns the Error that ends the feed.
+std::optional<Error> BadRecords::note(const Error& error) {
+  in_chunks_.note(error);
+  const auto limit = exceeded_limit(in_chunks_.total());
+  return limit ? std::optional(ends_feed(*limit, error)) : std::nullopt;
+}
+
+void BadRecords::note(Chunk& chunk) {
+  for (const Chunk::PassedOver& bad : chunk.passed_over)
+    if (auto end = note(bad.error)) return chunk.end_before(bad.rows, std::move(*end));
+  for (size_t i = 0; i < chunk.errors.size(); i++)
+    if (auto end = note(chunk.errors[i])) return chunk.end_before(chunk.filler[i], std::move(*end));
+}
+
+void BadRecords::settle(StepOutcome& step) {
+  const std::lock_guard lock(step.mutex);
+  if (std::exchange(step.settled, true)) return;
+  std::sort(step.failed.begin(), step.failed.end(),
+            [](const FailedRow& a, const FailedRow& b) { return a.row < b.row; });
+  const auto end_at = [&](int64_t row, Error error) {
+    step.end = std::move(error);
+    step.end_row = row;
+  };
+  const auto limit = [&] { return exceeded_limit(step.bad_before + in_steps_.total()); };
+  for (const FailedRow& bad : step.failed) {
+    if (plan_.spec.on_error == OnError::raise) return end_at(bad.row, bad.error);
+    in_steps_.note(bad.error);
+    last_in_steps_ = bad.error;
+    if (const auto exceeded = limit()) return end_at(bad.row, ends_feed(*exceeded, bad.error));
+  }
+  // Chunks that have come since the last failed row may have brought the sum over the limit.
+  if (!last_in_steps_) return;
+  if (const auto exceeded = limit()) end_at(0, ends_feed(*exceeded, *last_in_steps_));
+}
+
+std::vector<Error> BadRecords::first() const {
+  std::vector<Error> first = in_chunks_.first();
+  for (Error& error : in_steps_.first())
+    if (first.size() < ErrorLog::kept) first.push_back(std::move(error));
+  return first;
+}
+
+}  // namespace feedline::flow

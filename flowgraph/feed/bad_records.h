@@ -1,0 +1,47 @@
+// The bad records that a feed meets, and what `errors` of the pipeline allows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flowgraph/batch/step_outcome.h"
+#include "flowgraph/chunk/chunk.h"
+#include "flowgraph/feed/error_log.h"
+#include "flowgraph/plan/plan.h"
+
+namespace feedline::flow {
+
+/// Counts bad records in the order of the data, so that the feed ends at the same step whatever the timing. Records are
+/// found to be bad at two places: when a chunk is parsed, and when a step is written. Parsing is ahead of writing, so
+/// each step says how many records were known to be bad when it was assembled.
+class BadRecords {
+ public:
+  /// Keeps a reference to `plan`.
+  explicit BadRecords(const Plan& plan) : plan_(plan) {}
+
+  /// Notes the bad records of a chunk. After the last one that is allowed, ends the chunk's rows with an error. Chunks
+  /// must come in order.
+  void note(Chunk& chunk);
+  /// Returns how many bad records have been noted in chunks.
+  uint64_t in_chunks() const noexcept { return in_chunks_.total(); }
+
+  /// Settles a step that is written: notes its failed rows, and sets `end` if the feed ends there. Steps must come in
+  /// order. May be called again, from any thread, without effect.
+  void settle(StepOutcome& step);
+
+  uint64_t total() const noexcept { return in_chunks_.total() + in_steps_.total(); }
+  /// Returns the first bad records that were noted, at most ErrorLog::kept.
+  std::vector<Error> first() const;
+
+ private:
+  std::optional<Error> note(const Error& error);
+  std::optional<std::string> exceeded_limit(uint64_t bad) const;
+
+  const Plan& plan_;
+  ErrorLog in_chunks_, in_steps_;
+  std::optional<Error> last_in_steps_;  // used by settle()
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,274 @@
+#include "flowgraph/feed/read_stage.h"
+
+#include <utility>
+
+#include "base/invariant.h"
+#include "flowgraph/plan/reader_memory.h"
+
+namespace feedline::flow {
+namespace {
+
+// After this many chunks in a row that were not in the page cache, chunks are no longer looked for there first. One
+// alone may be missed while the kernel moves its pages. Even then one chunk in `cache_tried_once_in` is looked for
+// there.
+constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
+// After this many reads from a disk the memory of all slots is registered for reading. This makes the memory resident,
+// which is not worth it for data that the page cache has.
+constexpr uint64_t reads_before_registering = 64;
+
+Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
+  const Extent& first = ticket.extents.front();
+  return Error(Category::io_error, io::read_error_message(error),
+               {plan.data.files[first.file].id.uri,
+                static_cast<int64_t>(first.offset),
+                static_cast<int64_t>(first.first_record),
+                {}});
+}
+
+}  // namespace
+
+ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
+                     Outlets outlets)
+    : plan_(plan),
+      outlets_(std::move(outlets)),
+      slots_(std::make_shared<Slots>(plan, lent_to)),
+      flights_(plan.slots),
+      tickets_(plan, start),
+      open_inflaters_(plan.mixture ? plan.spec.sources.size() : 1),
+      needed_(needed) {
+  if (plan.data.lazy) lazy_.emplace(plan);
+  make_inflaters();
+  slots_->pool().on_return(outlets_.kick);
+  idle_inflaters_->on_return(outlets_.kick);
+  if (!lazy_) make_backend(io);
+}
+
+void ReadStage::make_inflaters() {
+  std::vector<FileInflater*> idle;
+  if (plan_.inflaters > 0) inflater_memory_ = gpu::Memory(plan_.inflaters * inflater_memory_bytes);
+  for (uint32_t i = 0; i < plan_.inflaters; i++) {
+    flights_.emplace_back();
+    flights_.emplace_back();
+    FileInflater::Callbacks callbacks;
+    callbacks.read = [this, i](uint32_t file, FileInflater::Input& input) {
+      InFlight& flight = flights_[plan_.slots + 2 * i + input.number];
+      flight.input = &input;
+      flight.left = 1;
+      flight.error = 0;
+      const io::Read read{
+          .file = file, .offset = input.offset, .length = input.length, .buffer = input.buffer, .tag = &flight};
+      submit({&read, 1}, 1);
+    };
+    callbacks.done = outlets_.parse;
+    callbacks.idle = [this](FileInflater* idle_inflater) { idle_inflaters_->give_back(idle_inflater); };
+    inflaters_.emplace_back(plan_, inflater_memory_.bytes().subspan(i * inflater_memory_bytes, inflater_memory_bytes),
+                            std::move(callbacks));
+    idle.push_back(&inflaters_.back());
+  }
+  idle_inflaters_.emplace(std::move(idle));
+}
+
+void ReadStage::make_backend(const IoOptions& io) {
+  std::vector<io::FileId> files;
+  for (const DataFile& file : plan_.data.files) files.push_back(file.id);
+  io::BackendOptions options;
+  static_cast<IoOptions&>(options) = io;
+  options.memory = slots_->read_memory();
+  options.registered_behind = reads_before_registering;
+  backend_ = io::make_read_backend(std::move(files), options,
+                                   [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
+}
+
+void ReadStage::stop() noexcept {
+  end();
+  slots_->pool().close();
+  idle_inflaters_->close();
+}
+
+void ReadStage::stop_backend() {
+  if (backend_) backend_->stop();
+}
+
+std::string ReadStage::backend() const {
+  return lazy_ ? "blocking reads, file after file: index.mode is LAZY" : backend_->description();
+}
+
+bool ReadStage::cached() const noexcept { return misses_ < misses_until_disk; }
+
+uint64_t ReadStage::read_ahead() const noexcept { return cached() ? plan_.read_ahead : plan_.read_ahead_of_disk; }
+
+void ReadStage::read() {
+  if (lazy_) {
+    while (read_lazily()) {
+    }
+    return;
+  }
+  if (next_sequence_ > needed_ + read_ahead() / 2)
+    return;  // several at a time, because each burst wakes the I/O thread
+  while (issue_next()) {
+  }
+  if (requests_.empty()) return;
+  submit(requests_, std::exchange(burst_, 0));
+  requests_.clear();
+}
+
+// Takes everything that the next ticket needs, or nothing; then a kick runs read() again. A chunk that is read earlier
+// than it must be has left the cache by the time that it is wanted.
+bool ReadStage::issue_next() {
+  if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
+  Ticket* const ticket = tickets_.front();
+  if (!ticket || !inflater_ready(*ticket)) return false;
+  const ChunkRef chunk = slots_->take(cached() ? plan_.slots - plan_.slots_of_page_cache : 0);
+  if (!chunk) return false;
+
+  chunk->sequence = next_sequence_++;
+  std::swap(chunk->ticket, *ticket);
+  tickets_.pop();
+  read_into(chunk);
+  return true;
+}
+
+// Reads the next chunk. It is read here because the next ticket is not known before its records have been read.
+bool ReadStage::read_lazily() {
+  if (ended_ || lazy_->ended()) return false;
+  const ChunkRef chunk = slots_->take();
+  if (!chunk) return false;
+  chunk->sequence = next_sequence_++;
+  lazy_->fill(*chunk);
+  bytes_read_ = lazy_->bytes_read();
+  outlets_.parse(chunk);
+  return true;
+}
+
+// Returns the inflater that serves the ticket. The sources of a mixture take turns, so each keeps its own inflater.
+FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
+  return open_inflaters_[plan_.mixture ? plan_.data.files[ticket.extents.front().file].source : 0];
+}
+
+// Makes an inflater ready for the ticket, if its file is compressed. The inflater that has the file open is used, if it
+// has not passed the ticket's place; otherwise another one begins at the front of the file. Returns false if no
+// inflater is idle; the next one that becomes idle kicks.
+bool ReadStage::inflater_ready(const Ticket& ticket) {
+  if (ticket.extents.empty()) return true;
+  const uint32_t file = ticket.extents.front().file;
+  if (!plan_.data.files[file].compressed()) return true;
+  FileInflater*& inflater = inflater_of(ticket);
+  if (inflater && inflater->continues_with(ticket)) return true;
+  if (FileInflater* const before = std::exchange(inflater, nullptr); before && before->finish()) run_inflater(before);
+  const auto idle = idle_inflaters_->take();
+  if (!idle) return false;
+  inflater = *idle;
+  inflater->open(file);
+  return true;
+}
+
+void ReadStage::run_inflater(FileInflater* inflater) {
+  inflate_counters_.waiting++;
+  outlets_.inflate(inflater);
+}
+
+void ReadStage::inflate_into(const ChunkRef& chunk) {
+  std::byte* at = chunk->data().data();
+  for (const Extent& extent : chunk->ticket.extents) {
+    chunk->extents.push_back(at);
+    at += extent.length;
+  }
+  FileInflater* const inflater = inflater_of(chunk->ticket);
+  if (inflater->add(chunk)) run_inflater(inflater);
+}
+
+void ReadStage::read_into(const ChunkRef& chunk) {
+  const Ticket& ticket = chunk->ticket;
+  std::byte* at = chunk->data().data();
+  chunk->extents.clear();
+  if (ticket.extents.empty()) return outlets_.parse(chunk);  // the ticket only brings the end of an epoch
+  const bool compressed = plan_.data.files[ticket.extents.front().file].compressed();
+  const uint64_t bytes = slot_bytes(ticket, compressed);
+  check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
+                  bytes, ticket.extents.size(), plan_.data.files[ticket.extents.front().file].id.uri,
+                  ticket.extents.front().offset, chunk->data().size());
+  if (compressed) return inflate_into(chunk);
+  InFlight& flight = flights_[chunk->slot()];
+  const bool try_cache = cached() || ++passed_by_ % cache_tried_once_in == 0;
+  std::vector<io::Read>& reads = try_cache ? flight.untried : requests_;
+  for (const Extent& extent : ticket.extents) {
+    reads.push_back(
+        {.file = extent.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
+    chunk->extents.push_back(at + extent.offset % io::block_bytes);
+    at += io::Read::capacity_for(extent.offset, extent.length);
+  }
+  if (try_cache) {
+    {
+      const std::lock_guard lock(untried_mutex_);
+      untried_.push_back(chunk);
+    }
+    outlets_.parse(nullptr);
+  } else {
+    flight.fly(chunk, ticket.extents.size(), 0);
+    burst_++;
+  }
+}
+
+ChunkRef ReadStage::take_untried() {
+  const std::lock_guard lock(untried_mutex_);
+  const ChunkRef oldest = std::move(untried_.front());
+  untried_.pop_front();
+  return oldest;
+}
+
+// The thread that parses the chunk copies it. So the bytes are then in that core's cache, no thread must be woken, and
+// as many threads copy as parse. From the first read that is not in the page cache on, the reads are submitted.
+bool ReadStage::read_cached(const ChunkRef& chunk) {
+  InFlight& flight = flights_[chunk->slot()];
+  const std::vector<io::Read> reads = std::exchange(flight.untried, {});
+  int error = 0;
+  auto read = reads.begin();
+  for (; read != reads.end(); ++read) {
+    const std::optional<int> result = backend_->read_cached(*read);
+    if (!result) break;
+    if (error == 0) error = *result;
+  }
+  const size_t left = static_cast<size_t>(reads.end() - read);
+  misses_ = left == 0 ? 0 : misses_ + 1;
+  if (left == 0) {
+    note_read(*chunk, error);
+    return true;
+  }
+  flight.fly(chunk, left, error);
+  submit({read, reads.end()}, 1);
+  return false;
+}
+
+// Submits reads; `flying` is how many chunks or inputs will come out of completed().
+void ReadStage::submit(std::span<const io::Read> reads, size_t flying) {
+  read_counters_.waiting += static_cast<int64_t>(flying);
+  backend_->submit(reads);
+}
+
+// Called on the I/O thread.
+void ReadStage::completed(InFlight& flight, int error) noexcept {
+  int none = 0;
+  if (error != 0) flight.error.compare_exchange_strong(none, error);
+  if (flight.left.fetch_sub(1) != 1) return;
+  try {
+    if (flight.input) {
+      bytes_read_ += flight.input->length;
+      if (flight.input->inflater->arrived(*flight.input, flight.error)) run_inflater(flight.input->inflater);
+    } else {
+      const ChunkRef chunk = std::move(flight.chunk);
+      note_read(*chunk, flight.error);
+      outlets_.parse(chunk);
+    }
+  } catch (...) {
+    outlets_.fail(std::current_exception());
+  }
+  read_counters_.waiting--;
+  outlets_.wake();
+}
+
+void ReadStage::note_read(Chunk& chunk, int error) {
+  bytes_read_ += chunk.ticket.bytes();
+  if (error != 0) chunk.failed = read_failed(plan_, chunk.ticket, error);
+}
+
+}  // namespace feedline::flow

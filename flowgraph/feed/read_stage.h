@@ -1,0 +1,148 @@
+// The stage [read]: takes the tickets of a feed in their order, and reads what they name into slots.
+//
+//   ticket -> slot -+-> in the page cache: copied by the thread that parses the chunk -+
+//                   +-> on a disk:         read by the backend's thread ---------------+-> [parse]
+//                   +-> compressed:        read by the backend's thread -> [inflate] --+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "feedline/io_options.h"
+#include "flowgraph/chunk/file_inflater.h"
+#include "flowgraph/chunk/lazy_reader.h"
+#include "flowgraph/chunk/slots.h"
+#include "flowgraph/feed/stage_counters.h"
+#include "flowgraph/plan/ticket_queue.h"
+#include "flowgraph/plan/walk.h"
+#include "gpu/device/memory.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+
+class ReadStage {
+ public:
+  /// Where the stage's messages go. The functions are called on any thread, and must not block.
+  struct Outlets {
+    std::function<void(ChunkRef)> parse;         // the chunk is to be parsed; null: take_untried() has it
+    std::function<void(FileInflater*)> inflate;  // the inflater's run() is to be called
+    std::function<void()> kick;                  // a slot or an inflater has come back: read() is to be called
+    std::function<void()> wake;                  // the I/O thread has called one of the others
+    std::function<void(std::exception_ptr)> fail;
+  };
+
+  /// Keeps a reference to `plan`. `lent_to`: the device to which batches are copied that lie in slots (Plan::lends).
+  /// `needed`: how many chunks the first step needs. Throws Error if memory or the read backend cannot be obtained.
+  ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
+            Outlets outlets);
+
+  /// Reads as much as there is room for. One thread at a time may call it.
+  void read();
+  /// Says how many chunks, counted from the start of the feed, the next step needs. Returns whether this has changed;
+  /// read() is to be called then.
+  bool set_needed(uint64_t chunks) noexcept { return needed_.exchange(chunks) != chunks; }
+
+  /// Returns the oldest of the chunks that may lie in the page cache.
+  ChunkRef take_untried();
+  bool is_untried(const Chunk& chunk) const noexcept { return !flights_[chunk.slot()].untried.empty(); }
+  /// Copies what lies in the page cache. Returns whether all of the chunk did; if not, it comes again when it has been
+  /// read. Precondition: is_untried().
+  bool read_cached(const ChunkRef& chunk);
+
+  /// Lets nothing new begin.
+  void end() noexcept { ended_ = true; }
+  /// The same, and ends the kicks.
+  void stop() noexcept;
+  /// Waits for the reads in flight. Nothing is given to the outlets after it returns.
+  void stop_backend();
+
+  StageCounters& inflating() noexcept { return inflate_counters_; }
+  StageCounters& reading() noexcept { return read_counters_; }
+  const StageCounters& inflating() const noexcept { return inflate_counters_; }
+  const StageCounters& reading() const noexcept { return read_counters_; }
+  /// Return for how many seconds work has waited for a free slot, and for an idle inflater.
+  double no_slot_s() const { return slots_->pool().dry_s(); }
+  double no_inflater_s() const { return idle_inflaters_->dry_s(); }
+  uint64_t bytes_read() const noexcept { return bytes_read_; }
+  std::string backend() const;
+  /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.
+  const std::vector<io::FileIndex>* counted() const noexcept {
+    return lazy_ && lazy_->counted() ? &*lazy_->counted() : nullptr;
+  }
+
+ private:
+  /// What is being read, into a slot or into an input of an inflater. It is the tag of its reads.
+  struct InFlight {
+    ChunkRef chunk;
+    FileInflater::Input* input = nullptr;
+    std::atomic<size_t> left{0};
+    std::atomic<int> error{0};
+    void fly(ChunkRef to, size_t reads, int error_so_far) {
+      chunk = std::move(to);
+      left = reads;
+      error = error_so_far;
+    }
+    std::vector<io::Read> untried;  // these may lie in the page cache, where [parse] looks first
+  };
+
+  void make_inflaters();
+  void make_backend(const IoOptions& io);
+  bool cached() const noexcept;
+  uint64_t read_ahead() const noexcept;
+  bool issue_next();
+  bool read_lazily();
+  FileInflater*& inflater_of(const Ticket& ticket);
+  bool inflater_ready(const Ticket& ticket);
+  void run_inflater(FileInflater* inflater);
+  void read_into(const ChunkRef& chunk);
+  void inflate_into(const ChunkRef& chunk);
+  void submit(std::span<const io::Read> reads, size_t flying);
+  void completed(InFlight& flight, int error) noexcept;
+  void note_read(Chunk& chunk, int error);
+
+  const Plan& plan_;
+  const Outlets outlets_;
+  // Nothing new is to begin: the feed has been stopped, or has ended with an error that is on its way to next(). To
+  // read on could keep a lone thread from ever delivering it.
+  std::atomic<bool> ended_{false};
+
+  // The memory, and the pools that say who may use it.
+  const std::shared_ptr<Slots> slots_;
+  gpu::Memory inflater_memory_;
+  std::optional<Pool<FileInflater*>> idle_inflaters_;
+  std::deque<InFlight> flights_;  // by slot, then two for each inflater
+  std::deque<FileInflater> inflaters_;
+
+  // Only read() uses these members.
+  TicketQueue tickets_;
+  uint64_t next_sequence_ = 0;
+  std::vector<FileInflater*>
+      open_inflaters_;              // by source of a mixture, or only one: reads the source's compressed file
+  std::vector<io::Read> requests_;  // the reads of one burst
+  size_t burst_ = 0;                // how many chunks these are for
+  uint64_t passed_by_ = 0;          // how many chunks were not looked for in the page cache
+  std::optional<LazyReader> lazy_;  // LAZY: used instead of all these
+
+  std::atomic<uint64_t> needed_;
+  std::atomic<uint64_t> misses_{0};  // how many chunks the page cache did not have since the last one that it had
+  std::atomic<uint64_t> bytes_read_{0};
+
+  // Chunks that may lie in the page cache. A task of [parse] takes the oldest one: the chunk that is read last is
+  // needed last, but oneTBB runs the newest task first.
+  std::mutex untried_mutex_;
+  std::deque<ChunkRef> untried_;
+
+  StageCounters read_counters_{"feedline read"}, inflate_counters_{"feedline inflate"};
+  std::unique_ptr<io::ReadBackend> backend_;
+};
+
+}  // namespace feedline::flow

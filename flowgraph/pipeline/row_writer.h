@@ -1,0 +1,42 @@
+// Makes rows of a dense output in a way that can fail: a picture may break in its scan, a table may lack a key.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "feedline/error.h"
+
+namespace feedline::flow {
+
+/// A row that a RowWriter could not make.
+struct RowFailure {
+  size_t row;  // its index in the block
+  Category category;
+  std::string message;
+};
+
+/// Unpacking (gpu::UnpackSpec) is not one of these: it cannot fail, and it is plain data because GPUs carry it out, too.
+/// Immutable, and used by several threads at a time.
+class RowWriter {
+ public:
+  virtual ~RowWriter() = default;
+
+  /// Returns how many bytes write() needs to work in. The plan has them once for each thread.
+  virtual uint64_t scratch_bytes() const noexcept = 0;
+
+  /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
+  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Appends the rows that cannot be made to
+  /// `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes.
+  virtual void write(std::span<const std::span<const std::byte>> values, std::byte* out, size_t stride,
+                     std::span<std::byte> scratch, std::vector<RowFailure>& failed) const = 0;
+};
+
+struct OutputSpec;
+/// Tests set this to give outputs a writer. Null, or a null result: the output is unpacked.
+inline std::shared_ptr<const RowWriter> (*row_writer_for_tests)(const OutputSpec& output) = nullptr;
+
+}  // namespace feedline::flow
