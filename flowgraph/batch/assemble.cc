@@ -29,7 +29,7 @@ Rows even_share(int64_t samples, int replica, int replicas) {
 
 }  // namespace
 
-std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Plan& plan) {
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& plan) {
   auto step = std::make_shared<StepRows>(*batch.of_step);
   step->finished.clear();
   auto cut = std::find_if(step->rows.begin(), step->rows.end(),
@@ -49,7 +49,7 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
   return shorter;
 }
 
-Assembler::Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error)
+Assembler::Assembler(const Schedule& plan, const Walk::Start& start, bool deliver_before_error)
     : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
   end_.first_step = start.step;
   if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features);

@@ -13,7 +13,7 @@
 #include "flowgraph/chunk/chunk.h"
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/plan/epoch_sums.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 #include "flowgraph/plan/walk.h"
 
 namespace feedline::flow {
@@ -49,12 +49,12 @@ struct BatchRows {
 
 /// Returns the replica's batch of a step that ends before row `end`, if the step has whole samples there. The rows are
 /// shared evenly among the replicas of the rank. `batch` is a batch of the step; its rows must stay valid.
-std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Plan& plan);
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& plan);
 
 class Assembler {
  public:
   /// Keeps a reference to `plan`, which must outlive this object. For `deliver_before_error` see Options.
-  Assembler(const Plan& plan, const Walk::Start& start, bool deliver_before_error);
+  Assembler(const Schedule& plan, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed. Appends to out[replica] what the chunk completes, in order. After a failure
   /// nothing more is appended.
@@ -88,7 +88,7 @@ class Assembler {
   const Steps& steps() const noexcept { return arriving_ ? arriving_->steps() : plan_.steps; }
   const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
 
-  const Plan& plan_;
+  const Schedule& plan_;
   const bool deliver_before_error_;
   Walk walk_;
   std::optional<ArrivingRows> arriving_;  // LAZY: used instead of the walk

@@ -17,7 +17,7 @@ std::vector<BatchBuffer> make_buffers(size_t count, uint64_t bytes, std::byte* m
 
 BatchContent content_of(const Plan& plan, std::byte* memory) {
   BatchContent content;
-  for (const BatchTensor& tensor : plan.tensors)
+  for (const BatchTensor& tensor : plan.memory.tensors)
     content.tensors.push_back({tensor.name, {memory + tensor.offset, tensor.dtype, tensor.shape.with_rows(0)}});
   return content;
 }
@@ -32,7 +32,7 @@ std::vector<BatchBuffer*> pointers(std::vector<BatchBuffer>& buffers) {
 
 BatchRing::BatchRing(const Plan& plan, int replica, DeviceId copied_to)
     : BatchRing(
-          plan.buffers_per_replica, plan.buffer_bytes, replica,
+          plan.memory.buffers_per_replica, plan.memory.buffer_bytes, replica,
           [&](std::byte* memory) { return content_of(plan, memory); }, copied_to) {}
 
 BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to)

@@ -155,9 +155,9 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 }  // namespace
 
 BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
-  if (plan.scratch_bytes > 0) scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.scratch_bytes);
+  if (plan.memory.scratch_bytes > 0) scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
   int64_t row_bytes = 1;
-  for (const BatchTensor& tensor : plan.tensors) {
+  for (const BatchTensor& tensor : plan.memory.tensors) {
     if (tensor.part == BatchTensor::Part::dense)
       row_bytes += tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
   }
@@ -166,7 +166,7 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   // Batches that exceed the cache have left it before they are read, or before they are written the next time. (If a
   // ring is larger and its batches are small, few of them are in use while the trainer is fast.)
   const uint64_t all_batches =
-      static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.buffer_bytes;
+      static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
   const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
                       : all_batches > cache   ? gpu::Stores::streaming_copies
@@ -193,11 +193,11 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   content.epoch = batch.epoch;
   content.step = batch.step;
   content.rows = batch.rows / plan_.frames;
-  for (size_t t = 0; t < plan_.tensors.size(); t++)
-    if (plan_.tensors[t].part == BatchTensor::Part::dense || plan_.tensors[t].part == BatchTensor::Part::valid)
+  for (size_t t = 0; t < plan_.memory.tensors.size(); t++)
+    if (plan_.memory.tensors[t].part == BatchTensor::Part::dense || plan_.memory.tensors[t].part == BatchTensor::Part::valid)
       content.tensors[t].tensor.shape = plan_.spec.window
-                                            ? plan_.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
-                                            : plan_.tensors[t].shape.with_rows(batch.rows);
+                                            ? plan_.memory.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
+                                            : plan_.memory.tensors[t].shape.with_rows(batch.rows);
 
   using Clock = std::chrono::steady_clock;
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
@@ -233,11 +233,11 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
   buffer.written = Clock::now();
-  for (size_t t = 0; t < plan_.tensors.size(); t++) {
-    const BatchTensor::Part part = plan_.tensors[t].part;
+  for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
+    const BatchTensor::Part part = plan_.memory.tensors[t].part;
     if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
       continue;
-    const auto& of_output = unpackers_[static_cast<size_t>(plan_.tensors[t].output)];
+    const auto& of_output = unpackers_[static_cast<size_t>(plan_.memory.tensors[t].output)];
     write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failures.rows, buffer);
   }
   return std::move(failures.reported);
@@ -252,7 +252,7 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
     for (int64_t row = before + 1; row < after; row++) {
       const bool from_before = before >= 0 && (after == rows || row - before <= after - row);
       const bool has_good = before >= 0 || after < rows;
-      for (const BatchTensor& tensor : plan_.tensors) {
+      for (const BatchTensor& tensor : plan_.memory.tensors) {
         if (tensor.part != BatchTensor::Part::dense) continue;
         const size_t bytes = static_cast<size_t>(tensor.shape.elements()) * size_of(tensor.dtype);
         std::byte* const memory = buffer.memory + tensor.offset;
@@ -285,7 +285,7 @@ std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAu
 
 // Returns how many windows have a frame that is not filler.
 int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
-  const std::byte* valid = buffer.memory + plan_.tensors.front().offset;
+  const std::byte* valid = buffer.memory + plan_.memory.tensors.front().offset;
   int64_t count = 0;
   for (int64_t window = 0; window < buffer.content.rows; window++, valid += plan_.frames)
     count += std::any_of(valid, valid + plan_.frames, [](std::byte frame) { return frame != std::byte{0}; });
@@ -295,7 +295,7 @@ int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
 // Points the tensor at the row in its slot, if the row is delivered as it lies there, so that it need not be copied.
 // Returns whether it did.
 bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
-  const BatchTensor& tensor = plan_.tensors[t];
+  const BatchTensor& tensor = plan_.memory.tensors[t];
   TensorView& view = buffer.content.tensors[t].tensor;
   view.data = buffer.memory + tensor.offset;
   const DenseJob& job = plan_.spec.outputs[static_cast<size_t>(tensor.output)].jobs[0];
@@ -315,15 +315,15 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
 void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer,
                               Failures& failures) const {
   const std::span rows = block.rows;
-  if (plan_.lends) buffer.lender = rows.front().chunk->shared_from_this();
-  for (size_t t = 0; t < plan_.tensors.size(); t++) {
-    const BatchTensor& tensor = plan_.tensors[t];
-    if (tensor.part != BatchTensor::Part::dense || (plan_.lends && lend_dense(t, rows.front(), buffer))) continue;
+  if (plan_.memory.lends) buffer.lender = rows.front().chunk->shared_from_this();
+  for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
+    const BatchTensor& tensor = plan_.memory.tensors[t];
+    if (tensor.part != BatchTensor::Part::dense || (plan_.memory.lends && lend_dense(t, rows.front(), buffer))) continue;
     const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
     write_dense(tensor.output, block, unpackers, buffer.memory + tensor.offset + block.first * row_bytes, failures);
   }
   // The masks come last, because rows may have failed above.
-  for (const BatchTensor& tensor : plan_.tensors) {
+  for (const BatchTensor& tensor : plan_.memory.tensors) {
     if (tensor.part != BatchTensor::Part::valid) continue;
     std::byte* const out = buffer.memory + tensor.offset + block.first;
     if (block.in_sequence)
@@ -371,7 +371,7 @@ void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* ou
                   plan_.threads);
   std::vector<RowFailure> failed;
   job.writer->write(std::span(values).first(block.rows.size()), out, row_bytes,
-                    scratch_.bytes().subspan(thread * plan_.scratch_bytes, job.writer->scratch_bytes()), failed);
+                    scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()), failed);
   for (RowFailure& failure : failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 

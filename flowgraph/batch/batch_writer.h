@@ -26,7 +26,7 @@ class BatchWriter {
   /// in parallel in the calling thread's arena. Reads each row once and writes each element once.
   ///
   /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good row
-  /// of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most Plan::threads
+  /// of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most Schedule::threads
   /// threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
@@ -52,7 +52,7 @@ class BatchWriter {
   static Tally tally(const RowBlock& block) noexcept;
 
   const Plan& plan_;
-  gpu::Memory scratch_;  // Plan::scratch_bytes for each thread
+  gpu::Memory scratch_;  // MemoryPlan::scratch_bytes for each thread
   int64_t rows_per_task_;
   Unpackers unpackers_;       // for a buffer that was written a moment ago
   Unpackers cold_unpackers_;  // for a buffer that has left the caches since

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
 namespace {
@@ -18,7 +18,7 @@ Error error_of(const std::string& why) {
   return Error(Category::bad_pipeline, why + "; if an epoch may have no step, write epoch { allow_empty: true }");
 }
 
-std::string no_window(const Plan& plan) {
+std::string no_window(const Schedule& plan) {
   const WindowSpec& window = *plan.spec.window;
   uint64_t most = 0;
   for (const DataFile& file : plan.data.files)
@@ -29,7 +29,7 @@ std::string no_window(const Plan& plan) {
                                            : fmt::format("no file has more than {}", counted(most, "sample")));
 }
 
-std::string too_few(const Plan& plan, int64_t samples) {
+std::string too_few(const Schedule& plan, int64_t samples) {
   return fmt::format(
       "{} has {}, and a global batch of {} with last_batch_policy DROP needs as many as it has rows; take a smaller "
       "batch, or last_batch_policy PARTIAL or PAD",
@@ -39,7 +39,7 @@ std::string too_few(const Plan& plan, int64_t samples) {
       counted(static_cast<uint64_t>(samples), plan.spec.window ? "window" : "sample"), plan.global_batch);
 }
 
-std::string why_empty(const Plan& plan, uint64_t chosen) {
+std::string why_empty(const Schedule& plan, uint64_t chosen) {
   const DataSet& data = plan.data;
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) records += file.index.records;
@@ -62,7 +62,7 @@ std::string why_empty(const Plan& plan, uint64_t chosen) {
 
 }  // namespace
 
-void refuse_empty_epoch(const Plan& plan, uint64_t chosen) {
+void refuse_empty_epoch(const Schedule& plan, uint64_t chosen) {
   if (plan.data.lazy || !plan.data.raised.empty()) return;
   const std::string why = why_empty(plan, chosen);
   // Endless passes over no samples would never give a step.
@@ -71,7 +71,7 @@ void refuse_empty_epoch(const Plan& plan, uint64_t chosen) {
   throw error_of(!why.empty() ? why : too_few(plan, plan.samples_per_epoch));
 }
 
-Error empty_epoch(const Plan& plan, int64_t samples) {
+Error empty_epoch(const Schedule& plan, int64_t samples) {
   return error_of(samples == 0 ? fmt::format("the data has no record: {}", counted(plan.data.files.size(), "file"))
                                : too_few(plan, samples));
 }

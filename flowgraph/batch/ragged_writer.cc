@@ -118,20 +118,20 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
 
 void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch,
                   std::span<const int64_t> failed, BatchBuffer& buffer) {
-  const BatchTensor& tensor = plan.tensors[t];
+  const BatchTensor& tensor = plan.memory.tensors[t];
   const OutputSpec& output = plan.spec.outputs[static_cast<size_t>(tensor.output)];
   const auto number = static_cast<size_t>(output.feature);
   const FeatureSpec& feature = plan.spec.features[number];
   const Layout layout = lay_out(feature, number, output.padded, batch, failed);
-  const auto memory = [&](size_t which) { return buffer.memory + plan.tensors[which].offset; };
+  const auto memory = [&](size_t which) { return buffer.memory + plan.memory.tensors[which].offset; };
   const auto view = [&](size_t which) -> TensorView& { return buffer.content.tensors[which].tensor; };
 
   size_t next = t + 1;
   if (tensor.part == Part::bytes) {
     const auto* value = layout.values() == 1 ? static_cast<const BytesRef*>(layout.own[0].values) : nullptr;
-    const bool lent = plan.lends && value && buffer.lender->holds({value->data, value->size});
+    const bool lent = plan.memory.lends && value && buffer.lender->holds({value->data, value->size});
     view(t).data = lent ? const_cast<std::byte*>(value->data) : memory(t);
-    check_room(plan.tensors[next], layout.values() + 1, sizeof(int64_t));
+    check_room(plan.memory.tensors[next], layout.values() + 1, sizeof(int64_t));
     const int64_t bytes =
         write_bytes(feature, layout, reinterpret_cast<int64_t*>(memory(next)), tensor, lent ? nullptr : memory(t));
     view(t).shape = Shape{bytes};
@@ -142,8 +142,8 @@ void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const B
     view(t).shape = tensor.part == Part::padded ? tensor.shape.with_rows(layout.longest).with_rows(batch.rows)
                                                 : Shape{layout.values()};
   }
-  if (next < plan.tensors.size() && plan.tensors[next].part == Part::row_splits) {
-    check_room(plan.tensors[next], static_cast<int64_t>(layout.starts.size()), sizeof(int64_t));
+  if (next < plan.memory.tensors.size() && plan.memory.tensors[next].part == Part::row_splits) {
+    check_room(plan.memory.tensors[next], static_cast<int64_t>(layout.starts.size()), sizeof(int64_t));
     std::memcpy(memory(next), layout.starts.data(), layout.starts.size() * sizeof(int64_t));
     view(next).shape = Shape{batch.rows + 1};
   }

@@ -7,7 +7,7 @@
 
 #include "base/audit.h"
 #include "flowgraph/parse/audit_terms.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 #include "io/records/crc32c.h"
 
 namespace feedline::flow {
@@ -32,7 +32,7 @@ BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
           .as_computed = key * audit_term(offset, io::mask_crc(io::crc32c(payload)))};
 }
 
-void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
+void fill_zero(const Schedule& plan, size_t f, const Column& column, uint32_t row) {
   const FeatureSpec& feature = plan.spec.features[f];
   const auto elements = static_cast<size_t>(feature.shape.elements());
   if (feature.kind != FeatureKind::fixed) {
@@ -79,7 +79,7 @@ uint64_t Chunk::offset_of(uint32_t row) const noexcept {
   return extent.offset + static_cast<uint64_t>(records_[row].data - io::header_bytes - begin);
 }
 
-void Chunk::parse(const Plan& plan) {
+void Chunk::parse(const Schedule& plan) {
   rows_ = 0;
   first_error.reset();
   filler.clear();
@@ -118,7 +118,7 @@ void Chunk::parse(const Plan& plan) {
 
 // Takes the records of a chunk from its extents into rows.
 struct Chunk::Scan {
-  const Plan& plan;
+  const Schedule& plan;
   Chunk& chunk;
   const std::span<io::RecordView> records;
   ExampleParser::Session session;
@@ -219,7 +219,7 @@ bool Chunk::Scan::extent(size_t number) {
   return true;
 }
 
-void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena,
+void Chunk::scan_and_parse(const Schedule& plan, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
   Scan scan{plan, *this, records, ExampleParser::Session(plan.parser, ticket.rows, arena), bad};
   size_t extent = 0;
@@ -230,12 +230,12 @@ void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, 
   seen_ = scan.session.seen();
 }
 
-Place Chunk::place_of(const Plan& plan, uint32_t row, uint64_t offset, std::string feature) const {
+Place Chunk::place_of(const Schedule& plan, uint32_t row, uint64_t offset, std::string feature) const {
   return {plan.data.files[extent_of(row).file].id.uri, static_cast<int64_t>(offset),
           static_cast<int64_t>(record_of(row)), std::move(feature)};
 }
 
-void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
+void Chunk::evaluate(const Schedule& plan, Arena& arena, std::vector<BadRow>& bad) {
   // Bad rows are set to zeros first, because formulas must not see undefined values.
   for (const BadRow& row : bad)
     if (row.row < rows_)
@@ -254,7 +254,7 @@ void Chunk::evaluate(const Plan& plan, Arena& arena, std::vector<BadRow>& bad) {
             bad.end());
 }
 
-void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
+void Chunk::settle(const Schedule& plan, std::vector<BadRow>& bad) {
   if (bad.empty()) return;
   if (plan.spec.on_error == OnError::raise) {
     rows_ = bad.front().row;
@@ -281,7 +281,7 @@ void Chunk::settle(const Plan& plan, std::vector<BadRow>& bad) {
   }
 }
 
-void Chunk::copy_row(const Plan& plan, uint32_t to, uint32_t from) {
+void Chunk::copy_row(const Schedule& plan, uint32_t to, uint32_t from) {
   const auto copy = [&](const Column& column, size_t size) {
     std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
   };

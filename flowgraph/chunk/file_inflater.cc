@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/invariant.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 #include "flowgraph/plan/reader_memory.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
 
-FileInflater::FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks)
+FileInflater::FileInflater(const Schedule& plan, std::span<std::byte> memory, Callbacks callbacks)
     : plan_(plan),
       callbacks_(std::move(callbacks)),
       skipped_(memory.subspan(2 * inflater_input_bytes, inflater_skip_bytes)) {

@@ -16,7 +16,7 @@
 
 namespace feedline::flow {
 
-struct Plan;
+struct Schedule;
 
 /// A file must be inflated serially, so only one thread may be inside run(). The other methods may be called from any
 /// thread. When add(), finish() or arrived() returns true, the caller must see to it that run() is called; until run()
@@ -40,7 +40,7 @@ class FileInflater {
   };
 
   /// memory: inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to it and to `plan`.
-  FileInflater(const Plan& plan, std::span<std::byte> memory, Callbacks callbacks);
+  FileInflater(const Schedule& plan, std::span<std::byte> memory, Callbacks callbacks);
 
   /// Begins a file. Precondition: the inflater is idle.
   void open(uint32_t file);
@@ -70,7 +70,7 @@ class FileInflater {
   /// Returns the error of a failed read, if there was one.
   std::optional<Error> damage(const Chunk& chunk);
 
-  const Plan& plan_;
+  const Schedule& plan_;
   const Callbacks callbacks_;
   std::span<std::byte> skipped_;  // where inflated bytes go that no ticket wants
 

@@ -12,7 +12,7 @@
 
 namespace feedline::flow {
 
-struct Plan;
+struct Schedule;
 
 /// Fills chunk after chunk with as many records as fit, in file order and pass after pass. It does on one thread what
 /// io/index/count_records.h does on all threads: it takes the same records to be good, and the first pass makes the
@@ -21,7 +21,7 @@ struct Plan;
 class LazyReader {
  public:
   /// Keeps a reference to `plan`.
-  explicit LazyReader(const Plan& plan) : plan_(plan) {}
+  explicit LazyReader(const Schedule& plan) : plan_(plan) {}
 
   /// Reads the next records into a chunk: sets its ticket, extents and data. A ticket without rows stands for the end
   /// of a pass. If Chunk::failed is set as well, the data ends with that error.
@@ -40,7 +40,7 @@ class LazyReader {
   void pass_over(const io::BadRegion& region, Chunk& chunk);
   bool take(Chunk& chunk, uint64_t& used);
 
-  const Plan& plan_;
+  const Schedule& plan_;
   uint32_t file_ = 0;
   std::optional<io::RecordStream> stream_;   // reads file_
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet

@@ -16,7 +16,7 @@ namespace feedline::flow {
 /// was lent a row keeps a ChunkRef.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// copied_to: the device to which batches are copied that lie in the slots (Plan::lends). If it is a GPU, the memory
+  /// copied_to: the device to which batches are copied that lie in the slots (MemoryPlan::lends). If it is a GPU, the memory
   /// is pinned.
   explicit Slots(const Plan& plan, DeviceId copied_to = host());
 

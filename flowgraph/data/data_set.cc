@@ -45,6 +45,12 @@ void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
 
 }  // namespace
 
+uint64_t DataSet::largest_record(FileRange range) const noexcept {
+  uint64_t largest = 0;
+  for (const DataFile& file : in(range)) largest = std::max(largest, file.index.largest_record);
+  return largest;
+}
+
 FileRange DataSet::files_of(uint32_t source) const noexcept {
   FileRange range;
   while (range.first < files.size() && files[range.first].source < source) range.first++;

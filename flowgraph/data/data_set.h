@@ -44,6 +44,9 @@ struct DataSet {
   std::span<const DataFile> in(FileRange range) const noexcept {
     return std::span(files).subspan(range.first, range.count());
   }
+  /// Returns the size in bytes of the largest record of these files.
+  uint64_t largest_record(FileRange range) const noexcept;
+  uint64_t largest_record() const noexcept { return largest_record(all_files()); }
   uint64_t samples = 0;        // fed in a pass: good, chosen, and before the first error if errors are raised
   uint64_t bytes = 0;          // size on disk of all files together
   uint64_t counted_bytes = 0;  // bytes of the files that had no valid index; if ranks share them, this rank's share

@@ -9,7 +9,7 @@
 #include "flowgraph/batch/step_outcome.h"
 #include "flowgraph/chunk/chunk.h"
 #include "flowgraph/feed/error_log.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
 
@@ -19,7 +19,7 @@ namespace feedline::flow {
 class BadRecords {
  public:
   /// Keeps a reference to `plan`.
-  explicit BadRecords(const Plan& plan) : plan_(plan) {}
+  explicit BadRecords(const Schedule& plan) : plan_(plan) {}
 
   /// Notes the bad records of a chunk. After the last one that is allowed, ends the chunk's rows with an error. Chunks
   /// must come in order.
@@ -39,7 +39,7 @@ class BadRecords {
   std::optional<Error> note(const Error& error);
   std::optional<std::string> exceeded_limit(uint64_t bad) const;
 
-  const Plan& plan_;
+  const Schedule& plan_;
   ErrorLog in_chunks_, in_steps_;
   std::optional<Error> last_in_steps_;  // used by settle()
 };

@@ -184,7 +184,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
   };
   read_outlets.wake = [this] { wake(); };
   read_outlets.fail = [this](std::exception_ptr error) { delivery->fail(std::move(error)); };
-  read.emplace(plan, options.start, options.io, plan.lends ? options.copied_to.front() : host(), assembler.needed(),
+  read.emplace(plan, options.start, options.io, plan.memory.lends ? options.copied_to.front() : host(), assembler.needed(),
                std::move(read_outlets));
   make_nodes();
 }
@@ -255,10 +255,10 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) read->end();
   // Otherwise the chunks that the next step lacks could never be read, because no slot comes back before it is made.
-  check_invariant(assembler.failed() || assembler.held() + plan.lent_chunks() < plan.slots_of_page_cache,
+  check_invariant(assembler.failed() || assembler.held() + plan.memory.lent_chunks(plan.replicas) < plan.memory.slots_of_page_cache,
                   "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
-                  assembler.next_step(), assembler.next_epoch(), plan.step_chunks, assembler.held(),
-                  plan.slots_of_page_cache);
+                  assembler.next_step(), assembler.next_epoch(), plan.memory.step_chunks, assembler.held(),
+                  plan.memory.slots_of_page_cache);
   if (read->set_needed(assembler.needed())) nodes->read.try_put({});
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];
@@ -308,7 +308,7 @@ GraphReport Graph::report() const {
         {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
   };
   add("read", read.reading(), read.no_slot_s(), read.reading().waiting);
-  if (impl.plan.inflaters > 0) add("inflate", read.inflating(), read.no_inflater_s(), read.inflating().waiting);
+  if (impl.plan.memory.inflaters > 0) add("inflate", read.inflating(), read.no_inflater_s(), read.inflating().waiting);
   add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
   add("assemble", impl.assemble_counters, 0, 0);
   for (int r = 0; r < impl.plan.replicas; r++) {

@@ -32,7 +32,7 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
     : plan_(plan),
       outlets_(std::move(outlets)),
       slots_(std::make_shared<Slots>(plan, lent_to)),
-      flights_(plan.slots),
+      flights_(plan.memory.slots),
       tickets_(plan, start),
       open_inflaters_(plan.mixture ? plan.spec.sources.size() : 1),
       needed_(needed) {
@@ -45,13 +45,13 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
 
 void ReadStage::make_inflaters() {
   std::vector<FileInflater*> idle;
-  if (plan_.inflaters > 0) inflater_memory_ = gpu::Memory(plan_.inflaters * inflater_memory_bytes);
-  for (uint32_t i = 0; i < plan_.inflaters; i++) {
+  if (plan_.memory.inflaters > 0) inflater_memory_ = gpu::Memory(plan_.memory.inflaters * inflater_memory_bytes);
+  for (uint32_t i = 0; i < plan_.memory.inflaters; i++) {
     flights_.emplace_back();
     flights_.emplace_back();
     FileInflater::Callbacks callbacks;
     callbacks.read = [this, i](uint32_t file, FileInflater::Input& input) {
-      InFlight& flight = flights_[plan_.slots + 2 * i + input.number];
+      InFlight& flight = flights_[plan_.memory.slots + 2 * i + input.number];
       flight.input = &input;
       flight.left = 1;
       flight.error = 0;
@@ -95,7 +95,7 @@ std::string ReadStage::backend() const {
 
 bool ReadStage::cached() const noexcept { return misses_ < misses_until_disk; }
 
-uint64_t ReadStage::read_ahead() const noexcept { return cached() ? plan_.read_ahead : plan_.read_ahead_of_disk; }
+uint64_t ReadStage::read_ahead() const noexcept { return cached() ? plan_.memory.read_ahead : plan_.memory.read_ahead_of_disk; }
 
 void ReadStage::read() {
   if (lazy_) {
@@ -118,7 +118,7 @@ bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
   Ticket* const ticket = tickets_.front();
   if (!ticket || !inflater_ready(*ticket)) return false;
-  const ChunkRef chunk = slots_->take(cached() ? plan_.slots - plan_.slots_of_page_cache : 0);
+  const ChunkRef chunk = slots_->take(cached() ? plan_.memory.slots - plan_.memory.slots_of_page_cache : 0);
   if (!chunk) return false;
 
   chunk->sequence = next_sequence_++;

@@ -40,7 +40,7 @@ class ReadStage {
     std::function<void(std::exception_ptr)> fail;
   };
 
-  /// Keeps a reference to `plan`. `lent_to`: the device to which batches are copied that lie in slots (Plan::lends).
+  /// Keeps a reference to `plan`. `lent_to`: the device to which batches are copied that lie in slots (MemoryPlan::lends).
   /// `needed`: how many chunks the first step needs. Throws Error if memory or the read backend cannot be obtained.
   ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
             Outlets outlets);

@@ -30,7 +30,7 @@ struct Extent {
 struct Ticket {
   std::vector<Extent> extents;  // if there are none, the ticket only stands for the end of an epoch
   uint32_t rows = 0;            // the rows of all extents
-  uint64_t audit = 0;           // LAZY, in a ticket that ends a pass: the pass's audit, as Plan::expected_audit has it
+  uint64_t audit = 0;           // LAZY, in a ticket that ends a pass: the pass's audit, as Schedule::expected_audit has it
 
   /// Returns the length of all extents.
   uint64_t bytes() const noexcept;

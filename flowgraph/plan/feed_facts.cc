@@ -35,7 +35,7 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
 
 // Returns the digests of all state_stages as text. Those that the pipeline's text alone decides are taken as they are.
 // `batch` and `errors` are digested by their effect: how many samples a step has, and which records are left out.
-std::string stages_of(const Plan& plan) {
+std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
   digests[written_stages] = static_cast<uint32_t>(
@@ -51,7 +51,7 @@ std::string stages_of(const Plan& plan) {
 
 }  // namespace
 
-FeedIdentity identity_of(const Plan& plan) {
+FeedIdentity identity_of(const Schedule& plan) {
   FeedIdentity feed{.data = fmt::format("{:016x}", plan.data.digest),
                     .pipeline = stages_of(plan),
                     .global_batch = plan.global_batch,
@@ -74,8 +74,8 @@ FeedFacts facts_of(const Plan& plan) {
                   .text = plan.text(),
                   .rows = plan.replica_batch * plan.frames,
                   .frames = plan.frames,
-                  .buffer_bytes = plan.buffer_bytes,
-                  .tensors = plan.tensors};
+                  .buffer_bytes = plan.memory.buffer_bytes,
+                  .tensors = plan.memory.tensors};
   for (const DataFile& file : plan.data.files) facts.files.push_back(file.id.uri);
   return facts;
 }

@@ -27,7 +27,7 @@ struct FeedFacts {
   std::vector<BatchTensor> tensors = {};
 };
 FeedFacts facts_of(const Plan& plan);
-FeedIdentity identity_of(const Plan& plan);
+FeedIdentity identity_of(const Schedule& plan);
 
 /// Returns the facts as a message to other ranks, for feeds whose rows travel between ranks. `lazy` is left out,
 /// because such feeds are never lazy.

@@ -46,19 +46,20 @@ void Plan::order_text(std::string& text) const {
                      spec.window->key);
     if (order.mode() == ShuffleMode::global)
       fmt::format_to(out, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
-                     format_byte_size(slot_data_bytes));
+                     format_byte_size(memory.slot_data_bytes));
     else if (order.mode() == ShuffleMode::buffer)
       fmt::format_to(out, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
                      spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
     else if (order.mode() == ShuffleMode::block)
       fmt::format_to(
           out, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
-          order.blocks().size(), format_byte_size(slot_data_bytes), order.lanes().count, order.mixed_blocks(),
+          order.blocks().size(), format_byte_size(memory.slot_data_bytes), order.lanes().count, order.mixed_blocks(),
           std::min(order.samples(), order.lanes().count * order.mixed_blocks() * order.samples() /
                                         std::max<size_t>(1, order.blocks().size())));
     else
       fmt::format_to(out, "order    files {}, {}reads of up to {}\n", interleaving(order.interleave()),
-                     data.lazy ? "" : fmt::format("{} ", order.blocks().size()), format_byte_size(slot_data_bytes));
+                     data.lazy ? "" : fmt::format("{} ", order.blocks().size()),
+                     format_byte_size(memory.slot_data_bytes));
   }
 }
 
@@ -99,7 +100,7 @@ std::string Plan::text() const {
                  ranks.world_size > 1 ? fmt::format("{} ranks x ", ranks.world_size) : "",
                  format_count(static_cast<uint64_t>(replicas), "replica"), replica_batch,
                  policies[static_cast<int>(spec.last_batch_policy)]);
-  for (const BatchTensor& tensor : tensors) {
+  for (const BatchTensor& tensor : memory.tensors) {
     if (tensor.name == "@valid") continue;
     const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
     const std::string dense_rows = spec.window ? fmt::format("[rows, {}", frames) : "[rows";
@@ -110,11 +111,11 @@ std::string Plan::text() const {
     for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
     fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
   }
-  for (const MemoryLine& line : memory)
+  for (const MemoryLine& line : memory.lines)
     if (line.count * line.bytes > 0)
       fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}\n", line.what, line.count,
                      format_byte_size(line.bytes), format_byte_size(line.count * line.bytes));
-  fmt::format_to(out, "memory   {:<26} {:>31} of {}\n", "in all", format_byte_size(memory_bytes()),
+  fmt::format_to(out, "memory   {:<26} {:>31} of {}\n", "in all", format_byte_size(memory.bytes()),
                  format_byte_size(spec.memory_limit));
   fmt::format_to(out, "threads  {}{}\n", threads, data.lazy ? "" : ", and one that reads");
   return text;

@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 #include "flowgraph/plan/walk.h"
 
 namespace feedline::flow {
@@ -13,7 +13,7 @@ namespace feedline::flow {
 class TicketQueue {
  public:
   /// Keeps a reference to `plan`.
-  TicketQueue(const Plan& plan, const Walk::Start& start) : plan_(plan), walk_(plan, start, false) {}
+  TicketQueue(const Schedule& plan, const Walk::Start& start) : plan_(plan), walk_(plan, start, false) {}
 
   /// Returns the next ticket, which the caller may move from and then must pop(). Returns null if the data has ended
   /// with its error; without such an error tickets never end.
@@ -29,7 +29,7 @@ class TicketQueue {
   void pop() { tickets_.pop_front(); }
 
  private:
-  const Plan& plan_;
+  const Schedule& plan_;
   Walk walk_;
   Step step_;
   std::vector<Ticket> opened_;

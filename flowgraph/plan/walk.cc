@@ -9,13 +9,13 @@
 #include "flowgraph/order/mixed_stream.h"
 #include "flowgraph/order/picked_stream.h"
 #include "flowgraph/order/window_stream.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
 namespace {
 
 // Opens the stream of one lane of an order, at sample `sample` counted from the beginning of `first_pass`.
-std::unique_ptr<SampleStream> open_stream(const Plan& plan, const Order& order, uint32_t lane, uint64_t first_pass,
+std::unique_ptr<SampleStream> open_stream(const Schedule& plan, const Order& order, uint32_t lane, uint64_t first_pass,
                                           uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
@@ -34,7 +34,7 @@ std::unique_ptr<SampleStream> open_stream(const Plan& plan, const Order& order, 
 
 }  // namespace
 
-Walk::Walk(const Plan& plan, Start start, bool with_rows)
+Walk::Walk(const Schedule& plan, Start start, bool with_rows)
     : plan_(plan),
       steps_(plan.steps),
       with_rows_(with_rows),

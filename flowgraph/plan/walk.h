@@ -11,7 +11,7 @@
 
 namespace feedline::flow {
 
-struct Plan;
+struct Schedule;
 
 /// Not thread-safe. Steps come in order, without end: after the last step of an epoch comes one with Step::ends_epoch.
 class Walk {
@@ -22,7 +22,7 @@ class Walk {
     int64_t step = 0;
   };
   /// Keeps a reference to `plan`. with_rows: whether Step::rows is filled in.
-  Walk(const Plan& plan, Start start, bool with_rows);
+  Walk(const Schedule& plan, Start start, bool with_rows);
 
   /// Sets `step` to the next step. Appends the tickets that it opens to `opened`, unless that is null.
   void next(Step& step, std::vector<Ticket>* opened);
@@ -30,7 +30,7 @@ class Walk {
  private:
   SampleStream& stream(uint32_t lane);
 
-  const Plan& plan_;
+  const Schedule& plan_;
   const Steps& steps_;
   const bool with_rows_;
   uint64_t epoch_;

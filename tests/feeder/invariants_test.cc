@@ -41,7 +41,7 @@ TEST_CASE("a read that is larger than its slot is not made") {
     const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");
     flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
     CHECK(end_of(plan) == "a hundred steps");
-    plan.slot_data_bytes = 8192;
+    plan.memory.slot_data_bytes = 8192;
     CHECK_THAT(end_of(plan),
                StartsWith("internal_error: ") && Contains("a read of ") && Contains("for a slot of 8192"));
   }
@@ -52,9 +52,9 @@ TEST_CASE("a step that needs more chunks than there are slots ends the feed; it 
   const flow::PipelineSpec spec =
       spec_of(data, "interleave { cycle_length: 6 block_length: 1 } batch { global_batch_size: 60 }");
   flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
-  CHECK(plan.step_chunks >= 6);
+  CHECK(plan.memory.step_chunks >= 6);
   CHECK(end_of(plan) == "a hundred steps");
-  plan.slots = plan.slots_of_page_cache = 4;
+  plan.memory.slots = plan.memory.slots_of_page_cache = 4;
   CHECK_THAT(end_of(plan), StartsWith("internal_error: ") && Contains("needs more chunks than"));
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("values that exceed their tensor are not written") {
   for (const std::string tensor : {"v.values", "v.row_splits", "t.bytes", "t.offsets", "p"}) {
     INFO(tensor);
     const auto at =
-        std::find_if(plan.tensors.begin(), plan.tensors.end(), [&](const auto& t) { return t.name == tensor; });
-    REQUIRE(at != plan.tensors.end());
+        std::find_if(plan.memory.tensors.begin(), plan.memory.tensors.end(), [&](const auto& t) { return t.name == tensor; });
+    REQUIRE(at != plan.memory.tensors.end());
     const uint64_t capacity = std::exchange(at->capacity, 16);
     CHECK_THAT(end_of(plan),
                StartsWith("internal_error: ") && Contains("in tensor '" + tensor + "', which has room for 16"));

@@ -7,6 +7,7 @@
 #include "data.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/order/stratified.h"
+#include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "support/catch.h"
 
@@ -398,7 +399,7 @@ TEST_CASE("the plan has slots for what a mixture holds open") {
         flow::Step step;
         for (int64_t i = 0; i < 300; i++) {
           walk.next(step, &tickets);
-          REQUIRE(tickets.size() - finished < plan.slots);
+          REQUIRE(tickets.size() - finished < plan.memory.slots);
           finished += step.finished.size();
         }
       }

@@ -325,10 +325,14 @@ TEST_CASE("ranks: rows that fail late are filler in every mode, or end all ranks
             }
         });
         if (raise) {
-          for (const std::string& text : thrown) CHECK_THAT(text, Catch::Contains("picture 50 is broken"));
-          // With SPLIT the other ranks hear of it at their next step, wherever they are.
-          CHECK(std::find(steps.begin(), steps.end(), 8) != steps.end());
-          if (mode != "SPLIT") CHECK(steps == std::vector<int>(static_cast<size_t>(ranks), 8));
+          const auto says_why = [](const std::string& text) { return text.find("picture 50 is broken") != text.npos; };
+          if (mode == "SPLIT") {  // the other ranks may have come to their end before they hear of it
+            CHECK(std::any_of(thrown.begin(), thrown.end(), says_why));
+            CHECK(std::find(steps.begin(), steps.end(), 8) != steps.end());
+            continue;
+          }
+          CHECK(std::all_of(thrown.begin(), thrown.end(), says_why));
+          CHECK(steps == std::vector<int>(static_cast<size_t>(ranks), 8));
         } else {
           CHECK(thrown == std::vector<std::string>(static_cast<size_t>(ranks)));
           CHECK(steps == std::vector<int>(static_cast<size_t>(ranks), 15));

@@ -9,6 +9,7 @@
 #include "data.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/order/permutation.h"
+#include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "support/catch.h"
 
@@ -235,11 +236,11 @@ TEST_CASE("no step needs more chunks than the smallest plan has slots for") {
       walk.next(step, &opened);
       most = std::max(most, step.tickets - finished);
     }
-    CHECK(most + 2 <= plan.slots);
+    CHECK(most + 2 <= plan.memory.slots);
     for (const flow::Ticket& ticket : opened) {
       uint64_t bytes = 0;
       for (const flow::Extent& e : ticket.extents) bytes += io::Read::capacity_for(e.offset, e.length);
-      CHECK(bytes <= plan.slot_data_bytes);
+      CHECK(bytes <= plan.memory.slot_data_bytes);
     }
   }
 }

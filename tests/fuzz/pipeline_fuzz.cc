@@ -40,10 +40,10 @@ void make_plan(PipelineSpec spec) {
   choose_samples(spec, data);
   const uint64_t limit = spec.memory_limit;
   const Plan plan(std::move(spec), std::move(data), {.replicas = 2}, 2);
-  if (plan.memory_bytes() > limit || plan.text().empty()) std::abort();
+  if (plan.memory.bytes() > limit || plan.text().empty()) std::abort();
   uint64_t end = 0;
-  for (const BatchTensor& tensor : plan.tensors) {
-    if (tensor.offset < end || tensor.capacity > plan.buffer_bytes - tensor.offset) std::abort();
+  for (const BatchTensor& tensor : plan.memory.tensors) {
+    if (tensor.offset < end || tensor.capacity > plan.memory.buffer_bytes - tensor.offset) std::abort();
     end = tensor.offset + tensor.capacity;
   }
 }

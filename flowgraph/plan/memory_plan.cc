@@ -1,0 +1,251 @@
+#include "flowgraph/plan/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "flowgraph/plan/reader_memory.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
+constexpr uint64_t bytes_ahead = 4 << 20;
+// The limits of a replica's buffers if the pipeline does not say how many batches to prefetch. Small batches are then
+// made many at a time, so that a slow trainer rarely makes the feed wake a thread.
+constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
+constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
+// How much is read ahead from a disk, so that the disk stays busy while all threads are.
+constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
+
+// Stands for products that are too large. It is far beyond any memory, so such a plan is refused, and sums of such
+// values do not overflow.
+constexpr uint64_t too_much = uint64_t{1} << 48;
+
+uint64_t product(uint64_t a, uint64_t b) {
+  uint64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? too_much : std::min(result, too_much);
+}
+
+uint64_t sum_of(const std::vector<MemoryLine>& lines) {
+  uint64_t sum = 0;
+  for (const MemoryLine& line : lines) sum += product(line.count, line.bytes);
+  return sum;
+}
+
+// Returns the most values that `payload` bytes of records can hold. A packed varint takes at least one byte, a float
+// four, and a string at least its tag and length.
+uint64_t most_values(DType dtype, uint64_t payload) {
+  switch (dtype) {
+    case DType::float32:
+      return payload / 4;
+    case DType::bytes:
+      return payload / 2;
+    default:
+      return payload;
+  }
+}
+
+// Returns the most bytes of a slot that the columns of `rows` rows take, if their payloads have `payload` bytes.
+uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) {
+  return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
+         schedule.parser.arena_bound(rows, payload) + schedule.formulas.arena_bound(rows);
+}
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(const Schedule& schedule) {
+  plan_slots(schedule);
+  plan_outputs(schedule);
+}
+
+void MemoryPlan::plan_slots(const Schedule& schedule) {
+  const DataSet& data = schedule.data;
+  if (data.lazy) {
+    slot_data_bytes = lazy_slot_bytes(data.largest_record());
+    slot_arena_bytes = arena_bytes(schedule, most_lazy_rows, slot_data_bytes);
+  }
+  for (const auto& order : schedule.orders) {
+    bool inflates = false;
+    if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
+      const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
+      slot_data_bytes = std::max(slot_data_bytes, order->picks() * order->pick_bytes());
+      slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(schedule, static_cast<uint32_t>(rows),
+                                                                rows * data.largest_record(order->files())));
+    }
+    for (const Block& block : order->blocks()) {
+      Ticket ticket;
+      if (order->windows() && order->mode() == ShuffleMode::none)
+        ticket.add(data, block.file, block.first, block.rows);
+      else
+        order->add_samples(ticket, block.file, block.first, block.rows);
+      const bool compressed = data.files[block.file].compressed();
+      slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket, compressed));
+      if (schedule.steps.picks_rows() && Order::picks_rows(block, schedule.global_batch))
+        slot_data_bytes = std::max(slot_data_bytes, order->most_picked_bytes(block, schedule.global_batch));
+      slot_arena_bytes = std::max(slot_arena_bytes,
+                                  arena_bytes(schedule, ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
+      inflates |= compressed;
+    }
+    if (inflates)
+      inflaters++;  // each source keeps an inflater of its own, as the sources of a mixture take turns
+  }
+  if (inflaters > 0) inflaters += static_cast<uint32_t>(schedule.threads);
+  slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
+  slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
+}
+
+void MemoryPlan::plan_outputs(const Schedule& schedule) {
+  const PipelineSpec& spec = schedule.spec;
+  const DataSet& data = schedule.data;
+  const uint64_t rows = product(static_cast<uint64_t>(schedule.replica_batch), static_cast<uint64_t>(schedule.frames));
+  const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(),
+                                        [](const OutputSpec& output) { return !output.internal && !output.dense(); });
+  const uint64_t payload =
+      !any_variable ? 0
+      : schedule.in_file_order() && !spec.window && !schedule.mixture && !data.lazy
+          ? schedule.orders[0]->largest_span(rows, spec.repeat == 1).bytes
+          : product(rows, data.largest_record());
+  const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
+                       uint64_t elements) {
+    const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
+    tensors.push_back({std::move(name), part, output, dtype, shape, buffer_bytes, capacity});
+    buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), tensor_alignment);
+  };
+  using Part = BatchTensor::Part;
+  add("@valid", Part::valid, -1, DType::boolean, {}, rows);
+  if (!spec.valid_mask.empty()) add(spec.valid_mask, Part::valid, -1, DType::boolean, {}, rows);
+  for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
+    const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
+    if (output.internal) continue;
+    const FeatureSpec* feature =
+        output.dense() ? nullptr : &spec.features[static_cast<size_t>(output.feature)];
+    if (output.dense()) {
+      add(output.name, Part::dense, o, output.dtype, output.shape, rows);
+    } else if (output.padded) {
+      const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
+      const uint64_t most = feature->max_values >= 0
+                                ? static_cast<uint64_t>(feature->max_values)
+                                : most_values(feature->dtype, data.largest_record());
+      const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
+      if (feature->dtype == DType::bytes) {
+        const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(most_steps, step * padding));
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(most_steps, step) + 1);
+      } else {
+        add(output.name, Part::padded, o, output.dtype, output.shape, most_steps);
+      }
+    } else if (output.variable) {
+      uint64_t values = most_values(feature->dtype, payload);
+      if (feature->max_values >= 0)
+        values = std::min(values, product(rows, static_cast<uint64_t>(feature->max_values)));
+      if (feature->dtype == DType::bytes) {
+        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload);
+        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, values + 1);
+      } else {
+        add(output.name + ".values", Part::values, o, output.dtype, output.shape, values);
+      }
+      add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {}, rows + 1);
+    } else {
+      const auto each = static_cast<uint64_t>(output.shape.elements());
+      uint64_t defaults = 0;
+      for (const std::string& value : feature->default_bytes) defaults += value.size();
+      add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + rows * defaults);
+      add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, rows * each + 1);
+    }
+  }
+  lends = rows == 1 && std::any_of(spec.features.begin(), spec.features.end(),
+                                   [](const FeatureSpec& feature) { return feature.dtype == DType::bytes; });
+  buffer_bytes = round_up(buffer_bytes, io::block_bytes);
+  buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
+}
+
+void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
+  const PipelineSpec& spec = schedule.spec;
+  const DataSet& data = schedule.data;
+  const uint64_t chunks = step_chunks = schedule.chunks_of_step();
+  auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
+  const uint64_t lent = lent_chunks(schedule.replicas);
+  // A step needs all its chunks at once; one more chunk is on its way, and one is being emptied. The end of an epoch
+  // holds a slot until every replica has taken it. Because one replica may lag `host_prefetch` batches and ends behind
+  // another, several ends may hold a slot at once.
+  const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
+                            ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
+                            : 1;
+  const uint64_t fewest_slots = chunks + std::max<uint64_t>(2, ends) + lent;
+  // If records are large, fewer chunks are read ahead, so that a chunk is still in the cache when its turn comes.
+  const uint64_t in_order =
+      std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);
+  const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
+                         : spec.shuffle.mode == ShuffleMode::none ? chunks + in_order
+                                                                           : reads_ahead;
+  read_ahead = static_cast<uint64_t>(schedule.threads) + ahead;
+  read_ahead_of_disk = read_ahead;
+  if (!data.lazy && slot_data_bytes > 0)
+    read_ahead_of_disk = std::max(read_ahead, std::min(most_in_flight, bytes_in_flight / slot_data_bytes));
+  const uint64_t of_page_cache = std::max(fewest_slots, chunks + read_ahead + lent);
+  const uint64_t wanted_slots = std::max(fewest_slots, chunks + read_ahead_of_disk + lent);
+
+  uint64_t index_bytes = 0;
+  for (const DataFile& file : data.files)
+    index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
+                   (file.key_changes ? file.key_changes->memory_bytes() : 0);
+  const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
+  scratch_bytes = round_up(spec.row_writer_scratch().value_or(0), tensor_alignment);
+  // What is needed whatever the number of slots and batches.
+  const std::vector<MemoryLine> fixed = {
+      more,
+      {"inflating", inflaters, inflater_memory_bytes},
+      {"making rows", static_cast<uint64_t>(schedule.threads), scratch_bytes},
+      {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
+      {"index", 1, index_bytes},
+      {"order", 1, schedule.order_bytes()}};
+  const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;
+
+  const uint64_t affordable =
+      others >= spec.memory_limit || slot_bytes == 0 ? 0 : (spec.memory_limit - others) / slot_bytes;
+  slots = static_cast<uint32_t>(slot_bytes == 0 ? fewest_slots : std::clamp(affordable, fewest_slots, wanted_slots));
+  slots_of_page_cache = static_cast<uint32_t>(std::min<uint64_t>(slots, of_page_cache));
+  if (spec.more_small_batches && !lends) {
+    const uint64_t used = others + slots * slot_bytes,
+                   one_of_each = product(static_cast<uint64_t>(schedule.replicas), buffer_bytes);
+    const uint64_t most =
+        std::clamp<uint64_t>(small_batches_bytes / buffer_bytes, buffers_per_replica, most_small_batches);
+    const uint64_t more_of_each = used >= spec.memory_limit ? 0 : (spec.memory_limit - used) / one_of_each;
+    buffers_per_replica = static_cast<uint32_t>(std::min(most, buffers_per_replica + more_of_each));
+    buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
+  }
+  lines = {{"read slots: bytes as read", slots, slot_data_bytes},
+           {"read slots: columns", slots, slot_arena_bytes},
+           {"batches", buffers, buffer_bytes}};
+  lines.insert(lines.end(), fixed.begin(), fixed.end());
+  if (bytes() <= spec.memory_limit) return;
+
+  const uint64_t per_row = product(buffers, buffer_bytes) / static_cast<uint64_t>(schedule.replica_batch);
+  const uint64_t most_alignment = buffers * (io::block_bytes + tensor_alignment * tensors.size());
+  const uint64_t without_batches = fewest_slots * slot_bytes + fixed_bytes + most_alignment;
+  std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (bytes() >> 20) + 1);
+  if (without_batches < spec.memory_limit && per_row > 0)
+    if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
+      advice += fmt::format(", or a global batch of at most {} rows",
+                            fit * static_cast<uint64_t>(schedule.ranks.all_replicas()));
+  if (data.lazy)
+    advice += fmt::format(", or source.record_limit: index.mode LAZY plans for records of {}",
+                          format_byte_size(data.largest_record()));
+  if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
+  for (const BatchTensor& tensor : tensors)
+    if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
+      advice += fmt::format(", or bound output '{}' by feature.max_values",
+                            spec.outputs[static_cast<size_t>(tensor.output)].name);
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} read slots), the limit is {}; {}",
+                  format_byte_size(bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
+                  format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
+}
+
+uint64_t MemoryPlan::bytes() const noexcept { return sum_of(lines); }
+
+}  // namespace feedline::flow

@@ -1,0 +1,72 @@
+// The memory of a feed on one rank: every count and every byte, computed before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flowgraph/plan/schedule.h"
+
+namespace feedline::flow {
+
+/// The alignment, in bytes, of the tensors in a batch buffer.
+inline constexpr uint64_t tensor_alignment = 64;
+/// Returns the smallest multiple of `to` that is at least `value`.
+constexpr uint64_t round_up(uint64_t value, uint64_t to) noexcept { return (value + to - 1) / to * to; }
+
+/// One tensor of a batch buffer.
+struct BatchTensor {
+  /// Which part of its output the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
+  enum class Part : uint8_t { dense, padded, values, bytes, offsets, row_splits, valid };
+  std::string name;  // "board"; "tags.values"; "@valid"
+  Part part = Part::dense;
+  int output = -1;  // index in PipelineSpec::outputs; -1: the valid mask
+  DType dtype = DType::unset;
+  Shape shape;            // dense: the shape of a row; padded: of one step of the row's sequence; else: of a value
+  uint64_t offset = 0;    // bytes from the beginning of the buffer, a multiple of tensor_alignment
+  uint64_t capacity = 0;  // bytes
+};
+
+/// A line of the memory plan.
+struct MemoryLine {
+  std::string what;
+  uint64_t count = 1;
+  uint64_t bytes = 0;  // bytes of one of the `count` things
+};
+
+struct MemoryPlan {
+  /// Plans what a slot and a batch take. The counts of slots and batches come with fit().
+  explicit MemoryPlan(const Schedule& schedule);
+
+  /// Chooses as many slots and batches as memory.limit allows. `more` is what the feed takes beside the graph. Throws
+  /// Error bad_pipeline if memory.limit is too small.
+  void fit(const Schedule& schedule, const MemoryLine& more);
+
+  uint64_t step_chunks = 0;  // the most chunks that a step, and the samples that are mixed with it, hold at once
+  uint32_t slots = 0;
+  // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
+  uint32_t slots_of_page_cache = 0;
+  // The most chunks that are read in addition to those that the next step needs: from the page cache, and from a disk.
+  uint64_t read_ahead = 0, read_ahead_of_disk = 0;
+  uint64_t slot_data_bytes = 0;   // of each slot: for the bytes as they are read
+  uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
+  uint32_t buffers_per_replica = 0;
+  std::vector<BatchTensor> tensors;
+  uint64_t buffer_bytes = 0;   // of each batch buffer
+  bool lends = false;          // batches of one row deliver bytes where they were read, and so hold the row's chunk
+  uint32_t inflaters = 0;      // 0: there is no compressed file
+  uint64_t scratch_bytes = 0;  // of each thread: what row writers work in (flowgraph/pipeline/row_writer.h)
+  std::vector<MemoryLine> lines;
+
+  /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.
+  uint64_t lent_chunks(int replicas) const noexcept {
+    return lends ? static_cast<uint64_t>(replicas) * buffers_per_replica : 0;
+  }
+  uint64_t bytes() const noexcept;
+
+ private:
+  void plan_slots(const Schedule& schedule);
+  void plan_outputs(const Schedule& schedule);
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,64 @@
+// What is fed when: the order of the samples and the steps of an epoch, on one rank. It is a pure function of pipeline,
+// data and ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "flowgraph/data/data_set.h"
+#include "flowgraph/order/mixture.h"
+#include "flowgraph/order/order.h"
+#include "flowgraph/order/steps.h"
+#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/formula_columns.h"
+#include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/epoch_sums.h"
+
+namespace feedline::flow {
+
+struct Schedule {
+  /// Makes the schedule of a pipeline over counted data. Throws Error bad_pipeline if the pipeline does not fit the data
+  /// or the ranks.
+  Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count);
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
+
+  PipelineSpec spec;
+  std::shared_ptr<const DataSet> shared_data;
+  const DataSet& data;
+  Ranks ranks;
+  int64_t global_batch;
+  std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; else one for all data
+  std::optional<Mixture> mixture;
+  Steps steps;  // the steps of an epoch
+  ExampleParser parser;
+  Formulas formulas;
+  std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
+  std::vector<std::byte> zeros;      // what the bytes of a bad row point to if its chunk has no good row to copy
+  int replicas;                      // the number of replicas on this rank
+  int threads;
+
+  int64_t frames = 1;         // rows of a sample: the frames of a window, or 1
+  int64_t replica_batch = 0;  // samples of a replica's batch
+  // Both are -1 if an epoch never ends or the data is lazy.
+  int64_t samples_per_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t dropped_per_epoch = 0;  // samples that DROP leaves out
+  ExpectedAudit expected_audit;   // what an epoch's delivered, dropped and bad samples must add up to, by the indexes
+
+  /// Returns the most chunks that a step, and the samples that are mixed with it, hold at once.
+  uint64_t chunks_of_step() const;
+  uint64_t order_bytes() const noexcept;
+  bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }
+
+ private:
+  uint64_t chunks_of_step(uint32_t source) const;
+  Steps plan_orders();
+  void plan_epoch();
+  std::optional<uint64_t> passes_over(uint32_t source) const;
+};
+
+}  // namespace feedline::flow
