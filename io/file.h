@@ -1,4 +1,4 @@
-// A regular file that is open for reading.
+// Files that are open for reading.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,36 @@
 
 namespace feedline::io {
 
-/// An open file. It is movable, and the destructor closes it. Reading is thread-safe. Members that open or read throw
+/// An open file of a source (io/read/source.h). Reading is thread-safe.
+class SourceFile {
+ public:
+  virtual ~SourceFile() = default;
+  /// Returns the file's name: the path of a local file.
+  virtual const std::string& path() const noexcept = 0;
+  /// Returns the size in bytes that the file had when it was opened.
+  virtual uint64_t size() const noexcept = 0;
+  /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
+  /// io_error, with the file as its place, if it cannot be read or has become shorter since.
+  virtual void read_at(uint64_t offset, std::span<std::byte> into) const = 0;
+};
+
+/// A regular file of the local file system. It is movable, and the destructor closes it. Members that open or read throw
 /// Error io_error, with the file as its place, if the system refuses or if this is not a regular file.
-class InputFile {
+class InputFile final : public SourceFile {
  public:
   explicit InputFile(std::string path);
   /// Opens the file, or returns nothing if no file of this name exists.
   static std::optional<InputFile> find(std::string path);
-  ~InputFile();
+  ~InputFile() override;
   InputFile(InputFile&& other) noexcept;
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  const std::string& path() const noexcept { return path_; }
-  /// Returns the size in bytes that the file had when it was opened.
-  uint64_t size() const noexcept { return size_; }
+  const std::string& path() const noexcept override { return path_; }
+  uint64_t size() const noexcept override { return size_; }
   int descriptor() const noexcept { return fd_; }
 
-  /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
-  /// io_error also if the file has become shorter since.
-  void read_at(uint64_t offset, std::span<std::byte> into) const;
+  void read_at(uint64_t offset, std::span<std::byte> into) const override;
 
  private:
   InputFile() = default;

@@ -27,19 +27,20 @@ void LazyReader::begin_file() {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  stream_.emplace(id.uri, source.compression, source.record_limit);
+  stream_.emplace(plan_.data.source->open(id.uri), source.compression, source.record_limit);
   told_ = 0;
 }
 
 void LazyReader::end_file() {
   if (builder_) {
+    const io::FileId& id = plan_.data.files[file_].id;
     const SourceSpec& source = source_of(plan_, file_);
     io::FileIndex index = builder_->finish(stream_->stream_size());
     index.compression = stream_->compression();
     index.bad = std::exchange(bad_, {});
     builder_.reset();
     try {
-      io::keep_index(index, plan_.data.files[file_].id, count_options(source), source.index.dir);
+      io::keep_index(index, id, plan_.data.source->stat(id.uri), count_options(source), source.index.dir);
     } catch (const Error& error) {
       log_warning(fmt::format("an index cannot be kept: {}", error.what()));
     }

@@ -69,11 +69,13 @@ void settle(const PipelineSpec& spec, DataSet& data) {
 }  // namespace
 
 DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks) {
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks,
+                   const io::Source& source) {
   const auto start = std::chrono::steady_clock::now();
   DataSet data;
+  data.source = &source;
   size_t files = 0;
-  for (const SourceSpec& source : spec.sources) files += source.files.size();
+  for (const SourceSpec& of : spec.sources) files += of.files.size();
   data.files.reserve(files);
   for (uint32_t s = 0; s < spec.sources.size(); s++)
     for (const std::string& path : spec.sources[s].files)
@@ -81,7 +83,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   WorkerArena arena(threads, spec.cpu_set);
   arena.execute([&] {
     tbb::parallel_for(size_t{0}, files,
-                      [&](size_t f) { data.files[f].id = io::stat_file(std::move(data.files[f].id.uri)); });
+                      [&](size_t f) { data.files[f].id = source.stat(data.files[f].id.uri); });
   });
   for (const DataFile& file : data.files) data.bytes += file.id.size;
   compare_files(ranks, data);

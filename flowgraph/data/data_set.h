@@ -11,7 +11,7 @@
 #include "flowgraph/data/selection.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/index/index.h"
-#include "io/read/read_backend.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 
@@ -38,7 +38,8 @@ struct FileRange {
 };
 
 struct DataSet {
-  std::vector<DataFile> files;  // in the order of the sources and their files
+  const io::Source* source = &io::local_files();  // where the files lie
+  std::vector<DataFile> files;                    // in the order of the sources and their files
   FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
   FileRange files_of(uint32_t source) const noexcept;
   std::span<const DataFile> in(FileRange range) const noexcept {

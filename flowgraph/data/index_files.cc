@@ -83,7 +83,7 @@ class IndexFiles {
   io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
   bool compressed(const DataFile& file) const {
     const SourceSpec& source = source_of(file);
-    return io::RecordStream(file.id.uri, source.compression, source.record_limit).compression() != Compression::none;
+    return io::RecordStream(data_.source->open(file.id.uri), source.compression, source.record_limit).compression() != Compression::none;
   }
   const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
   bool keeps(const DataFile& file) const {
@@ -204,9 +204,9 @@ void IndexFiles::count() {
       DataFile& file = data_.files[part.file];
       if (keeps(file)) io::let_mtime_settle(file.id);
       if (in_parts_[part.file]) {
-        chains_[part.file] = io::count_part(file.id.uri, part.begin, part.end, options_of(file), progress);
+        chains_[part.file] = io::count_part(data_.source->open(file.id.uri), part.begin, part.end, options_of(file), progress);
       } else {
-        file.index = io::count_records(file.id.uri, options_of(file), progress, damage_of(part.file));
+        file.index = io::count_records(data_.source->open(file.id.uri), options_of(file), progress, damage_of(part.file));
         keep(file);
       }
     });
@@ -216,7 +216,7 @@ void IndexFiles::count() {
 void IndexFiles::keep(const DataFile& file) {
   if (!keeps(file)) return;
   try {
-    io::keep_index(file.index, file.id, options_of(file), source_of(file).index.dir);
+    io::keep_index(file.index, file.id, data_.source->stat(file.id.uri), options_of(file), source_of(file).index.dir);
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     not_kept_.push_back(
@@ -286,7 +286,7 @@ void IndexFiles::join() {
   arena_.execute([&] {
     tbb::parallel_for_each(files, [&](size_t f) {
       DataFile& file = data_.files[f];
-      file.index = io::join_parts(file.id.uri, std::exchange(chains_[f], {}), options_of(file), damage_of(f));
+      file.index = io::join_parts(data_.source->open(file.id.uri), std::exchange(chains_[f], {}), options_of(file), damage_of(f));
     });
   });
   for (const Part& part : mine())

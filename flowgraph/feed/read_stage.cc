@@ -75,7 +75,7 @@ void ReadStage::make_backend(const IoOptions& io) {
   static_cast<IoOptions&>(options) = io;
   options.memory = slots_->read_memory();
   options.registered_behind = reads_before_registering;
-  backend_ = io::make_read_backend(std::move(files), options,
+  backend_ = plan_.data.source->make_read_backend(std::move(files), options,
                                    [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }
 

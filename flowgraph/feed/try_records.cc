@@ -43,7 +43,7 @@ void Trial::file(const DataFile& file, uint64_t count) {
   const SourceSpec& source = spec_.sources[file.source];
   if (!data_.lazy) count = std::min(count, file.samples.samples());
   if (count == 0 || bytes_left_ == 0) return;
-  io::RecordStream stream(file.id.uri, source.compression, source.record_limit);
+  io::RecordStream stream(data_.source->open(file.id.uri), source.compression, source.record_limit);
   tried_.files++;
   for (uint64_t sample = 0; sample < count; sample++) {
     const uint64_t number = data_.lazy ? sample : file.samples.record(sample);

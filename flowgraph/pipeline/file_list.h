@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/read/source.h"
+
 namespace feedline::flow {
 
 struct FilePatterns {
@@ -19,11 +21,12 @@ struct FileList {
   std::vector<std::string> warnings;
 };
 
-/// Lists the files that the patterns name. Wildcards are * ? and [...] within a component of the path, as in
-/// fnmatch(3); they do not match a leading '.'. A path that exists is taken literally. Folders and index files
-/// (io/index/index_store.h) that a pattern matches are left out. Throws Error bad_pipeline for a pattern that matches
-/// no file; the error has the absolute pattern and says what is there instead. Throws Error io_error if a folder cannot
-/// be listed. Warns of files that several patterns name.
+/// Lists the files of a source that the patterns name; io::Source::list says how patterns match. Index files
+/// (io/index/index_store.h) that a pattern with wildcards matches are left out. Throws Error bad_pipeline for a pattern
+/// that matches no file; the error has the absolute pattern and says what is there instead. Throws Error io_error if the
+/// source cannot be listed. Warns of files that several patterns name.
+FileList list_files_of(const io::Source& source, const FilePatterns& patterns);
+/// Does the same with local files.
 FileList list_files(const FilePatterns& patterns);
 
 /// Returns "'FIRST' is" or "'FIRST' and 3 other files are", for messages.

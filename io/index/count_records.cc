@@ -50,7 +50,7 @@ class Teller {
 // Follows the true records of the file from its start on: the stitch, and the whole scan if one thread does it alone.
 class TrueScan {
  public:
-  TrueScan(const std::shared_ptr<const InputFile>& file, const CountOptions& options, const CountDamage& damage)
+  TrueScan(const std::shared_ptr<const SourceFile>& file, const CountOptions& options, const CountDamage& damage)
       : path_(file->path()),
         tell_damage_(damage),
         stream_(file, options.compression, options.record_limit),
@@ -125,7 +125,7 @@ struct Range {
 };
 
 // Finds the chains of valid records that begin in the range, and stores them there.
-void scan(Range& range, const std::shared_ptr<const InputFile>& file, const CountOptions& options,
+void scan(Range& range, const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
           const CountProgress& progress) {
   constexpr size_t most_chains = 64;
   const uint64_t allowance = 2 * (range.end - range.begin) + (uint64_t{16} << 20);
@@ -164,7 +164,7 @@ uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
 
 // Scans [begin, end) and gives the chains to `take`, in order. Only a few ranges are under way at a time. So the
 // threads read side by side in one part of the file, and what they find is taken soon.
-void scan_ranges(const std::shared_ptr<const InputFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
+void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {
   uint64_t next = begin;
@@ -188,9 +188,8 @@ void scan_ranges(const std::shared_ptr<const InputFile>& file, uint64_t begin, u
 
 }  // namespace
 
-FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress,
+FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options, const CountProgress& progress,
                         const CountDamage& damage) {
-  const auto file = std::make_shared<const InputFile>(path);
   TrueScan truth(file, options, damage);
   const uint64_t range_bytes = range_bytes_of(file->size(), options);
   const bool together = truth.stream().compression() == Compression::none && file->size() >= 2 * range_bytes &&
@@ -204,25 +203,23 @@ FileIndex count_records(const std::string& path, const CountOptions& options, co
   return truth.finish();
 }
 
-std::vector<IndexBuilder> count_part(const std::string& path, uint64_t begin, uint64_t end, const CountOptions& options,
+std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end, const CountOptions& options,
                                      const CountProgress& progress) {
-  const auto file = std::make_shared<const InputFile>(path);
   std::vector<IndexBuilder> chains;
   scan_ranges(file, begin, std::min(end, file->size()), range_bytes_of(end - begin, options), options, progress,
               [&](IndexBuilder& chain) { chains.push_back(std::move(chain)); });
   return chains;
 }
 
-FileIndex join_parts(const std::string& path, const std::vector<IndexBuilder>& chains, const CountOptions& options,
+FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
                      const CountDamage& damage) {
   CountOptions plain = options;
   plain.compression = Compression::none;
-  const auto file = std::make_shared<const InputFile>(path);
   TrueScan truth(file, plain, damage);
   for (const IndexBuilder& chain : chains) truth.meet(chain);
   FileIndex index = truth.finish();
   if (const std::string why = contradiction(index, file->size(), options.record_limit); !why.empty())
-    throw Error(Category::bad_pipeline, fmt::format("what ranks have counted of it {}", why), {path, -1, -1, ""});
+    throw Error(Category::bad_pipeline, fmt::format("what ranks have counted of it {}", why), {file->path(), -1, -1, ""});
   return index;
 }
 

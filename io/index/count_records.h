@@ -10,9 +10,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "io/file.h"
 #include "io/index/index.h"
 #include "io/index/index_builder.h"
 
@@ -48,19 +50,24 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 ///
 /// False starts cost a range at most twice its size plus 16 MiB plus record_limit in bytes read. After that the range
 /// gives up, and the stitch scans the rest of it.
-FileIndex count_records(const std::string& file, const CountOptions& options, const CountProgress& progress = {},
-                        const CountDamage& damage = {});
+FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
+                        const CountProgress& progress = {}, const CountDamage& damage = {});
+/// Does the same with a local file.
+inline FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress = {},
+                               const CountDamage& damage = {}) {
+  return count_records(std::make_shared<const InputFile>(path), options, progress, damage);
+}
 
 /// Scans the bytes [begin, end) of a plain file, as one of several ranks does that share a file. Returns the chains of
 /// valid records that begin there, ascending, as the ranges found them. For blocking, threads, `progress` and errors
 /// see count_records().
-std::vector<IndexBuilder> count_part(const std::string& file, uint64_t begin, uint64_t end, const CountOptions& options,
-                                     const CountProgress& progress = {});
+std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
+                                     const CountOptions& options, const CountProgress& progress = {});
 
 /// Makes the index of a plain file from the chains of all its parts, in order, wherever these were counted. Reads only
 /// what no chain is known to hold, which is nothing if the file is sound and no record contains records. Throws Error
 /// bad_pipeline if the chains make an index that contradicts itself (io/index/index_check.h).
-FileIndex join_parts(const std::string& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
+FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
                      const CountDamage& damage = {});
 
 /// Throws an Error of the category of `next` if an index that has `known` bad regions cannot take another one, because

@@ -53,10 +53,11 @@ bool is_index_name(std::string_view path) {
 }
 
 std::string index_place(const std::string& file, const std::string& dir, size_t number) {
-  if (dir.empty() && number-- == 0) return file + std::string(index_suffix);
+  const bool is_path = file.find("://") == std::string::npos;
+  if (dir.empty() && is_path && number-- == 0) return file + std::string(index_suffix);
   const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
   if (number > 0 || folder.empty()) return {};
-  const fs::path path = fs::absolute(file).lexically_normal();
+  const fs::path path = is_path ? fs::absolute(file).lexically_normal() : fs::path(file);
   return (folder / fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix)).string();
 }
 
@@ -88,9 +89,8 @@ void let_mtime_settle(const FileId& data) {
   }
 }
 
-std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options,
+std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
                        const std::string& dir) {
-  const FileId now = stat_file(data.uri);
   if (now.size != data.size || now.version != data.version)
     throw Error(Category::io_error, "was written to while it was counted", {data.uri, -1, -1, ""});
   std::optional<Error> first;

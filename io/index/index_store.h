@@ -22,7 +22,8 @@ bool is_index_name(std::string_view path);
 
 /// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
 /// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If it is empty,
-/// the places are beside the data and in the cache folder, if there is one.
+/// the places are beside the data, if `file` is a path, and in the cache folder, if there is one. A name with "://" is
+/// no path but a URI.
 std::string index_place(const std::string& file, const std::string& dir, size_t number);
 
 /// Returns the path at which other data that can be made again is kept under `name`: in `dir` or, if `dir` is empty, in
@@ -47,8 +48,9 @@ KeptIndex find_index(const FileId& data, const CountOptions& options, const std:
 void let_mtime_settle(const FileId& data);
 
 /// Writes the index to the first place that accepts it, makes the folder if it does not exist, and returns the path.
-/// `data` is the file as it was before it was counted. Throws Error io_error if no place accepts the index (with the
-/// failure at the first place), or if the file has changed since.
-std::string keep_index(const FileIndex& index, const FileId& data, const CountOptions& options, const std::string& dir);
+/// `data` is the file as it was before it was counted, and `now` as it is. Throws Error io_error if no place accepts the
+/// index (with the failure at the first place), or if the file has changed since.
+std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
+                       const std::string& dir);
 
 }  // namespace feedline::io

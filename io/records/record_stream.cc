@@ -24,7 +24,7 @@ T load_as(const std::byte* p) noexcept {
   return value;
 }
 
-Compression detect(const InputFile& file) {
+Compression detect(const SourceFile& file) {
   std::array<std::byte, 18> first;
   const auto bytes = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
   file.read_at(0, bytes);
@@ -36,12 +36,12 @@ Compression detect(const InputFile& file) {
 RecordStream::RecordStream(std::string file, Compression compression, uint64_t record_limit)
     : RecordStream(std::make_shared<const InputFile>(std::move(file)), compression, record_limit) {}
 
-RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit)
+RecordStream::RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit)
     : file_(std::move(file)), limit_(std::min<uint64_t>(record_limit, UINT32_MAX)), chain_(true) {
   reserve(block_bytes);
 }
 
-RecordStream::RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit)
+RecordStream::RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit)
     : file_(std::move(file)),
       limit_(std::min<uint64_t>(record_limit, UINT32_MAX)),
       chain_(false),

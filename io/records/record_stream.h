@@ -35,13 +35,13 @@ class RecordStream {
 
   /// Reads the whole file. Throws Error io_error if the file cannot be opened or read.
   RecordStream(std::string file, Compression compression, uint64_t record_limit);
-  RecordStream(std::shared_ptr<const InputFile> file, Compression compression, uint64_t record_limit);
+  RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit);
 
   /// Selects the constructor that reads one chain of a plain file: good records without a gap. When no good record
   /// follows, next() returns `end` instead of `damage`, and offset() is the place. The chain begins at offset 0, or
   /// where go_on_at() says.
   struct Chain {};
-  RecordStream(std::shared_ptr<const InputFile> file, Chain, uint64_t record_limit);
+  RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit);
 
   /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read.
   Found next();
@@ -79,7 +79,7 @@ class RecordStream {
   Found report_cut(uint64_t wanted);
   Found report_damage(Category category, uint64_t wanted);
 
-  const std::shared_ptr<const InputFile> file_;
+  const std::shared_ptr<const SourceFile> file_;
   const uint64_t limit_;
   const bool chain_;
   Compression compression_ = Compression::none;

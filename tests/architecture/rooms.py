@@ -30,7 +30,7 @@ ranks/tcp:             ranks/process ranks base
 ranks/mpi:             ranks/process ranks base
 ranks/nccl:            ranks gpu/cuda gpu/device base
 flowgraph/formula:     base
-flowgraph/pipeline:    flowgraph/formula gpu/unpack io/index base
+flowgraph/pipeline:    flowgraph/formula gpu/unpack io/index io/read base
 flowgraph/data:        flowgraph/pipeline ranks io/index io/records io/read io base
 flowgraph/parse:       flowgraph/pipeline gpu/unpack io/records base
 flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base

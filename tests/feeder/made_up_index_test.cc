@@ -76,7 +76,7 @@ struct Files {
     io::let_mtime_settle(data);
     const io::FileIndex index = io::count_records(first, options);
     REQUIRE(index.bad.size() == (compressed ? 1 : 5));
-    io::keep_index(index, data, options, "");
+    io::keep_index(index, data, data, options, "");
     sound = read_all(path());
     modes = make_modes();
   }

@@ -66,7 +66,7 @@ void index_file(const Args& args, const std::string& path, Result& result, Progr
   result.summary.take(*kept.index);
   if (result.state == "none" && !args.check) {
     try {
-      result.index = io::keep_index(*kept.index, data, options, args.dir);
+      result.index = io::keep_index(*kept.index, data, io::stat_file(path), options, args.dir);
       result.state = "built";
     } catch (const Error& error) {
       result.unwritten = error.what();

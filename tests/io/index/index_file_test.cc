@@ -281,7 +281,7 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   const std::string path = dir.write("a b", damaged_file());
   const io::FileId data = io::stat_file(path);
   const io::FileIndex index = io::count_records(path, {});
-  const auto kept_at = [&](const std::string& folder) { return io::keep_index(index, data, {}, folder); };
+  const auto kept_at = [&](const std::string& folder) { return io::keep_index(index, data, io::stat_file(path), {}, folder); };
 
   CHECK_FALSE(io::find_index(data, {}, "").index);
   CHECK(kept_at("") == path + ".feedline-index");
@@ -326,14 +326,14 @@ TEST_CASE("a stale index beside the data does not hide a valid one in the cache,
   const std::string path = dir.write("a", damaged_file());
   const io::FileId data = io::stat_file(path);
   const io::FileIndex index = io::count_records(path, {});
-  io::keep_index(index, data, {}, "");
+  io::keep_index(index, data, io::stat_file(path), {}, "");
   io::CountOptions other;
   other.stride = 99;
   io::KeptIndex found = io::find_index(data, other, "");
   CHECK(found.refused);
   CHECK(found.why.find(path + ".feedline-index has a stride of 16384 bytes, asked for are 99") == 0);
   hook("create").fail_nth_call(1);
-  io::keep_index(io::count_records(path, other), data, other, "");
+  io::keep_index(io::count_records(path, other), data, io::stat_file(path), other, "");
   CHECK(io::find_index(data, other, "").index);
   CHECK(io::find_index(data, {}, "").index);
 }
@@ -344,7 +344,7 @@ TEST_CASE("a file that was written to while it was counted has no index") {
   io::FileId before = io::stat_file(path);
   const io::FileIndex index = io::count_records(path, {});
   before.version--;
-  CHECK_THROWS_AS(io::keep_index(index, before, {}, ""), Error);
+  CHECK_THROWS_AS(io::keep_index(index, before, io::stat_file(path), {}, ""), Error);
   CHECK_FALSE(std::filesystem::exists(path + ".feedline-index"));
 }
 
@@ -363,7 +363,7 @@ TEST_CASE("whatever call fails, the index is there or not, and nothing else is")
       each->fail_nth_call(n);
       std::string kept;
       try {
-        kept = io::keep_index(index, data, {}, "");
+        kept = io::keep_index(index, data, io::stat_file(path), {}, "");
       } catch (const Error& error) {
         CHECK(error.category() == Category::io_error);
       }

@@ -1,0 +1,51 @@
+// Where data files lie: in the local file system or, one day, in a remote store. Listing, counting, indexing and feeding
+// reach data files only through a Source. Indexes and states that feedline keeps are local files, whatever the source.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::io {
+
+/// A place of data files. Thread-safe. Its functions may block, and throw Error io_error, which says what the source
+/// refused.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  /// Returns the pattern as one that needs no folder: `pattern` itself if it is absolute, otherwise `pattern` below
+  /// `folder` (if that is empty, below the working directory). In the result, wildcards of the folder are escaped by \,
+  /// so that fnmatch(3) takes them literally.
+  virtual std::string absolute(const std::string& folder, const std::string& pattern) const = 0;
+
+  /// What a pattern names.
+  struct Listing {
+    std::vector<std::string> files;  // their URIs, each once, in any order
+    bool literal = false;            // the pattern is the name of a file, in which wildcards mean themselves
+    std::string name;                // the absolute pattern, for messages
+    std::string instead;             // if there are no files: what is there instead, to be appended to a message
+  };
+  /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in fnmatch(3);
+  /// they do not match a leading '.'. A file that exists is taken literally. Folders are left out. Throws Error
+  /// bad_pipeline if the pattern is the name of a folder.
+  virtual Listing list(const std::string& folder, const std::string& pattern) const = 0;
+
+  /// Returns the size and version of a file. Throws Error io_error if it is not there.
+  virtual FileId stat(const std::string& uri) const = 0;
+
+  /// Opens a file for blocking reads.
+  virtual std::shared_ptr<const SourceFile> open(const std::string& uri) const = 0;
+
+  /// Makes a backend for asynchronous reads of these files.
+  virtual std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options,
+                                                         ReadDone done) const = 0;
+};
+
+/// Returns the local file system.
+const Source& local_files();
+
+}  // namespace feedline::io

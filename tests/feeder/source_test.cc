@@ -1,0 +1,256 @@
+// Data files that lie somewhere else than in the local file system: everything reaches them through io::Source.
+#include "io/read/source.h"
+
+#include <fnmatch.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "data.h"
+#include "flowgraph/data/count_data.h"
+#include "flowgraph/feed/graph.h"
+#include "flowgraph/plan/plan.h"
+#include "ranks/rank_group.h"
+#include "support/catch.h"
+#include "support/own_cache.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+class MemoryFile final : public io::SourceFile {
+ public:
+  MemoryFile(std::string uri, const std::string& bytes) : uri_(std::move(uri)), bytes_(bytes) {}
+  const std::string& path() const noexcept override { return uri_; }
+  uint64_t size() const noexcept override { return bytes_.size(); }
+  void read_at(uint64_t offset, std::span<std::byte> into) const override {
+    std::memcpy(into.data(), bytes_.data() + offset, into.size());
+  }
+
+ private:
+  const std::string uri_;
+  const std::string& bytes_;
+};
+
+/// Completes reads on a thread of its own.
+class MemoryBackend final : public io::ReadBackend {
+ public:
+  MemoryBackend(std::vector<const std::string*> files, uint64_t broken_from, io::ReadDone done)
+      : files_(std::move(files)), broken_from_(broken_from), done_(std::move(done)), thread_([this] { run(); }) {}
+  ~MemoryBackend() override { stop(); }
+
+  void submit(std::span<const io::Read> reads) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!stopped_) {
+        queue_.insert(queue_.end(), reads.begin(), reads.end());
+        changed_.notify_one();
+        return;
+      }
+    }
+    for (const io::Read& read : reads) done_(read.tag, ECANCELED);
+  }
+  std::optional<int> read_cached(const io::Read&) noexcept override { return std::nullopt; }
+  void stop() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      changed_.notify_one();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+  std::string description() const override { return "memory"; }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const io::Read read = queue_.front();
+      queue_.pop_front();
+      lock.unlock();
+      const bool broken = read.offset + read.length > broken_from_;
+      if (!broken)
+        std::memcpy(read.buffer + read.offset % io::block_bytes, files_[read.file]->data() + read.offset, read.length);
+      done_(read.tag, broken ? EIO : 0);
+      lock.lock();
+    }
+  }
+
+  const std::vector<const std::string*> files_;
+  const uint64_t broken_from_;
+  const io::ReadDone done_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<io::Read> queue_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+/// Files that lie in memory, with names such as "memory://b/part-000.tfrecord".
+class MemorySource final : public io::Source {
+ public:
+  explicit MemorySource(Files files) : files_(std::move(files)) {}
+
+  std::string absolute(const std::string&, const std::string& pattern) const override { return pattern; }
+  Listing list(const std::string&, const std::string& pattern) const override {
+    if (!reachable) throw Error(Category::io_error, "the store does not answer");
+    Listing listing{.files = {}, .literal = files_.contains(pattern), .name = pattern, .instead = "; nothing is there"};
+    for (const auto& [uri, bytes] : files_)
+      if (fnmatch(pattern.c_str(), uri.c_str(), FNM_PATHNAME) == 0) listing.files.push_back(uri);
+    return listing;
+  }
+  io::FileId stat(const std::string& uri) const override { return {uri, bytes_of(uri).size(), version}; }
+  std::shared_ptr<const io::SourceFile> open(const std::string& uri) const override {
+    opened++;
+    return std::make_shared<const MemoryFile>(uri, bytes_of(uri));
+  }
+  std::unique_ptr<io::ReadBackend> make_read_backend(std::vector<io::FileId> files, const io::BackendOptions&,
+                                                     io::ReadDone done) const override {
+    std::vector<const std::string*> all;
+    for (const io::FileId& file : files) all.push_back(&bytes_of(file.uri));
+    return std::make_unique<MemoryBackend>(std::move(all), broken_from, std::move(done));
+  }
+
+  bool reachable = true;
+  uint64_t version = 1;
+  uint64_t broken_from = UINT64_MAX;  // reads that reach this offset fail
+  mutable std::atomic<int> opened{0};
+
+ private:
+  const std::string& bytes_of(const std::string& uri) const {
+    const auto file = files_.find(uri);
+    if (file == files_.end()) throw Error(Category::io_error, "no such object", Place::of_file(uri));
+    return file->second;
+  }
+
+  Files files_;
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Returns a source with the files of `plain`, and those of `zipped` after them.
+Files files_of(const Data& plain, const Data& zipped) {
+  return {{"memory://b/part-000.tfrecord", content_of(plain.path(0))},
+          {"memory://b/part-001.tfrecord", content_of(plain.path(1))},
+          {"memory://b/part-002.tfrecord", content_of(zipped.path(0))}};
+}
+
+flow::PipelineSpec spec_of(const io::Source& source, const std::string& more) {
+  return flow::validate(parse_pipeline("source { files: 'memory://b/part-*.tfrecord' index {} } "
+                                       "feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } " +
+                                       more),
+                        [&](const flow::FilePatterns& patterns) { return flow::list_files_of(source, patterns); });
+}
+
+flow::DataSet counted(const flow::PipelineSpec& spec, const io::Source& source) {
+  RankGroup alone;
+  return flow::count_data(spec, 2, {}, alone, source);
+}
+
+std::vector<int64_t> ids_of_epoch(const flow::Plan& plan) {
+  flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
+  std::vector<int64_t> ids;
+  Batch batch;
+  while (graph.delivery().next(0, std::nullopt, batch) == flow::Delivery::Outcome::batch) {
+    const auto of_batch = batch.at("id").as<int64_t>();
+    ids.insert(ids.end(), of_batch.begin(), of_batch.end());
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("files of another source are listed, counted and fed as local ones are") {
+  const Data plain({300, 200}), zipped({100}, Compression::gzip);
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  const MemorySource source(files_of(plain, zipped));
+  std::vector<int64_t> wanted = numbers(500);
+  for (const int64_t id : numbers(100)) wanted.push_back(id);
+  for (const std::string& mode :
+       {std::string(), std::string("shuffle { mode: BLOCK } "), std::string("shuffle { mode: GLOBAL } ")}) {
+    if (mode.find("GLOBAL") != std::string::npos) continue;  // compressed files cannot be read sample by sample
+    const flow::PipelineSpec spec = spec_of(source, mode);
+    const flow::Plan plan(spec, counted(spec, source), {}, 2);
+    CHECK(plan.data.files.size() == 3);
+    std::vector<int64_t> ids = ids_of_epoch(plan);
+    if (mode.empty()) CHECK(ids == wanted);
+    std::sort(ids.begin(), ids.end());
+    std::vector<int64_t> sorted = wanted;
+    std::sort(sorted.begin(), sorted.end());
+    CHECK(ids == sorted);
+  }
+}
+
+TEST_CASE("index.mode LAZY reads another source while it feeds") {
+  const Data plain({300, 200}), zipped({100}, Compression::gzip);
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  const MemorySource source(files_of(plain, zipped));
+  flow::PipelineSpec spec = spec_of(source, "");
+  spec.sources[0].index.mode = flow::IndexMode::lazy;
+  const flow::Plan plan(spec, counted(spec, source), {}, 2);
+  CHECK(plan.data.lazy);
+  CHECK(ids_of_epoch(plan).size() == 600);
+}
+
+TEST_CASE("an index of another source's file lies in the cache folder, and goes with the file's version") {
+  const Data plain({300, 200}), zipped({100}, Compression::gzip);
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  MemorySource source(files_of(plain, zipped));
+  const flow::PipelineSpec spec = spec_of(source, "");
+  const uint64_t digest = counted(spec, source).digest;
+  size_t kept = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(cache.file("feedline"))) kept++;
+  CHECK(kept == 3);
+
+  source.opened = 0;
+  CHECK(counted(spec, source).digest == digest);
+  CHECK(source.opened == 0);
+  source.version = 2;
+  CHECK(counted(spec, source).digest == digest);
+  CHECK(source.opened > 0);
+}
+
+TEST_CASE("what a source refuses is an error with its reason and place") {
+  const Data plain({300, 200}), zipped({100}, Compression::gzip);
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  MemorySource source(files_of(plain, zipped));
+  const flow::PipelineSpec spec = spec_of(source, "");
+  {
+    const MemorySource empty({});
+    CHECK_THROWS_WITH(spec_of(empty, ""),
+                      Catch::Contains("no file matches 'memory://b/part-*.tfrecord'; nothing is there"));
+    CHECK_THROWS_WITH(counted(spec, empty), Catch::Contains("memory://b/part-000.tfrecord: no such object"));
+  }
+  source.reachable = false;
+  CHECK_THROWS_WITH(spec_of(source, ""), Catch::Contains("files: the store does not answer"));
+
+  source.broken_from = 3000;
+  const flow::Plan plan(spec, counted(spec, source), {}, 2);
+  try {
+    ids_of_epoch(plan);
+    FAIL("the feed did not end with an error");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::io_error);
+    CHECK(error.place().file == "memory://b/part-000.tfrecord");
+    CHECK(error.place().record == 0);
+  }
+}
