@@ -32,7 +32,7 @@ std::string pack(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return pack(Error(Category::io_error, error.what()));
   } catch (...) {
-    return pack(Error(Category::io_error, "its start was given up"));
+    return pack(Error(Category::io_error, "its start ended with an exception that says nothing"));
   }
 }
 
@@ -92,7 +92,7 @@ RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
              heads[place].rank, heads[place].size);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
-    refuse("it did not return this rank's own string");
+    refuse("what it returned for rank {} is not the string that rank {} gave to it", rank_, rank_);
   Pieces pieces;
   for (size_t place = 0; place < all.size(); place++) {
     pieces.bytes.push_back(all[place].substr(sizeof head));

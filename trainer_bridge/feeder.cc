@@ -150,7 +150,8 @@ struct Feeder::Impl {
     check_process();
     if (setup.route.between_gpus && !stream)
       throw Error(Category::bad_pipeline,
-                  "next(): with options.gpu_communicator rows come on a stream: call next(replica, stream)");
+                  "next(): with options.gpu_communicator rows arrive on the caller's stream, and this call names none; "
+                  "call next(replica, stream)");
     if (!feed && setup.route.between_gpus)  // what another rank failed with is the better reason
       if (const auto error = setup.options.gpu_communicator->failure()) throw *error;
     const auto outcome = live_feed().next(replica, deadline, batch, stream);
@@ -171,7 +172,8 @@ struct Feeder::Impl {
   void check_counted() const {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
-                  "state: index.mode LAZY: the data is known only after the first epoch; mode BUILD counts it before");
+                  "state: with index.mode LAZY the data is known only after the first epoch; call this after it, or "
+                  "use BUILD, which counts the data at the start");
   }
 
   std::string state_at(const flow::Position& position) const {
@@ -319,10 +321,13 @@ void Feeder::set_weights(const std::vector<double>& weights) {
   const std::lock_guard one_at_a_time(impl_->setting);
   std::unique_lock lock(impl_->mutex);
   const flow::FeedIdentity& feed = impl_->facts.identity;
-  if (feed.mixed_sources == 0) throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture");
+  if (feed.mixed_sources == 0)
+    throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture, so it has no weights to change");
   if (weights.size() != feed.mixed_sources)
-    throw Error(Category::bad_pipeline,
-                fmt::format("set_weights: {} weights for {} sources", weights.size(), feed.mixed_sources));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("set_weights: got {} weights, and the mixture has {} sources; give one weight for each source",
+                    weights.size(), feed.mixed_sources));
   const auto [last, first] = impl_->delivery().positions();
   if (last != first || last.step != 0)
     throw Error(Category::bad_pipeline,

@@ -10,6 +10,7 @@
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/data/compare_ranks.h"
 #include "gpu/device/device_ring.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
@@ -18,33 +19,50 @@ flow::FileList patterns_only(const flow::FilePatterns& patterns) { return {patte
 
 void check_options(const Options& options, bool transfers) {
   if (options.devices.empty())
-    throw Error(Category::bad_pipeline, "options.devices: a feeder needs at least one replica");
+    throw Error(Category::bad_pipeline, "options.devices: it is empty; name the device of each replica, at least one");
   for (const DeviceId device : options.devices)
     if (device.kind != options.devices.front().kind)
-      throw Error(Category::bad_pipeline, "options.devices: replicas on the host and on GPUs need separate feeders");
+      throw Error(Category::bad_pipeline,
+                  "options.devices: it names the host and GPUs; make one feeder for replicas on the host and another "
+                  "for those on GPUs");
   gpu::check_devices(options.devices);
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
-    throw Error(Category::bad_pipeline, fmt::format("options.rank: {} of {} ranks", options.rank, options.world_size));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format(
+            "options.rank: it is {}, and options.world_size is {}; the ranks are numbered from 0 to world_size - 1",
+            options.rank, options.world_size));
   if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
     throw Error(Category::bad_pipeline,
-                "options.data_parallel_rank: options.data_parallel_size is missing; it says how many parts there are");
+                fmt::format("options.data_parallel_rank: it is {}, and options.data_parallel_size is not set; set it "
+                            "to the number of parts of a global batch",
+                            options.data_parallel_rank));
   if (const auto& between = options.gpu_communicator) {
     const bool on_gpus = options.devices.front().kind == DeviceId::Kind::cuda;
     if (!options.communicator || !on_gpus || !transfers || options.devices.size() != 1)
-      throw Error(Category::bad_pipeline,
-                  "options.gpu_communicator: it is for REPLICATE and SCATTER to one replica of each rank, on a GPU, "
-                  "and needs an options.communicator beside it");
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "options.gpu_communicator: it is for REPLICATE and SCATTER with one replica on each rank, "
+              "on a GPU, beside an options.communicator; here distribute.mode {} SPLIT, replicas: {}, on {}, and "
+              "options.communicator is {}",
+              transfers ? "is not" : "is", options.devices.size(), on_gpus ? "GPUs" : "the host",
+              options.communicator ? "set" : "not set"));
     if (between->device() != options.devices[0])
-      throw Error(Category::bad_pipeline, "options.gpu_communicator: it is for another GPU than options.devices");
+      throw Error(Category::bad_pipeline, fmt::format("options.gpu_communicator: it takes memory of {}, and the "
+                                                      "replica is on {}; make it for the replica's GPU",
+                                                      device_name(between->device()), device_name(options.devices[0])));
     if (between->rank() != options.rank || between->size() != options.world_size)
       throw Error(Category::bad_pipeline,
-                  fmt::format("options.gpu_communicator: this is rank {} of {} there, and {} of {} in "
-                              "options.communicator",
+                  fmt::format("options.gpu_communicator: this rank is {} of {} in it, and {} of {} in "
+                              "options.communicator; number the ranks alike in both",
                               between->rank(), between->size(), options.rank, options.world_size));
   }
   if (transfers && !options.communicator)
     throw Error(Category::bad_pipeline,
-                "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator");
+                fmt::format("distribute.mode: REPLICATE and SCATTER send rows between the {} ranks, and "
+                            "options.communicator is not set; set it, for example to a tcp_communicator()",
+                            options.world_size));
 }
 
 // Compares the pipelines of all ranks, and tells every rank which part of a global batch each rank is given.
@@ -72,8 +90,11 @@ void agree(flow::Distribution& distribution, const Options& options, const Pipel
     distribution.data_parallel_ranks[rank] = theirs.get<int>();
     has.push_back(theirs.get<bool>());
     if (has[rank] != has[0])
-      throw Error(Category::bad_pipeline, fmt::format("options.gpu_communicator: rank {} has one and rank {} has none",
-                                                      has[0] ? 0 : rank, has[0] ? rank : 0));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "options.gpu_communicator: rank {} has one and rank {} has none; give one to every rank or to none",
+              has[0] ? 0 : rank, has[0] ? rank : 0));
   }
   distribution.check(true);
 }

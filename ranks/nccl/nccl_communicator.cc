@@ -411,7 +411,9 @@ class NcclCommunicator final : public Communicator {
     for (int i = 0; busy(); i++)
       if (i > spins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
+  [[noreturn]] void throw_failure() const {
+    throw failure().value_or(Error(Category::device_error, "the NCCL communicator has ended"));
+  }
 
   void end_group(const Error& why) {
     // The control has already finished its part of this call, so the Error must name the number of the call here.

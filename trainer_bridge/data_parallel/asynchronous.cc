@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "base/thread.h"
-#include "data_parallel/buckets.h"
 #include "feedline/data_parallel.h"
 #include "feedline/error.h"
+#include "trainer_bridge/data_parallel/buckets.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
@@ -120,7 +121,9 @@ class Service {
         buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
         mutex_(mutex) {
     if (places_.apart())
-      throw Error(Category::bad_pipeline, "a server's variables lie where its communicators take memory");
+      throw Error(Category::bad_pipeline, fmt::format("serve_parameters: variables are on {}, and a worker's "
+                                                      "communicator takes memory of {}; both must be the same device",
+                                                      device_name(options.device), device_name(worker_->device())));
     std::erase_if(buckets_, [&](const Bucket& bucket) { return bucket.owner != server; });
     for (Bucket& bucket : buckets_) bucket.allocate(true);
   }
@@ -185,7 +188,9 @@ class Service {
 
 std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                            std::vector<Variable> variables, const DataParallelOptions& options) {
-  if (servers.empty()) throw Error(Category::bad_pipeline, "asynchronous: there is no server");
+  if (servers.empty())
+    throw Error(Category::bad_pipeline,
+                "asynchronous: the list of servers is empty; give a communicator for each server");
   return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
 }
 

@@ -12,9 +12,10 @@
 #include <utility>
 
 #include "base/thread.h"
-#include "data_parallel/buckets.h"
 #include "feedline/error.h"
 #include "gpu/device/trace.h"
+#include "trainer_bridge/data_parallel/buckets.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
@@ -136,10 +137,14 @@ class ByMachine final : public Exchanger {
   ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders, Places& places)
       : machine_(std::move(machine), places), here_(places.here()) {
     if ((machine_->rank() == 0) != (leaders != nullptr))
-      throw Error(Category::bad_pipeline, "distributed_replicated: rank 0 of each machine is its leader, nobody else");
-    if (machine_->device() != here_.device())
       throw Error(Category::bad_pipeline,
-                  "distributed_replicated: inside a machine gradients are reduced where the variables lie");
+                  fmt::format("distributed_replicated: rank {} of a machine has {} communicator of leaders; give one "
+                              "to rank 0 of each machine, and to no other rank",
+                              machine_->rank(), leaders ? "a" : "no"));
+    if (machine_->device() != here_.device())
+      throw Error(Category::bad_pipeline, fmt::format("distributed_replicated: variables are on {}, and the machine's "
+                                                      "communicator takes memory of {}; both must be the same device",
+                                                      device_name(here_.device()), device_name(machine_->device())));
     auto& sizes = *reinterpret_cast<std::array<int32_t, 2>*>(places.allocate_on_host(2 * sizeof(int32_t)));
     auto& [ranks, machines] = sizes;
     if (leaders) {
