@@ -44,17 +44,19 @@ class Exchanger {
 
 // Reduces the largest bucket once, whatever its memory contains. Between GPUs the first reduction allocates memory, and
 // an allocation later would wait for the work of other ranks.
-void reduce_once(const Group& group, const std::vector<Bucket>& buckets, const gpu::Queue& queue) {
+void reduce_once(const TrainingCommunicator& communicator, const std::vector<Bucket>& buckets,
+                 const gpu::Queue& queue) {
   if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
   const auto& largest = *std::ranges::max_element(buckets, {}, &Bucket::gradient_bytes);
-  group->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here), Reduction::sum,
-                    Stream::host);
+  communicator->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here),
+                           Reduction::sum, Stream::host);
 }
 
-// What modes with a single group of ranks have in common.
-class InOneGroup : public Exchanger {
+// What modes with a single communicator have in common.
+class WithOneCommunicator : public Exchanger {
  public:
-  InOneGroup(std::shared_ptr<Communicator> all, Places& places) : all_(std::move(all), places), home_(places.home()) {}
+  WithOneCommunicator(std::shared_ptr<Communicator> all, Places& places)
+      : all_(std::move(all), places), home_(places.home()) {}
   void agree(Verdict& verdict) override {
     all_->all_reduce({verdict.at(home_), DType::int32, {1}}, Reduction::min, home_.stream());
     verdict.home_to_here();
@@ -69,13 +71,13 @@ class InOneGroup : public Exchanger {
   std::optional<Error> failure() const override { return all_->failure(); }
 
  protected:
-  const Group all_;
+  const TrainingCommunicator all_;
   gpu::Queue& home_;
 };
 
-class AllReduce final : public InOneGroup {
+class AllReduce final : public WithOneCommunicator {
  public:
-  using InOneGroup::InOneGroup;
+  using WithOneCommunicator::WithOneCommunicator;
   void prepare(const std::vector<Bucket>& buckets) override { reduce_once(all_, buckets, home_); }
   void reduce(Bucket& bucket) override {
     bucket.gradient_to_home();
@@ -85,9 +87,9 @@ class AllReduce final : public InOneGroup {
   void publish(Bucket& bucket) override { bucket.numbers_to_here(); }
 };
 
-class ToOwners final : public InOneGroup {
+class ToOwners final : public WithOneCommunicator {
  public:
-  using InOneGroup::InOneGroup;
+  using WithOneCommunicator::WithOneCommunicator;
   void reduce(Bucket& bucket) override {
     using Part = Communicator::Part;
     bucket.gradient_to_home();
@@ -197,7 +199,7 @@ class ByMachine final : public Exchanger {
  private:
   void pass_on(std::span<std::byte> bytes) { machine_->broadcast(bytes, 0, here_.stream()); }
 
-  const Group machine_;
+  const TrainingCommunicator machine_;
   gpu::Queue& here_;
   std::optional<ToOwners> leaders_;
   int ranks_ = 0, machines_ = 0;

@@ -43,12 +43,12 @@ void Places::keep_host_memory() const { leak(host_); }
 
 Verdict::Verdict(Places& places)
     : places_(places), host_(reinterpret_cast<int32_t*>(places.allocate_on_host(sizeof *host_))) {
-  const auto word_of = [&](gpu::Queue& queue) {
+  const auto flag_on = [&](gpu::Queue& queue) {
     const bool on_host = queue.device().kind == DeviceId::Kind::host;
     return on_host ? host_ : reinterpret_cast<int32_t*>(queue.allocate(sizeof *host_));
   };
-  here_ = word_of(places.here());
-  home_ = places.apart() ? word_of(places.home()) : here_;
+  here_ = flag_on(places.here());
+  home_ = places.apart() ? flag_on(places.home()) : here_;
 }
 
 void Verdict::begin(gpu::Queue& on) {
