@@ -42,7 +42,7 @@ void check_rank(const char* call, int rank, int size) {
 
 CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduction) {
   if (size_of(data.dtype) == 0 || data.dtype == DType::boolean)
-    refuse("{}: {} is not a dtype of numbers", name(kind), feedline::name(data.dtype));
+    refuse("{}: {} cannot be reduced; give a dtype of numbers", name(kind), feedline::name(data.dtype));
   return {.kind = kind, .dtype = data.dtype, .reduction = reduction, .bytes = data.size_bytes()};
 }
 
@@ -50,7 +50,8 @@ CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduc
 
 CollectiveCall all_gather_call(size_t mine, size_t all, int size) {
   if (all != mine * static_cast<size_t>(size))
-    refuse("all_gather: {} bytes of each of {} ranks do not fill {}", mine, size, all);
+    refuse("all_gather: {} ranks give {} bytes each, and the memory for all of them has {} bytes, not {}", size, mine,
+           all, mine * static_cast<size_t>(size));
   return {.kind = Kind::all_gather, .bytes = mine};
 }
 
@@ -65,8 +66,10 @@ CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction) {
 
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size) {
   if (mine.dtype != data.dtype || data.size_bytes() != mine.size_bytes() * static_cast<size_t>(size))
-    refuse("reduce_scatter: {} {} are not {} times {} {}", feedline::name(data.dtype), to_string(data.shape), size,
-           feedline::name(mine.dtype), to_string(mine.shape));
+    refuse(
+        "reduce_scatter: the data is {} {}, and each of {} ranks is to have {} {} of it; the dtypes must be the same, "
+        "and the data that many times as large",
+        feedline::name(data.dtype), to_string(data.shape), size, feedline::name(mine.dtype), to_string(mine.shape));
   return reduction_call(Kind::reduce_scatter, data, reduction);
 }
 
@@ -95,8 +98,10 @@ std::string to_string(const CollectiveCall& call) {
 std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number) {
   for (size_t rank = 1; rank < calls.size(); rank++)
     if (calls[rank] != calls[0])
-      return Error(Category::bad_pipeline, fmt::format("call {}: rank {} calls {}, rank 0 {}", number, rank,
-                                                       to_string(calls[rank]), to_string(calls[0])));
+      return Error(
+          Category::bad_pipeline,
+          fmt::format("call {}: rank {} calls {}, and rank 0 {}; all ranks must make the same calls in the same order",
+                      number, rank, to_string(calls[rank]), to_string(calls[0])));
   return std::nullopt;
 }
 
@@ -106,11 +111,9 @@ void PartsDigest::add(uint64_t bytes) noexcept {
 }
 
 Error unmatched_parts(int from, int to, uint64_t number) {
-  return Error(
-      Category::bad_pipeline,
-      fmt::format(
-          "call {}: send_receive: what rank {} sends rank {} has other parts, or other sizes, than that receives",
-          number, from, to));
+  return Error(Category::bad_pipeline, fmt::format("call {}: send_receive: the parts that rank {} sends to rank {} "
+                                                   "differ in number or size from those that rank {} receives from it",
+                                                   number, from, to, to));
 }
 
 Error has_left() { return Error(Category::stalled, "has left the group, so the call could never be completed"); }

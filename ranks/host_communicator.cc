@@ -11,6 +11,7 @@
 #include "gpu/reduce/reduction.h"
 #include "ranks/collective_call.h"
 #include "ranks/group_failure.h"
+#include "ranks/slices.h"
 
 namespace feedline {
 namespace {
@@ -151,28 +152,21 @@ class HostCommunicator final : public Communicator {
   // Each rank reduces one slice in its own buffer, and then copies the slices that the others have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
-    const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
-    const auto begin_of = [&](size_t rank) { return elements * rank / group_->size(); };
     group_->run(
         rank_, gpu::all_reduce_call(data, reduction), {.in = bytes},
+        [&] { reduce_slice(data, reduction, slice_of(data, rank(), size()).data()); },
         [&] {
-          const size_t begin = begin_of(rank_);
-          gpu::reduce(all_in(begin * size), data.dtype, reduction, begin_of(rank_ + 1) - begin, bytes + begin * size);
-        },
-        [&] {
-          for (size_t rank = 0; rank < group_->size(); rank++) {
-            const size_t at = begin_of(rank) * size;
-            copy(group_->of(rank).in + at, bytes + at, begin_of(rank + 1) * size - at);
+          for (int other = 0; other < size(); other++) {
+            const std::span slice = slice_of(data, other, size());
+            copy(group_->of(static_cast<size_t>(other)).in + (slice.data() - bytes), slice.data(), slice.size());
           }
         });
   }
 
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
     group_->run(rank_, gpu::reduce_scatter_call(data, mine, reduction, size()),
-                {.in = static_cast<const std::byte*>(data.data)}, [&] {
-                  gpu::reduce(all_in(rank_ * mine.size_bytes()), mine.dtype, reduction,
-                              static_cast<size_t>(mine.shape.elements()), static_cast<std::byte*>(mine.data));
-                });
+                {.in = static_cast<const std::byte*>(data.data)},
+                [&] { reduce_slice(data, reduction, static_cast<std::byte*>(mine.data)); });
   }
 
   void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream) override {
@@ -197,17 +191,19 @@ class HostCommunicator final : public Communicator {
     if (from != to && bytes > 0) std::memcpy(to, from, bytes);
   }
 
-  // Returns pointers to all ranks' buffers, each advanced by `byte` bytes.
-  std::span<const std::byte* const> all_in(size_t byte) noexcept {
-    for (size_t rank = 0; rank < group_->size(); rank++) in_[rank] = group_->of(rank).in + byte;
-    return in_;
+  // Reduces this rank's slice of all ranks' data, and writes it to `to`.
+  void reduce_slice(const TensorView& data, Reduction reduction, std::byte* to) noexcept {
+    const std::span slice = slice_of(data, rank(), size());
+    const auto offset = slice.data() - static_cast<const std::byte*>(data.data);
+    for (size_t rank = 0; rank < group_->size(); rank++) in_[rank] = group_->of(rank).in + offset;
+    gpu::reduce(in_, data.dtype, reduction, slice.size() / size_of(data.dtype), to);
   }
 
   const std::shared_ptr<Group> group_;
   const size_t rank_;
   // Allocated beforehand, because phases must not throw.
-  std::vector<const std::byte*> in_;
-  std::vector<size_t> taken_;  // for each rank, how many of its sends have been looked at
+  std::vector<const std::byte*> in_;  // by rank: where its version of this rank's slice begins
+  std::vector<size_t> taken_;         // for each rank, how many of its sends have been looked at
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ std::string pack(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return pack(Error(Category::io_error, error.what()));
   } catch (...) {
-    return pack(Error(Category::io_error, "its start was given up"));
+    return pack(Error(Category::io_error, "its start ended with an exception that says nothing"));
   }
 }
 
@@ -76,29 +76,29 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
 }
 
 // Passes on a piece of every rank's message. All ranks check the same strings, so they all come to the same verdict.
-RankGroup::Pieces RankGroup::pass(Head head, std::string_view bytes) {
+RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) {
   over_ = true;
   MessageWriter out;
   out.put(head);
   const std::string mine = out.take().append(bytes);
   const std::vector<std::string> all = exchange_(mine);
   std::vector<Head> heads;
-  for (size_t place = 0; place < all.size(); place++) {
-    if (all[place].size() < sizeof head || MessageReader(all[place]).get<uint64_t>() != magic)
-      refuse("the string that it returned for rank {} is not a message of this version of feedline", place);
-    heads.push_back(MessageReader(all[place]).get<Head>());
-    if (heads[place].rank != static_cast<int64_t>(place) || heads[place].size != std::ssize(all))
-      refuse("it returned {} strings, and the one for rank {} says that it is from rank {} of {}", all.size(), place,
-             heads[place].rank, heads[place].size);
+  for (size_t rank = 0; rank < all.size(); rank++) {
+    if (all[rank].size() < sizeof head || MessageReader(all[rank]).get<uint64_t>() != magic)
+      refuse("the string that it returned for rank {} is not a message of this version of feedline", rank);
+    heads.push_back(MessageReader(all[rank]).get<Head>());
+    if (heads[rank].rank != static_cast<int64_t>(rank) || heads[rank].size != std::ssize(all))
+      refuse("it returned {} strings, and the one for rank {} says that it is from rank {} of {}", all.size(), rank,
+             heads[rank].rank, heads[rank].size);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
-    refuse("it did not return this rank's own string");
+    refuse("what it returned for rank {} is not the string that rank {} gave to it", rank_, rank_);
   Pieces pieces;
-  for (size_t place = 0; place < all.size(); place++) {
-    pieces.bytes.push_back(all[place].substr(sizeof head));
-    pieces.last = pieces.last && heads[place].rest == 0;
-    pieces.all_done = pieces.all_done && (heads[place].says == Head::done || !is_member(place));
-    if (heads[place].says == Head::failed) throw unpack(place, MessageReader(pieces.bytes[place]));
+  for (size_t rank = 0; rank < all.size(); rank++) {
+    pieces.bytes.push_back(all[rank].substr(sizeof head));
+    pieces.last = pieces.last && heads[rank].rest == 0;
+    pieces.all_done = pieces.all_done && (heads[rank].says == Head::done || !is_member(rank));
+    if (heads[rank].says == Head::failed) throw unpack(rank, MessageReader(pieces.bytes[rank]));
   }
   over_ = false;
   return pieces;
@@ -110,10 +110,10 @@ std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   for (bool last = false; !last;) {
     const std::string_view piece = mine.substr(0, piece_bytes);
     mine.remove_prefix(piece.size());
-    const Pieces pieces = pass({magic, Head::goes_on, rank_, size_, mine.size()}, piece);
+    const Pieces pieces = exchange_pieces({magic, Head::goes_on, rank_, size_, mine.size()}, piece);
     all.resize(size());
-    for (size_t place = 0; place < pieces.bytes.size(); place++)
-      if (is_member(place)) all[number_of(static_cast<int>(place))] += pieces.bytes[place];
+    for (size_t rank = 0; rank < pieces.bytes.size(); rank++)
+      if (is_member(rank)) all[number_of(static_cast<int>(rank))] += pieces.bytes[rank];
     last = pieces.last;
   }
   return all;
@@ -134,16 +134,16 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
   if (is_member(static_cast<size_t>(rank_))) {
     body(*this);
     // All members make equally many calls, so they all say `done` in the same round.
-    pass({magic, Head::done, rank_, size_, 0}, {});
+    exchange_pieces({magic, Head::done, rank_, size_, 0}, {});
   } else {
-    while (!pass({magic, Head::done, rank_, size_, 0}, {}).all_done) {
+    while (!exchange_pieces({magic, Head::done, rank_, size_, 0}, {}).all_done) {
     }
   }
   members_.clear();
 }
 
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
-  pass({magic, Head::failed, rank_, size_, 0}, pack(failure));
+  exchange_pieces({magic, Head::failed, rank_, size_, 0}, pack(failure));
 } catch (...) {
   // This rank ends with its own reason, whatever the others say, and also if they cannot be told.
 }

@@ -171,8 +171,9 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
                                  const Arrive& arrive) {
   const auto start = Clock::now();
   if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
-    throw Error(Category::bad_pipeline,
-                fmt::format("there is no replica {}: this feeder has {}", number, replicas_.size()));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("next(): there is no replica {}: the feeder has {}, numbered from 0", number, replicas_.size()));
   batch = Batch();  // the batch that the caller had in it goes back first
   Replica& replica = replicas_[static_cast<size_t>(number)];
   std::unique_lock lock(mutex_);

@@ -125,7 +125,8 @@ void Transfer::end_together() {
   const auto is_over = [&] { return ended_ || intent_ == Intent::leave; };
   if (!changed_.wait_for(lock, long_wait, is_over)) {
     lock.unlock();
-    log_warning("this rank is to be set to another place, and waits for the others to be set there, too");
+    log_warning(
+        "set_state(), set_epoch() or set_weights() on this rank waits for all other ranks to make the same call");
     lock.lock();
     changed_.wait(lock, is_over);
   }
@@ -195,8 +196,10 @@ bool Transfer::step() {
     return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
   };
   if (const auto leaver = one_that(Intent::leave); leaver != all.end()) {
-    end_with(Error(Category::stalled, fmt::format("rank {} has left the feed, after step {} of epoch {}",
-                                                  leaver - all.begin(), position_.step, position_.epoch)));
+    end_with(
+        Error(Category::stalled,
+              fmt::format("rank {} has left the feed, after step {} of epoch {}: its feeder was stopped or destroyed",
+                          leaver - all.begin(), position_.step, position_.epoch)));
     return false;
   }
   if (one_that(Intent::begin_anew) != all.end()) {

@@ -13,8 +13,11 @@ void Distribution::check(bool all_known) const {
   const auto refuse = [](const std::string& why) {
     throw Error(Category::bad_pipeline, "options.data_parallel_rank: " + why);
   };
-  for (const int part : data_parallel_ranks)
-    if (part < 0 || part >= data_parallel_size) refuse(fmt::format("{} of {} parts", part, data_parallel_size));
+  for (int r = 0; r < ranks(); r++)
+    if (const int part = data_parallel_ranks[static_cast<size_t>(r)]; part < 0 || part >= data_parallel_size)
+      refuse(fmt::format(
+          "rank {} is given part {}, and options.data_parallel_size is {}; the parts are numbered from 0 to {}", r,
+          part, data_parallel_size, data_parallel_size - 1));
   if (!all_known) return;
   for (int part = 0; part < data_parallel_size; part++)
     if (std::find(data_parallel_ranks.begin(), data_parallel_ranks.end(), part) == data_parallel_ranks.end())

@@ -19,6 +19,7 @@
 #include "gpu/device/device_ring.h"
 #include "ranks/collective_call.h"
 #include "ranks/group_failure.h"
+#include "ranks/slices.h"
 
 namespace feedline {
 namespace {
@@ -198,13 +199,7 @@ class NcclCommunicator final : public Communicator {
   // float16. Here each rank reduces one slice and then receives the slices of the others. As many bytes travel as in a
   // ring.
   void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
-    auto* const bytes = static_cast<std::byte*>(data.data);
-    const auto elements = static_cast<size_t>(data.shape.elements());
-    const auto slice = [&](int r) {
-      const auto begin = [&](int i) { return elements * static_cast<size_t>(i) / static_cast<size_t>(size()); };
-      const size_t element = size_of(data.dtype);
-      return std::span(bytes + begin(r) * element, (begin(r + 1) - begin(r)) * element);
-    };
+    const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
     run_reduction(gpu::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
       reduce_slices(slice, data.dtype, reduction, slice(rank()), on);
       group([&](ncclComm_t comm) {
@@ -218,11 +213,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
-    auto* const bytes = static_cast<std::byte*>(data.data);
-    const size_t part = mine.size_bytes();
-    run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, part, [&](cudaStream_t on) {
-      reduce_slices([&](int r) { return std::span(bytes + static_cast<size_t>(r) * part, part); }, data.dtype,
-                    reduction, {static_cast<std::byte*>(mine.data), part}, on);
+    const std::span to(static_cast<std::byte*>(mine.data), mine.size_bytes());
+    run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, to.size(), [&](cudaStream_t on) {
+      reduce_slices([&](int rank) { return slice_of(data, rank, size()); }, data.dtype, reduction, to, on);
     });
   }
 
@@ -411,7 +404,9 @@ class NcclCommunicator final : public Communicator {
     for (int i = 0; busy(); i++)
       if (i > spins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  [[noreturn]] void throw_failure() const { throw failure().value_or(Error(Category::device_error, "NCCL has ended")); }
+  [[noreturn]] void throw_failure() const {
+    throw failure().value_or(Error(Category::device_error, "the NCCL communicator has ended"));
+  }
 
   void end_group(const Error& why) {
     // The control has already finished its part of this call, so the Error must name the number of the call here.

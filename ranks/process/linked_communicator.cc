@@ -8,6 +8,7 @@
 #include "gpu/reduce/reduction.h"
 #include "ranks/collective_call.h"
 #include "ranks/process/process_thread.h"
+#include "ranks/slices.h"
 
 namespace feedline::gpu {
 namespace {
@@ -43,12 +44,7 @@ class LinkedCommunicator final : public Communicator {
 
   // Each rank reduces one slice, and then receives the slices that the others have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
-    const std::span bytes(static_cast<std::byte*>(data.data), data.size_bytes());
-    const auto elements = static_cast<size_t>(data.shape.elements()), size = size_of(data.dtype);
-    const auto begin_of = [&](int rank) {
-      return elements * static_cast<size_t>(rank) / static_cast<size_t>(this->size()) * size;
-    };
-    const auto slice = [&](int rank) { return bytes.subspan(begin_of(rank), begin_of(rank + 1) - begin_of(rank)); };
+    const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
     run(all_reduce_call(data, reduction), [&] {
       reduce_slices(slice, data.dtype, reduction, slice(rank()));
       swap([&](int) { return slice(rank()); }, slice);
@@ -56,11 +52,9 @@ class LinkedCommunicator final : public Communicator {
   }
 
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
-    const std::span bytes(static_cast<std::byte*>(data.data), data.size_bytes());
     run(reduce_scatter_call(data, mine, reduction, size()), [&] {
-      const size_t size = mine.size_bytes();
-      reduce_slices([&](int rank) { return bytes.subspan(static_cast<size_t>(rank) * size, size); }, data.dtype,
-                    reduction, {static_cast<std::byte*>(mine.data), size});
+      reduce_slices([&](int rank) { return slice_of(data, rank, size()); }, data.dtype, reduction,
+                    {static_cast<std::byte*>(mine.data), mine.size_bytes()});
     });
   }
 

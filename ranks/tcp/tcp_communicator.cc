@@ -237,7 +237,8 @@ int number(const char* name, int from, int to) {
 void check(const TcpOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
     throw Error(Category::bad_pipeline,
-                fmt::format("tcp_communicator: there is no rank {} of {}", options.rank, options.world_size));
+                fmt::format("tcp_communicator: there is no rank {} of {}; ranks are numbered from 0 to world_size - 1",
+                            options.rank, options.world_size));
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline, "tcp_communicator: the timeout must be more than 0");
 }

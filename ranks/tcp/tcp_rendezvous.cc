@@ -284,10 +284,14 @@ class Host {
       return;
     }
     came_.push_back(std::move(socket));  // so that refuse_all() tells it, too
-    if (twice) throw Error(Category::bad_pipeline, fmt::format("two processes came as rank {}", hello.rank));
-    throw Error(Category::bad_pipeline,
-                fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks", hello.rank, hello.world_size,
-                            place_of(options_), options_.world_size));
+    if (twice)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("two processes came as rank {}; give each process a rank of its own", hello.rank));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format(
+            "rank {} of {} came to {}, where rank 0 waits for {} ranks; start all ranks with the same world size",
+            hello.rank, hello.world_size, place_of(options_), options_.world_size));
   }
 
   // Forgets ranks that have ended while they waited, because they may be started again.
@@ -309,7 +313,9 @@ class Host {
       for (size_t rank = 0; rank < came_.size(); rank++) {
         if (done[rank]) continue;
         const auto word = word_of(came_[rank]);
-        if (!word) throw Error(Category::io_error, fmt::format("rank {} has ended while ranks connected", rank));
+        if (!word)
+          throw Error(Category::io_error,
+                      fmt::format("rank {} ended while the ranks were connecting to one another", rank));
         done[rank] = *word;
       }
     }
@@ -436,7 +442,9 @@ class Guest {
                               place_of(options_), error.message()));
     }
     if (welcome.begins != Welcome{}.begins)
-      throw Error(Category::bad_pipeline, fmt::format("what listens at {} is not rank 0", place_of(options_)));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("what listens at {} is not rank 0 of feedline; choose a port that no other program uses",
+                              place_of(options_)));
     welcome.refused.back() = 0;
     if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
     return welcome.token;

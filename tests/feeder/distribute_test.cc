@@ -299,7 +299,9 @@ TEST_CASE("parts that nobody is given, or that there are not, are refused on all
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
   for (const auto& [of_rank_1, size, what] : std::vector<std::tuple<int, int, std::string>>{
            {0, 2, "options.data_parallel_rank: no rank is given part 1 of 2; its samples would be lost [bad_pipeline]"},
-           {2, 2, "options.data_parallel_rank: 2 of 2 parts [bad_pipeline]"}}) {
+           {2, 2,
+            "options.data_parallel_rank: rank 1 is given part 2, and options.data_parallel_size is 2; the parts are "
+            "numbered from 0 to 1 [bad_pipeline]"}}) {
     const int part = of_rank_1, parts = size;
     for (const std::string& text : on_communicators(2, [&](int rank, Ends end) {
            Options options = of_rank(std::move(end), 1);
@@ -312,7 +314,8 @@ TEST_CASE("parts that nobody is given, or that there are not, are refused on all
   Options options;
   options.world_size = 2;
   CHECK_THROWS_WITH(Feeder(pipeline.with("distribute.mode", "SCATTER"), options),
-                    "distribute.mode: REPLICATE and SCATTER between ranks need options.communicator [bad_pipeline]");
+                    "distribute.mode: REPLICATE and SCATTER send rows between the 2 ranks, and options.communicator is "
+                    "not set; set it, for example to a tcp_communicator() [bad_pipeline]");
 }
 
 TEST_CASE("a communicator serves one feed after another") {

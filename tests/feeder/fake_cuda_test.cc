@@ -151,7 +151,9 @@ TEST_CASE("streams that cannot be meant") {
             [&] {
               Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({host(), cuda(0)}));
             },
-            Category::bad_pipeline) == "options.devices: replicas on the host and on GPUs need separate feeders");
+            Category::bad_pipeline) ==
+        "options.devices: it names the host and GPUs; make one feeder for replicas on the host and another for those "
+        "on GPUs");
   Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(1)}));
   const Batch batch = feeder.next(0);
   CHECK(message_of([&] { batch.ready_on(Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=

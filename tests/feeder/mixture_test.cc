@@ -335,7 +335,8 @@ TEST_CASE("what set_weights refuses") {
     return "accepted";
   };
   Feeder feeder(mixed.pipeline("mixture {} " + batch_of(8, "DROP")), replicas(2));
-  CHECK(refusal([&] { feeder.set_weights({1}); }) == "set_weights: 1 weights for 2 sources");
+  CHECK(refusal([&] { feeder.set_weights({1}); }) ==
+        "set_weights: got 1 weights, and the mixture has 2 sources; give one weight for each source");
   CHECK(refusal([&] { feeder.set_weights({1, 0}); }) == "source[1].weight: 0; a weight is a positive number");
   CHECK(refusal([&] { feeder.set_weights({1, 1e-12}); }).rfind("source[1].weight: 1e-12 of 1", 0) == 0);
   REQUIRE(feeder.next(0));
@@ -343,7 +344,9 @@ TEST_CASE("what set_weights refuses") {
           feeder.set_weights({2, 1});
         }) == "set_weights: epoch 0 has begun; call it when every replica has had the end of an epoch");
   Feeder plain(mixed.data.pipeline(batch_of(8, "DROP")));
-  CHECK(refusal([&] { plain.set_weights({2, 1}); }) == "set_weights: the pipeline has no mixture");
+  CHECK(refusal([&] {
+          plain.set_weights({2, 1});
+        }) == "set_weights: the pipeline has no mixture, so it has no weights to change");
   const Mixed empty({60, 0}, {1, 1});
   CHECK(refusal([&] {
           Feeder(empty.pipeline("mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } " + batch_of(8, "DROP")));

@@ -326,7 +326,7 @@ TEST_CASE("what cannot be is refused") {
         })[0] == "");
   CHECK(refused(pipeline, [](Options& o) {
           o.gpu_communicator = std::move(communicators_between_threads(1)[0]);
-        }).find("it is for another GPU than options.devices") != std::string::npos);
+        }).find("it takes memory of the host, and the replica is on GPU 0") != std::string::npos);
   CHECK(refused(pipeline.with("distribute.mode", "SPLIT"), [](Options&) {}).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices = {host()}; }).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices.push_back(cuda(0)); }).find(wants) != std::string::npos);

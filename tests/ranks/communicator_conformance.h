@@ -203,10 +203,10 @@ inline void calls_differently(Communicator& c, int made = 0) {
       c.all_gather(data, all, Stream::host);
   });
   expect(error.category() == Category::bad_pipeline, error.what());
-  expect(
-      error.message() ==
-          fmt::format("call {}: rank 2 calls broadcast of 8 bytes from rank 1, rank 0 all_gather of 8 bytes", made + 1),
-      error.message());
+  expect(error.message() == fmt::format("call {}: rank 2 calls broadcast of 8 bytes from rank 1, and rank 0 all_gather "
+                                        "of 8 bytes; all ranks must make the same calls in the same order",
+                                        made + 1),
+         error.message());
   expect(error_of([&] { c.barrier(); }).message() == error.message(), "and so does every later call");
 }
 
@@ -220,7 +220,7 @@ inline void sends_what_nobody_wants(Communicator& c) {
       c.send_receive({}, {}, Stream::host);
     c.barrier();
   });
-  expect(error.message().find("rank 2 sends rank 1") != std::string::npos, error.message());
+  expect(error.message().find("rank 2 sends to rank 1") != std::string::npos, error.message());
 }
 
 inline void aborts(Communicator& c, int made = 0) {

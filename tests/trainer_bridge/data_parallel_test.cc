@@ -207,7 +207,9 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
       if (v != 3) training->ready(v);
     if (!training->step()) throw std::runtime_error("not finite");
   });
-  CHECK(thrown[1] == "variable 'v3' is ready twice in a step [bad_pipeline]");
+  CHECK(thrown[1] ==
+        "ready: variable 'v3' has been ready in this step before; call ready() once for each variable, then step() "
+        "[bad_pipeline]");
   CHECK(thrown[0].find("step 0 of the training: rank 1, call ") == 0);
 
   auto alone = std::move(communicators_between_threads(1)[0]);
@@ -219,7 +221,7 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
   model.variables[2].gradient.shape = {36};
   CHECK_THROWS_WITH(
       replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),
-      "variable 'v2': 37 values, and a gradient of 36 [bad_pipeline]");
+      "variable 'v2' has 37 values, and its gradient has 36; both must have the same number [bad_pipeline]");
 }
 
 TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobody along") {

@@ -68,20 +68,25 @@ TEST_CASE("variables, stream and communicator go together, or it is said") {
   DataParallelOptions options = model.options();
   options.stream = Stream::host;
   CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
-                    "variables on GPU 0 take a stream of it that all threads know [bad_pipeline]");
+                    "options.stream: variables on GPU 0 need a stream of this device, and not the per-thread default "
+                    "stream, because several threads use it [bad_pipeline]");
   options.stream = Stream::cuda_per_thread;
   CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
-                    "variables on GPU 0 take a stream of it that all threads know [bad_pipeline]");
+                    "options.stream: variables on GPU 0 need a stream of this device, and not the per-thread default "
+                    "stream, because several threads use it [bad_pipeline]");
   CHECK_THROWS_WITH(make({}, between_gpus({0})(0)()),
-                    "variables are on the host, and the communicator takes memory of GPU 0 [bad_pipeline]");
+                    "variables are on the host, and the communicator takes memory of GPU 0; it must take memory of the "
+                    "host or of the variables' GPU [bad_pipeline]");
   CHECK_THROWS_WITH(make(model.options(), between_gpus({1})(0)()),
-                    "variables are on GPU 0, and the communicator takes memory of GPU 1 [bad_pipeline]");
-  CHECK_THROWS_WITH(
-      distributed_replicated(between_threads(1)(0)(), between_threads(1)(0)(), model.variables(), nothing,
-                             model.options()),
-      "distributed_replicated: inside a machine gradients are reduced where the variables lie [bad_pipeline]");
+                    "variables are on GPU 0, and the communicator takes memory of GPU 1; it must take memory of the "
+                    "host or of the variables' GPU [bad_pipeline]");
+  CHECK_THROWS_WITH(distributed_replicated(between_threads(1)(0)(), between_threads(1)(0)(), model.variables(), nothing,
+                                           model.options()),
+                    "distributed_replicated: variables are on GPU 0, and the machine's communicator takes memory of "
+                    "the host; both must be the same device [bad_pipeline]");
   CHECK_THROWS_WITH(serve_parameters({between_threads(2)(0)()}, 0, 1, model.variables(), nothing, model.options()),
-                    "a server's variables lie where its communicators take memory [bad_pipeline]");
+                    "serve_parameters: variables are on GPU 0, and a worker's communicator takes memory of the host; "
+                    "both must be the same device [bad_pipeline]");
 }
 
 TEST_CASE("a step is refused while its stream captures") {

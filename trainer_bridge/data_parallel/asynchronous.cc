@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "base/thread.h"
-#include "data_parallel/buckets.h"
 #include "feedline/data_parallel.h"
 #include "feedline/error.h"
+#include "trainer_bridge/data_parallel/buckets.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
@@ -19,15 +20,19 @@ namespace {
 constexpr int server_rank = 0, worker_rank = 1;
 
 // The message that a worker sends before its gradients, or instead of them.
-struct Word {
-  enum class What : uint32_t { update, done } what = What::update;
+struct WorkerMessage {
+  enum class Kind : uint32_t { gradients, done } kind = Kind::gradients;
   float loss_scale = 1;
 };
-static_assert(std::is_trivially_copyable_v<Word>);
+static_assert(std::is_trivially_copyable_v<WorkerMessage>);
 
-Word& word_in(Places& places) { return *new (places.allocate_on_host(sizeof(Word))) Word; }
-void pass(const Group& pair, Word& word) {
-  pair->broadcast(std::as_writable_bytes(std::span(&word, 1)), worker_rank, Stream::host);
+// Allocates a message where communicators can use it.
+WorkerMessage& allocate_message(Places& places) {
+  return *new (places.allocate_on_host(sizeof(WorkerMessage))) WorkerMessage;
+}
+// Sends the message on the worker, and receives it on the server.
+void exchange_message(const TrainingCommunicator& pair, WorkerMessage& message) {
+  pair->broadcast(std::as_writable_bytes(std::span(&message, 1)), worker_rank, Stream::host);
 }
 
 class Worker final : public DataParallel {
@@ -45,9 +50,9 @@ class Worker final : public DataParallel {
     receive_values();
   }
   ~Worker() override {
-    word_.what = Word::What::done;
-    for (const Group& server : servers_) try {
-        pass(server, word_);
+    message_.kind = WorkerMessage::Kind::done;
+    for (const TrainingCommunicator& server : servers_) try {
+        exchange_message(server, message_);
       } catch (const Error&) {
         // The server is gone, so it needs no message.
       }
@@ -65,8 +70,8 @@ class Worker final : public DataParallel {
       bucket.divide_at(places_.here(), loss_scale, verdict_);
     }
     if (!verdict_.read()) return false;
-    word_ = {Word::What::update, loss_scale};
-    for (const Group& server : servers_) pass(server, word_);
+    message_ = {WorkerMessage::Kind::gradients, loss_scale};
+    for (const TrainingCommunicator& server : servers_) exchange_message(server, message_);
     for (Bucket& bucket : buckets_) {
       bucket.gradient_to_home();
       server_of(bucket)->broadcast(bucket.gradient_at(bucket.home), worker_rank, places_.home().stream());
@@ -77,14 +82,16 @@ class Worker final : public DataParallel {
 
   void wait() override {
     places_.here().wait();
-    for (const Group& server : servers_)
+    for (const TrainingCommunicator& server : servers_)
       if (const auto failure = server->failure()) throw *failure;
   }
 
   int owner(size_t variable) const override { return owners_.at(variable); }
 
  private:
-  const Group& server_of(const Bucket& bucket) const { return servers_[static_cast<size_t>(bucket.owner)]; }
+  const TrainingCommunicator& server_of(const Bucket& bucket) const {
+    return servers_[static_cast<size_t>(bucket.owner)];
+  }
 
   void receive_values() {
     for (Bucket& bucket : buckets_) {
@@ -100,9 +107,9 @@ class Worker final : public DataParallel {
   const Stream trainer_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
-  Word& word_ = word_in(places_);
+  WorkerMessage& message_ = allocate_message(places_);
   Verdict verdict_{places_};
-  std::deque<Group> servers_;
+  std::deque<TrainingCommunicator> servers_;
   ReadyVariables ready_;
 };
 
@@ -120,7 +127,9 @@ class Service {
         buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
         mutex_(mutex) {
     if (places_.apart())
-      throw Error(Category::bad_pipeline, "a server's variables lie where its communicators take memory");
+      throw Error(Category::bad_pipeline, fmt::format("serve_parameters: variables are on {}, and a worker's "
+                                                      "communicator takes memory of {}; both must be the same device",
+                                                      device_name(options.device), device_name(worker_->device())));
     std::erase_if(buckets_, [&](const Bucket& bucket) { return bucket.owner != server; });
     for (Bucket& bucket : buckets_) bucket.allocate(true);
   }
@@ -130,10 +139,10 @@ class Service {
     queue.enter_thread();
     send_values([] {});
     for (;;) {
-      pass(worker_, word_);
-      if (word_.what == Word::What::done) return;
+      exchange_message(worker_, message_);
+      if (message_.kind == WorkerMessage::Kind::done) return;
       for (Bucket& bucket : buckets_) worker_->broadcast(bucket.gradient_at(bucket.home), worker_rank, queue.stream());
-      for (Bucket& bucket : buckets_) bucket.divide_at(queue, word_.loss_scale, finite_for_the_worker_);
+      for (Bucket& bucket : buckets_) bucket.divide_at(queue, message_.loss_scale, finite_for_the_worker_);
       queue.wait();
       if (const auto failure = worker_->failure()) throw *failure;  // the gradients may be incomplete
       send_values([&] {
@@ -170,12 +179,12 @@ class Service {
   }
 
   Places places_;
-  const Group worker_;
+  const TrainingCommunicator worker_;
   const std::vector<Variable>& variables_;
   const Apply& apply_;
   const Stream trainer_;
   std::vector<Bucket> buckets_;
-  Word& word_ = word_in(places_);
+  WorkerMessage& message_ = allocate_message(places_);
   // Required by divide_at() and never read: the worker has checked its gradients before it sent them.
   Verdict finite_for_the_worker_{places_};
   std::mutex& mutex_;  // guards the values, the trainer's stream, the state of Apply, and Served
@@ -185,7 +194,9 @@ class Service {
 
 std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                            std::vector<Variable> variables, const DataParallelOptions& options) {
-  if (servers.empty()) throw Error(Category::bad_pipeline, "asynchronous: there is no server");
+  if (servers.empty())
+    throw Error(Category::bad_pipeline,
+                "asynchronous: the list of servers is empty; give a communicator for each server");
   return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
 }
 

@@ -1,4 +1,4 @@
-#include "data_parallel/buckets.h"
+#include "trainer_bridge/data_parallel/buckets.h"
 
 #include <fmt/format.h>
 
@@ -14,19 +14,23 @@ void check(const Variable& variable) {
   const DType dtype = variable.gradient.dtype;
   if (dtype != DType::float32 && dtype != DType::float16 && dtype != DType::bfloat16)
     throw Error(Category::bad_pipeline,
-                fmt::format("variable '{}': its gradient is {}; FLOAT32, FLOAT16 and BFLOAT16 can be summed",
-                            variable.name, name(dtype)));
+                fmt::format("variable '{}': its gradient is {}; it must be FLOAT32, FLOAT16 or BFLOAT16", variable.name,
+                            name(dtype)));
   if (variable.gradient.shape.elements() != std::ssize(variable.value))
-    throw Error(Category::bad_pipeline, fmt::format("variable '{}': {} values, and a gradient of {}", variable.name,
-                                                    variable.value.size(), variable.gradient.shape.elements()));
+    throw Error(Category::bad_pipeline,
+                fmt::format("variable '{}' has {} values, and its gradient has {}; both must have the same number",
+                            variable.name, variable.value.size(), variable.gradient.shape.elements()));
 }
 
 }  // namespace
 
 void ReadyVariables::add(size_t variable) {
   if (ready_.at(variable))
-    throw Error(Category::bad_pipeline,
-                fmt::format("variable '{}' is ready twice in a step", variables_[variable].name));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format(
+            "ready: variable '{}' has been ready in this step before; call ready() once for each variable, then step()",
+            variables_[variable].name));
   ready_[variable] = true;
 }
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "data_parallel/places.h"
 #include "feedline/data_parallel.h"
+#include "trainer_bridge/data_parallel/places.h"
 
 namespace feedline {
 

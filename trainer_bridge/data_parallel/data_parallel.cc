@@ -12,9 +12,10 @@
 #include <utility>
 
 #include "base/thread.h"
-#include "data_parallel/buckets.h"
 #include "feedline/error.h"
 #include "gpu/device/trace.h"
+#include "trainer_bridge/data_parallel/buckets.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
@@ -43,17 +44,19 @@ class Exchanger {
 
 // Reduces the largest bucket once, whatever its memory contains. Between GPUs the first reduction allocates memory, and
 // an allocation later would wait for the work of other ranks.
-void reduce_once(const Group& group, const std::vector<Bucket>& buckets, const gpu::Queue& queue) {
+void reduce_once(const TrainingCommunicator& communicator, const std::vector<Bucket>& buckets,
+                 const gpu::Queue& queue) {
   if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
   const auto& largest = *std::ranges::max_element(buckets, {}, &Bucket::gradient_bytes);
-  group->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here), Reduction::sum,
-                    Stream::host);
+  communicator->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here),
+                           Reduction::sum, Stream::host);
 }
 
-// What modes with a single group of ranks have in common.
-class InOneGroup : public Exchanger {
+// What modes with a single communicator have in common.
+class WithOneCommunicator : public Exchanger {
  public:
-  InOneGroup(std::shared_ptr<Communicator> all, Places& places) : all_(std::move(all), places), home_(places.home()) {}
+  WithOneCommunicator(std::shared_ptr<Communicator> all, Places& places)
+      : all_(std::move(all), places), home_(places.home()) {}
   void agree(Verdict& verdict) override {
     all_->all_reduce({verdict.at(home_), DType::int32, {1}}, Reduction::min, home_.stream());
     verdict.home_to_here();
@@ -68,13 +71,13 @@ class InOneGroup : public Exchanger {
   std::optional<Error> failure() const override { return all_->failure(); }
 
  protected:
-  const Group all_;
+  const TrainingCommunicator all_;
   gpu::Queue& home_;
 };
 
-class AllReduce final : public InOneGroup {
+class AllReduce final : public WithOneCommunicator {
  public:
-  using InOneGroup::InOneGroup;
+  using WithOneCommunicator::WithOneCommunicator;
   void prepare(const std::vector<Bucket>& buckets) override { reduce_once(all_, buckets, home_); }
   void reduce(Bucket& bucket) override {
     bucket.gradient_to_home();
@@ -84,9 +87,9 @@ class AllReduce final : public InOneGroup {
   void publish(Bucket& bucket) override { bucket.numbers_to_here(); }
 };
 
-class ToOwners final : public InOneGroup {
+class ToOwners final : public WithOneCommunicator {
  public:
-  using InOneGroup::InOneGroup;
+  using WithOneCommunicator::WithOneCommunicator;
   void reduce(Bucket& bucket) override {
     using Part = Communicator::Part;
     bucket.gradient_to_home();
@@ -136,10 +139,14 @@ class ByMachine final : public Exchanger {
   ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders, Places& places)
       : machine_(std::move(machine), places), here_(places.here()) {
     if ((machine_->rank() == 0) != (leaders != nullptr))
-      throw Error(Category::bad_pipeline, "distributed_replicated: rank 0 of each machine is its leader, nobody else");
-    if (machine_->device() != here_.device())
       throw Error(Category::bad_pipeline,
-                  "distributed_replicated: inside a machine gradients are reduced where the variables lie");
+                  fmt::format("distributed_replicated: rank {} of a machine has {} communicator of leaders; give one "
+                              "to rank 0 of each machine, and to no other rank",
+                              machine_->rank(), leaders ? "a" : "no"));
+    if (machine_->device() != here_.device())
+      throw Error(Category::bad_pipeline, fmt::format("distributed_replicated: variables are on {}, and the machine's "
+                                                      "communicator takes memory of {}; both must be the same device",
+                                                      device_name(here_.device()), device_name(machine_->device())));
     auto& sizes = *reinterpret_cast<std::array<int32_t, 2>*>(places.allocate_on_host(2 * sizeof(int32_t)));
     auto& [ranks, machines] = sizes;
     if (leaders) {
@@ -192,7 +199,7 @@ class ByMachine final : public Exchanger {
  private:
   void pass_on(std::span<std::byte> bytes) { machine_->broadcast(bytes, 0, here_.stream()); }
 
-  const Group machine_;
+  const TrainingCommunicator machine_;
   gpu::Queue& here_;
   std::optional<ToOwners> leaders_;
   int ranks_ = 0, machines_ = 0;

@@ -1,24 +1,23 @@
-#include "data_parallel/places.h"
+#include "trainer_bridge/data_parallel/places.h"
 
 #include <fmt/format.h>
 
 #include "base/leak.h"
 #include "feedline/error.h"
+#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {
 
-std::string name(DeviceId device) {
-  return device.kind == DeviceId::Kind::cuda ? fmt::format("GPU {}", device.ordinal) : "the host";
-}
-
 void check(const DataParallelOptions& options, DeviceId home) {
   if (options.stream.kind() != options.device.kind || options.stream == Stream::cuda_per_thread)
-    throw Error(Category::bad_pipeline,
-                fmt::format("variables on {} take a stream of it that all threads know", name(options.device)));
+    throw Error(Category::bad_pipeline, fmt::format("options.stream: variables on {} need a stream of this device, and "
+                                                    "not the per-thread default stream, because several threads use it",
+                                                    device_name(options.device)));
   if (home.kind == DeviceId::Kind::cuda && home != options.device)
-    throw Error(Category::bad_pipeline, fmt::format("variables are on {}, and the communicator takes memory of {}",
-                                                    name(options.device), name(home)));
+    throw Error(Category::bad_pipeline, fmt::format("variables are on {}, and the communicator takes memory of {}; it "
+                                                    "must take memory of the host or of the variables' GPU",
+                                                    device_name(options.device), device_name(home)));
 }
 
 }  // namespace
@@ -44,12 +43,12 @@ void Places::keep_host_memory() const { leak(host_); }
 
 Verdict::Verdict(Places& places)
     : places_(places), host_(reinterpret_cast<int32_t*>(places.allocate_on_host(sizeof *host_))) {
-  const auto word_of = [&](gpu::Queue& queue) {
+  const auto flag_on = [&](gpu::Queue& queue) {
     const bool on_host = queue.device().kind == DeviceId::Kind::host;
     return on_host ? host_ : reinterpret_cast<int32_t*>(queue.allocate(sizeof *host_));
   };
-  here_ = word_of(places.here());
-  home_ = places.apart() ? word_of(places.home()) : here_;
+  here_ = flag_on(places.here());
+  home_ = places.apart() ? flag_on(places.home()) : here_;
 }
 
 void Verdict::begin(gpu::Queue& on) {

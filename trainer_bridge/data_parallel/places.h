@@ -41,15 +41,15 @@ class Places {
 
 /// A communicator that the training uses. If it has failed, it may still access host memory, so the destructor then
 /// keeps that memory for the rest of the process.
-class Group {
+class TrainingCommunicator {
  public:
-  Group(std::shared_ptr<Communicator> communicator, const Places& places)
+  TrainingCommunicator(std::shared_ptr<Communicator> communicator, const Places& places)
       : communicator_(std::move(communicator)), places_(places) {}
-  ~Group() {
+  ~TrainingCommunicator() {
     if (communicator_->failure()) places_.keep_host_memory();
   }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  TrainingCommunicator(const TrainingCommunicator&) = delete;
+  TrainingCommunicator& operator=(const TrainingCommunicator&) = delete;
   Communicator* operator->() const noexcept { return communicator_.get(); }
 
  private:

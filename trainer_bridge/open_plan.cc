@@ -1,0 +1,71 @@
+#include "trainer_bridge/open_plan.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "flowgraph/batch/empty_epoch.h"
+#include "flowgraph/data/compare_ranks.h"
+#include "flowgraph/data/count_data.h"
+#include "flowgraph/feed/filter.h"
+#include "flowgraph/feed/transfer.h"
+#include "flowgraph/plan/feed_facts.h"
+#include "flowgraph/plan/pass_audit.h"
+
+namespace feedline {
+namespace {
+
+void log_warnings(const flow::DataSet& data) {
+  for (const std::string& warning : data.warnings) log_warning(warning);
+}
+
+std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec spec, std::shared_ptr<const flow::DataSet> data, int threads,
+                                      const Setup& setup) {
+  flow::Plan::MoreMemory more;
+  if (setup.route.transfer)
+    more = [&](const flow::Plan& of) {
+      return flow::Transfer::memory(setup.carried(setup.route.transfer_packs()), flow::facts_of(of),
+                                    setup.route.transfer_devices.size());
+    };
+  return std::make_unique<flow::Plan>(std::move(spec), std::move(data), setup.distribution.planned(), threads, more);
+}
+
+}  // namespace
+
+std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
+  const Options& options = setup.options;
+  const int threads = setup.threads();
+  flow::PipelineSpec spec = setup.carried(setup.route.graph_packs());
+  flow::DataSet data = flow::count_data(spec, threads, options.on_progress, readers);
+  const uint64_t chosen = data.samples;
+  flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
+  flow::sum_passes(spec, data);
+  flow::compare_content(readers, data);
+  log_warnings(data);
+  if (data.lazy && setup.route.transfer)
+    throw Error(Category::bad_pipeline,
+                "source: index.mode: LAZY cannot be combined with REPLICATE or SCATTER, because ranks must know "
+                "their steps beforehand; use BUILD");
+  auto plan = make_plan(std::move(spec), std::make_shared<flow::DataSet>(std::move(data)), threads, setup);
+  flow::refuse_empty_epoch(*plan, chosen);
+  return plan;
+}
+
+std::unique_ptr<flow::Plan> with_weights(const flow::Plan& plan, const std::optional<flow::Reweighted>& weights,
+                                         const Setup& setup) {
+  if (!plan.spec.mixture || plan.spec.mixture->reweighted == weights) return nullptr;
+  flow::PipelineSpec spec = plan.spec;
+  spec.mixture->reweighted = weights;
+  auto reweighted = make_plan(std::move(spec), plan.shared_data, plan.threads, setup);
+  flow::refuse_empty_epoch(*reweighted, reweighted->data.samples);
+  return reweighted;
+}
+
+std::unique_ptr<flow::Plan> counted_plan(const flow::Plan& lazy, const std::vector<io::FileIndex>& counted) {
+  flow::DataSet data = flow::counted_data(lazy.spec, lazy.data, counted);
+  flow::sum_passes(lazy.spec, data);
+  auto plan = std::make_unique<flow::Plan>(lazy.spec, std::move(data), lazy.ranks, lazy.threads);
+  log_warnings(plan->data);
+  return plan;
+}
+
+}  // namespace feedline

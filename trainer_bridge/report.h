@@ -1,0 +1,21 @@
+// What a feeder reports, from what its feed has counted.
+#pragma once
+
+#include <chrono>
+
+#include "feedline/feeder.h"
+#include "flowgraph/feed/delivery.h"
+#include "trainer_bridge/feed.h"
+
+namespace feedline {
+
+/// Adds what next() has given out, and how long it took. `start` is when the feeder was made.
+void add_delivery(Report& report, const flow::DeliveryReport& delivered, std::chrono::steady_clock::time_point start);
+
+/// Adds the mode, and where each output is made.
+void add_route(Report& report, const Setup& setup, const flow::FeedFacts& facts);
+
+/// Adds what each of the feed's pieces has done.
+void add_feed(Report& report, const Feed& feed);
+
+}  // namespace feedline

@@ -1,0 +1,137 @@
+#include "trainer_bridge/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/machine.h"
+#include "base/rank_message.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/batch/packing.h"
+#include "flowgraph/data/compare_ranks.h"
+#include "gpu/device/device_ring.h"
+#include "trainer_bridge/device_name.h"
+
+namespace feedline {
+namespace {
+
+flow::FileList patterns_only(const flow::FilePatterns& patterns) { return {patterns.files, {}}; }
+
+void check_options(const Options& options, bool transfers) {
+  if (options.devices.empty())
+    throw Error(Category::bad_pipeline, "options.devices: it is empty; name the device of each replica, at least one");
+  for (const DeviceId device : options.devices)
+    if (device.kind != options.devices.front().kind)
+      throw Error(Category::bad_pipeline,
+                  "options.devices: it names the host and GPUs; make one feeder for replicas on the host and another "
+                  "for those on GPUs");
+  gpu::check_devices(options.devices);
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format(
+            "options.rank: it is {}, and options.world_size is {}; the ranks are numbered from 0 to world_size - 1",
+            options.rank, options.world_size));
+  if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
+    throw Error(Category::bad_pipeline,
+                fmt::format("options.data_parallel_rank: it is {}, and options.data_parallel_size is not set; set it "
+                            "to the number of parts of a global batch",
+                            options.data_parallel_rank));
+  if (const auto& between = options.gpu_communicator) {
+    const bool on_gpus = options.devices.front().kind == DeviceId::Kind::cuda;
+    if (!options.communicator || !on_gpus || !transfers || options.devices.size() != 1)
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "options.gpu_communicator: it is for REPLICATE and SCATTER with one replica on each rank, "
+              "on a GPU, beside an options.communicator; here distribute.mode {} SPLIT, replicas: {}, on {}, and "
+              "options.communicator is {}",
+              transfers ? "is not" : "is", options.devices.size(), on_gpus ? "GPUs" : "the host",
+              options.communicator ? "set" : "not set"));
+    if (between->device() != options.devices[0])
+      throw Error(Category::bad_pipeline, fmt::format("options.gpu_communicator: it takes memory of {}, and the "
+                                                      "replica is on {}; make it for the replica's GPU",
+                                                      device_name(between->device()), device_name(options.devices[0])));
+    if (between->rank() != options.rank || between->size() != options.world_size)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("options.gpu_communicator: this rank is {} of {} in it, and {} of {} in "
+                              "options.communicator; number the ranks alike in both",
+                              between->rank(), between->size(), options.rank, options.world_size));
+  }
+  if (transfers && !options.communicator)
+    throw Error(Category::bad_pipeline,
+                fmt::format("distribute.mode: REPLICATE and SCATTER send rows between the {} ranks, and "
+                            "options.communicator is not set; set it, for example to a tcp_communicator()",
+                            options.world_size));
+}
+
+// Compares the pipelines of all ranks, and tells every rank which part of a global batch each rank is given.
+void agree(flow::Distribution& distribution, const Options& options, const Pipeline& pipeline, RankGroup& ranks) {
+  const bool whole = distribution.mode == flow::DistributeMode::replicate;
+  const bool given = options.data_parallel_size > 0;
+  distribution.rank = options.rank;
+  distribution.replicas = static_cast<int>(options.devices.size());
+  distribution.data_parallel_size = given ? options.data_parallel_size : whole ? 1 : options.world_size;
+  const int part = given ? options.data_parallel_rank : whole ? 0 : options.rank;
+  flow::compare_pipelines(ranks, pipeline.message(), distribution.replicas, distribution.data_parallel_size,
+                          options.epoch);
+  distribution.data_parallel_ranks.assign(static_cast<size_t>(options.world_size), 0);
+  if (ranks.size() == 1) {  // the parts of the other ranks cannot be known
+    distribution.data_parallel_ranks[static_cast<size_t>(options.rank)] = part;
+    return distribution.check(options.world_size == 1);
+  }
+  MessageWriter mine;
+  mine.put(part);
+  mine.put(options.gpu_communicator != nullptr);
+  const std::vector<std::string> all = ranks.all_gather(mine.take());
+  std::vector<bool> has;
+  for (size_t rank = 0; rank < all.size(); rank++) {
+    MessageReader theirs(all[rank]);
+    distribution.data_parallel_ranks[rank] = theirs.get<int>();
+    has.push_back(theirs.get<bool>());
+    if (has[rank] != has[0])
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "options.gpu_communicator: rank {} has one and rank {} has none; give one to every rank or to none",
+              has[0] ? 0 : rank, has[0] ? rank : 0));
+  }
+  distribution.check(true);
+}
+
+}  // namespace
+
+flow::PipelineSpec Setup::carried(bool packed) const { return packed ? flow::pack(spec).spec : spec; }
+
+int Setup::threads() const {
+  int threads = options.threads > 0 ? options.threads : spec.threads;
+  if (threads == 0) threads = static_cast<int>(cpus_of_this_rank());
+  if (!spec.cpu_set.empty()) threads = std::min(threads, static_cast<int>(spec.cpu_set.size()));
+  return std::min(threads, static_cast<int>(usable_cpus()));
+}
+
+Setup begin_setup(const Pipeline& pipeline, Options options) {
+  Setup setup{.options = std::move(options), .distribution = {}, .route = {}, .spec = {}};
+  Options& given = setup.options;
+  setup.distribution.mode = static_cast<flow::DistributeMode>(pipeline.message().distribute().mode());
+  if (!given.communicator && given.world_size <= 1 && setup.distribution.transfers())
+    given.communicator = std::move(communicators_between_threads(1)[0]);
+  if (given.communicator) {
+    given.rank = given.communicator->rank();
+    given.world_size = given.communicator->size();
+    given.exchange = exchange_over(given.communicator);
+  }
+  return setup;
+}
+
+void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks) {
+  const bool transfers = setup.distribution.transfers();
+  // Where rows travel, only the ranks that read need the files to be there.
+  setup.spec = flow::validate(pipeline, transfers ? patterns_only : flow::list_files);
+  check_options(setup.options, transfers);
+  agree(setup.distribution, setup.options, pipeline, ranks);
+  setup.route = route_of(setup.options, setup.distribution);
+  if (setup.route.graph && transfers) setup.spec = flow::validate(pipeline);
+}
+
+}  // namespace feedline
