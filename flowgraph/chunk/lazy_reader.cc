@@ -9,14 +9,16 @@
 #include "base/log.h"
 #include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
-#include "flowgraph/plan/schedule.h"
 #include "flowgraph/plan/reader_memory.h"
+#include "flowgraph/plan/schedule.h"
 #include "io/index/index_store.h"
 
 namespace feedline::flow {
 namespace {
 
-const SourceSpec& source_of(const Schedule& plan, uint32_t file) { return plan.spec.sources[plan.data.files[file].source]; }
+const SourceSpec& source_of(const Schedule& plan, uint32_t file) {
+  return plan.spec.sources[plan.data.files[file].source];
+}
 
 }  // namespace
 

@@ -83,7 +83,8 @@ class IndexFiles {
   io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
   bool compressed(const DataFile& file) const {
     const SourceSpec& source = source_of(file);
-    return io::RecordStream(data_.source->open(file.id.uri), source.compression, source.record_limit).compression() != Compression::none;
+    return io::RecordStream(data_.source->open(file.id.uri), source.compression, source.record_limit).compression() !=
+           Compression::none;
   }
   const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
   bool keeps(const DataFile& file) const {
@@ -204,9 +205,11 @@ void IndexFiles::count() {
       DataFile& file = data_.files[part.file];
       if (keeps(file)) io::let_mtime_settle(file.id);
       if (in_parts_[part.file]) {
-        chains_[part.file] = io::count_part(data_.source->open(file.id.uri), part.begin, part.end, options_of(file), progress);
+        chains_[part.file] =
+            io::count_part(data_.source->open(file.id.uri), part.begin, part.end, options_of(file), progress);
       } else {
-        file.index = io::count_records(data_.source->open(file.id.uri), options_of(file), progress, damage_of(part.file));
+        file.index =
+            io::count_records(data_.source->open(file.id.uri), options_of(file), progress, damage_of(part.file));
         keep(file);
       }
     });
@@ -286,7 +289,8 @@ void IndexFiles::join() {
   arena_.execute([&] {
     tbb::parallel_for_each(files, [&](size_t f) {
       DataFile& file = data_.files[f];
-      file.index = io::join_parts(data_.source->open(file.id.uri), std::exchange(chains_[f], {}), options_of(file), damage_of(f));
+      file.index = io::join_parts(data_.source->open(file.id.uri), std::exchange(chains_[f], {}), options_of(file),
+                                  damage_of(f));
     });
   });
   for (const Part& part : mine())

@@ -97,7 +97,8 @@ std::string keep_index(const FileIndex& index, const FileId& data, const FileId&
   std::string path;
   for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
     try {
-      if (!dir.empty() || n > 0) make_folder(fs::path(path).parent_path());
+      const bool beside_data = path == data.uri + std::string(index_suffix);
+      if (!beside_data) make_folder(fs::path(path).parent_path());
       write_index(path, index, data, options);
       return path;
     } catch (const Error& error) {
