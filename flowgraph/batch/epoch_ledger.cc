@@ -17,8 +17,11 @@ void EpochLedger::ended(size_t replica, const EpochEnd& end) {
   const uint64_t number = epochs_[replica]++ - finished_;
   if (number == open_.size()) open_.push_back({{end}});
   Entry& entry = open_[number];
-  entry.delivered += std::exchange(delivered_[replica], 0);
+  const Sums sums = std::exchange(delivered_[replica], {});
+  entry.delivered += sums.good;
+  entry.bad_in_batches += sums.bad;
   if (++entry.replicas < epochs_.size()) return;
+  if (!expected_.passes) entry.end.bad += entry.bad_in_batches;
   last_ = expected_.passes ? passes_ended_in(entry.end) : FinishedEpoch{std::move(entry), expected_};
   open_.pop_front();
   finished_++;

@@ -17,10 +17,14 @@ class EpochLedger {
   /// `alone`: there is no other rank. `begins_within`: the feed does not begin with the first step of the first epoch.
   EpochLedger(size_t replicas, ExpectedAudit expected, bool alone, bool begins_within = false);
 
-  /// `audit`: of the samples of a batch, including those that proved bad while it was made.
-  void delivered(size_t replica, uint64_t audit, const PassAudit& of = {}) {
-    delivered_[replica] += audit;
-    if (expected_.passes) add_to_passes(audit, of);
+  /// The audits of a batch: of its samples, and of those that proved bad while it was made.
+  struct Sums {
+    uint64_t good = 0, bad = 0;
+  };
+  void delivered(size_t replica, const Sums& batch, const PassAudit& of = {}) {
+    delivered_[replica].good += batch.good;
+    delivered_[replica].bad += batch.bad;
+    if (expected_.passes) add_to_passes(batch.good + batch.bad, of);
   }
   void ended(size_t replica, const EpochEnd& end);
 
@@ -33,7 +37,8 @@ class EpochLedger {
 
  private:
   struct Entry : EpochSums {
-    size_t replicas = 0;  // how many replicas have finished it
+    size_t replicas = 0;         // how many replicas have finished it
+    uint64_t bad_in_batches = 0;  // the audit of the samples that proved bad while batches were made
   };
   EpochAudit audit(const FinishedEpoch& finished) const;
   void add_to_passes(uint64_t audit, const PassAudit& of);
@@ -41,7 +46,7 @@ class EpochLedger {
 
   const ExpectedAudit expected_;
   const bool alone_;
-  std::vector<uint64_t> delivered_;  // by replica: what it was given of the epoch that it is in
+  std::vector<Sums> delivered_;      // by replica: what it was given of the epoch that it is in
   std::vector<uint64_t> epochs_;     // by replica: how many epochs it has finished
   std::deque<Entry> open_;           // those that some replica has finished; the first has the number finished_
   uint64_t finished_ = 0;

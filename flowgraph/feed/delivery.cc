@@ -156,7 +156,7 @@ void Delivery::count_batch(size_t number, const BatchContent& batch, const PassA
   report_.records += static_cast<uint64_t>(batch.valid_count);
   report_.filler += static_cast<uint64_t>(batch.rows - batch.valid_count);
   report_.audit += batch.audit;
-  ledger_.delivered(number, batch.audit + batch.bad_audit, passes);
+  ledger_.delivered(number, {batch.audit, batch.bad_audit}, passes);
 }
 
 void Delivery::count_end(size_t number, const EpochEnd& end) {

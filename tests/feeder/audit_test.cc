@@ -351,7 +351,7 @@ TEST_CASE("what cannot be compared says why") {
   };
   const auto ledger_of = [](const flow::EpochEnd& end, std::optional<uint64_t> expected, uint64_t delivered) {
     flow::EpochLedger ledger(1, {.sum = expected}, true);
-    ledger.delivered(0, delivered);
+    ledger.delivered(0, {.good = delivered});
     ledger.ended(0, end);
     return *ledger.last();
   };
@@ -374,17 +374,17 @@ TEST_CASE("epochs are told apart, though one replica is ahead") {
     end.epoch = epoch;
     return end;
   };
-  ledger.delivered(0, 4);
+  ledger.delivered(0, {.good = 4});
   ledger.ended(0, end_of(3));
-  ledger.delivered(0, 5);
+  ledger.delivered(0, {.good = 5});
   ledger.ended(0, end_of(4));
-  ledger.delivered(0, 1);
+  ledger.delivered(0, {.good = 1});
   CHECK_FALSE(ledger.last());
-  ledger.delivered(1, 6);
+  ledger.delivered(1, {.good = 6});
   ledger.ended(1, end_of(3));
   CHECK(ledger.last()->epoch == 3);
   CHECK(ledger.last()->delivered == 10);
-  ledger.delivered(1, 6);
+  ledger.delivered(1, {.good = 6});
   ledger.ended(1, end_of(4));
   CHECK(ledger.last()->epoch == 4);
   CHECK(ledger.last()->verdict == Verdict::differs);

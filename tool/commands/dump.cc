@@ -16,9 +16,11 @@
 #include "tool/common/lock.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/epoch_audit.h"
+#include "tool/feeding/feed.h"
 #include "tool/feeding/output_files.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
+#include "trainer_bridge/report_json.h"
 
 namespace feedline::cli {
 namespace {
@@ -151,16 +153,13 @@ void dump_epoch(const Args& args, Result& result) {
 }
 
 void write_report(const fs::path& folder, const Result& result) {
-  const Json json = {{"records", result.report.records},
-                     {"steps", result.report.steps},
-                     {"samples", result.samples},
-                     {"dropped", result.report.dropped},
-                     {"filler", result.report.filler},
-                     {"errors", to_json(result.report.errors, result.error)},
-                     {"audit", result.report.audit},
-                     {"epoch_audit", audit_json(result.report)},
-                     {"errors_total", result.report.errors_total},
-                     {"files", result.files}};
+  const Json report = report_json(result.report);
+  Json json;
+  for (const char* key : {"records", "steps", "dropped", "filler", "audit", "epoch_audit", "errors_total"})
+    json[key] = report[key];
+  json["samples"] = result.samples;
+  json["errors"] = errors_json(result.report, result.error);
+  json["files"] = result.files;
   const std::string text = document_text(json);
   io::OutputFile file(folder / "report.json");
   file.write(std::as_bytes(std::span(text)));

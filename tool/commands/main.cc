@@ -81,7 +81,7 @@ int run(int argc, char** argv) {
   } catch (const UsageError& error) {
     return wrong(error);
   } catch (const Error& error) {
-    return report(failed, error.what(), json, to_json(error));
+    return report(failed, error.what(), json, error_json(error));
   } catch (const std::bad_alloc&) {
     return report(failed, "out of memory", json, without_place("out_of_memory", "out of memory"));
   } catch (const std::exception& error) {

@@ -14,6 +14,7 @@
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
+#include "trainer_bridge/report_json.h"
 
 namespace feedline::cli {
 namespace {
@@ -30,56 +31,23 @@ Json known(const std::optional<double>& number) { return number ? Json(*number) 
 /// Precondition: result.records > 0.
 double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
 
+// Returns the report of the feed, and what only the tool knows: rates, what the process took, how the run went.
 Json to_json(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
-  Json json = {{"records", result.records},
-               {"steps", result.steps},
-               {"wall_s", result.wall_s},
-               {"records_per_s", known(result.per_second(result.records))},
-               {"bytes_per_s", known(result.per_second(report.bytes_read))},
-               {"bytes_read", report.bytes_read},
-               {"bytes_copied", report.bytes_copied},
-               {"bytes_between_gpus", report.bytes_between_gpus},
-               {"distribute_mode", report.distribute_mode},
-               {"bytes_sent", report.bytes_sent},
-               {"bytes_received", report.bytes_received},
-               {"cpu_s", result.cpu_s},
-               {"cpu_ns_per_record", result.records > 0 ? Json(cpu_ns_per_record(result)) : Json()},
-               {"rss_peak_bytes", result.rss_peak_bytes},
-               {"count_s", report.count_s},
-               {"first_batch_s", report.first_batch_s},
-               {"next_us",
-                {{"p50", report.next_us.p50},
-                 {"p99", report.next_us.p99},
-                 {"max", report.next_us.max},
-                 {"histogram", report.next_us.histogram}}},
-               {"data_readiness", report.data_readiness},
-               {"next_wait_s", report.next_wait_s},
-               {"next_wait_share", args.how.replay ? Json() : Json(waited_share(report, result.replicas))},
-               {"waited_for", report.waited_for},
-               {"dropped", report.dropped},
-               {"filler", report.filler},
-               {"audit", report.audit},
-               {"epoch_audit", audit_json(report)},
-               {"differing_epochs", report.differing_epochs},
-               {"backend", report.backend},
-               {"resumed", result.resumed.empty() ? Json() : Json::parse(result.resumed)},
-               {"interrupted", result.interrupted}};
-  json["waited_s"] = Json::object();
-  for (const auto& [stage, seconds] : report.waited_s) json["waited_s"][stage] = seconds;
-  json["outputs"] = Json::object();
-  for (const auto& [name, made] : report.outputs) json["outputs"][name] = made;
-  json["stages"] = Json::array();
-  for (const StageReport& stage : report.stages) {
-    json["stages"].push_back({{"name", stage.name},
-                              {"busy_s", stage.busy_s},
-                              {"wait_s", stage.wait_s},
-                              {"queue", stage.queue},
-                              {"messages", stage.messages}});
-  }
-  json["errors"] = cli::to_json(report.errors, result.error);
-  json["errors_total"] = report.errors_total;
-  json["error"] = result.error ? cli::to_json(*result.error) : Json();
+  Json json = report_json(report);
+  json["records"] = result.records;
+  json["steps"] = result.steps;
+  json["wall_s"] = result.wall_s;
+  json["records_per_s"] = known(result.per_second(result.records));
+  json["bytes_per_s"] = known(result.per_second(report.bytes_read));
+  json["cpu_s"] = result.cpu_s;
+  json["cpu_ns_per_record"] = result.records > 0 ? Json(cpu_ns_per_record(result)) : Json();
+  json["rss_peak_bytes"] = result.rss_peak_bytes;
+  json["next_wait_share"] = args.how.replay ? Json() : Json(waited_share(report, result.replicas));
+  json["errors"] = errors_json(report, result.error);
+  json["error"] = result.error ? error_json(*result.error) : Json();
+  json["resumed"] = result.resumed.empty() ? Json() : Json::parse(result.resumed);
+  json["interrupted"] = result.interrupted;
   return json;
 }
 

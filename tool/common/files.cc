@@ -121,7 +121,7 @@ void add_file_args(CLI::App& command, FileArgs& args) {
 Json to_json(const FileSummary& summary) {
   Json errors = Json::array();
   for (const auto& [error, skipped_bytes] : summary.damage) {
-    Json entry = to_json(error);
+    Json entry = error_json(error);
     entry.erase("file");
     entry.erase("feature");
     entry["skipped_bytes"] = skipped_bytes;

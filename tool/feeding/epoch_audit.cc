@@ -8,18 +8,6 @@ namespace feedline::cli {
 
 using Verdict = EpochAudit::Verdict;
 
-Json audit_json(const Report& report) {
-  if (!report.last_epoch) return {};
-  const EpochAudit& audit = *report.last_epoch;
-  return {{"epoch", audit.epoch},
-          {"delivered", audit.delivered},
-          {"dropped", audit.dropped},
-          {"bad", audit.bad},
-          {"expected", audit.expected},
-          {"holds", audit.verdict == Verdict::open ? Json() : Json(audit.verdict == Verdict::holds)},
-          {"why", audit.why.empty() ? Json() : Json(audit.why)}};
-}
-
 std::string audit_text(const Report& report) {
   const std::string sum = fmt::format("audit {:016x}", report.audit);
   if (!report.last_epoch) return sum + ", no epoch was finished";

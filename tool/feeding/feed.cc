@@ -294,6 +294,12 @@ std::optional<double> FeedResult::per_second(uint64_t amount) const {
   return static_cast<double>(amount) / wall_s;
 }
 
+Json errors_json(const Report& report, const std::optional<Error>& last) {
+  std::vector<Error> errors = report.errors;
+  if (last) errors.push_back(*last);
+  return feedline::errors_json(errors);
+}
+
 double waited_share(const Report& report, int replicas) {
   return report.wall_s > 0 ? std::min(report.next_wait_s / (report.wall_s * replicas), 1.0) : 0;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "feedline/feeder.h"
 
 namespace feedline::cli {
@@ -40,6 +41,9 @@ struct FeedResult {
   /// when more batches may already be ready.
   std::optional<double> per_second(uint64_t amount) const;
 };
+
+/// Returns the errors of a feed as a list, ending with the error that ended the feed unless it is among them.
+Json errors_json(const Report& report, const std::optional<Error>& last);
 
 /// Returns the share of the replicas' time, 0 to 1, that they have waited inside next().
 double waited_share(const Report& report, int replicas);

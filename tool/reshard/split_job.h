@@ -37,7 +37,7 @@ struct SplitJob {
   // Known after the records have been counted:
   RecordMap map{{}};
   uint64_t shards = 1;
-  std::vector<Json> bad;  // damage that was skipped: to_json(Error) and skipped_bytes
+  std::vector<Json> bad;  // damage that was skipped: error_json() and skipped_bytes
 
   // Known after the records have been written to buckets:
   std::optional<Buckets> buckets;

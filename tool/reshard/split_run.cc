@@ -121,7 +121,7 @@ class Split {
       for (const io::BadRegion& region : damage[i]) {
         const Error error = region.error(job_.inputs[i].path);
         if (regions++ < told_bad || job_.options.skip_bad) fmt::print(stderr, "feedline: {}\n", error.what());
-        job_.bad.push_back(to_json(error));
+        job_.bad.push_back(error_json(error));
         job_.bad.back()["skipped_bytes"] = region.length;
       }
     if (regions == 0 || job_.options.skip_bad) return;

@@ -15,7 +15,7 @@ struct SplitResult {
   uint64_t kept = 0;  // shards that an earlier run had completed
   uint64_t records = 0, framed_bytes = 0;
   std::vector<std::string> files;  // the names of the shards, without their folder
-  std::vector<Json> bad;           // damage that was skipped: to_json(Error) and skipped_bytes
+  std::vector<Json> bad;           // damage that was skipped: error_json() and skipped_bytes
 };
 
 /// Splits the inputs. It reads them twice: first to count the records, before anything is written, then to write. A

@@ -28,6 +28,7 @@
 #include "feedline/export.h"
 #include "feedline/io_options.h"
 #include "feedline/pipeline.h"
+#include "feedline/report.h"
 #include "feedline/stage_report.h"
 #include "feedline/tried_records.h"
 
@@ -70,48 +71,6 @@ struct Options {
   /// share the counting, both are of this rank's share. Calls come from any thread, one at a time. If it throws, the
   /// constructor throws the same exception.
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
-};
-
-/// What the feeder has done since it was made, or since set_state(), set_epoch() or set_weights() last moved it.
-/// report() may be called from any thread; the counters are exact when no next() is running.
-struct Report {
-  uint64_t records = 0;  // samples that were delivered, without filler
-  uint64_t steps = 0;    // steps that all replicas have received
-  uint64_t dropped = 0;  // samples that DROP left out of the finished epochs
-  uint64_t filler = 0;   // rows that were padding or replaced a bad record
-  uint64_t errors_total = 0;
-  std::vector<Error> errors;  // the first 100 bad records, in the order in which they were found
-  /// A checksum of the set of samples that were delivered, whatever their order: the sum mod 2^64, over the delivered
-  /// samples, of the key of their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). The audits
-  /// of several replicas and ranks can be added.
-  uint64_t audit = 0;
-  std::optional<EpochAudit> last_epoch;  // whether the last finished epoch was complete
-  uint64_t differing_epochs = 0;         // epochs whose audit differs from what the indexes say; 0 is right
-  uint64_t bytes_read = 0;               // bytes read from files for the feed, without the counting pass
-  std::string distribute_mode;           // `distribute.mode` of the pipeline
-  uint64_t bytes_sent = 0;               // bytes of packed rows sent, counted for each receiving rank
-  uint64_t bytes_received = 0;           // bytes of packed rows that other ranks sent
-  uint64_t bytes_copied = 0;             // bytes copied from the host to GPUs
-  uint64_t bytes_between_gpus = 0;       // REPLICATE: bytes copied between the GPUs of this process
-  uint64_t layout_hits = 0;              // records with the same byte layout as the record before
-  double count_s = 0;                    // seconds that the counting pass took
-  double first_batch_s = 0;              // seconds from construction to the first batch
-  double wall_s = 0;                     // seconds since the first batch
-  struct {
-    double p50 = 0, p99 = 0, max = 0;
-    /// In ascending order: a duration, and the number of calls that took at most so long.
-    std::vector<std::pair<double, uint64_t>> histogram;
-  } next_us;                  // microseconds that next() took, without each replica's first batch
-  double data_readiness = 1;  // the share of next() calls that found their batch ready
-  /// Seconds that next() has waited, added over all replicas, since the first batch (before the first batch: since the
-  /// start). Divided by wall_s times the number of replicas, it is the share of time that the trainers have lost.
-  double next_wait_s = 0;
-  /// The same seconds by the stage that next() waited for, the longest wait first.
-  std::vector<std::pair<std::string, double>> waited_s;
-  std::string waited_for;  // the first of these stages; empty if every call found its batch ready
-  std::vector<std::pair<std::string, std::string>> outputs;  // for each output, its name and where it is made, in words
-  std::string backend;                                       // what reads the files, and why it was chosen
-  std::vector<StageReport> stages;
 };
 
 enum class Next : uint8_t { batch, end_of_epoch, not_ready };

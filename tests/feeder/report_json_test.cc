@@ -1,0 +1,52 @@
+// The report as JSON has every field of the Report.
+#include <nlohmann/json.hpp>
+
+#include "damage.h"
+#include "data.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+TEST_CASE("the report of a feed, as JSON") {
+  const Data data({50, 50});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  Feeder feeder(data.pipeline("errors { on_error: SKIP_RECORD } " + batch_of(10, "PAD")));
+  read_epoch(feeder);
+  const Report report = feeder.report();
+  const auto json = nlohmann::json::parse(to_json(report));
+  CHECK(to_json(report).rfind("{\n  \"feedline_json\": 1,", 0) == 0);
+  CHECK(json["records"] == 99);
+  CHECK(json["steps"] == 10);
+  CHECK(json["filler"] == 1);
+  CHECK(json["dropped"] == report.dropped);
+  CHECK(json["audit"] == report.audit);
+  CHECK(json["epoch_audit"]["holds"] == true);
+  CHECK(json["epoch_audit"]["expected"] == report.last_epoch->expected);
+  CHECK(json["differing_epochs"] == 0);
+  CHECK(json["errors_total"] == 1);
+  REQUIRE(json["errors"].size() == 1);
+  CHECK(json["errors"][0]["category"] == "bad_data_crc");
+  CHECK(json["errors"][0]["file"] == data.path(1));
+  CHECK(json["errors"][0]["record"] == 7);
+  CHECK(json["errors"][0]["feature"].is_null());
+  CHECK(json["bytes_read"] == report.bytes_read);
+  CHECK(json["layout_hits"] == report.layout_hits);
+  CHECK(json["count_s"] == report.count_s);
+  CHECK(json["first_batch_s"] == report.first_batch_s);
+  CHECK(json["wall_s"] == report.wall_s);
+  CHECK(json["next_us"]["p99"] == report.next_us.p99);
+  CHECK(json["next_us"]["histogram"].size() == report.next_us.histogram.size());
+  CHECK(json["data_readiness"] == report.data_readiness);
+  CHECK(json["next_wait_s"] == report.next_wait_s);
+  CHECK(json["waited_for"] == report.waited_for);
+  CHECK(json["waited_s"].size() == report.waited_s.size());
+  CHECK(json["distribute_mode"] == "SPLIT");
+  for (const char* bytes : {"bytes_sent", "bytes_received", "bytes_copied", "bytes_between_gpus"})
+    CHECK(json[bytes] == 0);
+  CHECK(json["outputs"]["id"] == "made on the host");
+  CHECK(json["backend"] == report.backend);
+  REQUIRE(json["stages"].size() == report.stages.size());
+  CHECK(json["stages"][0]["name"] == "read");
+  CHECK(json["stages"][0]["messages"] == report.stages[0].messages);
+}
