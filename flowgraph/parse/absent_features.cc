@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/names_instead.h"
 
 namespace feedline::flow {
 
@@ -15,7 +16,7 @@ void AbsentFeatures::add(const std::vector<bool>& seen, std::span<const io::Reco
   any_ = any_ || !records.empty();
   if (absent_.empty()) return;
   std::erase_if(absent_, [&](size_t feature) { return seen[feature]; });
-  if (!absent_.empty() && names_.empty() && !records.empty()) names_ = feature_names(records.front());
+  if (!absent_.empty() && names_.empty() && !records.empty()) names_ = ExampleParser::feature_names(records.front());
 }
 
 std::vector<Error> AbsentFeatures::errors(std::string_view which) const {
