@@ -1,12 +1,11 @@
 #include "flowgraph/chunk/chunk.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/audit.h"
 #include "flowgraph/parse/audit_terms.h"
+#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/plan/plan.h"
 #include "io/records/crc32c.h"
 
@@ -47,17 +46,6 @@ void fill_zero(const Plan& plan, size_t f, const Column& column, uint32_t row) {
 }
 
 }  // namespace
-
-void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
-              const Column& column, std::vector<RowError>& errors) {
-  for (size_t i = 0; i < records.size(); i++) {
-    const auto row = first_row + static_cast<uint32_t>(i);
-    column.as<BytesRef>()[row] = {records[i].data, records[i].size};
-    if (feature.length >= 0 && static_cast<uint64_t>(feature.length) != records[i].size)
-      errors.push_back({row, Category::wrong_length, 0,
-                        fmt::format("the record has {} bytes, feature.length is {}", records[i].size, feature.length)});
-  }
-}
 
 bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
   const auto within = [&](std::span<const std::byte> all) {
@@ -121,7 +109,7 @@ struct Chunk::Scan {
   const Plan& plan;
   Chunk& chunk;
   const std::span<io::RecordView> records;
-  ExampleParser::Session session;
+  RecordParser::Session session;
   std::vector<BadRow>& bad;
   std::vector<RowError> refused = {};
 
@@ -136,11 +124,7 @@ struct Chunk::Scan {
 void Chunk::Scan::parse(uint32_t first, size_t count) {
   refused.clear();
   if (count == 0) return;
-  const auto rows = records.subspan(first, count);
-  if (plan.spec.sources[plan.data.files[chunk.extent_of(first).file].source].record_type == RecordType::raw)
-    take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
-  else
-    session.parse(rows, refused);
+  session.parse(records.subspan(first, count), refused);
 }
 
 // Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
@@ -221,7 +205,7 @@ bool Chunk::Scan::extent(size_t number) {
 
 void Chunk::scan_and_parse(const Plan& plan, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
-  Scan scan{plan, *this, records, ExampleParser::Session(plan.parser, ticket.rows, arena), bad};
+  Scan scan{plan, *this, records, RecordParser::Session(plan.parser, ticket.rows, arena), bad};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;

@@ -96,7 +96,7 @@ Plan::Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const 
       ranks(who),
       global_batch(choose_global_batch(spec, ranks)),
       steps(plan_orders()),
-      parser(spec.features),
+      parser(spec),
       formulas(spec),
       replicas(who.replicas),
       threads(thread_count),
