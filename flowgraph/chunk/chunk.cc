@@ -56,9 +56,9 @@ bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
 }
 
 const Extent& Chunk::extent_of(uint32_t row) const noexcept {
-  const auto behind = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
-                                       [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
-  return behind[-1];
+  const auto next = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
+                                     [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
+  return next[-1];
 }
 
 uint64_t Chunk::offset_of(uint32_t row) const noexcept {
@@ -196,7 +196,9 @@ bool Chunk::Scan::extent(size_t number) {
       continue;
     }
     while (row < end) {  // without the record's length it is unknown where the next record begins
-      lose(row++, bytes, category, offset, "lies behind a record whose length is lost", lost);
+      lose(row++, bytes, category, offset,
+           "comes after a record whose length is damaged, so it cannot be found; repair the file, or copy it anew",
+           lost);
       if (raise()) return false;
     }
   }
