@@ -92,13 +92,14 @@ void Chunk::parse(const Plan& plan) {
     if (ticket.extents.empty()) throw;
     // The arena is planned so that whatever extents of this many bytes and rows can hold fits into it.
     const Extent& first = ticket.extents.front();
-    end_before(0, Error(Category::bad_pipeline,
-                        "the index of this file is wrong: fewer records lie here than it says; delete it, and it is "
-                        "made anew",
-                        {plan.data.files[first.file].id.uri,
-                         static_cast<int64_t>(first.offset),
-                         static_cast<int64_t>(first.first_record),
-                         {}}));
+    end_before(0,
+               Error(Category::bad_pipeline,
+                     "the index of this file says that more records lie here than there are; delete the index, and the "
+                     "next run makes a new one",
+                     {plan.data.files[first.file].id.uri,
+                      static_cast<int64_t>(first.offset),
+                      static_cast<int64_t>(first.first_record),
+                      {}}));
     return;
   }
   settle(plan, bad);

@@ -154,7 +154,8 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
     } else {
       state.values.refuse_row();
       errors.push_back({state.row, Category::malformed_proto, state.broken_feature,
-                        fmt::format("not a tf.train.Example: its bytes make no sense at byte {} of {}",
+                        fmt::format("is no tf.train.Example: what stands at byte {} of {} is no field of a message; if "
+                                    "the records are of another format, write record_type: RAW",
                                     state.broken_at - begin, record.size)});
     }
     state.row++;
@@ -165,7 +166,8 @@ std::span<const Column> ExampleParser::Session::columns() const noexcept { retur
 uint64_t ExampleParser::Session::layout_hits() const noexcept { return state_->hits; }
 std::vector<bool> ExampleParser::Session::seen() const { return state_->values.seen(state_->row); }
 
-/// Returns the requested keys, with the columns into which payloads can be stored without further checks. Sets `shaped`.
+/// Returns the requested keys, with the columns into which payloads can be stored without further checks. Sets
+/// `shaped`.
 std::vector<RequestedKey> ExampleParser::Session::State::direct_keys() {
   std::vector<RequestedKey> keys = impl.requested;
   uint64_t direct = 0;

@@ -25,8 +25,8 @@ FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features) : slots_(std:
   }
 }
 
-// Takes 8 bytes at a time and folds them by a multiplication with 2^64 / the golden ratio. The hash is mixed at the end,
-// so that keys which differ only in their last bytes differ in all bits of the hash.
+// Takes 8 bytes at a time and folds them by a multiplication with 2^64 / the golden ratio. The hash is mixed at the
+// end, so that keys which differ only in their last bytes differ in all bits of the hash.
 uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
   uint64_t hash = size;
   const auto add = [&](uint64_t bytes) {

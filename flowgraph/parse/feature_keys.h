@@ -10,7 +10,8 @@
 
 namespace feedline::flow {
 
-/// The keys that features are read from, each with a number from 0 on. Several features may have the same key. Immutable.
+/// The keys that features are read from, each with a number from 0 on. Several features may have the same key.
+/// Immutable.
 class FeatureKeys {
  public:
   explicit FeatureKeys(const std::vector<FeatureSpec>& features);

@@ -25,7 +25,7 @@ ListKind kind_of(DType dtype) {
 }
 
 std::string_view name(ListKind kind) {
-  constexpr std::array<std::string_view, 4> names = {"nothing", "bytes", "float32", "int64"};
+  constexpr std::array<std::string_view, 4> names = {"no", "BYTES", "FLOAT32", "INT64"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -322,18 +322,25 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
                     tell ? names_instead(spec.key, feature_names_(record)) : "");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
-    error.message = fmt::format("the record holds {} values, {} are wanted", name(flaw.found), name(target.kind));
+    error.message =
+        fmt::format("the record holds {0} values, dtype wants {1}; write dtype: {0} if all records hold {0}",
+                    name(flaw.found), name(target.kind));
   } else if (target.fixed ? flaw.count != target.elements
                           : flaw.count > target.max_values || flaw.count % target.elements != 0) {
     error.category = Category::wrong_count;
-    const std::string wanted = target.fixed ? fmt::format("shape {} wants {}", to_string(spec.shape), target.elements)
-                               : flaw.count > target.max_values
-                                   ? fmt::format("max_values allows {}", target.max_values)
-                                   : fmt::format("a step of shape {} has {}", to_string(spec.shape), target.elements);
+    const std::string wanted =
+        target.fixed
+            ? fmt::format("shape {} wants {}; change shape, or write kind: VARIABLE without a shape if records differ",
+                          to_string(spec.shape), target.elements)
+        : flaw.count > target.max_values ? fmt::format("max_values allows {}; raise max_values", target.max_values)
+                                         : fmt::format("steps of shape {} want a multiple of {}; change shape",
+                                                       to_string(spec.shape), target.elements);
     error.message = fmt::format("the record holds {} values, {}", flaw.count, wanted);
   } else {
     error.category = Category::wrong_length;
-    error.message = fmt::format("the record holds a value of {} bytes, length wants {}", flaw.length, target.length);
+    error.message = fmt::format(
+        "the record holds a value of {} bytes, length wants {}; change length, or remove it if records differ",
+        flaw.length, target.length);
   }
   return error;
 }

@@ -4,8 +4,8 @@
 // message BytesList { repeated bytes value = 1; }   FloatList and Int64List have packed float and int64
 // (tensorflow/core/example/feature.proto)
 //
-// A parser of records finds the Features and says which feature of the pipeline each belongs to. What the pipeline wants
-// of their values, and the errors if they are different, are the same for every record type that has Features.
+// A parser of records finds the Features and says which feature of the pipeline each belongs to. What the pipeline
+// wants of their values, and the errors if they are different, are the same for every record type that has Features.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ enum class Payload : uint8_t {
   varint,     // one int64 that is not packed
 };
 
-/// What a feature of the pipeline wants of a record, in the form that parsers need. Refers to the FeatureSpec, which must
-/// outlive it.
+/// What a feature of the pipeline wants of a record, in the form that parsers need. Refers to the FeatureSpec, which
+/// must outlive it.
 struct FeatureTarget {
   static constexpr uint64_t any_length = ~uint64_t{0};
 
@@ -74,8 +74,9 @@ struct FoundValues {
 
 /// Adds the values of the message Feature in [p, end) to `found`. A list of another kind discards the values so far, as
 /// protobuf does. Values that are not wanted are checked all the same. `depth` is how many levels of messages may still
-/// be opened inside the Feature. Returns null, or where protobuf would refuse the bytes. Precondition: the 10 bytes before
-/// a run of int64 may be read (packed_varints.h); in every message that holds a Feature so far, they are tags and lengths.
+/// be opened inside the Feature. Returns null, or where protobuf would refuse the bytes. Precondition: the 10 bytes
+/// before a run of int64 may be read (packed_varints.h); in every message that holds a Feature so far, they are tags
+/// and lengths.
 const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found);
 
 /// The columns of the features for one chunk, filled row by row. Only one thread may use it at a time.
@@ -84,8 +85,8 @@ class FeatureValues {
   /// Returns the names of the features that a record has, for the error about one that it lacks.
   using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
 
-  /// Takes a column for each target from the arena, with `rows` rows. The targets and the arena must outlive this object.
-  /// The targets' specs must outlive the columns, too, because the default values lie in them.
+  /// Takes a column for each target from the arena, with `rows` rows. The targets and the arena must outlive this
+  /// object. The targets' specs must outlive the columns, too, because the default values lie in them.
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows, Arena& arena);
 
   std::span<const Column> columns() const noexcept { return columns_; }
@@ -112,8 +113,8 @@ class FeatureValues {
   bool few_features() const noexcept { return good_.size() == 1; }
   /// Returns a bit for each feature: bit f is feature number f. Precondition: few_features().
   uint64_t all_features() const noexcept { return ~(~uint64_t{0} << targets_.size()); }
-  /// Notes that the caller has put values of these features into their columns, and that they are as they should be. Bit
-  /// f is feature number f, so this is for the first 64 features only.
+  /// Notes that the caller has put values of these features into their columns, and that they are as they should be.
+  /// Bit f is feature number f, so this is for the first 64 features only.
   void mark_good(uint64_t features) noexcept { good_[0] |= features; }
 
   /// Ends a row. Fills in defaults for the features that the record lacks. If a feature is missing that must not be, or

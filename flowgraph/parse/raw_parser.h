@@ -31,7 +31,8 @@ class RawParser {
     Session(const RawParser& parser, uint32_t rows, Arena& arena)
         : length_(parser.length_), column_{arena.take<BytesRef>(rows)} {}
 
-    /// Sets the next rows of the column to the records' bytes. Refuses each record whose size is not the feature's length.
+    /// Sets the next rows of the column to the records' bytes. Refuses each record whose size is not the feature's
+    /// length.
     void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors);
 
     std::span<const Column> columns() const noexcept { return {&column_, 1}; }

@@ -1,8 +1,8 @@
 // The parser of a pipeline's records, whatever their record type is.
 //
-// This unit alone knows which record types there are. Each is one alternative of two variants: a parser, and its Session.
-// They have the functions of ExampleParser and ExampleParser::Session, with the same contracts. The alternative is looked
-// up once for a block of records.
+// This unit alone knows which record types there are. Each is one alternative of two variants: a parser, and its
+// Session. They have the functions of ExampleParser and ExampleParser::Session, with the same contracts. The
+// alternative is looked up once for a block of records.
 #pragma once
 
 #include <cstdint>
