@@ -52,7 +52,7 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
 Assembler::Assembler(const Schedule& plan, const Walk::Start& start, bool deliver_before_error)
     : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
   end_.first_step = start.step;
-  if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features);
+  if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features, plan.parser);
   if (plan.data.lazy)
     arriving_.emplace(plan.steps, start.epoch);
   else

@@ -1,12 +1,11 @@
 #include "flowgraph/chunk/chunk.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/audit.h"
 #include "flowgraph/parse/audit_terms.h"
+#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/plan/schedule.h"
 #include "io/records/crc32c.h"
 
@@ -48,17 +47,6 @@ void fill_zero(const Schedule& plan, size_t f, const Column& column, uint32_t ro
 
 }  // namespace
 
-void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
-              const Column& column, std::vector<RowError>& errors) {
-  for (size_t i = 0; i < records.size(); i++) {
-    const auto row = first_row + static_cast<uint32_t>(i);
-    column.as<BytesRef>()[row] = {records[i].data, records[i].size};
-    if (feature.length >= 0 && static_cast<uint64_t>(feature.length) != records[i].size)
-      errors.push_back({row, Category::wrong_length, 0,
-                        fmt::format("the record has {} bytes, feature.length is {}", records[i].size, feature.length)});
-  }
-}
-
 bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
   const auto within = [&](std::span<const std::byte> all) {
     return std::less_equal()(all.data(), bytes.data()) &&
@@ -68,9 +56,9 @@ bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
 }
 
 const Extent& Chunk::extent_of(uint32_t row) const noexcept {
-  const auto behind = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
-                                       [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
-  return behind[-1];
+  const auto next = std::upper_bound(ticket.extents.begin(), ticket.extents.end(), row,
+                                     [](uint32_t at, const Extent& extent) { return at < extent.first_row; });
+  return next[-1];
 }
 
 uint64_t Chunk::offset_of(uint32_t row) const noexcept {
@@ -104,13 +92,14 @@ void Chunk::parse(const Schedule& plan) {
     if (ticket.extents.empty()) throw;
     // The arena is planned so that whatever extents of this many bytes and rows can hold fits into it.
     const Extent& first = ticket.extents.front();
-    end_before(0, Error(Category::bad_pipeline,
-                        "the index of this file is wrong: fewer records lie here than it says; delete it, and it is "
-                        "made anew",
-                        {plan.data.files[first.file].id.uri,
-                         static_cast<int64_t>(first.offset),
-                         static_cast<int64_t>(first.first_record),
-                         {}}));
+    end_before(0,
+               Error(Category::bad_pipeline,
+                     "the index of this file says that more records lie here than there are; delete the index, and the "
+                     "next run makes a new one",
+                     {plan.data.files[first.file].id.uri,
+                      static_cast<int64_t>(first.offset),
+                      static_cast<int64_t>(first.first_record),
+                      {}}));
     return;
   }
   settle(plan, bad);
@@ -121,7 +110,7 @@ struct Chunk::Scan {
   const Schedule& plan;
   Chunk& chunk;
   const std::span<io::RecordView> records;
-  ExampleParser::Session session;
+  RecordParser::Session session;
   std::vector<BadRow>& bad;
   std::vector<RowError> refused = {};
 
@@ -136,11 +125,7 @@ struct Chunk::Scan {
 void Chunk::Scan::parse(uint32_t first, size_t count) {
   refused.clear();
   if (count == 0) return;
-  const auto rows = records.subspan(first, count);
-  if (plan.spec.sources[plan.data.files[chunk.extent_of(first).file].source].record_type == RecordType::raw)
-    take_raw(plan.spec.features.front(), rows, first, session.columns().front(), refused);
-  else
-    session.parse(rows, refused);
+  session.parse(records.subspan(first, count), refused);
 }
 
 // Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
@@ -212,7 +197,9 @@ bool Chunk::Scan::extent(size_t number) {
       continue;
     }
     while (row < end) {  // without the record's length it is unknown where the next record begins
-      lose(row++, bytes, category, offset, "lies behind a record whose length is lost", lost);
+      lose(row++, bytes, category, offset,
+           "comes after a record whose length is damaged, so it cannot be found; repair the file, or copy it anew",
+           lost);
       if (raise()) return false;
     }
   }
@@ -221,7 +208,7 @@ bool Chunk::Scan::extent(size_t number) {
 
 void Chunk::scan_and_parse(const Schedule& plan, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
-  Scan scan{plan, *this, records, ExampleParser::Session(plan.parser, ticket.rows, arena), bad};
+  Scan scan{plan, *this, records, RecordParser::Session(plan.parser, ticket.rows, arena), bad};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;

@@ -11,7 +11,7 @@
 #include "feedline/error.h"
 #include "flowgraph/order/ticket.h"
 #include "flowgraph/parse/columns.h"
-#include "flowgraph/parse/example_parser.h"
+#include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 
@@ -91,7 +91,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<uint32_t> filler;      // the numbers of the rows that are filler, ascending
   std::vector<Error> errors;         // for each row in `filler`: what was wrong with the record
   std::vector<BadTerm> bad_terms;    // for each row in `filler`: its record's part in the audit
-  /// The number of records whose byte layout was that of earlier records (ExampleParser::Session::layout_hits()).
+  /// The number of records whose byte layout was that of earlier records (RecordParser::Session::layout_hits()).
   uint64_t layout_hits() const noexcept { return layout_hits_; }
   /// For each feature of the pipeline, whether any record had it.
   const std::vector<bool>& seen() const noexcept { return seen_; }
@@ -118,11 +118,6 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   uint64_t layout_hits_ = 0;
   std::vector<bool> seen_;
 };
-
-/// Parses records of record_type RAW, whose only feature is the whole payload. Sets the rows of `column` from
-/// `first_row` on to point to the payloads. Appends an error for each record whose size is not feature.length.
-void take_raw(const FeatureSpec& feature, std::span<const io::RecordView> records, uint32_t first_row,
-              const Column& column, std::vector<RowError>& errors);
 
 using ChunkRef = std::shared_ptr<Chunk>;
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "flowgraph/chunk/chunk.h"
 #include "flowgraph/parse/absent_features.h"
+#include "flowgraph/parse/record_parser.h"
 #include "io/records/record_stream.h"
 
 namespace feedline::flow {
@@ -16,7 +16,7 @@ constexpr uint64_t most_files = 128, most_bytes = uint64_t{256} << 20;
 class Trial {
  public:
   Trial(const PipelineSpec& spec, const DataSet& data)
-      : spec_(spec), data_(data), parser_(spec.features), absent_(spec.features) {
+      : spec_(spec), data_(data), parser_(spec), absent_(spec.features, parser_) {
     tried_.errors = data.raised;
     tried_.raised = spec.on_error == OnError::raise;
   }
@@ -33,7 +33,7 @@ class Trial {
 
   const PipelineSpec& spec_;
   const DataSet& data_;
-  const ExampleParser parser_;
+  const RecordParser parser_;
   AbsentFeatures absent_;
   uint64_t bytes_left_ = most_bytes;
   TriedRecords tried_;
@@ -73,12 +73,9 @@ void Trial::file(const DataFile& file, uint64_t count) {
 void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number) {
   std::vector<std::byte> memory(parser_.arena_bound(1, record.size));
   Arena arena(memory);
-  ExampleParser::Session session(parser_, 1, arena);
+  RecordParser::Session session(parser_, 1, arena);
   std::vector<RowError> errors;
-  if (spec_.sources[file.source].record_type == RecordType::raw)
-    take_raw(spec_.features.front(), {&record, 1}, 0, session.columns().front(), errors);
-  else
-    session.parse({&record, 1}, errors);
+  session.parse({&record, 1}, errors);
   tried_.records++;
   absent_.add(session.seen(), {&record, 1});
   if (errors.empty()) return;

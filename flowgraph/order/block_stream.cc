@@ -13,17 +13,17 @@ enum Purpose : uint64_t { of_block = 16, of_round };
 
 BlockStream::BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
     : order_(&order), number_(lane), first_pass_(first_pass) {
-  const uint64_t phase = order.phase_at(lane, sample);
-  enter_pass(phase);
-  taken_ = sample - order.lane_samples(lane, phase);
+  const uint64_t epoch_pass = order.epoch_pass_at(lane, sample);
+  enter_pass(epoch_pass);
+  taken_ = sample - order.lane_samples(lane, epoch_pass);
   const auto ends = pass_->round_ends.begin() + static_cast<ptrdiff_t>(this->lane().first_round);
   round_ = static_cast<uint32_t>(std::upper_bound(ends, ends + this->lane().rounds, taken_) - ends);
   next_block_ = round_ < order.mixed_blocks() ? 0 : round_ - order.mixed_blocks() + 1;
 }
 
-void BlockStream::enter_pass(uint64_t phase) {
-  phase_ = phase;
-  pass_ = order_->pass(first_pass_ + phase, phase);
+void BlockStream::enter_pass(uint64_t epoch_pass) {
+  epoch_pass_ = epoch_pass;
+  pass_ = order_->pass(first_pass_ + epoch_pass, epoch_pass);
   round_ = next_block_ = 0;
   taken_ = 0;
   entered_ = false;
@@ -33,7 +33,7 @@ void BlockStream::open_next(TakeResult& to) {
   const Pass::Part part = pass_->part(lane(), next_block_++);
   const Block& block = order_->blocks()[part.block];
   const uint64_t first = block.first + part.first;  // the part's first sample, numbered within the file
-  Open open{.ticket = to.tickets++, .segments = {}, .samples = {}};
+  OpenBlock open{.ticket = to.tickets++, .segments = {}, .samples = {}};
   if (to.opened) order_->add_samples(to.opened->emplace_back(), block.file, first, part.rows);
   if (to.with_rows) {
     open.segments = segments_of(*pass_, part.block, part.rows, order_->mixed_blocks());
@@ -51,7 +51,7 @@ void BlockStream::enter_round(TakeResult& to) {
   if (!to.with_rows || order_->mixed_blocks() == 1) return;
   drawn_.clear();
   uint32_t segment = round_ - (next_block_ - static_cast<uint32_t>(open_.size()));
-  for (const Open& block : open_) {
+  for (const OpenBlock& block : open_) {
     const uint32_t end = block.segments.before(segment + 1);
     for (uint32_t i = block.segments.before(segment); i < end; i++) drawn_.push_back({block.ticket, block.samples[i]});
     segment--;
@@ -80,7 +80,7 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
       // Blocks may still be open: their last segments are empty, so the rounds of these segments were never entered.
       close(to.step);
       // The next pass need not have samples of this lane, because a pass may have fewer samples than there are lanes.
-      enter_pass(order_->phase_at(number_, order_->lane_samples(number_, phase_ + 1)));
+      enter_pass(order_->epoch_pass_at(number_, order_->lane_samples(number_, epoch_pass_ + 1)));
     }
     if (!entered_) enter_round(to);
     const uint64_t left = round_end(round_) - taken_;
@@ -100,7 +100,7 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
 }
 
 void BlockStream::close(Step& step) {
-  for (const Open& block : open_) step.finished.push_back(block.ticket);
+  for (const OpenBlock& block : open_) step.finished.push_back(block.ticket);
   open_.clear();
 }
 

@@ -22,7 +22,7 @@ class BlockStream final : public SampleStream {
   void close(Step& step) override;
 
  private:
-  struct Open {
+  struct OpenBlock {
     uint64_t ticket = 0;
     Segments segments;
     std::vector<Order::SampleRows> samples;  // in random order
@@ -35,7 +35,7 @@ class BlockStream final : public SampleStream {
   uint64_t round_end(uint32_t round) const noexcept { return pass_->round_ends[lane().first_round + round]; }
   uint64_t round_begin() const noexcept { return round_ == 0 ? 0 : round_end(round_ - 1); }
   Drawn drawn(size_t i) const noexcept;
-  void enter_pass(uint64_t phase);
+  void enter_pass(uint64_t epoch_pass);
   void enter_round(TakeResult& to);
   void open_next(TakeResult& to);
   void leave_round(Step& step);
@@ -44,13 +44,13 @@ class BlockStream final : public SampleStream {
   const uint32_t number_;  // the number of the lane
   const uint64_t first_pass_;
   std::shared_ptr<const Pass> pass_;
-  uint64_t phase_ = 0;
+  uint64_t epoch_pass_ = 0;
   uint32_t round_ = 0;
-  uint32_t next_block_ = 0;   // the first block of the lane that has not been opened
-  uint64_t taken_ = 0;        // the number of samples that were taken of the lane in this pass
-  std::deque<Open> open_;     // consecutive blocks of the lane; the last one is block next_block_ - 1
-  bool entered_ = false;      // whether the blocks of round_ are open and its samples drawn
-  std::vector<Drawn> drawn_;  // the samples of round_ in their order; unused if W is 1, as a round is one block then
+  uint32_t next_block_ = 0;     // the first block of the lane that has not been opened
+  uint64_t taken_ = 0;          // the number of samples that were taken of the lane in this pass
+  std::deque<OpenBlock> open_;  // consecutive blocks of the lane; the last one is block next_block_ - 1
+  bool entered_ = false;        // whether the blocks of round_ are open and its samples drawn
+  std::vector<Drawn> drawn_;    // the samples of round_ in their order; unused if W is 1, as a round is one block then
 };
 
 }  // namespace feedline::flow

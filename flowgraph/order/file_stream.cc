@@ -7,8 +7,8 @@ namespace feedline::flow {
 FileStream::FileStream(const Order& order, uint64_t first_pass, uint64_t sample)
     : order_(&order), sequence_(order, first_pass, sample) {}
 
-FileStream::Open& FileStream::open(uint32_t number, uint64_t sample, TakeResult& to) {
-  for (Open& open : open_)
+FileStream::OpenBlock& FileStream::open(uint32_t number, uint64_t sample, TakeResult& to) {
+  for (OpenBlock& open : open_)
     if (open.block == number) return open;
   const Block& block = order_->blocks()[number];
   open_.push_back({number, to.tickets++, sample});
@@ -27,13 +27,13 @@ void FileStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
       const int64_t first = std::max(wanted.first, done), last = std::min(wanted.last, done + n);
       if (first < last) {
         const uint64_t from = sample + static_cast<uint64_t>(first - done);
-        const Open& ticket = open(number, from, to);
+        const OpenBlock& ticket = open(number, from, to);
         if (to.with_rows)
           to.step.rows.push_back({ticket.ticket, static_cast<uint32_t>(from - ticket.first),
                                   static_cast<uint32_t>(last - first), at + first});
       }
       if (end == block.first + block.rows)
-        std::erase_if(open_, [&](const Open& open) {
+        std::erase_if(open_, [&](const OpenBlock& open) {
           if (open.block == number) to.step.finished.push_back(open.ticket);
           return open.block == number;
         });
@@ -44,7 +44,7 @@ void FileStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
 }
 
 void FileStream::close(Step& step) {
-  for (const Open& open : open_) step.finished.push_back(open.ticket);
+  for (const OpenBlock& open : open_) step.finished.push_back(open.ticket);
   open_.clear();
 }
 

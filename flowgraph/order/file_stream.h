@@ -20,16 +20,16 @@ class FileStream final : public SampleStream {
   void close(Step& step) override;
 
  private:
-  struct Open {
+  struct OpenBlock {
     uint32_t block = 0;
     uint64_t ticket = 0;
     uint64_t first = 0;  // the sample that is row 0 of the ticket, numbered within its file
   };
-  Open& open(uint32_t block, uint64_t sample, TakeResult& to);
+  OpenBlock& open(uint32_t block, uint64_t sample, TakeResult& to);
 
   const Order* order_;
   PassSequence sequence_;
-  std::vector<Open> open_;
+  std::vector<OpenBlock> open_;
 };
 
 }  // namespace feedline::flow

@@ -5,7 +5,7 @@
 namespace feedline::flow {
 
 MixedStream::MixedStream(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample, int64_t frames,
-                         Open open)
+                         OpenStream open)
     : frames_(frames), open_(std::move(open)), draws_(mixture, lane, epoch, sample) {
   for (const uint64_t taken : draws_.taken()) sources_.emplace_back().begins_at = taken;
 }

@@ -16,10 +16,10 @@ namespace feedline::flow {
 class MixedStream final : public SampleStream {
  public:
   /// Opens a source's stream of this lane, at sample `sample` of the source's lane.
-  using Open = std::function<std::unique_ptr<SampleStream>(size_t source, uint64_t sample)>;
+  using OpenStream = std::function<std::unique_ptr<SampleStream>(size_t source, uint64_t sample)>;
 
   /// Begins at sample `sample` of the lane in epoch `epoch`. frames: the number of rows of a complete sample.
-  MixedStream(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample, int64_t frames, Open open);
+  MixedStream(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample, int64_t frames, OpenStream open);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
@@ -40,7 +40,7 @@ class MixedStream final : public SampleStream {
   void add_sample(Source& source, int64_t at, Step& step) const;
 
   const int64_t frames_;
-  const Open open_;
+  const OpenStream open_;
   LaneDraws draws_;
   std::vector<Source> sources_;
   std::vector<uint32_t> order_;  // the source of each of the step's samples

@@ -146,17 +146,17 @@ uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool acro
 
 }  // namespace
 
-uint32_t Segments::before(uint32_t count) const noexcept {
-  const uint64_t scaled = uint64_t{count} * rows;
-  return static_cast<uint32_t>(scaled / window) + ((scaled % window << 32) > uint64_t{start} * window ? 1 : 0);
+uint32_t Segments::before(uint32_t first) const noexcept {
+  const uint64_t scaled = uint64_t{first} * rows;
+  return static_cast<uint32_t>(scaled / count) + ((scaled % count << 32) > uint64_t{start} * count ? 1 : 0);
 }
 
 uint32_t Segments::of(uint32_t row) const noexcept {
-  return static_cast<uint32_t>(mul_div((uint64_t{row} << 32) + start, window, uint64_t{rows} << 32));
+  return static_cast<uint32_t>(mul_div((uint64_t{row} << 32) + start, count, uint64_t{rows} << 32));
 }
 
-Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept {
-  return {rows, window, static_cast<uint32_t>(key_of({pass.key, of_segments, block}) >> 32)};
+Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t count) noexcept {
+  return {rows, count, static_cast<uint32_t>(key_of({pass.key, of_segments, block}) >> 32)};
 }
 
 Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
@@ -250,16 +250,16 @@ uint64_t Order::seed_of_pass(uint64_t number) const noexcept {
 }
 
 Order::FileSample Order::place(uint64_t sample) const noexcept {
-  const auto behind = std::upper_bound(file_starts_.begin(), file_starts_.end(), sample);
-  return {static_cast<uint32_t>(behind - file_starts_.begin() - 1), sample - behind[-1]};
+  const auto next = std::upper_bound(file_starts_.begin(), file_starts_.end(), sample);
+  return {static_cast<uint32_t>(next - file_starts_.begin() - 1), sample - next[-1]};
 }
 
 uint32_t Order::block_at(uint32_t file, uint64_t sample) const noexcept {
   const auto begin = blocks_.begin() + file_blocks_[file];
   const auto end = file + 1 < file_blocks_.size() ? blocks_.begin() + file_blocks_[file + 1] : blocks_.end();
-  const auto behind =
+  const auto next =
       std::upper_bound(begin, end, sample, [](uint64_t at, const Block& block) { return at < block.first; });
-  return static_cast<uint32_t>(behind - blocks_.begin() - 1);
+  return static_cast<uint32_t>(next - blocks_.begin() - 1);
 }
 
 void Order::add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const {
@@ -291,12 +291,12 @@ uint64_t Order::open_in_windows(uint64_t step) const {
   };
   uint64_t most = 0;
   for (uint64_t b = 0; b < blocks_.size(); b++) {
-    const uint64_t behind = windows_->before(starts[blocks_[b].file] + blocks_[b].first + blocks_[b].rows);
-    if (behind == 0) continue;
-    const uint64_t last = std::min(samples(), behind - 1 + step) - 1;
+    const uint64_t windows_before = windows_->before(starts[blocks_[b].file] + blocks_[b].first + blocks_[b].rows);
+    if (windows_before == 0) continue;
+    const uint64_t last = std::min(samples(), windows_before - 1 + step) - 1;
     const Windows::Window window = windows_->at(last);
     most = std::max(most, block_of(window.last(windows_->spec().stride)) -
-                              std::min<uint64_t>(b, block_of(windows_->at(behind - 1).first)) + 1);
+                              std::min<uint64_t>(b, block_of(windows_->at(windows_before - 1).first)) + 1);
   }
   return std::min<uint64_t>(blocks_.size(), most + of_window);
 }
@@ -360,27 +360,27 @@ uint64_t Order::most_picked_bytes(const Block& block, int64_t global_batch) cons
   return std::min(runs * block.bytes, block.bytes + 2 * runs * gap) + (runs + regions) * bytes_around_extent;
 }
 
-uint64_t Order::phase_at(uint32_t lane, uint64_t sample) const noexcept {
-  uint64_t phase = mul_div(sample, lanes_.count, samples());
-  while (phase > 0 && lane_samples(lane, phase) > sample) phase--;
-  while (lane_samples(lane, phase + 1) <= sample) phase++;
-  return phase;
+uint64_t Order::epoch_pass_at(uint32_t lane, uint64_t sample) const noexcept {
+  uint64_t epoch_pass = mul_div(sample, lanes_.count, samples());
+  while (epoch_pass > 0 && lane_samples(lane, epoch_pass) > sample) epoch_pass--;
+  while (lane_samples(lane, epoch_pass + 1) <= sample) epoch_pass++;
+  return epoch_pass;
 }
 
 // Cuts the pass into lanes so that, counted over all passes of the epoch up to this one, every lane has had the same
 // number of samples, to within one.
-void Order::cut_lanes(Pass& pass, uint64_t phase) const {
+void Order::cut_lanes(Pass& pass, uint64_t epoch_pass) const {
   uint64_t begin = 0;
   for (uint32_t l = 0; l < lanes_.count; l++) {
-    Lane lane{.begin = begin, .end = begin + lanes_.samples(l, phase * samples(), (phase + 1) * samples())};
+    Lane lane{.begin = begin, .end = begin + lanes_.samples(l, epoch_pass * samples(), (epoch_pass + 1) * samples())};
     begin = lane.end;
     if (lane.begin < lane.end) {
-      const auto behind = [&](uint64_t sample) {
+      const auto blocks_up_to = [&](uint64_t sample) {
         return static_cast<uint32_t>(std::upper_bound(pass.starts.begin(), pass.starts.end(), sample) -
                                      pass.starts.begin());
       };
-      lane.first_block = behind(lane.begin) - 1;
-      lane.blocks = behind(lane.end - 1) - lane.first_block;
+      lane.first_block = blocks_up_to(lane.begin) - 1;
+      lane.blocks = blocks_up_to(lane.end - 1) - lane.first_block;
     }
     pass.lanes.push_back(lane);
   }
@@ -420,7 +420,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
   return most;
 }
 
-std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const {
+std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const {
   const auto pass = std::make_shared<Pass>();
   pass->blocks.resize(blocks_.size());
   std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
@@ -429,19 +429,20 @@ std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t phase, uint64_t atte
   pass->starts.reserve(blocks_.size() + 1);
   pass->starts.push_back(0);
   for (uint32_t block : pass->blocks) pass->starts.push_back(pass->starts.back() + blocks_[block].rows);
-  cut_lanes(*pass, phase);
+  cut_lanes(*pass, epoch_pass);
   open = plan_rounds(*pass);
   return pass;
 }
 
-std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t phase) const {
+std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t epoch_pass) const {
   const std::lock_guard lock(mutex_);
   for (const Kept& kept : kept_)
-    if (kept.pass && kept.number == number && kept.phase == phase) return kept.pass;
+    if (kept.pass && kept.number == number && kept.epoch_pass == epoch_pass) return kept.pass;
   uint32_t open = 0;
   std::shared_ptr<const Pass> pass;
-  for (uint64_t attempt = 0; attempt == 0 || open > open_blocks_; attempt++) pass = draw(number, phase, attempt, open);
-  kept_[0] = std::exchange(kept_[1], {number, phase, pass});
+  for (uint64_t attempt = 0; attempt == 0 || open > open_blocks_; attempt++)
+    pass = draw(number, epoch_pass, attempt, open);
+  kept_[0] = std::exchange(kept_[1], {number, epoch_pass, pass});
   return pass;
 }
 
@@ -455,8 +456,8 @@ Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
   uint64_t end = 0, bytes = 0, end_sample = 0;  // end_sample: the number of samples before block `end`
   uint64_t begin_sample = 0;
   for (uint64_t begin = 0; begin < blocks; begin++) {
-    const uint64_t behind = begin_sample + rows(begin) - 1 + count;
-    for (; end_sample < behind && (end < blocks || !within_one_pass); end++) {
+    const uint64_t span_end = begin_sample + rows(begin) - 1 + count;
+    for (; end_sample < span_end && (end < blocks || !within_one_pass); end++) {
       bytes += blocks_[end % blocks].bytes;
       end_sample += rows(end);
     }

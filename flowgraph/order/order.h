@@ -94,10 +94,10 @@ class Order {
   /// BLOCK: how many blocks a lane mixes at a time, W. This has nothing to do with the user's windows.
   uint32_t mixed_blocks() const noexcept { return mixed_blocks_; }
 
-  /// BLOCK: returns the order of a pass. `number` counts the passes of the feed and chooses the random order. `phase`
-  /// counts the passes of the epoch and chooses where the lanes are cut, so that all lanes stay equal over the passes
-  /// of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
-  std::shared_ptr<const Pass> pass(uint64_t number, uint64_t phase) const;
+  /// BLOCK: returns the order of a pass. `number` counts the passes of the feed and chooses the random order.
+  /// `epoch_pass` counts the passes of the epoch and chooses where the lanes are cut, so that all lanes stay equal over
+  /// the passes of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
+  std::shared_ptr<const Pass> pass(uint64_t number, uint64_t epoch_pass) const;
 
   /// Returns the seed of the random choices of pass `number`, for modes that need nothing else of a Pass.
   uint64_t seed_of_pass(uint64_t number) const noexcept;
@@ -159,12 +159,12 @@ class Order {
   /// The most bytes of a slot that one sample of such a ticket takes.
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
-  /// Returns the phase (the pass, counted from the beginning of the epoch) in which a lane's sample lies. If epochs go
-  /// on from each other, samples and phases are counted from the beginning of the feed.
-  uint64_t phase_at(uint32_t lane, uint64_t sample) const noexcept;
-  /// Returns the number of samples that a lane has in its first `phases` phases.
-  uint64_t lane_samples(uint32_t lane, uint64_t phases) const noexcept {
-    return lanes_.samples(lane, 0, phases * samples());
+  /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If epochs go
+  /// on from each other, samples and passes are counted from the beginning of the feed.
+  uint64_t epoch_pass_at(uint32_t lane, uint64_t sample) const noexcept;
+  /// Returns the number of samples that a lane has in its first `passes` passes.
+  uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept {
+    return lanes_.samples(lane, 0, passes * samples());
   }
 
   /// BLOCK: the most blocks that a lane has open at once while a step takes its samples. If the random order of a pass
@@ -186,9 +186,9 @@ class Order {
   SampleRows rows_of_window(uint32_t file, uint64_t first, uint64_t sample) const noexcept;
   uint64_t samples_that_mix() const noexcept;
   void plan_buffer();
-  void cut_lanes(Pass& pass, uint64_t phase) const;
+  void cut_lanes(Pass& pass, uint64_t epoch_pass) const;
   uint32_t plan_rounds(Pass& pass) const;
-  std::shared_ptr<Pass> draw(uint64_t number, uint64_t phase, uint64_t attempt, uint32_t& open) const;
+  std::shared_ptr<Pass> draw(uint64_t number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const;
 
   const DataSet* data_;
   const ShuffleSpec shuffle_;
@@ -206,7 +206,7 @@ class Order {
   uint32_t open_blocks_ = 0;
 
   struct Kept {
-    uint64_t number = 0, phase = 0;
+    uint64_t number = 0, epoch_pass = 0;
     std::shared_ptr<const Pass> pass;
   };
   mutable std::mutex mutex_;
@@ -221,17 +221,17 @@ uint64_t count_samples(const DataSet& data, FileRange files, const std::optional
 /// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`.
 uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples);
 
-/// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `window` segments, as
+/// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `count` segments, as
 /// evenly as whole numbers allow. `start`, a random fraction of 2^32, shifts the borders by a part of a sample. Without
 /// it a block with fewer than W samples would always give them to the same segments.
 struct Segments {
-  uint32_t rows = 0, window = 1, start = 0;
-  /// Returns the number of samples in the first `count` segments.
-  uint32_t before(uint32_t count) const noexcept;
+  uint32_t rows = 0, count = 1, start = 0;
+  /// Returns the number of samples in the first `first` segments.
+  uint32_t before(uint32_t first) const noexcept;
   /// Returns the segment of the sample number `row` in the block's shuffled order.
   uint32_t of(uint32_t row) const noexcept;
 };
-/// Returns the segments of a block, or of the part of it with `rows` samples. `window` is W.
-Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t window) noexcept;
+/// Returns the segments of a block, or of the part of it with `rows` samples. `count` is W (Order::mixed_blocks()).
+Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t count) noexcept;
 
 }  // namespace feedline::flow

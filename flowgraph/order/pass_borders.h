@@ -29,7 +29,8 @@ class PassBorders {
   /// Returns the number of passes that all lanes have finished before a step begins.
   uint64_t ended_before(uint64_t step) const noexcept {
     uint64_t ended = UINT64_MAX;
-    for (uint32_t lane = 0; lane < lanes(); lane++) ended = std::min(ended, order_->phase_at(lane, step * lane_step()));
+    for (uint32_t lane = 0; lane < lanes(); lane++)
+      ended = std::min(ended, order_->epoch_pass_at(lane, step * lane_step()));
     return ended;
   }
   /// Calls part(begin, end) for each run of samples [begin, end) of a step that belongs to the later of its two passes:

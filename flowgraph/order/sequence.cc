@@ -14,7 +14,7 @@ Sequence::Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> fi
             std::min(whole_rounds(), position / interleave_.block_length / std::max(size_t{1}, open_));
         rounds > 0) {
       const uint64_t each = rounds * interleave_.block_length;
-      for (Open& place : cycle_)
+      for (CycleFile& place : cycle_)
         if (place.open) place.next += each, place.left -= each, position -= each;
     } else {
       position -= next(position).count;
@@ -32,14 +32,14 @@ void Sequence::advance() noexcept {
 uint64_t Sequence::whole_rounds() const noexcept {
   if (turn_ != 0 || given_ != 0 || open_ == 0 || (open_ < cycle_.size() && next_file_ < files_.size())) return 0;
   uint64_t rounds = std::numeric_limits<uint64_t>::max();
-  for (const Open& place : cycle_)
+  for (const CycleFile& place : cycle_)
     if (place.open) rounds = std::min(rounds, place.left / interleave_.block_length);
   return rounds;
 }
 
 Run Sequence::next(uint64_t most) {
   while (open_ > 0 || next_file_ < files_.size()) {
-    Open& place = cycle_[turn_];
+    CycleFile& place = cycle_[turn_];
     if (!place.open && next_file_ < files_.size()) {
       const uint32_t file = files_[next_file_++];
       place = {.open = true, .file = file, .next = 0, .left = (*starts_)[file + 1] - (*starts_)[file]};

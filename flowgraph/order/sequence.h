@@ -31,7 +31,7 @@ class Sequence {
 
  private:
   /// A place of the cycle, and the file in it.
-  struct Open {
+  struct CycleFile {
     bool open = false;
     uint32_t file = 0;
     uint64_t next = 0, left = 0;  // samples of the file: the number of the next one, and how many are left
@@ -43,7 +43,7 @@ class Sequence {
   std::vector<uint32_t> files_;
   InterleaveSpec interleave_;
   size_t next_file_ = 0;  // index in files_ of the file that is opened next
-  std::vector<Open> cycle_;
+  std::vector<CycleFile> cycle_;
   size_t turn_ = 0;     // the place of the cycle whose turn it is
   uint64_t given_ = 0;  // the samples that it has given in this turn
   size_t open_ = 0;     // the number of open files

@@ -52,7 +52,7 @@ Rows Steps::hull(Kind kind) const noexcept {
 // Filler is a copy of a sample. So a rank whose rows all lack a sample takes the nearest row that has one. Rows after
 // the last sample are left out.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
-  int64_t before = -1, behind = -1, last = 0;
+  int64_t before = -1, after = -1, last = 0;
   bool has_one = false;
   for (uint32_t l = 0; l < lanes_; l++) {
     const LaneRows lane = of_lane(kind, l);
@@ -62,11 +62,11 @@ Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
       has_one = true;
     else if (lane.first < rows.first)
       before = last - 1;
-    else if (behind < 0)
-      behind = lane.first;
+    else if (after < 0)
+      after = lane.first;
   }
   if (has_one) return {rows.first, std::min(rows.last, last)};
-  return before >= 0 ? Rows{before, before + 1} : Rows{behind, behind + 1};
+  return before >= 0 ? Rows{before, before + 1} : Rows{after, after + 1};
 }
 
 // The samples of an epoch are dealt to the lanes in turn, including those that remain after the full steps.

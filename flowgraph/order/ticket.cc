@@ -73,11 +73,11 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
     Block block{.file = f, .first = samples_before(0)};
     uint64_t gaps = 0;
     const auto close = [&](uint32_t end) {
-      const uint64_t behind = samples_before(end);
+      const uint64_t next_first = samples_before(end);
       block.end = end;
-      block.rows = static_cast<uint32_t>(behind - block.first);
+      block.rows = static_cast<uint32_t>(next_first - block.first);
       if (block.rows > 0) blocks.push_back(block);
-      block = {.file = f, .begin = end, .first = behind};
+      block = {.file = f, .begin = end, .first = next_first};
       gaps = 0;
     };
     for (uint32_t end = 1; end < index.entries.size(); end++) {

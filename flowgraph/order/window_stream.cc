@@ -7,8 +7,8 @@ namespace feedline::flow {
 WindowStream::WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
     : data_(&data), order_(&order), windows_(order.windows()), sequence_(order, first_pass, sample) {}
 
-const WindowStream::Open& WindowStream::open(uint32_t number, uint64_t from, TakeResult& to) {
-  for (const Open& open : open_)
+const WindowStream::OpenBlock& WindowStream::open(uint32_t number, uint64_t from, TakeResult& to) {
+  for (const OpenBlock& open : open_)
     if (open.block == number) return open;
   const Block& block = order_->blocks()[number];
   const uint64_t file_start = windows_->file_starts()[block.file], begin = file_start + block.first;
@@ -19,7 +19,7 @@ const WindowStream::Open& WindowStream::open(uint32_t number, uint64_t from, Tak
 }
 
 void WindowStream::finish(uint64_t frame, uint32_t file, Step& step) {
-  std::erase_if(open_, [&](const Open& open) {
+  std::erase_if(open_, [&](const OpenBlock& open) {
     const bool other = order_->interleave().on() && order_->blocks()[open.block].file != file;
     if (other || open.end > frame) return false;
     step.finished.push_back(open.ticket);
@@ -33,7 +33,7 @@ void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_
   uint64_t frame = window.first;
   for (int64_t f = 0; f < window.frames;) {
     while (frame >= starts[file + 1]) file++;
-    const Open& ticket = open(order_->block_at(file, frame - starts[file]), window.first, to);
+    const OpenBlock& ticket = open(order_->block_at(file, frame - starts[file]), window.first, to);
     const int64_t n = stride > 1 ? 1 : std::min(window.frames - f, static_cast<int64_t>(ticket.end - frame));
     if (to.with_rows)
       to.step.rows.push_back(
@@ -61,7 +61,7 @@ void WindowStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) 
 }
 
 void WindowStream::close(Step& step) {
-  for (const Open& open : open_) step.finished.push_back(open.ticket);
+  for (const OpenBlock& open : open_) step.finished.push_back(open.ticket);
   open_.clear();
 }
 

@@ -21,14 +21,14 @@ class WindowStream final : public SampleStream {
   void close(Step& step) override;
 
  private:
-  struct Open {
+  struct OpenBlock {
     uint32_t block = 0;
     uint64_t end = 0;  // the frame after the block's last one
     uint64_t ticket = 0;
     uint64_t first = 0;  // the frame that is row 0 of the ticket
   };
   void add_rows(const Windows::Window& window, uint32_t file, int64_t at, TakeResult& to);
-  const Open& open(uint32_t block, uint64_t from, TakeResult& to);
+  const OpenBlock& open(uint32_t block, uint64_t from, TakeResult& to);
   /// Finishes the open blocks that end at or before `frame`. If files are interleaved, only the blocks of `file`.
   void finish(uint64_t frame, uint32_t file, Step& step);
 
@@ -36,7 +36,7 @@ class WindowStream final : public SampleStream {
   const Order* order_;
   const Windows* windows_;
   PassSequence sequence_;
-  std::vector<Open> open_;
+  std::vector<OpenBlock> open_;
 };
 
 }  // namespace feedline::flow

@@ -34,18 +34,18 @@ uint64_t Windows::windows_of(const Group& group) const noexcept {
 }
 
 uint64_t Windows::before(uint64_t frame) const noexcept {
-  const auto behind = std::upper_bound(groups_.begin(), groups_.end(), frame,
-                                       [](uint64_t at, const Group& group) { return at < group.begin; });
-  if (behind == groups_.begin()) return 0;
-  const Group& group = behind[-1];
+  const auto next = std::upper_bound(groups_.begin(), groups_.end(), frame,
+                                     [](uint64_t at, const Group& group) { return at < group.begin; });
+  if (next == groups_.begin()) return 0;
+  const Group& group = next[-1];
   const uint64_t shift = static_cast<uint64_t>(spec_.shift);
   return group.first_window + std::min(windows_of(group), (frame - group.begin + shift - 1) / shift);
 }
 
 Windows::Window Windows::at(uint64_t window) const noexcept {
-  const auto behind = std::upper_bound(groups_.begin(), groups_.end(), window,
-                                       [](uint64_t at, const Group& group) { return at < group.first_window; });
-  const Group& group = behind[-1];
+  const auto next = std::upper_bound(groups_.begin(), groups_.end(), window,
+                                     [](uint64_t at, const Group& group) { return at < group.first_window; });
+  const Group& group = next[-1];
   const uint64_t first = group.begin + (window - group.first_window) * static_cast<uint64_t>(spec_.shift);
   const uint64_t there =
       (group.end - first + static_cast<uint64_t>(spec_.stride) - 1) / static_cast<uint64_t>(spec_.stride);

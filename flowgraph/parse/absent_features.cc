@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/names_instead.h"
 
 namespace feedline::flow {
 
-AbsentFeatures::AbsentFeatures(const std::vector<FeatureSpec>& features) : features_(features) {
+AbsentFeatures::AbsentFeatures(const std::vector<FeatureSpec>& features, const RecordParser& parser)
+    : features_(features), parser_(parser) {
   for (size_t f = 0; f < features.size(); f++)
     if (features[f].kind != FeatureKind::fixed || features[f].has_default) absent_.push_back(f);
 }
@@ -15,7 +16,7 @@ void AbsentFeatures::add(const std::vector<bool>& seen, std::span<const io::Reco
   any_ = any_ || !records.empty();
   if (absent_.empty()) return;
   std::erase_if(absent_, [&](size_t feature) { return seen[feature]; });
-  if (!absent_.empty() && names_.empty() && !records.empty()) names_ = feature_names(records.front());
+  if (!absent_.empty() && names_.empty() && !records.empty()) names_ = parser_.feature_names(records.front());
 }
 
 std::vector<Error> AbsentFeatures::errors(std::string_view which) const {

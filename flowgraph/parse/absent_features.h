@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 
@@ -16,10 +17,10 @@ namespace feedline::flow {
 /// not of kind FIXED. A wrong name of any other feature is an error at the first record.
 class AbsentFeatures {
  public:
-  /// Keeps a reference to `features`, which must outlive this object.
-  explicit AbsentFeatures(const std::vector<FeatureSpec>& features);
+  /// Keeps references to the pipeline's features and to the parser of its records, which must outlive this object.
+  AbsentFeatures(const std::vector<FeatureSpec>& features, const RecordParser& parser);
 
-  /// Notes which features the parsed `records` have. `seen` is what ExampleParser::Session::seen() returned for them.
+  /// Notes which features the parsed `records` have. `seen` is what RecordParser::Session::seen() returned for them.
   void add(const std::vector<bool>& seen, std::span<const io::RecordView> records);
 
   /// Returns an Error missing_feature for each watched feature that no record had; none if there were no records.
@@ -28,6 +29,7 @@ class AbsentFeatures {
 
  private:
   const std::vector<FeatureSpec>& features_;
+  const RecordParser& parser_;
   std::vector<size_t> absent_;      // numbers of the watched features that no record has had so far
   std::vector<std::string> names_;  // names of the features in a record that lacks a watched one
   bool any_ = false;                // whether add() was given any records

@@ -13,39 +13,24 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "feedline/error.h"
 #include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/row_error.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 
-/// A record that the parser refused. `message` says what was found and what was wanted.
-struct RowError {
-  uint32_t row = 0;
-  Category category = Category::malformed_proto;
-  int feature = -1;  // number of the feature, or -1 for the record as a whole
-  std::string message;
-};
-
-/// Returns the names of the features that an Example has, each once, in the order of the record. Too slow for the hot
-/// path.
-std::vector<std::string> feature_names(const io::RecordView& record);
-
-/// Returns text such as "; did you mean 'score'? There is: board score", for a message that says that `wanted` is not
-/// among `names`. If there are more than 10 names, it lists only the nearest ones.
-std::string names_instead(std::string_view wanted, std::vector<std::string> names);
-
-/// Parses records into columns. Immutable; any number of threads may use one parser.
+/// Parses Examples into columns. Immutable; any number of threads may use one parser.
 class ExampleParser {
  public:
   explicit ExampleParser(std::vector<FeatureSpec> features);
   ~ExampleParser();
 
-  const std::vector<FeatureSpec>& features() const noexcept;
+  /// Returns the names of the features that an Example has, each once, in the order of the record. Too slow for the hot
+  /// path.
+  static std::vector<std::string> feature_names(const io::RecordView& record);
 
   /// Returns how many arena bytes the columns of `rows` rows can take at most, whatever the records contain.
   /// `payload_bytes` is the size of the payloads of all these records together.
@@ -68,19 +53,16 @@ class ExampleParser {
     void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors);
 
     /// One column for each feature, in the order of the features.
-    std::span<const Column> columns() const noexcept { return columns_; }
+    std::span<const Column> columns() const noexcept;
     /// Returns how many records had the byte layout of earlier records (record_layout.h), so that the fast way of
     /// parsing was enough.
-    uint64_t layout_hits() const noexcept { return hits_; }
+    uint64_t layout_hits() const noexcept;
     /// Returns, by number of the feature, whether any record so far had it, sound or not.
     std::vector<bool> seen() const;
 
    private:
     struct State;
-    std::vector<Column> columns_;
     std::unique_ptr<State> state_;
-    uint32_t row_ = 0;
-    uint64_t hits_ = 0;
   };
 
  private:

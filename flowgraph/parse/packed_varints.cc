@@ -33,11 +33,11 @@ __attribute__((target("avx512f,avx512bw,bmi,bmi2"))) const uint8_t* decode_narro
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     const uint64_t some = ~uint64_t{0} >> (64 - size);
     for (uint64_t ends = ~_mm512_movepi8_mask(_mm512_maskz_loadu_epi8(some, p)) & some; ends != 0; ends &= ends - 1) {
-      const uint8_t* behind = p + std::countr_zero(ends) + 1;
-      const auto width = static_cast<size_t>(behind - start);
+      const uint8_t* after = p + std::countr_zero(ends) + 1;
+      const auto width = static_cast<size_t>(after - start);
       if (width > 8 || out == limit) return start;
-      start = behind;
-      *out++ = static_cast<int64_t>(_pext_u64(load<uint64_t>(behind - 8), 0x7f7f7f7f7f7f7f7f << (64 - 8 * width)));
+      start = after;
+      *out++ = static_cast<int64_t>(_pext_u64(load<uint64_t>(after - 8), 0x7f7f7f7f7f7f7f7f << (64 - 8 * width)));
     }
     p += size;
   }
@@ -58,14 +58,14 @@ uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {
       if (out == limit) return unfit;
-      const uint8_t* behind = p + std::countr_zero(ends) + 1;
-      const size_t width = static_cast<size_t>(behind - start);
-      start = behind;
+      const uint8_t* after = p + std::countr_zero(ends) + 1;
+      const size_t width = static_cast<size_t>(after - start);
+      start = after;
       // All bytes between two ends have their continuation bits set, so that widths up to 8 need no check.
       uint64_t value;
       if (width <= 8) [[likely]] {
-        value = squeeze(load<uint64_t>(behind - 8) >> (64 - 8 * width));
-      } else if (!read_varint_before(behind, width, value)) {
+        value = squeeze(load<uint64_t>(after - 8) >> (64 - 8 * width));
+      } else if (!read_varint_before(after, width, value)) {
         return unfit;
       }
       *out++ = static_cast<int64_t>(value);

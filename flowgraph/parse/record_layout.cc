@@ -6,8 +6,6 @@
 namespace feedline::flow {
 namespace {
 
-using Payload = EntryShape::Payload;
-
 /// Reads the header of an entry in the form that writers use: a key, then a value that is one list in one run.
 class HeaderReader {
  public:
@@ -16,7 +14,7 @@ class HeaderReader {
   bool read(ListKind wanted, Payload& kind) {
     if (!tag(0x0a) || !length() || !key() || !tag(0x12) || !length()) return false;
     if (wanted == ListKind::unset) {
-      kind = Payload::value;
+      kind = Payload::unread;
       return true;
     }
     if (p_ == end_) {
@@ -119,7 +117,7 @@ void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, F
 }
 
 EntryShape::Action action_of(Payload kind, bool direct) {
-  if (kind == Payload::value) return EntryShape::Action::skip;
+  if (kind == Payload::unread) return EntryShape::Action::skip;
   if (!direct) return EntryShape::Action::think;
   switch (kind) {
     case Payload::bytes:
@@ -156,9 +154,9 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
     if (value != whole - here.less) return nullptr;
   }
   const uint8_t* begin = p + long_header;
-  const uint8_t* behind = p + length_at[0].end + whole;
-  if (whole > static_cast<uint64_t>(end - p - length_at[0].end) || behind < begin) return nullptr;
-  size = static_cast<uint32_t>(behind - begin);
+  const uint8_t* after = p + length_at[0].end + whole;
+  if (whole > static_cast<uint64_t>(end - p - length_at[0].end) || after < begin) return nullptr;
+  size = static_cast<uint32_t>(after - begin);
   return begin;
 }
 

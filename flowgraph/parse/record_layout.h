@@ -17,13 +17,11 @@
 #include <vector>
 
 #include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/feature_values.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/wire.h"
 
 namespace feedline::flow {
-
-/// The kinds of a Feature: the field numbers of its oneof.
-enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
 
 /// A key that the pipeline asks for, with what is known about its entries beforehand.
 struct RequestedKey {
@@ -40,15 +38,6 @@ struct RequestedKey {
 
 /// What an entry that was seen before looked like.
 struct alignas(64) EntryShape {
-  enum class Payload : uint8_t {
-    value,      // of a feature that the pipeline does not ask for: the whole Feature
-    nothing,    // a Feature without a kind
-    bytes,      // one bytes value
-    floats,     // one packed run of floats
-    one_float,  // one float that is not packed
-    varints,    // one packed run of int64
-    varint,     // one int64 that is not packed
-  };
   /// What to do with the payload. `think`: check it against the feature's specification before storing it.
   enum class Action : uint8_t { skip, store_bytes, store_floats, store_int, think };
   static constexpr uint32_t max_header = 64;
@@ -64,7 +53,7 @@ struct alignas(64) EntryShape {
   std::array<EntryShape*, 2> next = {};  // the shapes that followed this one, the most recent first
   struct Use {
     Action action = Action::think;
-    Payload kind = Payload::value;
+    Payload kind = Payload::unread;
     int32_t key = -1;             // number of the requested key, or -1
     std::byte* column = nullptr;  // column, bit and row_size are those of RequestedKey
     uint64_t bit = 0;

@@ -8,7 +8,7 @@ namespace {
 
 using Action = EntryShape::Action;
 
-constexpr size_t most_words = 1024;  // with more entries than this, finding the places is the least of the work
+constexpr size_t most_known = 1024;  // with more entries than this, finding the places is the least of the work
 
 /// Fills `shape` from the record. Returns false if its entries do not make a shape.
 bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {
@@ -20,16 +20,16 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
   if (!p || p + size_of_features != end) return false;
 
   const auto offset = [&](const uint8_t* at) { return static_cast<uint32_t>(at - record); };
-  const uint8_t* learned = record;  // words and payloads cover all bytes before this one
+  const uint8_t* learned = record;  // known bytes and payloads cover all bytes before this one
   for (EntryShape* before = layout.start(); p != end;) {
     EntryShape* const entry = before->next[0];
     uint32_t payload_size;
     const uint8_t* payload = entry->match(p, end, payload_size);
     if (!payload) payload = entry->match_long(p, end, payload_size);
-    if (!payload || entry->use.action == Action::think || shape.words.size() > most_words) return false;
+    if (!payload || entry->use.action == Action::think || shape.known.size() > most_known) return false;
     wanted &= ~entry->use.bit;
-    for (; payload - learned > 8; learned += 8) shape.words.push_back({offset(learned), wire::load<uint64_t>(learned)});
-    shape.words.push_back({offset(payload - 8), wire::load<uint64_t>(payload - 8)});  // a header has 8 bytes or more
+    for (; payload - learned > 8; learned += 8) shape.known.push_back({offset(learned), wire::load<uint64_t>(learned)});
+    shape.known.push_back({offset(payload - 8), wire::load<uint64_t>(payload - 8)});  // a header has 8 bytes or more
     if (entry->use.action != Action::skip) shape.values.push_back({offset(payload), payload_size, entry->use});
     p = learned = payload + payload_size;
     before = entry;
@@ -44,9 +44,9 @@ void RecordShapes::learn(RecordLayout& layout, const uint8_t* record, uint32_t s
   if (std::exchange(slot.last_size, size) != size || !std::has_single_bit(++slot.tries)) return;
   RecordShape& shape = slot.shape;
   shape.size = size;
-  shape.words.clear();
+  shape.known.clear();
   shape.values.clear();
-  if (!take_apart(layout, record, size, wanted, shape)) shape.words.clear();
+  if (!take_apart(layout, record, size, wanted, shape)) shape.known.clear();
 }
 
 }  // namespace feedline::flow

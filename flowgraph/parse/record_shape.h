@@ -15,9 +15,10 @@
 namespace feedline::flow {
 
 struct RecordShape {
-  struct Word {
+  /// 8 bytes that every record of this shape has.
+  struct KnownBytes {
     uint32_t at;
-    uint64_t learned;
+    uint64_t bytes;
   };
   struct Value {
     uint32_t at;
@@ -25,14 +26,14 @@ struct RecordShape {
     EntryShape::Use use;
   };
 
-  uint32_t size = 0;          // bytes of the record
-  std::vector<Word> words;    // they cover all bytes but the payloads; empty: no shape is known
-  std::vector<Value> values;  // the payloads that are wanted: at least one for every feature
+  uint32_t size = 0;              // bytes of the record
+  std::vector<KnownBytes> known;  // they cover all bytes but the payloads; empty: no shape is known
+  std::vector<Value> values;      // the payloads that are wanted: at least one for every feature
 
   /// Returns whether the record has this shape. Precondition: the record has `size` bytes.
   bool matches(const uint8_t* record) const noexcept {
-    for (const Word& word : words)
-      if (wire::load<uint64_t>(record + word.at) != word.learned) return false;
+    for (const KnownBytes& eight : known)
+      if (wire::load<uint64_t>(record + eight.at) != eight.bytes) return false;
     return true;
   }
   /// Stores the values of a record that matches into row `row` of their columns. Returns false if a value is not as it
@@ -50,7 +51,7 @@ class RecordShapes {
   /// Returns the shape of this record, or null if it has none that is known.
   const RecordShape* of(const uint8_t* record, uint32_t size) const noexcept {
     const RecordShape& shape = slots_[size % slots].shape;
-    return shape.size == size && !shape.words.empty() && shape.matches(record) ? &shape : nullptr;
+    return shape.size == size && !shape.known.empty() && shape.matches(record) ? &shape : nullptr;
   }
 
   /// Learns the shape of a record that had none, if `layout` knows all its entries, no entry needs Action::think, and

@@ -12,8 +12,8 @@
 #include "flowgraph/order/mixture.h"
 #include "flowgraph/order/order.h"
 #include "flowgraph/order/steps.h"
-#include "flowgraph/parse/example_parser.h"
 #include "flowgraph/parse/formula_columns.h"
+#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/plan/epoch_sums.h"
 
@@ -34,7 +34,7 @@ struct Schedule {
   std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; else one for all data
   std::optional<Mixture> mixture;
   Steps steps;  // the steps of an epoch
-  ExampleParser parser;
+  RecordParser parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
   std::vector<std::byte> zeros;      // what the bytes of a bad row point to if its chunk has no good row to copy

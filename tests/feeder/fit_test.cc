@@ -258,7 +258,8 @@ TEST_CASE("a few records tell what is not as the features say") {
     CHECK(bad.failed == 6);
     CHECK(bad.raised);
     REQUIRE(bad.errors.size() == 1);
-    CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, shape [2] wants 2 [wrong_count]");
+    CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, shape [2] wants 2; change shape, or "
+                                       "write kind: VARIABLE without a shape if records differ [wrong_count]");
 
     // "v" has `id % 4` values: record 2 is the first with more than one.
     const TriedRecords some = tried(data,

@@ -370,11 +370,14 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   const std::string at = golden("chess/main-00000-of-00003.tfrecord") + ": offset 0: record 0: feature ";
   const std::pair<std::string, std::string> wrong[] = {
       {"feature { name: \"s\" dtype: FLOAT32 }",
-       "'s': the record holds int64 values, float32 are wanted [wrong_dtype]"},
+       "'s': the record holds INT64 values, dtype wants FLOAT32; write dtype: INT64 if all records hold INT64 "
+       "[wrong_dtype]"},
       {"feature { name: \"d\" dtype: BYTES length: 193 }",
-       "'d': the record holds a value of 194 bytes, length wants 193 [wrong_length]"},
+       "'d': the record holds a value of 194 bytes, length wants 193; change length, or remove it if records differ "
+       "[wrong_length]"},
       {"feature { name: \"s\" dtype: INT64 shape: 2 }",
-       "'s': the record holds 1 values, shape [2] wants 2 [wrong_count]"},
+       "'s': the record holds 1 values, shape [2] wants 2; change shape, or write kind: VARIABLE without a shape if "
+       "records differ [wrong_count]"},
       {"feature { name: \"score\" dtype: INT64 }",
        "'score': the record does not have it; there is: d s. If it may be missing, give it a default_value, or kind: "
        "VARIABLE [missing_feature]"}};

@@ -478,21 +478,24 @@ TEST_CASE("a refused record says what was found and what was wanted") {
 
   RowError error = refusal(x, record(wire::float_feature({1})));
   CHECK(error.category == Category::wrong_dtype);
-  CHECK(error.message == "the record holds float32 values, int64 are wanted");
+  CHECK(error.message ==
+        "the record holds FLOAT32 values, dtype wants INT64; write dtype: FLOAT32 if all records hold FLOAT32");
 
   error = refusal(x, record(wire::int64_feature({1, 2})));
   CHECK(error.category == Category::wrong_count);
-  CHECK(error.message == "the record holds 2 values, shape [3] wants 3");
+  CHECK(error.message ==
+        "the record holds 2 values, shape [3] wants 3; change shape, or write kind: VARIABLE without a shape if "
+        "records differ");
 
   FeatureSpec bounded = feature("x", DType::int64, FeatureKind::variable);
   bounded.max_values = 1;
   error = refusal(bounded, record(wire::int64_feature({1, 2})));
   CHECK(error.category == Category::wrong_count);
-  CHECK(error.message == "the record holds 2 values, max_values allows 1");
+  CHECK(error.message == "the record holds 2 values, max_values allows 1; raise max_values");
 
   error = refusal(feature("x", DType::int64, FeatureKind::fixed_sequence, {2}), record(wire::int64_feature({1, 2, 3})));
   CHECK(error.category == Category::wrong_count);
-  CHECK(error.message == "the record holds 3 values, a step of shape [2] has 2");
+  CHECK(error.message == "the record holds 3 values, steps of shape [2] want a multiple of 2; change shape");
 
   error = refusal(x, wire::example(""));
   CHECK(error.category == Category::missing_feature);
@@ -502,7 +505,8 @@ TEST_CASE("a refused record says what was found and what was wanted") {
   board.length = 194;
   error = refusal(board, record(wire::bytes_feature({"short"})));
   CHECK(error.category == Category::wrong_length);
-  CHECK(error.message == "the record holds a value of 5 bytes, length wants 194");
+  CHECK(error.message ==
+        "the record holds a value of 5 bytes, length wants 194; change length, or remove it if records differ");
 
   error = refusal(x, record(wire::int64_feature({1, 2, 3})) + "\n\x7f");
   CHECK(error.category == Category::malformed_proto);

@@ -1,0 +1,57 @@
+#include "flowgraph/parse/feature_keys.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/audit.h"
+#include "flowgraph/parse/wire.h"
+
+namespace feedline::flow {
+
+FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features) : slots_(std::bit_ceil(2 * features.size() + 1)) {
+  for (size_t feature = 0; feature < features.size(); feature++) {
+    const std::string& key = features[feature].key;
+    const auto* bytes = reinterpret_cast<const uint8_t*>(key.data());
+    const uint64_t hash = hash_of(bytes, key.size());
+    Slot& slot = const_cast<Slot&>(slot_of(bytes, key.size(), hash));
+    if (slot.number < 0) {
+      slot = {hash, static_cast<int32_t>(keys_.size())};
+      keys_.push_back(key);
+      last_feature_.push_back(-1);
+    }
+    int32_t& last = last_feature_[static_cast<size_t>(slot.number)];
+    previous_.push_back(last);
+    last = static_cast<int32_t>(feature);
+  }
+}
+
+// Takes 8 bytes at a time and folds them by a multiplication with 2^64 / the golden ratio. The hash is mixed at the
+// end, so that keys which differ only in their last bytes differ in all bits of the hash.
+uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
+  uint64_t hash = size;
+  const auto add = [&](uint64_t bytes) {
+    hash = (hash ^ bytes) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  };
+  if (size >= 8) {
+    for (size_t i = 0; i + 8 < size; i += 8) add(wire::load<uint64_t>(key + i));
+    add(wire::load<uint64_t>(key + size - 8));
+  } else if (size >= 4) {
+    add(wire::load<uint32_t>(key) | uint64_t{wire::load<uint32_t>(key + size - 4)} << 32);
+  } else if (size > 0) {
+    add(key[0] | uint64_t{key[size / 2]} << 8 | uint64_t{key[size - 1]} << 16);
+  }
+  return mix64(hash);
+}
+
+const FeatureKeys::Slot& FeatureKeys::slot_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept {
+  for (size_t i = hash;; i++) {
+    const Slot& slot = slots_[i & (slots_.size() - 1)];
+    if (slot.number < 0) return slot;
+    if (slot.hash != hash) continue;
+    const std::string& known = keys_[static_cast<size_t>(slot.number)];
+    if (known.size() == size && (size == 0 || std::memcmp(known.data(), key, size) == 0)) return slot;
+  }
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,167 @@
+// Stores the values of features in columns, whatever message of a record holds them.
+//
+// message Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
+// message BytesList { repeated bytes value = 1; }   FloatList and Int64List have packed float and int64
+// (tensorflow/core/example/feature.proto)
+//
+// A parser of records finds the Features and says which feature of the pipeline each belongs to. What the pipeline
+// wants of their values, and the errors if they are different, are the same for every record type that has Features.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/row_error.h"
+#include "flowgraph/pipeline/spec.h"
+#include "io/records/record_scanner.h"
+
+namespace feedline::flow {
+
+/// The kinds of a Feature: the field numbers of its oneof.
+enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
+
+/// How a Feature with at most one list in one run lies in a record, and what its payload is.
+enum class Payload : uint8_t {
+  unread,     // the feature is not wanted: the payload is the whole Feature
+  nothing,    // a Feature without a kind
+  bytes,      // one bytes value
+  floats,     // one packed run of floats
+  one_float,  // one float that is not packed
+  varints,    // one packed run of int64
+  varint,     // one int64 that is not packed
+};
+
+/// What a feature of the pipeline wants of a record, in the form that parsers need. Refers to the FeatureSpec, which
+/// must outlive it.
+struct FeatureTarget {
+  static constexpr uint64_t any_length = ~uint64_t{0};
+
+  explicit FeatureTarget(const FeatureSpec& feature);
+
+  /// Returns how many bytes of the arena a byte of payload can take in addition to the column.
+  uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? 1 : 8; }
+
+  const FeatureSpec* spec;
+  ListKind kind;
+  bool fixed;
+  uint32_t row_size;    // bytes of one row of the column
+  uint64_t elements;    // fixed: values per row; fixed_sequence: values per step; otherwise 1
+  uint64_t max_values;  // not fixed
+  uint64_t length;      // bytes that every bytes value must have, or `any_length`
+};
+
+/// The values of one feature that were found in a record so far.
+struct FoundValues {
+  ListKind wanted = ListKind::unset;
+  void* values = nullptr;
+  uint64_t capacity = 0;
+  uint64_t length = FeatureTarget::any_length;
+
+  ListKind found = ListKind::unset;
+  uint64_t count = 0;                                 // the number of values found, including those beyond `capacity`
+  uint64_t other_length = FeatureTarget::any_length;  // bytes of the first value that is not `length` long, if any is
+
+  void restart(ListKind kind) {
+    found = kind;
+    count = 0;
+    other_length = FeatureTarget::any_length;
+  }
+};
+
+/// Adds the values of the message Feature in [p, end) to `found`. A list of another kind discards the values so far, as
+/// protobuf does. Values that are not wanted are checked all the same. `depth` is how many levels of messages may still
+/// be opened inside the Feature. Returns null, or where protobuf would refuse the bytes. Precondition: the 10 bytes
+/// before a run of int64 may be read (packed_varints.h); in every message that holds a Feature so far, they are tags
+/// and lengths.
+const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found);
+
+/// The columns of the features for one chunk, filled row by row. Only one thread may use it at a time.
+class FeatureValues {
+ public:
+  /// Returns the names of the features that a record has, for the error about one that it lacks.
+  using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
+
+  /// Takes a column for each target from the arena, with `rows` rows. The targets and the arena must outlive this
+  /// object. The targets' specs must outlive the columns, too, because the default values lie in them.
+  FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows, Arena& arena);
+
+  std::span<const Column> columns() const noexcept { return columns_; }
+
+  /// Begins a row: no feature has values in it so far.
+  void begin_row(uint32_t row) noexcept {
+    row_ = row;
+    for (uint64_t& bits : good_) bits = 0;
+  }
+  uint32_t row() const noexcept { return row_; }
+
+  /// Stores the payload of a Feature in the current row. Returns false if the payload is not as the pipeline wants it.
+  /// Then nothing that counts has changed, and the caller must read the Feature by begin_values(), add_feature() and
+  /// end_values(). Precondition: the 10 bytes before the payload may be read; `payload` is not Payload::unread.
+  bool store(size_t feature, Payload payload, const uint8_t* p, uint32_t size);
+
+  /// Returns where to add the values of a feature. `payload` is the most bytes that all of them together can have.
+  FoundValues begin_values(size_t feature, uint64_t payload);
+  /// Checks the values that were found for a feature and puts them into its row. If they are not as the pipeline wants
+  /// them, end_row() refuses the record.
+  void end_values(size_t feature, const FoundValues& found);
+
+  /// Returns whether all_features() has a bit for every feature.
+  bool few_features() const noexcept { return good_.size() == 1; }
+  /// Returns a bit for each feature: bit f is feature number f. Precondition: few_features().
+  uint64_t all_features() const noexcept { return ~(~uint64_t{0} << targets_.size()); }
+  /// Notes that the caller has put values of these features into their columns, and that they are as they should be.
+  /// Bit f is feature number f, so this is for the first 64 features only.
+  void mark_good(uint64_t features) noexcept { good_[0] |= features; }
+
+  /// Ends a row. Fills in defaults for the features that the record lacks. If a feature is missing that must not be, or
+  /// is not as it should be, adds an error and returns false.
+  bool end_row(const io::RecordView& record, std::vector<RowError>& errors) {
+    if (few_features() && good_[0] == all_features()) [[likely]]
+      return true;
+    return fill_in(record, errors);
+  }
+  /// Ends a row whose record is malformed.
+  void refuse_row() noexcept { lacking_rows_++; }
+
+  /// Returns, by number of the feature, whether any record had it, sound or not. `rows` is the number of rows so far,
+  /// including those that were filled without begin_row() because their records had every feature.
+  std::vector<bool> seen(uint32_t rows) const;
+
+ private:
+  /// What was wrong with a feature, the last time that anything was.
+  struct Flaw {
+    uint32_t row = ~uint32_t{0};
+    ListKind found = ListKind::unset;
+    uint64_t count = 0;
+    uint64_t length = FeatureTarget::any_length;
+    bool names_told = false;  // an error has listed the names of a record that lacks this feature
+  };
+
+  template <typename T>
+  T* row_of(size_t feature) const noexcept {
+    return reinterpret_cast<T*>(columns_[feature].as<std::byte>() + uint64_t{row_} * targets_[feature].row_size);
+  }
+  void set_good(size_t feature) noexcept { good_[feature / 64] |= uint64_t{1} << feature % 64; }
+  void clear_good(size_t feature) noexcept { good_[feature / 64] &= ~(uint64_t{1} << feature % 64); }
+  void* reserve(ListKind kind, uint64_t count);
+  bool fill_in(const io::RecordView& record, std::vector<RowError>& errors);
+  RowError describe(size_t feature, const io::RecordView& record);
+
+  std::span<const FeatureTarget> targets_;
+  FeatureNames feature_names_;
+  Arena& arena_;
+  std::vector<Column> columns_;
+  std::vector<uint64_t> good_;  // bits: features that this record has, and that are as they should be
+  std::vector<uint64_t> seen_;  // bits: features of records that lacked another one, or had a flawed one
+  // The number of rows whose record lacked a feature, had a flawed one, or was malformed. All other records had every
+  // feature.
+  uint32_t lacking_rows_ = 0;
+  std::vector<Flaw> flaws_;
+  uint32_t row_ = 0;
+};
+
+}  // namespace feedline::flow

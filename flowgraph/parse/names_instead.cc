@@ -1,0 +1,45 @@
+#include "flowgraph/parse/names_instead.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/did_you_mean.h"
+#include "base/utf8.h"
+
+namespace feedline::flow {
+namespace {
+
+/// Returns the name as a message shows it: at most its first 80 bytes, without control characters.
+std::string shown(const std::string& name) {
+  constexpr size_t longest = 80;
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (name.size() <= longest && is_utf8(name) && std::none_of(name.begin(), name.end(), is_control)) return name;
+  std::string text;
+  for (const char c : std::string_view(name).substr(0, longest))
+    text += c >= 0x20 && c < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return text + (name.size() > longest ? "..." : "");
+}
+
+}  // namespace
+
+std::string names_instead(std::string_view wanted, std::vector<std::string> names) {
+  if (names.empty()) return "; there is none at all";
+  constexpr size_t most = 10;
+  for (std::string& name : names) name = shown(name);
+  std::string text = did_you_mean(wanted, names);
+  const size_t more = names.size() - std::min(names.size(), most);
+  if (more > 0) {
+    std::vector<std::pair<size_t, std::string>> by_distance;
+    for (std::string& name : names) by_distance.emplace_back(edit_distance(shown(std::string(wanted)), name), name);
+    std::sort(by_distance.begin(), by_distance.end());
+    for (size_t i = 0; i < most; i++) names[i] = std::move(by_distance[i].second);
+    names.resize(most);
+  }
+  text += text.empty() ? "; there is:" : " There is:";
+  for (const std::string& name : names) text += ' ' + name;
+  return more > 0 ? fmt::format("{} and {} more", text, more) : text;
+}
+
+}  // namespace feedline::flow

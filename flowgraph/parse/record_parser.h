@@ -1,0 +1,69 @@
+// The parser of a pipeline's records, whatever their record type is.
+//
+// This unit alone knows which record types there are. Each is one alternative of two variants: a parser, and its
+// Session. They have the functions of ExampleParser and ExampleParser::Session, with the same contracts. The
+// alternative is looked up once for a block of records.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/raw_parser.h"
+#include "flowgraph/parse/row_error.h"
+#include "flowgraph/pipeline/spec.h"
+#include "io/records/record_scanner.h"
+
+namespace feedline::flow {
+
+/// One alternative for each record type.
+using AnyParser = std::variant<ExampleParser, RawParser>;
+using AnySession = std::variant<ExampleParser::Session, RawParser::Session>;
+
+/// Parses records into columns. Immutable; any number of threads may use one parser.
+class RecordParser {
+ public:
+  /// Makes the parser for the pipeline's features and record type, which validate() has made the same for all sources.
+  explicit RecordParser(const PipelineSpec& spec);
+
+  /// Returns how many arena bytes the columns of `rows` rows can take at most, whatever the records contain.
+  /// `payload_bytes` is the size of the payloads of all these records together.
+  uint64_t arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept;
+
+  /// Returns the names of the features that a record has, each once, in the order of the record. Too slow for the hot
+  /// path.
+  std::vector<std::string> feature_names(const io::RecordView& record) const;
+
+  /// Fills the columns of one chunk in blocks of records, in order. Only one thread may use a session at a time. The
+  /// parser and the arena must outlive the session, and the parser must outlive the columns.
+  class Session {
+   public:
+    /// Takes the columns for `rows` rows from the arena.
+    Session(const RecordParser& parser, uint32_t rows, Arena& arena);
+
+    /// Parses the next records, of which there may be at most as many as rows are left. A record that is refused is
+    /// added to `errors` (rows ascending, at most one error for each row) and leaves its row of every column
+    /// unspecified. The records' memory must stay valid as long as the columns are used. Nothing outside a record is
+    /// read.
+    void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors);
+
+    /// One column for each feature, in the order of the features.
+    std::span<const Column> columns() const noexcept;
+    /// Returns how many records had the byte layout of earlier records; 0 where the record type foresees no layout.
+    uint64_t layout_hits() const noexcept;
+    /// Returns, by number of the feature, whether any record so far had it, sound or not.
+    std::vector<bool> seen() const;
+
+   private:
+    AnySession session_;
+  };
+
+ private:
+  AnyParser parser_;
+};
+
+}  // namespace feedline::flow
