@@ -29,7 +29,7 @@ Rows even_share(int64_t samples, int replica, int replicas) {
 
 }  // namespace
 
-std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& plan) {
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule) {
   auto step = std::make_shared<StepRows>(*batch.of_step);
   step->finished.clear();
   auto cut = std::find_if(step->rows.begin(), step->rows.end(),
@@ -39,22 +39,22 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
     ++cut;
   }
   step->rows.erase(cut, step->rows.end());
-  const int64_t samples = close_up(step->rows, plan.frames);
+  const int64_t samples = close_up(step->rows, schedule.frames);
   if (samples == 0) return std::nullopt;
-  const Rows share = even_share(samples, replica, plan.replicas);
+  const Rows share = even_share(samples, replica, schedule.replicas);
   BatchRows shorter = batch;
   shorter.of_step = std::move(step);
-  shorter.wanted = {share.first * plan.frames, share.last * plan.frames};
-  shorter.rows = std::max(plan.frames, shorter.wanted.count());
+  shorter.wanted = {share.first * schedule.frames, share.last * schedule.frames};
+  shorter.rows = std::max(schedule.frames, shorter.wanted.count());
   return shorter;
 }
 
-Assembler::Assembler(const Schedule& plan, const Walk::Start& start, bool deliver_before_error)
-    : plan_(plan), deliver_before_error_(deliver_before_error), walk_(plan, start, true) {
+Assembler::Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error)
+    : schedule_(schedule), deliver_before_error_(deliver_before_error), walk_(schedule, start, true) {
   end_.first_step = start.step;
-  if (plan.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(plan.spec.features, plan.parser);
-  if (plan.data.lazy)
-    arriving_.emplace(plan.steps, start.epoch);
+  if (schedule.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(schedule.spec.features, schedule.parser);
+  if (schedule.data.lazy)
+    arriving_.emplace(schedule.steps, start.epoch);
   else
     walk_.next(step_, nullptr);
 }
@@ -69,10 +69,10 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
     if (!step_.ends_epoch)
       emit(chunk, out);
-    else if (plan_.data.raised.empty())
+    else if (schedule_.data.raised.empty())
       end_epoch(chunk, out);
     else
-      fail(chunk, plan_.data.raised.front(), out);
+      fail(chunk, schedule_.data.raised.front(), out);
     if (failed_) return;
     if (!arriving_) walk_.next(step_, nullptr);
   }
@@ -123,38 +123,38 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
   if (step_.kind != Steps::Kind::dropped) {
     const auto step = share_rows();
     const auto outcome = make_outcome();
-    for (int replica = 0; replica < plan_.replicas; replica++)
+    for (int replica = 0; replica < schedule_.replicas; replica++)
       emit_batch(replica, step, steps().of_replica(step_.kind, replica), outcome, out);
-  } else if (deliver_before_error_ && !plan_.data.raised.empty()) {
+  } else if (deliver_before_error_ && !schedule_.data.raised.empty()) {
     emit_unfinished(out);
   } else {
-    if (plan_.data.raised.empty()) note_dropped();
+    if (schedule_.data.raised.empty()) note_dropped();
     dropped_ = finish();
   }
 }
 
 // Emits the rows of a step that cannot be completed, shared evenly among the replicas.
 void Assembler::emit_unfinished(Out& out) {
-  const int64_t samples = close_up(step_.rows, plan_.frames);
+  const int64_t samples = close_up(step_.rows, schedule_.frames);
   const auto step = share_rows();
   const auto outcome = make_outcome();
-  for (int replica = 0; replica < (samples > 0 ? plan_.replicas : 0); replica++)
-    emit_batch(replica, step, even_share(samples, replica, plan_.replicas), outcome, out);
+  for (int replica = 0; replica < (samples > 0 ? schedule_.replicas : 0); replica++)
+    emit_batch(replica, step, even_share(samples, replica, schedule_.replicas), outcome, out);
 }
 
 std::shared_ptr<StepOutcome> Assembler::make_outcome() const {
-  return plan_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(plan_.replicas) : nullptr;
+  return schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
 }
 
 void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples,
                            const std::shared_ptr<StepOutcome>& outcome, Out& out) {
-  const Rows wanted{samples.first * plan_.frames, samples.last * plan_.frames};
+  const Rows wanted{samples.first * schedule_.frames, samples.last * schedule_.frames};
   out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
                                                .epoch = step_.epoch,
                                                .step = static_cast<uint64_t>(step_.step),
                                                .of_step = step,
                                                .wanted = wanted,
-                                               .rows = std::max(plan_.frames, wanted.count()),
+                                               .rows = std::max(schedule_.frames, wanted.count()),
                                                .brought_by = {},
                                                .error = {},
                                                .end = {},
@@ -163,8 +163,8 @@ void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& s
 
 void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
   if (const auto error = absent_feature()) return fail(chunk, *error, out);
-  if (arriving_ && !plan_.spec.allow_empty)
-    if (const auto samples = arriving_->too_few()) return fail(chunk, empty_epoch(plan_, *samples), out);
+  if (arriving_ && !schedule_.spec.allow_empty)
+    if (const auto samples = arriving_->too_few()) return fail(chunk, empty_epoch(schedule_, *samples), out);
   emit_marker(BatchRows::Kind::end_of_epoch, chunk, nullptr, out);
 }
 
@@ -173,9 +173,9 @@ void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
 std::optional<Error> Assembler::absent_feature() {
   if (!absent_ || end_.first_step > 0) return std::nullopt;
   const std::vector<Error> errors = absent_->errors(
-      fmt::format("of epoch {}{}", step_.epoch, plan_.ranks.world_size > 1 ? " that this rank reads" : ""));
+      fmt::format("of epoch {}{}", step_.epoch, schedule_.ranks.world_size > 1 ? " that this rank reads" : ""));
   absent_.reset();
-  const bool raise = plan_.spec.absent_feature == AbsentFeature::error && !errors.empty();
+  const bool raise = schedule_.spec.absent_feature == AbsentFeature::error && !errors.empty();
   for (size_t i = raise ? 1 : 0; i < errors.size(); i++) log_warning(errors[i].what());
   return raise ? std::optional(errors.front()) : std::nullopt;
 }

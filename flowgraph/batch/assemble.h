@@ -49,12 +49,12 @@ struct BatchRows {
 
 /// Returns the replica's batch of a step that ends before row `end`, if the step has whole samples there. The rows are
 /// shared evenly among the replicas of the rank. `batch` is a batch of the step; its rows must stay valid.
-std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& plan);
+std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule);
 
 class Assembler {
  public:
-  /// Keeps a reference to `plan`, which must outlive this object. For `deliver_before_error` see Options.
-  Assembler(const Schedule& plan, const Walk::Start& start, bool deliver_before_error);
+  /// Keeps a reference to `schedule`, which must outlive this object. For `deliver_before_error` see Options.
+  Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed. Appends to out[replica] what the chunk completes, in order. After a failure
   /// nothing more is appended.
@@ -85,10 +85,10 @@ class Assembler {
   void note_dropped();
   void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);
-  const Steps& steps() const noexcept { return arriving_ ? arriving_->steps() : plan_.steps; }
+  const Steps& steps() const noexcept { return arriving_ ? arriving_->steps() : schedule_.steps; }
   const Chunk* chunk_of(const TicketRows& rows) const { return chunks_[rows.ticket - first_ticket_].chunk.get(); }
 
-  const Schedule& plan_;
+  const Schedule& schedule_;
   const bool deliver_before_error_;
   Walk walk_;
   std::optional<ArrivingRows> arriving_;  // LAZY: used instead of the walk

@@ -22,7 +22,7 @@ struct BatchBuffer {
   std::chrono::steady_clock::time_point written;  // when it was written last; the beginning of time: never
   PassAudit passes;                               // how `content.audit` is split by pass; ExpectedAudit::passes
   std::shared_ptr<const Chunk> lender;            // the chunk in whose slot some of the tensors lie; MemoryPlan::lends
-  BatchContent content;                           // for the graph's batches its tensors are MemoryPlan::tensors, in order
+  BatchContent content;  // for the graph's batches its tensors are MemoryPlan::tensors, in order
 };
 
 /// A ring lives as long as the graph, or as any of its batches.

@@ -155,7 +155,8 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 }  // namespace
 
 BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
-  if (plan.memory.scratch_bytes > 0) scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
+  if (plan.memory.scratch_bytes > 0)
+    scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
   int64_t row_bytes = 1;
   for (const BatchTensor& tensor : plan.memory.tensors) {
     if (tensor.part == BatchTensor::Part::dense)
@@ -165,8 +166,8 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
   // Batches that exceed the cache have left it before they are read, or before they are written the next time. (If a
   // ring is larger and its batches are small, few of them are in use while the trainer is fast.)
-  const uint64_t all_batches =
-      static_cast<uint64_t>(plan.replicas) * static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
+  const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) *
+                               static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
   const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
                       : all_batches > cache   ? gpu::Stores::streaming_copies
@@ -194,10 +195,11 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   content.step = batch.step;
   content.rows = batch.rows / plan_.frames;
   for (size_t t = 0; t < plan_.memory.tensors.size(); t++)
-    if (plan_.memory.tensors[t].part == BatchTensor::Part::dense || plan_.memory.tensors[t].part == BatchTensor::Part::valid)
-      content.tensors[t].tensor.shape = plan_.spec.window
-                                            ? plan_.memory.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
-                                            : plan_.memory.tensors[t].shape.with_rows(batch.rows);
+    if (plan_.memory.tensors[t].part == BatchTensor::Part::dense ||
+        plan_.memory.tensors[t].part == BatchTensor::Part::valid)
+      content.tensors[t].tensor.shape =
+          plan_.spec.window ? plan_.memory.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
+                            : plan_.memory.tensors[t].shape.with_rows(batch.rows);
 
   using Clock = std::chrono::steady_clock;
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
@@ -318,7 +320,8 @@ void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, Batch
   if (plan_.memory.lends) buffer.lender = rows.front().chunk->shared_from_this();
   for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
     const BatchTensor& tensor = plan_.memory.tensors[t];
-    if (tensor.part != BatchTensor::Part::dense || (plan_.memory.lends && lend_dense(t, rows.front(), buffer))) continue;
+    if (tensor.part != BatchTensor::Part::dense || (plan_.memory.lends && lend_dense(t, rows.front(), buffer)))
+      continue;
     const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
     write_dense(tensor.output, block, unpackers, buffer.memory + tensor.offset + block.first * row_bytes, failures);
   }

@@ -18,62 +18,63 @@ Error error_of(const std::string& why) {
   return Error(Category::bad_pipeline, why + "; if an epoch may have no step, write epoch { allow_empty: true }");
 }
 
-std::string no_window(const Schedule& plan) {
-  const WindowSpec& window = *plan.spec.window;
+std::string no_window(const Schedule& schedule) {
+  const WindowSpec& window = *schedule.spec.window;
   uint64_t most = 0;
-  for (const DataFile& file : plan.data.files)
+  for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: one takes {} in a row, and {}", counted(plan.orders.front()->windows()->span(), "record"),
+  return fmt::format("window: one takes {} in a row, and {}",
+                     counted(schedule.orders.front()->windows()->span(), "record"),
                      !window.key.empty()   ? fmt::format("no value of '{}' holds for as many", window.key)
                      : window.across_files ? fmt::format("the data has {}", counted(most, "sample"))
                                            : fmt::format("no file has more than {}", counted(most, "sample")));
 }
 
-std::string too_few(const Schedule& plan, int64_t samples) {
+std::string too_few(const Schedule& schedule, int64_t samples) {
   return fmt::format(
       "{} has {}, and a global batch of {} with last_batch_policy DROP needs as many as it has rows; take a smaller "
       "batch, or last_batch_policy PARTIAL or PAD",
-      plan.mixture           ? "an epoch of the mixture"
-      : plan.spec.repeat > 1 ? "an epoch"
-                             : "the data",
-      counted(static_cast<uint64_t>(samples), plan.spec.window ? "window" : "sample"), plan.global_batch);
+      schedule.mixture           ? "an epoch of the mixture"
+      : schedule.spec.repeat > 1 ? "an epoch"
+                                 : "the data",
+      counted(static_cast<uint64_t>(samples), schedule.spec.window ? "window" : "sample"), schedule.global_batch);
 }
 
-std::string why_empty(const Schedule& plan, uint64_t chosen) {
-  const DataSet& data = plan.data;
+std::string why_empty(const Schedule& schedule, uint64_t chosen) {
+  const DataSet& data = schedule.data;
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) records += file.index.records;
-  for (const auto& order : plan.orders) samples += order->samples();
+  for (const auto& order : schedule.orders) samples += order->samples();
   if (records == 0)
     return fmt::format("the data has no {}record: {}{}", data.skipped_total > 0 ? "good " : "",
                        counted(data.files.size(), "file"),
                        data.skipped_total > 0 ? fmt::format(", {}", counted(data.skipped_total, "failure")) : "");
   if (chosen == 0) return fmt::format("source: range and shard choose none of {}", counted(records, "record"));
   if (data.samples == 0) {
-    const std::string& text = plan.spec.filter_text;
+    const std::string& text = schedule.spec.filter_text;
     return fmt::format("filter: it keeps none of {}: {}", counted(chosen, "record"), text.substr(0, text.find('\n')));
   }
-  if (plan.spec.window && samples == 0) return no_window(plan);
-  for (size_t s = 0; s < plan.orders.size() && plan.mixture && plan.samples_per_epoch == 0; s++)
-    if (plan.orders[s]->samples() == 0)
+  if (schedule.spec.window && samples == 0) return no_window(schedule);
+  for (size_t s = 0; s < schedule.orders.size() && schedule.mixture && schedule.samples_per_epoch == 0; s++)
+    if (schedule.orders[s]->samples() == 0)
       return fmt::format("mixture: it ends with the first source that is exhausted, and source[{}] has no sample", s);
   return "";
 }
 
 }  // namespace
 
-void refuse_empty_epoch(const Schedule& plan, uint64_t chosen) {
-  if (plan.data.lazy || !plan.data.raised.empty()) return;
-  const std::string why = why_empty(plan, chosen);
+void refuse_empty_epoch(const Schedule& schedule, uint64_t chosen) {
+  if (schedule.data.lazy || !schedule.data.raised.empty()) return;
+  const std::string why = why_empty(schedule, chosen);
   // Endless passes over no samples would never give a step.
-  if (plan.spec.repeat < 0 && !why.empty()) throw Error(Category::bad_pipeline, why);
-  if (plan.steps_per_epoch != 0 || plan.spec.allow_empty) return;
-  throw error_of(!why.empty() ? why : too_few(plan, plan.samples_per_epoch));
+  if (schedule.spec.repeat < 0 && !why.empty()) throw Error(Category::bad_pipeline, why);
+  if (schedule.steps_per_epoch != 0 || schedule.spec.allow_empty) return;
+  throw error_of(!why.empty() ? why : too_few(schedule, schedule.samples_per_epoch));
 }
 
-Error empty_epoch(const Schedule& plan, int64_t samples) {
-  return error_of(samples == 0 ? fmt::format("the data has no record: {}", counted(plan.data.files.size(), "file"))
-                               : too_few(plan, samples));
+Error empty_epoch(const Schedule& schedule, int64_t samples) {
+  return error_of(samples == 0 ? fmt::format("the data has no record: {}", counted(schedule.data.files.size(), "file"))
+                               : too_few(schedule, samples));
 }
 
 }  // namespace feedline::flow

@@ -37,7 +37,7 @@ class EpochLedger {
 
  private:
   struct Entry : EpochSums {
-    size_t replicas = 0;         // how many replicas have finished it
+    size_t replicas = 0;          // how many replicas have finished it
     uint64_t bad_in_batches = 0;  // the audit of the samples that proved bad while batches were made
   };
   EpochAudit audit(const FinishedEpoch& finished) const;
@@ -46,9 +46,9 @@ class EpochLedger {
 
   const ExpectedAudit expected_;
   const bool alone_;
-  std::vector<Sums> delivered_;      // by replica: what it was given of the epoch that it is in
-  std::vector<uint64_t> epochs_;     // by replica: how many epochs it has finished
-  std::deque<Entry> open_;           // those that some replica has finished; the first has the number finished_
+  std::vector<Sums> delivered_;   // by replica: what it was given of the epoch that it is in
+  std::vector<uint64_t> epochs_;  // by replica: how many epochs it has finished
+  std::deque<Entry> open_;        // those that some replica has finished; the first has the number finished_
   uint64_t finished_ = 0;
   std::optional<FinishedEpoch> last_;
   std::map<uint64_t, uint64_t> passes_;  // what has been delivered of each pass that has not ended

@@ -31,14 +31,14 @@ BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
           .as_computed = key * audit_term(offset, io::mask_crc(io::crc32c(payload)))};
 }
 
-void fill_zero(const Schedule& plan, size_t f, const Column& column, uint32_t row) {
-  const FeatureSpec& feature = plan.spec.features[f];
+void fill_zero(const Schedule& schedule, size_t f, const Column& column, uint32_t row) {
+  const FeatureSpec& feature = schedule.spec.features[f];
   const auto elements = static_cast<size_t>(feature.shape.elements());
   if (feature.kind != FeatureKind::fixed) {
     column.as<ValuesRef>()[row] = {};
   } else if (feature.dtype == DType::bytes) {
     const auto size = static_cast<uint64_t>(std::max<int64_t>(feature.length, 0));
-    for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {plan.zeros.data(), size};
+    for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {schedule.zeros.data(), size};
   } else {
     const size_t size = elements * size_of(feature.dtype);
     std::memset(column.as<std::byte>() + row * size, 0, size);
@@ -67,14 +67,14 @@ uint64_t Chunk::offset_of(uint32_t row) const noexcept {
   return extent.offset + static_cast<uint64_t>(records_[row].data - io::header_bytes - begin);
 }
 
-void Chunk::parse(const Schedule& plan) {
+void Chunk::parse(const Schedule& schedule) {
   rows_ = 0;
   first_error.reset();
   filler.clear();
   errors.clear();
   bad_terms.clear();
   layout_hits_ = 0;
-  seen_.assign(plan.spec.features.size(), false);
+  seen_.assign(schedule.spec.features.size(), false);
   if (failed) {
     first_error = std::move(failed);
     failed.reset();
@@ -86,8 +86,8 @@ void Chunk::parse(const Schedule& plan) {
   audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);
   std::vector<BadRow> bad;
   try {
-    scan_and_parse(plan, records, arena, bad);
-    evaluate(plan, arena, bad);
+    scan_and_parse(schedule, records, arena, bad);
+    evaluate(schedule, arena, bad);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
     // The arena is planned so that whatever extents of this many bytes and rows can hold fits into it.
@@ -96,25 +96,25 @@ void Chunk::parse(const Schedule& plan) {
                Error(Category::bad_pipeline,
                      "the index of this file says that more records lie here than there are; delete the index, and the "
                      "next run makes a new one",
-                     {plan.data.files[first.file].id.uri,
+                     {schedule.data.files[first.file].id.uri,
                       static_cast<int64_t>(first.offset),
                       static_cast<int64_t>(first.first_record),
                       {}}));
     return;
   }
-  settle(plan, bad);
+  settle(schedule, bad);
 }
 
 // Takes the records of a chunk from its extents into rows.
 struct Chunk::Scan {
-  const Schedule& plan;
+  const Schedule& schedule;
   Chunk& chunk;
   const std::span<io::RecordView> records;
   RecordParser::Session session;
   std::vector<BadRow>& bad;
   std::vector<RowError> refused = {};
 
-  bool raise() const { return plan.spec.on_error == OnError::raise; }
+  bool raise() const { return schedule.spec.on_error == OnError::raise; }
   void parse(uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
             const BadTerm& term);
@@ -131,7 +131,7 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
 // Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
 void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
                        const BadTerm& term) {
-  bad.push_back({row, Error(category, message, chunk.place_of(plan, row, offset)), term});
+  bad.push_back({row, Error(category, message, chunk.place_of(schedule, row, offset)), term});
   records[row] = {extent + io::header_bytes, 0, 0};
   parse(row, 1);
 }
@@ -140,7 +140,7 @@ bool Chunk::Scan::extent(size_t number) {
   const Extent& extent = chunk.ticket.extents[number];
   const std::byte* const bytes = chunk.extents[number];
   // A longer record is refused, because memory is planned for the largest record that was counted.
-  io::RecordScanner scanner({bytes, extent.length}, plan.data.files[extent.file].index.largest_record);
+  io::RecordScanner scanner({bytes, extent.length}, schedule.data.files[extent.file].index.largest_record);
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;
   const uint32_t end = row + extent.rows;
@@ -164,13 +164,13 @@ bool Chunk::Scan::extent(size_t number) {
         stop = scanner.next(records.subspan(row, std::min(block, end - row)), count);
       }
       parse(row, count);
-      compute_audit_terms(records.subspan(row, count), bytes, extent.offset, plan.audit_keys[extent.file],
+      compute_audit_terms(records.subspan(row, count), bytes, extent.offset, schedule.audit_keys[extent.file],
                           &chunk.audit_terms_[row]);
       for (RowError& error : refused) {
         const std::string feature =
-            error.feature >= 0 ? plan.spec.features[static_cast<size_t>(error.feature)].name : std::string();
+            error.feature >= 0 ? schedule.spec.features[static_cast<size_t>(error.feature)].name : std::string();
         bad.push_back({error.row, Error(error.category, std::move(error.message),
-                                        chunk.place_of(plan, error.row, chunk.offset_of(error.row), feature))});
+                                        chunk.place_of(schedule, error.row, chunk.offset_of(error.row), feature))});
         if (raise()) return false;
       }
       row += static_cast<uint32_t>(count);
@@ -188,7 +188,7 @@ bool Chunk::Scan::extent(size_t number) {
       lose(row++, bytes, category, offset,
            "this record was good when the data was counted; the file has changed since, or its disk fails",
            category == Category::bad_data_crc
-               ? damaged_term(plan.audit_keys[extent.file], offset, bytes + scanner.position())
+               ? damaged_term(schedule.audit_keys[extent.file], offset, bytes + scanner.position())
                : lost);
       if (raise()) return false;
     }
@@ -206,9 +206,9 @@ bool Chunk::Scan::extent(size_t number) {
   return true;
 }
 
-void Chunk::scan_and_parse(const Schedule& plan, std::span<io::RecordView> records, Arena& arena,
+void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
-  Scan scan{plan, *this, records, RecordParser::Session(plan.parser, ticket.rows, arena), bad};
+  Scan scan{schedule, *this, records, RecordParser::Session(schedule.parser, ticket.rows, arena), bad};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
@@ -217,23 +217,23 @@ void Chunk::scan_and_parse(const Schedule& plan, std::span<io::RecordView> recor
   seen_ = scan.session.seen();
 }
 
-Place Chunk::place_of(const Schedule& plan, uint32_t row, uint64_t offset, std::string feature) const {
-  return {plan.data.files[extent_of(row).file].id.uri, static_cast<int64_t>(offset),
+Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature) const {
+  return {schedule.data.files[extent_of(row).file].id.uri, static_cast<int64_t>(offset),
           static_cast<int64_t>(record_of(row)), std::move(feature)};
 }
 
-void Chunk::evaluate(const Schedule& plan, Arena& arena, std::vector<BadRow>& bad) {
+void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad) {
   // Bad rows are set to zeros first, because formulas must not see undefined values.
   for (const BadRow& row : bad)
     if (row.row < rows_)
-      for (size_t f = 0; f < features_.size(); f++) fill_zero(plan, f, features_[f], row.row);
+      for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], row.row);
   const size_t found_before = bad.size();
-  plan.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
+  schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
     bad.push_back(
         {row, Error(Category::bad_pipeline,
                     "an integer of the formula overflows, or mod by 0; write the constants with a decimal point to "
                     "compute in float64",
-                    place_of(plan, row, offset_of(row), plan.spec.expressions[expression].output))});
+                    place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
   std::stable_sort(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row < b.row; });
@@ -241,9 +241,9 @@ void Chunk::evaluate(const Schedule& plan, Arena& arena, std::vector<BadRow>& ba
             bad.end());
 }
 
-void Chunk::settle(const Schedule& plan, std::vector<BadRow>& bad) {
+void Chunk::settle(const Schedule& schedule, std::vector<BadRow>& bad) {
   if (bad.empty()) return;
-  if (plan.spec.on_error == OnError::raise) {
+  if (schedule.spec.on_error == OnError::raise) {
     rows_ = bad.front().row;
     first_error = std::move(bad.front().error);
     return;
@@ -264,16 +264,16 @@ void Chunk::settle(const Schedule& plan, std::vector<BadRow>& bad) {
   for (uint32_t row : filler) {
     const auto above = std::lower_bound(good.begin(), good.end(), row);
     const bool take_above = above != good.end() && (above == good.begin() || *above - row < row - *std::prev(above));
-    copy_row(plan, row, take_above ? *above : *std::prev(above));
+    copy_row(schedule, row, take_above ? *above : *std::prev(above));
   }
 }
 
-void Chunk::copy_row(const Schedule& plan, uint32_t to, uint32_t from) {
+void Chunk::copy_row(const Schedule& schedule, uint32_t to, uint32_t from) {
   const auto copy = [&](const Column& column, size_t size) {
     std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
   };
   for (size_t f = 0; f < features_.size(); f++) {
-    const FeatureSpec& feature = plan.spec.features[f];
+    const FeatureSpec& feature = schedule.spec.features[f];
     const size_t value = feature.dtype == DType::bytes ? sizeof(BytesRef) : size_of(feature.dtype);
     copy(features_[f], feature.kind == FeatureKind::fixed ? value * static_cast<size_t>(feature.shape.elements())
                                                           : sizeof(ValuesRef));

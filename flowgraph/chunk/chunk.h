@@ -60,7 +60,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// `first_error` is the reason. A bad record under RAISE ends the rows early: rows() is smaller than ticket.rows, and
   /// `first_error` says why. Without RAISE a bad row becomes filler: a copy of the nearest good row, or zeros if there
   /// is no good row. Its number is in `filler` and its error in `errors`.
-  void parse(const Schedule& plan);
+  void parse(const Schedule& schedule);
 
   /// The number of rows that are good or filler.
   uint32_t rows() const noexcept { return rows_; }
@@ -83,8 +83,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// Returns the byte offset of a row's record in its (inflated) file.
   uint64_t offset_of(uint32_t row) const noexcept;
   /// Returns the place of a row's record for an error, with the feature that the error is about.
-  Place place_of(const Schedule& plan, uint32_t row, std::string feature = {}) const {
-    return place_of(plan, row, offset_of(row), std::move(feature));
+  Place place_of(const Schedule& schedule, uint32_t row, std::string feature = {}) const {
+    return place_of(schedule, row, offset_of(row), std::move(feature));
   }
 
   std::optional<Error> first_error;  // why the rows end early
@@ -103,11 +103,12 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
     std::optional<BadTerm> term = {};  // none: the record's bytes are good, but its contents are not what was wanted
   };
   struct Scan;
-  Place place_of(const Schedule& plan, uint32_t row, uint64_t offset, std::string feature = {}) const;
-  void scan_and_parse(const Schedule& plan, std::span<io::RecordView> records, Arena& arena, std::vector<BadRow>& bad);
-  void evaluate(const Schedule& plan, Arena& arena, std::vector<BadRow>& bad);
-  void settle(const Schedule& plan, std::vector<BadRow>& bad);
-  void copy_row(const Schedule& plan, uint32_t to, uint32_t from);
+  Place place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature = {}) const;
+  void scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
+                      std::vector<BadRow>& bad);
+  void evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad);
+  void settle(const Schedule& schedule, std::vector<BadRow>& bad);
+  void copy_row(const Schedule& schedule, uint32_t to, uint32_t from);
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;

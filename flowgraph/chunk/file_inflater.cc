@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "base/invariant.h"
-#include "flowgraph/plan/schedule.h"
 #include "flowgraph/plan/reader_memory.h"
+#include "flowgraph/plan/schedule.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
 
-FileInflater::FileInflater(const Schedule& plan, std::span<std::byte> memory, Callbacks callbacks)
-    : plan_(plan),
+FileInflater::FileInflater(const Schedule& schedule, std::span<std::byte> memory, Callbacks callbacks)
+    : schedule_(schedule),
       callbacks_(std::move(callbacks)),
       skipped_(memory.subspan(2 * inflater_input_bytes, inflater_skip_bytes)) {
   for (size_t i = 0; i < inputs_.size(); i++)
@@ -23,9 +23,9 @@ FileInflater::FileInflater(const Schedule& plan, std::span<std::byte> memory, Ca
 
 void FileInflater::open(uint32_t file) {
   file_ = file;
-  size_ = plan_.data.files[file].id.size;
+  size_ = schedule_.data.files[file].id.size;
   next_offset_ = 0;
-  inflater_.emplace(plan_.data.files[file].index.compression);
+  inflater_.emplace(schedule_.data.files[file].index.compression);
   current_ = 0;
   in_use_ = false;
   in_ = {};
@@ -146,7 +146,7 @@ bool FileInflater::fill(Chunk& chunk) {
           Error(Category::bad_compression,
                 fmt::format("the stream was good here when the data was counted; the file has changed since ({})",
                             status == io::Inflater::Status::end ? "it ends" : inflater_->message()),
-                {plan_.data.files[file_].id.uri, static_cast<int64_t>(position_), -1, {}});
+                {schedule_.data.files[file_].id.uri, static_cast<int64_t>(position_), -1, {}});
       break;
     }
   }
@@ -159,7 +159,7 @@ std::optional<Error> FileInflater::damage(const Chunk& chunk) {
   const std::lock_guard lock(mutex_);
   if (read_error_ == 0) return std::nullopt;
   return Error(Category::io_error, io::read_error_message(read_error_),
-               {plan_.data.files[file_].id.uri,
+               {schedule_.data.files[file_].id.uri,
                 static_cast<int64_t>(position_),
                 static_cast<int64_t>(chunk.ticket.extents.front().first_record),
                 {}});

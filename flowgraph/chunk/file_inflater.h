@@ -39,8 +39,8 @@ class FileInflater {
     std::function<void(FileInflater*)> idle;          // called when the file's last chunk is done and nothing is read
   };
 
-  /// memory: inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to it and to `plan`.
-  FileInflater(const Schedule& plan, std::span<std::byte> memory, Callbacks callbacks);
+  /// memory: inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to it and to `schedule`.
+  FileInflater(const Schedule& schedule, std::span<std::byte> memory, Callbacks callbacks);
 
   /// Begins a file. Precondition: the inflater is idle.
   void open(uint32_t file);
@@ -70,7 +70,7 @@ class FileInflater {
   /// Returns the error of a failed read, if there was one.
   std::optional<Error> damage(const Chunk& chunk);
 
-  const Schedule& plan_;
+  const Schedule& schedule_;
   const Callbacks callbacks_;
   std::span<std::byte> skipped_;  // where inflated bytes go that no ticket wants
 

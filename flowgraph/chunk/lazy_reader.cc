@@ -16,33 +16,33 @@
 namespace feedline::flow {
 namespace {
 
-const SourceSpec& source_of(const Schedule& plan, uint32_t file) {
-  return plan.spec.sources[plan.data.files[file].source];
+const SourceSpec& source_of(const Schedule& schedule, uint32_t file) {
+  return schedule.spec.sources[schedule.data.files[file].source];
 }
 
 }  // namespace
 
 void LazyReader::begin_file() {
-  const SourceSpec& source = source_of(plan_, file_);
-  const io::FileId& id = plan_.data.files[file_].id;
+  const SourceSpec& source = source_of(schedule_, file_);
+  const io::FileId& id = schedule_.data.files[file_].id;
   if (!counted_) {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  stream_.emplace(plan_.data.source->open(id.uri), source.compression, source.record_limit);
+  stream_.emplace(schedule_.data.source->open(id.uri), source.compression, source.record_limit);
   told_ = 0;
 }
 
 void LazyReader::end_file() {
   if (builder_) {
-    const io::FileId& id = plan_.data.files[file_].id;
-    const SourceSpec& source = source_of(plan_, file_);
+    const io::FileId& id = schedule_.data.files[file_].id;
+    const SourceSpec& source = source_of(schedule_, file_);
     io::FileIndex index = builder_->finish(stream_->stream_size());
     index.compression = stream_->compression();
     index.bad = std::exchange(bad_, {});
     builder_.reset();
     try {
-      io::keep_index(index, id, plan_.data.source->stat(id.uri), count_options(source), source.index.dir);
+      io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
     } catch (const Error& error) {
       log_warning(fmt::format("an index cannot be kept: {}", error.what()));
     }
@@ -55,8 +55,8 @@ void LazyReader::end_file() {
 // Notes a bad region. Throws an Error if the data must end with it: under RAISE, if max_failures is exceeded, or if the
 // bad regions are too many for an index or for the memory.
 void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
-  const PipelineSpec& spec = plan_.spec;
-  const std::string& path = plan_.data.files[file_].id.uri;
+  const PipelineSpec& spec = schedule_.spec;
+  const std::string& path = schedule_.data.files[file_].id.uri;
   if (builder_) {
     io::check_bad_regions(bad_.size(), region, path);
     bad_.push_back(region);
@@ -76,7 +76,7 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
 // Makes records_ the next records, unless some have not been taken yet. Returns false if there are none: the pass is
 // over, or error_ says why.
 bool LazyReader::next_records(Chunk& chunk) {
-  while (records_.empty() && !error_ && file_ < plan_.data.files.size()) {
+  while (records_.empty() && !error_ && file_ < schedule_.data.files.size()) {
     try {
       if (!stream_) begin_file();
       const auto found = stream_->next();
@@ -148,7 +148,7 @@ void LazyReader::fill(Chunk& chunk) {
   passed_over_ = 0;
   if (!counted_) counted_ = std::move(indexes_);
   uint64_t audit = 0;
-  for (size_t f = 0; f < counted_->size(); f++) audit += plan_.audit_keys[f] * (*counted_)[f].audit;
+  for (size_t f = 0; f < counted_->size(); f++) audit += schedule_.audit_keys[f] * (*counted_)[f].audit;
   chunk.ticket.audit = audit;
 }
 

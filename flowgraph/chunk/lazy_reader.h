@@ -20,8 +20,8 @@ struct Schedule;
 /// reads block, and do not go through the read backend.
 class LazyReader {
  public:
-  /// Keeps a reference to `plan`.
-  explicit LazyReader(const Schedule& plan) : plan_(plan) {}
+  /// Keeps a reference to `schedule`.
+  explicit LazyReader(const Schedule& schedule) : schedule_(schedule) {}
 
   /// Reads the next records into a chunk: sets its ticket, extents and data. A ticket without rows stands for the end
   /// of a pass. If Chunk::failed is set as well, the data ends with that error.
@@ -40,7 +40,7 @@ class LazyReader {
   void pass_over(const io::BadRegion& region, Chunk& chunk);
   bool take(Chunk& chunk, uint64_t& used);
 
-  const Schedule& plan_;
+  const Schedule& schedule_;
   uint32_t file_ = 0;
   std::optional<io::RecordStream> stream_;   // reads file_
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet

@@ -7,12 +7,12 @@
 namespace feedline::flow {
 namespace {
 
-std::deque<Chunk> make_chunks(const Plan& plan, std::span<std::byte> memory) {
+std::deque<Chunk> make_chunks(const MemoryPlan& plan, std::span<std::byte> memory) {
   std::deque<Chunk> chunks;
-  const std::span scratch = memory.subspan(plan.memory.slots * plan.memory.slot_data_bytes);
-  for (uint32_t s = 0; s < plan.memory.slots; s++)
-    chunks.emplace_back(s, memory.subspan(s * plan.memory.slot_data_bytes, plan.memory.slot_data_bytes),
-                        scratch.subspan(s * plan.memory.slot_arena_bytes, plan.memory.slot_arena_bytes));
+  const std::span scratch = memory.subspan(plan.slots * plan.slot_data_bytes);
+  for (uint32_t s = 0; s < plan.slots; s++)
+    chunks.emplace_back(s, memory.subspan(s * plan.slot_data_bytes, plan.slot_data_bytes),
+                        scratch.subspan(s * plan.slot_arena_bytes, plan.slot_arena_bytes));
   return chunks;
 }
 
@@ -24,9 +24,9 @@ std::vector<Chunk*> pointers(std::deque<Chunk>& chunks) {
 
 }  // namespace
 
-Slots::Slots(const Plan& plan, DeviceId copied_to)
-    : memory_(std::max<uint64_t>(1, plan.memory.slots * (plan.memory.slot_data_bytes + plan.memory.slot_arena_bytes))),
-      read_memory_(memory_.bytes().first(plan.memory.slots * plan.memory.slot_data_bytes)),
+Slots::Slots(const MemoryPlan& plan, DeviceId copied_to)
+    : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes))),
+      read_memory_(memory_.bytes().first(plan.slots * plan.slot_data_bytes)),
       chunks_(make_chunks(plan, memory_.bytes())),
       pool_(pointers(chunks_)) {
   memory_.pin_for(copied_to);

@@ -7,7 +7,7 @@
 
 #include "flowgraph/chunk/chunk.h"
 #include "flowgraph/chunk/pool.h"
-#include "flowgraph/plan/plan.h"
+#include "flowgraph/plan/memory_plan.h"
 #include "gpu/device/memory.h"
 
 namespace feedline::flow {
@@ -18,7 +18,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
  public:
   /// copied_to: the device to which batches are copied that lie in the slots (MemoryPlan::lends). If it is a GPU, the memory
   /// is pinned.
-  explicit Slots(const Plan& plan, DeviceId copied_to = host());
+  explicit Slots(const MemoryPlan& plan, DeviceId copied_to = host());
 
   /// Takes a free slot and returns its chunk. The slot is given back when the last ChunkRef is gone. Returns null if at
   /// most `keep` slots are free.

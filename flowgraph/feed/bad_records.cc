@@ -20,10 +20,10 @@ Error ends_feed(const std::string& limit, const Error& last) {
 // Returns why a limit of `errors` is exceeded by `bad` records that the feed met and those that were left out before;
 // nullopt if all are allowed. A file that SKIP_FILE left out is one failure, and does not count among the records.
 std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
-  const uint64_t skipped = plan_.data.skipped_total;
-  const uint64_t records = plan_.spec.on_error == OnError::skip_file ? 0 : skipped;
-  auto limit = exceeds_max_failures(plan_.spec, bad + skipped);
-  if (!limit) limit = exceeds_failure_rate(plan_.spec, bad + records, plan_.data.samples + records, "records");
+  const uint64_t skipped = schedule_.data.skipped_total;
+  const uint64_t records = schedule_.spec.on_error == OnError::skip_file ? 0 : skipped;
+  auto limit = exceeds_max_failures(schedule_.spec, bad + skipped);
+  if (!limit) limit = exceeds_failure_rate(schedule_.spec, bad + records, schedule_.data.samples + records, "records");
   return limit;
 }
 
@@ -52,7 +52,7 @@ void BadRecords::settle(StepOutcome& step) {
   };
   const auto limit = [&] { return exceeded_limit(step.bad_before + in_steps_.total()); };
   for (const FailedRow& bad : step.failed) {
-    if (plan_.spec.on_error == OnError::raise) return end_at(bad.row, bad.error);
+    if (schedule_.spec.on_error == OnError::raise) return end_at(bad.row, bad.error);
     in_steps_.note(bad.error);
     last_in_steps_ = bad.error;
     if (const auto exceeded = limit()) return end_at(bad.row, ends_feed(*exceeded, bad.error));

@@ -18,8 +18,8 @@ namespace feedline::flow {
 /// each step says how many records were known to be bad when it was assembled.
 class BadRecords {
  public:
-  /// Keeps a reference to `plan`.
-  explicit BadRecords(const Schedule& plan) : plan_(plan) {}
+  /// Keeps a reference to `schedule`.
+  explicit BadRecords(const Schedule& schedule) : schedule_(schedule) {}
 
   /// Notes the bad records of a chunk. After the last one that is allowed, ends the chunk's rows with an error. Chunks
   /// must come in order.
@@ -39,7 +39,7 @@ class BadRecords {
   std::optional<Error> note(const Error& error);
   std::optional<std::string> exceeded_limit(uint64_t bad) const;
 
-  const Schedule& plan_;
+  const Schedule& schedule_;
   ErrorLog in_chunks_, in_steps_;
   std::optional<Error> last_in_steps_;  // used by settle()
 };

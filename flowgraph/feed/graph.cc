@@ -184,8 +184,8 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
   };
   read_outlets.wake = [this] { wake(); };
   read_outlets.fail = [this](std::exception_ptr error) { delivery->fail(std::move(error)); };
-  read.emplace(plan, options.start, options.io, plan.memory.lends ? options.copied_to.front() : host(), assembler.needed(),
-               std::move(read_outlets));
+  read.emplace(plan, options.start, options.io, plan.memory.lends ? options.copied_to.front() : host(),
+               assembler.needed(), std::move(read_outlets));
   make_nodes();
 }
 
@@ -255,10 +255,11 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) read->end();
   // Otherwise the chunks that the next step lacks could never be read, because no slot comes back before it is made.
-  check_invariant(assembler.failed() || assembler.held() + plan.memory.lent_chunks(plan.replicas) < plan.memory.slots_of_page_cache,
-                  "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
-                  assembler.next_step(), assembler.next_epoch(), plan.memory.step_chunks, assembler.held(),
-                  plan.memory.slots_of_page_cache);
+  check_invariant(
+      assembler.failed() || assembler.held() + plan.memory.lent_chunks(plan.replicas) < plan.memory.slots_of_page_cache,
+      "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
+      assembler.next_step(), assembler.next_epoch(), plan.memory.step_chunks, assembler.held(),
+      plan.memory.slots_of_page_cache);
   if (read->set_needed(assembler.needed())) nodes->read.try_put({});
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];

@@ -31,7 +31,7 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
                      Outlets outlets)
     : plan_(plan),
       outlets_(std::move(outlets)),
-      slots_(std::make_shared<Slots>(plan, lent_to)),
+      slots_(std::make_shared<Slots>(plan.memory, lent_to)),
       flights_(plan.memory.slots),
       tickets_(plan, start),
       open_inflaters_(plan.mixture ? plan.spec.sources.size() : 1),
@@ -75,8 +75,8 @@ void ReadStage::make_backend(const IoOptions& io) {
   static_cast<IoOptions&>(options) = io;
   options.memory = slots_->read_memory();
   options.registered_behind = reads_before_registering;
-  backend_ = plan_.data.source->make_read_backend(std::move(files), options,
-                                   [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
+  backend_ = plan_.data.source->make_read_backend(
+      std::move(files), options, [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }
 
 void ReadStage::stop() noexcept {
@@ -95,7 +95,9 @@ std::string ReadStage::backend() const {
 
 bool ReadStage::cached() const noexcept { return misses_ < misses_until_disk; }
 
-uint64_t ReadStage::read_ahead() const noexcept { return cached() ? plan_.memory.read_ahead : plan_.memory.read_ahead_of_disk; }
+uint64_t ReadStage::read_ahead() const noexcept {
+  return cached() ? plan_.memory.read_ahead : plan_.memory.read_ahead_of_disk;
+}
 
 void ReadStage::read() {
   if (lazy_) {

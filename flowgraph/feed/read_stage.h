@@ -22,6 +22,7 @@
 #include "flowgraph/chunk/lazy_reader.h"
 #include "flowgraph/chunk/slots.h"
 #include "flowgraph/feed/stage_counters.h"
+#include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/ticket_queue.h"
 #include "flowgraph/plan/walk.h"
 #include "gpu/device/memory.h"

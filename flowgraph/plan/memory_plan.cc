@@ -89,8 +89,7 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
                                   arena_bytes(schedule, ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
       inflates |= compressed;
     }
-    if (inflates)
-      inflaters++;  // each source keeps an inflater of its own, as the sources of a mixture take turns
+    if (inflates) inflaters++;  // each source keeps an inflater of its own, as the sources of a mixture take turns
   }
   if (inflaters > 0) inflaters += static_cast<uint32_t>(schedule.threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
@@ -103,11 +102,10 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
   const uint64_t rows = product(static_cast<uint64_t>(schedule.replica_batch), static_cast<uint64_t>(schedule.frames));
   const bool any_variable = std::any_of(spec.outputs.begin(), spec.outputs.end(),
                                         [](const OutputSpec& output) { return !output.internal && !output.dense(); });
-  const uint64_t payload =
-      !any_variable ? 0
-      : schedule.in_file_order() && !spec.window && !schedule.mixture && !data.lazy
-          ? schedule.orders[0]->largest_span(rows, spec.repeat == 1).bytes
-          : product(rows, data.largest_record());
+  const uint64_t payload = !any_variable ? 0
+                           : schedule.in_file_order() && !spec.window && !schedule.mixture && !data.lazy
+                               ? schedule.orders[0]->largest_span(rows, spec.repeat == 1).bytes
+                               : product(rows, data.largest_record());
   const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
                        uint64_t elements) {
     const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
@@ -120,15 +118,13 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
   for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
     const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
     if (output.internal) continue;
-    const FeatureSpec* feature =
-        output.dense() ? nullptr : &spec.features[static_cast<size_t>(output.feature)];
+    const FeatureSpec* feature = output.dense() ? nullptr : &spec.features[static_cast<size_t>(output.feature)];
     if (output.dense()) {
       add(output.name, Part::dense, o, output.dtype, output.shape, rows);
     } else if (output.padded) {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
-      const uint64_t most = feature->max_values >= 0
-                                ? static_cast<uint64_t>(feature->max_values)
-                                : most_values(feature->dtype, data.largest_record());
+      const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
+                                                     : most_values(feature->dtype, data.largest_record());
       const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
       if (feature->dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
@@ -180,7 +176,7 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
       std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);
   const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
                          : spec.shuffle.mode == ShuffleMode::none ? chunks + in_order
-                                                                           : reads_ahead;
+                                                                  : reads_ahead;
   read_ahead = static_cast<uint64_t>(schedule.threads) + ahead;
   read_ahead_of_disk = read_ahead;
   if (!data.lazy && slot_data_bytes > 0)
@@ -195,13 +191,12 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   scratch_bytes = round_up(spec.row_writer_scratch().value_or(0), tensor_alignment);
   // What is needed whatever the number of slots and batches.
-  const std::vector<MemoryLine> fixed = {
-      more,
-      {"inflating", inflaters, inflater_memory_bytes},
-      {"making rows", static_cast<uint64_t>(schedule.threads), scratch_bytes},
-      {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
-      {"index", 1, index_bytes},
-      {"order", 1, schedule.order_bytes()}};
+  const std::vector<MemoryLine> fixed = {more,
+                                         {"inflating", inflaters, inflater_memory_bytes},
+                                         {"making rows", static_cast<uint64_t>(schedule.threads), scratch_bytes},
+                                         {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
+                                         {"index", 1, index_bytes},
+                                         {"order", 1, schedule.order_bytes()}};
   const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;
 
   const uint64_t affordable =

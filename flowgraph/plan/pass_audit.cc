@@ -97,7 +97,8 @@ class PassSums {
       throw Unknown{fmt::format("of the compressed file {} a part is fed, or more than once", file.id.uri)};
     Ticket ticket;
     ticket.add(data_, f, first, count);
-    io::RecordStream stream(data_.source->open(file.id.uri), Compression::none, spec_.sources[file.source].record_limit);
+    io::RecordStream stream(data_.source->open(file.id.uri), Compression::none,
+                            spec_.sources[file.source].record_limit);
     uint64_t sum = 0;
     for (const Extent& extent : ticket.extents) {
       uint64_t record = extent.first_record - extent.skip, rows = 0;

@@ -12,8 +12,9 @@ namespace feedline::flow {
 /// Not thread-safe.
 class TicketQueue {
  public:
-  /// Keeps a reference to `plan`.
-  TicketQueue(const Schedule& plan, const Walk::Start& start) : plan_(plan), walk_(plan, start, false) {}
+  /// Keeps a reference to `schedule`.
+  TicketQueue(const Schedule& schedule, const Walk::Start& start)
+      : schedule_(schedule), walk_(schedule, start, false) {}
 
   /// Returns the next ticket, which the caller may move from and then must pop(). Returns null if the data has ended
   /// with its error; without such an error tickets never end.
@@ -21,7 +22,7 @@ class TicketQueue {
     while (tickets_.empty() && !ended_) {
       opened_.clear();
       walk_.next(step_, &opened_);
-      ended_ = step_.ends_epoch && !plan_.data.raised.empty();
+      ended_ = step_.ends_epoch && !schedule_.data.raised.empty();
       for (Ticket& ticket : opened_) tickets_.push_back(std::move(ticket));
     }
     return tickets_.empty() ? nullptr : &tickets_.front();
@@ -29,7 +30,7 @@ class TicketQueue {
   void pop() { tickets_.pop_front(); }
 
  private:
-  const Schedule& plan_;
+  const Schedule& schedule_;
   Walk walk_;
   Step step_;
   std::vector<Ticket> opened_;

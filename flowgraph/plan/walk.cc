@@ -15,12 +15,12 @@ namespace feedline::flow {
 namespace {
 
 // Opens the stream of one lane of an order, at sample `sample` counted from the beginning of `first_pass`.
-std::unique_ptr<SampleStream> open_stream(const Schedule& plan, const Order& order, uint32_t lane, uint64_t first_pass,
-                                          uint64_t sample) {
+std::unique_ptr<SampleStream> open_stream(const Schedule& schedule, const Order& order, uint32_t lane,
+                                          uint64_t first_pass, uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
-      if (plan.steps.picks_rows()) return std::make_unique<PickedStream>(order, plan.steps, sample);
-      if (order.windows()) return std::make_unique<WindowStream>(plan.data, order, first_pass, sample);
+      if (schedule.steps.picks_rows()) return std::make_unique<PickedStream>(order, schedule.steps, sample);
+      if (order.windows()) return std::make_unique<WindowStream>(schedule.data, order, first_pass, sample);
       return std::make_unique<FileStream>(order, first_pass, sample);
     case ShuffleMode::block:
       return std::make_unique<BlockStream>(order, lane, first_pass, sample);
@@ -34,13 +34,13 @@ std::unique_ptr<SampleStream> open_stream(const Schedule& plan, const Order& ord
 
 }  // namespace
 
-Walk::Walk(const Schedule& plan, Start start, bool with_rows)
-    : plan_(plan),
-      steps_(plan.steps),
+Walk::Walk(const Schedule& schedule, Start start, bool with_rows)
+    : schedule_(schedule),
+      steps_(schedule.steps),
       with_rows_(with_rows),
       epoch_(start.epoch),
       step_(start.step),
-      streams_(plan.steps.lanes()) {}
+      streams_(schedule.steps.lanes()) {}
 
 // Returns the stream of a lane, and opens it at the current step if it is not open. A stream serves one epoch, or all
 // epochs if they go on from each other.
@@ -48,11 +48,11 @@ SampleStream& Walk::stream(uint32_t lane) {
   std::unique_ptr<SampleStream>& stream = streams_[lane];
   if (stream) return *stream;
   const auto open = [this, lane, first_pass = steps_.first_pass(epoch_)](size_t source, uint64_t sample) {
-    return open_stream(plan_, *plan_.orders[source], lane, first_pass, sample);
+    return open_stream(schedule_, *schedule_.orders[source], lane, first_pass, sample);
   };
-  if (plan_.mixture)
-    stream = std::make_unique<MixedStream>(*plan_.mixture, lane, epoch_,
-                                           static_cast<uint64_t>(step_ * steps_.lane_step()), plan_.frames, open);
+  if (schedule_.mixture)
+    stream = std::make_unique<MixedStream>(*schedule_.mixture, lane, epoch_,
+                                           static_cast<uint64_t>(step_ * steps_.lane_step()), schedule_.frames, open);
   else
     stream = open(0, static_cast<uint64_t>(steps_.step_of_streams(epoch_, step_) * steps_.lane_step()));
   return *stream;

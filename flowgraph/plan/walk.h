@@ -21,8 +21,8 @@ class Walk {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// Keeps a reference to `plan`. with_rows: whether Step::rows is filled in.
-  Walk(const Schedule& plan, Start start, bool with_rows);
+  /// Keeps a reference to `schedule`. with_rows: whether Step::rows is filled in.
+  Walk(const Schedule& schedule, Start start, bool with_rows);
 
   /// Sets `step` to the next step. Appends the tickets that it opens to `opened`, unless that is null.
   void next(Step& step, std::vector<Ticket>* opened);
@@ -30,7 +30,7 @@ class Walk {
  private:
   SampleStream& stream(uint32_t lane);
 
-  const Schedule& plan_;
+  const Schedule& schedule_;
   const Steps& steps_;
   const bool with_rows_;
   uint64_t epoch_;
