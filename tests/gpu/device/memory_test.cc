@@ -98,7 +98,8 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
   float values[6] = {1, 2, 3, 4, 5, 6};
   auto owner = std::make_shared<Owner>(Owner{&gone, {}});
   gone = false;  // the temporary's destructor has set it
-  owner->content = {4, 7, 1, 2, 2, 99, {{"x", {values, DType::float32, {2, 3}}}, {"y", {values, DType::float32, {2}}}}};
+  owner->content = {4, 7,  1, 2,
+                    2, 99, 0, {{"x", {values, DType::float32, {2, 3}}}, {"y", {values, DType::float32, {2}}}}};
   Batch batch(std::shared_ptr<const BatchContent>(owner, &owner->content));
   owner.reset();
 

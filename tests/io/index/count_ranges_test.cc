@@ -53,11 +53,12 @@ void check_sums(const std::string& path, const io::FileIndex& index, uint64_t re
 void check_parts(const std::string& path, const io::FileIndex& serial, const io::CountOptions& options) {
   const uint64_t size = std::filesystem::file_size(path), parts = 2 + (size + options.range_bytes) % 3;
   INFO(parts << " parts");
+  const auto file = std::make_shared<const io::InputFile>(path);
   std::vector<io::IndexBuilder> chains;
   std::atomic<uint64_t> told{0};
   for (uint64_t part = 0; part < parts; part++) {
     MessageWriter out;
-    const auto mine = io::count_part(path, size * part / parts, size * (part + 1) / parts, options,
+    const auto mine = io::count_part(file, size * part / parts, size * (part + 1) / parts, options,
                                      [&](uint64_t bytes) { told += bytes; });
     for (const io::IndexBuilder& chain : mine) chain.put_into(out);
     const std::string message = out.take();
@@ -65,7 +66,7 @@ void check_parts(const std::string& path, const io::FileIndex& serial, const io:
     for (size_t i = 0; i < mine.size(); i++) chains.push_back(io::IndexBuilder::get_from(in, options.stride, size));
   }
   CHECK(told == size);
-  check_same(io::join_parts(path, chains, options), serial);
+  check_same(io::join_parts(file, chains, options), serial);
 }
 
 void check_ranges(const std::string& path, uint64_t range_bytes, uint64_t stride, uint64_t record_limit) {
