@@ -108,7 +108,8 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
   const std::string_view next = rest.substr(0, rest.find('.'));
   if (count == 1 && field->message_type()->FindFieldByName(std::string(next)))
     return reflection.MutableRepeatedMessage(&parent, field, 0);
-  bad_path(path, fmt::format("there is no {} '{}'{}", field->name(), next, did_you_mean(next, names)));
+  bad_path(path, fmt::format("there is no {} '{}'{}; and {}", field->name(), next, did_you_mean(next, names),
+                             flow::no_such_field(*field->message_type(), std::string(next))));
 }
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {

@@ -298,7 +298,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(contains(again(shuffled(4, 8), {in}), "--seed was 7, and is 8 now"));
   CHECK(contains(again(into(4), {in}), "--shuffle was given, and is not given now"));
   CHECK(contains(again(shuffled(4, 7), {more}), "input 1 was"));
-  CHECK(contains(again(shuffled(4, 7), {in, more}), "there were 1 inputs, and are 2 now"));
+  CHECK(contains(again(shuffled(4, 7), {in, more}), "there was 1 input, and now there are 2"));
   CHECK(contents(out) == before);
   // A job of another name may use the same folder.
   SplitOptions other = into(1);
@@ -306,7 +306,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(cli::run_split(other, {more}, out, gib).files.size() == 1);
   // An input that has been written to.
   fs::last_write_time(in, fs::last_write_time(in) + std::chrono::seconds(1));
-  CHECK(contains(again(shuffled(4, 7), {in}), "has been written to since"));
+  CHECK(contains(again(shuffled(4, 7), {in}), "has been changed since then"));
   std::ofstream(in, std::ios::app) << "x";
   CHECK(contains(again(shuffled(4, 7), {in}), "bytes, and has"));
   // A job file that holds no job.
@@ -389,7 +389,7 @@ TEST_CASE("a disk that is too full is told before anything is written") {
   space->fail_nth_call(1);
   const std::string message = error_of([&] { cli::run_split(shuffled(2, 0), {in}, dir.file("out"), gib); });
   space->fail_nth_call(0);
-  CHECK(contains(message, "its disk has 4 KiB free, and about 198.4 KiB are needed"));
+  CHECK(contains(message, "its disk has 4 KiB free, but about 198.4 KiB are needed"));
   CHECK(fs::is_empty(dir.file("out")));
 }
 

@@ -135,17 +135,17 @@ int cat(const Args& args) {
 
 void add_cat(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = app.add_subcommand("cat", "records as JSON, one a line; long values shortened");
+  CLI::App* command = app.add_subcommand("cat", "print records as JSON, one on each line; long values are shortened");
   command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text(" ");
-  CLI::Option* record = command->add_option("--record", args->record, "this record alone; the first is 0")
+  CLI::Option* record = command->add_option("--record", args->record, "print only record N; the first is 0")
                             ->check(whole_number(0))
                             ->option_text("N");
-  command->add_option("--limit", args->limit, "the first N records (default: all)")
+  command->add_option("--limit", args->limit, "print only the first N records (default: all)")
       ->check(whole_number(1))
       ->option_text("N")
       ->excludes(record);
   add_compression(*command, args->compression);
-  command->add_flag("--full", args->full, "shorten nothing");
+  command->add_flag("--full", args->full, "print all values in full");
   command->callback([args, &run] { run = [args] { return cat(*args); }; });
 }
 

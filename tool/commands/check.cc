@@ -43,8 +43,8 @@ int check(const Args& args) {
 
 void add_check(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command =
-      app.add_subcommand("check", "validate a pipeline against its data; print the stages, counts and the memory plan");
+  CLI::App* command = app.add_subcommand(
+      "check", "check that a pipeline fits its data; print the order, the outputs and the memory plan");
   add_pipeline_args(*command, args->pipeline);
   add_device_args(*command, args->pipeline);
   command

@@ -102,7 +102,7 @@ CLI::App* add_converter(CLI::App& convert, Run& run, const std::shared_ptr<Args>
       ->option_text("DIR");
   command->add_option("--shard-size", args->shard_size, "about this much in each file (default: 100MB)")
       ->option_text("SIZE");
-  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run, function] { run = converting(args, function); });
   return command;
 }
@@ -118,7 +118,7 @@ Kind kind_of(const std::string& flag, const std::string& word) {
 
 void add_convert(CLI::App& app, Run& run) {
   CLI::App* convert = app.add_subcommand(
-      "convert", "make TFRecord shards, and a pipeline that feeds them, out of CIFAR-10, pictures, .npy or CSV");
+      "convert", "make TFRecord shards and a pipeline for them from CIFAR-10, pictures, .npy or CSV");
   convert->require_subcommand(1);
   convert->footer(
       "Shards and pipeline.textproto lie in --out; `feedline split` shuffles, and makes more or fewer of them.");

@@ -188,28 +188,30 @@ int dump(const Args& args) {
 
 void add_dump(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = app.add_subcommand("dump", "write each output of an epoch as a .npy file, and report.json");
+  CLI::App* command =
+      app.add_subcommand("dump", "write the outputs of an epoch as .npy files, with a report.json beside them");
   add_pipeline_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
-  command->add_option("--out", args->out, "folder to write to; made where it is missing")
+  command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")
       ->required()
       ->option_text("DIR");
-  CLI::Option* const epoch = command->add_option("--epoch", args->epoch, "which epoch; the first is 0 (default: 0)")
-                                 ->check(whole_number(0))
-                                 ->option_text("E");
-  command->add_option("--steps", args->steps, "no more than so many steps (default: all of the epoch)")
+  CLI::Option* const epoch =
+      command->add_option("--epoch", args->epoch, "number of the epoch; the first is 0 (default: 0)")
+          ->check(whole_number(0))
+          ->option_text("E");
+  command->add_option("--steps", args->steps, "write at most N steps (default: the whole epoch)")
       ->check(whole_number(1))
       ->option_text("N");
   CLI::Option* const state =
       command
-          ->add_option("--state", args->state,
-                       "keep in FILE what was written, and go on from there where it exists: parts of an epoch in "
-                       "folders of their own")
+          ->add_option(
+              "--state", args->state,
+              "store in FILE how far the dump has come; if FILE exists, continue from there, into another folder")
           ->excludes(epoch)
           ->option_text("FILE");
   command
       ->add_flag("--accept-changes", args->accept_changes,
-                 "go on at the step that FILE names though data or pipeline have changed since")
+                 "continue at the step in the state file even if data or pipeline have changed since")
       ->needs(state);
   command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }

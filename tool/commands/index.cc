@@ -149,25 +149,25 @@ void add_size(CLI::App& command, const std::string& flag, uint64_t& size, uint64
 
 void add_index(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = app.add_subcommand(
-      "index", "count TFRecord files once and keep where their records are, beside them; feeding does so, too");
+  CLI::App* command =
+      app.add_subcommand("index", "make the indexes of TFRecord files beforehand; feeding makes them as well");
   add_file_args(*command, args->input);
-  command->add_option("--dir", args->dir, "keep the indexes in this folder (a pipeline's index.dir)")
+  command
+      ->add_option("--dir", args->dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
       ->option_text("DIR");
   add_size(*command, "--stride", args->stride, io::smallest_stride, io::largest_stride,
            "bytes of file for each entry (a pipeline's index.stride)");
   add_size(*command, "--record-limit", args->record_limit, 1, UINT32_MAX,
            "a longer record is an error (a pipeline's record_limit)");
-  CLI::Option* check =
-      command->add_flag("--check", args->check,
-                        "build nothing: count again, and compare; exit code 1 where an index is missing "
-                        "or wrong");
+  CLI::Option* check = command->add_flag(
+      "--check", args->check,
+      "write nothing: count the files again and compare; the exit code is 1 if an index is missing or wrong");
   command
       ->add_option("--import", args->import,
-                   "compare with the text that DALI's tfrecord2idx made of FILE: its lines must be the records")
+                   "compare with FILE.idx, which DALI's tfrecord2idx wrote: its lines must agree with the records")
       ->excludes(check)
       ->option_text("FILE.idx");
-  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return index(*args); }; });
 }
 

@@ -115,13 +115,10 @@ int inspect(const Args& args) {
 
 void add_inspect(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "what is in TFRecord files: records, features, and a pipeline for them");
+  CLI::App* command = app.add_subcommand("inspect", "show what TFRecord files hold, or write a pipeline for them");
   add_file_args(*command, args->input);
-  CLI::Option* json = command->add_flag("--json", args->json, "the result as JSON on standard output");
-  command
-      ->add_flag("--pipeline", args->pipeline,
-                 "print a pipeline inferred from the data, for `feedline check` and `run`")
+  CLI::Option* json = command->add_flag("--json", args->json, "print the result as JSON");
+  command->add_flag("--pipeline", args->pipeline, "print a pipeline for these files, inferred from their records")
       ->excludes(json);
   command->callback([args, &run] { run = [args] { return inspect(*args); }; });
 }

@@ -149,53 +149,58 @@ int run_pipeline(const Args& args) {
 
 void add_run(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = app.add_subcommand("run", "feed a sink as fast as it goes, or a trainer, and report");
+  CLI::App* command =
+      app.add_subcommand("run", "feed a pipeline's batches to a simulated trainer, and report rates and waits");
   add_pipeline_args(*command, args->pipeline);
   add_device_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
-  command->add_option("--epochs", args->how.epochs, "epochs to feed (default: 1)")
+  command->add_option("--epochs", args->how.epochs, "number of epochs to feed (default: 1)")
       ->check(whole_number(1))
       ->option_text("N");
-  command->add_option("--steps", args->how.steps, "stop after so many steps (default: all of the epochs)")
+  command->add_option("--steps", args->how.steps, "stop after N steps (default: feed whole epochs)")
       ->check(whole_number(1))
       ->option_text("N");
   command
-      ->add_option("--step-ms", args->how.step_ms,
-                   "milliseconds that the trainer keeps each batch (default: 0, no trainer: as fast as it goes)")
+      ->add_option(
+          "--step-ms", args->how.step_ms,
+          "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures the feed alone)")
       ->check(milliseconds())
       ->option_text("T");
   CLI::Option* const replay =
       command
-          ->add_option("--replay", args->how.replay,
-                       "take N batches, then repeat them: what the trainer could do if data were free (default: off)")
+          ->add_option(
+              "--replay", args->how.replay,
+              "take N batches and then repeat them: the rate of a trainer for which data costs nothing (default: off)")
           ->check(whole_number(1))
           ->option_text("N");
   CLI::Option* const state =
       command
-          ->add_option("--state", args->how.state,
-                       "keep in FILE what was trained, and go on from there where it exists; --epochs counts from the "
-                       "first epoch on")
+          ->add_option(
+              "--state", args->how.state,
+              "store in FILE how far the run has come; if FILE exists, continue from there; --epochs counts from "
+              "the first epoch")
           ->option_text("FILE");
   command
-      ->add_option("--state-every", args->how.state_every_ms, "milliseconds between two writes of it (default: 1000)")
+      ->add_option("--state-every", args->how.state_every_ms,
+                   "milliseconds between two writes of the state file (default: 1000)")
       ->check(milliseconds())
       ->needs(state)
       ->option_text("T");
   command
       ->add_flag("--accept-changes", args->how.accept_changes,
-                 "go on at the step that FILE names though data or pipeline have changed since")
+                 "continue at the step in the state file even if data or pipeline have changed since")
       ->needs(state);
   replay->excludes(state);
   add_choice<BackendKind>(
       *command, "--io", args->io.backend,
       {{"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}},
-      "auto, uring or pread: how files are read (default: auto)")
+      "how files are read: auto, uring or pread (default: auto)")
       ->option_text("HOW");
   add_choice<Toggle>(*command, "--direct", args->io.direct,
                      {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
-                     "auto, on or off: O_DIRECT, past the page cache (default: auto)")
+                     "whether files are read with O_DIRECT, past the page cache: auto, on or off (default: auto)")
       ->option_text("HOW");
-  command->add_flag("--json", args->json, "the report as JSON on standard output");
+  command->add_flag("--json", args->json, "print the report as JSON");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
 }
 

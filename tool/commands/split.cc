@@ -103,7 +103,7 @@ int split(Args args) {
 void add_split(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
   CLI::App* command =
-      app.add_subcommand("split", "reshard TFRecord files, in their order or shuffled, every record verified");
+      app.add_subcommand("split", "write TFRecord files anew as another number of shards, in order or shuffled");
   command->footer(
       "Shards have equal numbers of records (one more or less), as those who split data by files count steps. In "
       "order,\n"
@@ -112,35 +112,42 @@ void add_split(CLI::App& app, Run& run) {
       "it is whole; after a kill, the same command goes on. They are called NAME-00000-of-00016.tfrecord, compressed\n"
       "ones .tfrecord.gz.");
   add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")->required();
-  command->add_option("--out", args->out, "folder to write to; made where it is missing")->option_text("DIR");
+  command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")->option_text("DIR");
   CLI::Option* shards = command->add_option("--shards", args->options.shards, "how many")
                             ->check(whole_number(1, most_shards))
                             ->option_text("N");
-  command->add_option("--shard-size", args->shard_size, "as many as it takes to hold about this much each, as in 150MB")
+  command
+      ->add_option("--shard-size", args->shard_size,
+                   "approximate size of a shard, such as 150MB; decides how many there are")
       ->option_text("SIZE")
       ->excludes(shards);
-  command->add_option("--name", args->options.name, "what the shards are called (default: as the first input)")
+  command
+      ->add_option("--name", args->options.name,
+                   "name of the shards, before -00000-of-00016 (default: that of the first input)")
       ->option_text("NAME");
   add_choice<bool>(*command, "--compression", args->options.gzip, {{"none", false}, {"gzip", true}},
-                   "none or gzip: of the shards (default: none)")
+                   "compression of the shards: none or gzip (default: none)")
       ->option_text("C");
   command->add_flag("--skip-bad", args->options.skip_bad,
-                    "leave bad records out and list them (default: refuse them before anything is written)");
+                    "leave out bad records and list them (default: fail before anything is written)");
   CLI::Option* shuffle = command->add_flag(
       "--shuffle", args->options.shuffle,
-      "a uniformly random order; needs the data's size on disk once more while it runs (default: in order)");
-  command->add_option("--seed", args->options.seed, "of the order: same inputs, same seed, same order (default: 0)")
+      "write the records in a uniformly random order; needs as much free disk as the data takes (default: in order)");
+  command
+      ->add_option("--seed", args->options.seed,
+                   "seed of the random order; the same inputs and seed give the same order (default: 0)")
       ->check(whole_number(0))
       ->option_text("S")
       ->needs(shuffle);
-  command->add_option("--memory", args->memory, "bound of what --shuffle holds at once (default: 1GiB)")
+  command->add_option("--memory", args->memory, "the most memory that --shuffle uses (default: 1GiB)")
       ->option_text("SIZE");
   command
-      ->add_option("--readers", args->readers, "ranks times files that each reads at once, for the advice (default: 1)")
+      ->add_option("--readers", args->readers,
+                   "number of ranks times the files that each reads at a time, for the advice (default: 1)")
       ->check(whole_number(1, 1'000'000))
       ->option_text("R");
-  command->add_flag("--advise", args->advise, "only say how many shards suit the readers, by the sizes of the inputs");
-  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->add_flag("--advise", args->advise, "write nothing; say how many shards suit the readers");
+  command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return split(*args); }; });
 }
 

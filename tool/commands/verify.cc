@@ -41,9 +41,9 @@ int verify(const Args& args) {
 void add_verify(CLI::App& app, Run& run) {
   auto args = std::make_shared<Args>();
   CLI::App* command =
-      app.add_subcommand("verify", "check every byte of TFRecord files; exit code 1 when one is damaged");
+      app.add_subcommand("verify", "verify every byte of TFRecord files; the exit code is 1 if one is damaged");
   add_file_args(*command, args->input);
-  command->add_flag("--json", args->json, "the result as JSON on standard output");
+  command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return verify(*args); }; });
 }
 

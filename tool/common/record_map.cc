@@ -154,7 +154,7 @@ io::RecordView RecordCursor::next() {
 }
 
 void RecordCursor::changed(const std::string& how) const {
-  throw Error(Category::io_error, fmt::format("has changed since its records were counted: it {}", how),
+  throw Error(Category::io_error, fmt::format("changed after its records were counted: it {}", how),
               Place::of_file(map_.files()[file_].identity.path));
 }
 

@@ -11,11 +11,11 @@ namespace {
 
 uint8_t checked_label(int64_t label, size_t picture) {
   if (label >= 0 && label <= 9) return static_cast<uint8_t>(label);
-  throw std::runtime_error(fmt::format("picture {} has label {}, those of CIFAR-10 are 0 to 9", picture, label));
+  throw std::runtime_error(fmt::format("picture {} has label {}, but labels of CIFAR-10 are 0 to 9", picture, label));
 }
 
 void demand(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(fmt::format("the pickle is not one of CIFAR-10: {}", what));
+  if (!holds) throw std::runtime_error(fmt::format("the pickle does not hold CIFAR-10: {}", what));
 }
 
 bool is_numpy(const Pickle& pickle, const Pickle::Value& called, const std::string& module, std::string_view name) {
@@ -55,8 +55,8 @@ Array array_of(const Pickle& pickle, const Pickle::Value& data) {
 Cifar10Batch read_binary_batch(std::string_view content) {
   constexpr size_t picture_bytes = 1 + cifar10_image_bytes;
   if (content.empty() || content.size() % picture_bytes != 0)
-    throw std::runtime_error(
-        fmt::format("it has {} bytes, no multiple of the {} of a picture", content.size(), picture_bytes));
+    throw std::runtime_error(fmt::format("it has {} bytes, which is no multiple of the {} bytes of a picture",
+                                         content.size(), picture_bytes));
   Cifar10Batch batch;
   batch.images.reserve(content.size());
   for (size_t i = 0; i < content.size() / picture_bytes; i++) {

@@ -40,7 +40,7 @@ std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
           const bool binary = file.ends_with(".bin");
           if (!batches.try_emplace(batch_of(file), binary ? read_binary_batch(content) : read_python_batch(content))
                    .second)
-            throw std::runtime_error("it is there twice");
+            throw std::runtime_error("the archive has this file twice");
         } catch (const std::runtime_error& error) {
           refuse_input(archive, fmt::format("{} in it: {}", file, error.what()));
         }
@@ -52,7 +52,7 @@ std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
   for (const auto& [set, names] : sets)
     for (const std::string& name : names)
       if (!batches.contains(name))
-        refuse_input(archive, fmt::format("holds no {0} and no {0}.bin: it is not CIFAR-10, or not all of it", name));
+        refuse_input(archive, fmt::format("has neither {0} nor {0}.bin, so it is not CIFAR-10 or is incomplete", name));
   return batches;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/format_count.h"
 #include "tool/common/record_map.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/csv_reader.h"
@@ -69,14 +70,14 @@ class Csv {
   void for_rows(Progress* progress, OnRow&& on_row) {
     CsvReader reader(file_);
     std::vector<CsvReader::Cell> cells;
-    if (!reader.next(cells)) refuse_input(file_, "is empty: the first row names the features");
+    if (!reader.next(cells)) refuse_input(file_, "is empty; its first row must name the features");
     if (columns_.empty()) take_header(cells);
     std::optional<Meter> meter;
     if (progress) meter.emplace(*progress);
     for (uint64_t told = 0; reader.next(cells);) {
       if (cells.size() != columns_.size())
-        refuse_input(file_,
-                     fmt::format("line {}: {} cells, the header has {}", reader.line(), cells.size(), columns_.size()));
+        refuse_input(file_, fmt::format("line {} has {}, but the header has {}", reader.line(),
+                                        format_count(cells.size(), "cell"), columns_.size()));
       on_row(cells, reader.line());
       if (meter) meter->add(reader.position() - std::exchange(told, reader.position()));
     }
@@ -91,7 +92,7 @@ class Csv {
       for (size_t i = 0; i < cells.size(); i++)
         if (!is_missing(cells[i])) columns_[i].look_at(cells[i]);
     });
-    if (rows == 0) refuse_input(file_, "has a header and no rows");
+    if (rows == 0) refuse_input(file_, "has a header but no rows");
     return rows;
   }
 

@@ -114,13 +114,15 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
     if (entry.is_directory(unknown))
       classes.push_back(entry.path().filename());
     else
-      result.left_out.push_back(entry.path().string() + ": in no class's folder");
+      result.left_out.push_back(entry.path().string() + ": lies in no class's folder");
   }
   if (error) refuse_input(images, fmt::format("cannot be listed: {}", error.message()));
   std::sort(classes.begin(), classes.end());
   std::sort(result.left_out.begin(), result.left_out.end());
   if (classes.empty())
-    refuse_input(images, "has no folders, one for each class; folders that belong together go by --feature NAME=DIR");
+    refuse_input(images,
+                 "has no folders, but needs one for each class (for folders whose pictures belong together, use "
+                 "--feature NAME=DIR)");
 
   std::string labels;
   int64_t label = 0;
@@ -180,7 +182,7 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
     }
     for (const Image& image : images)
       if (!image.path.empty())
-        result.left_out.push_back(fmt::format("{}: {} has none of this path", image.path, missing));
+        result.left_out.push_back(fmt::format("{}: {} has no file of the same relative path", image.path, missing));
   }
   if (plan.records.empty())
     refuse_input(folders.front().second, "no JPEG or PNG file has the same relative path in all folders");

@@ -40,10 +40,9 @@ class Column {
     const auto found =
         std::find_if(std::begin(stored), std::end(stored), [&](const Stored& s) { return array_.type() == s.npy; });
     if (found == std::end(stored))
-      refuse_input(path,
-                   fmt::format("its elements are '{}', for which there is no feature: save it as one of the types "
-                               "bool, int8 to int64, uint8 to uint32, or float16 to float64",
-                               array_.descr()));
+      refuse_input(path, fmt::format("its elements have the type '{}', which no feature can hold; save the array as "
+                                     "bool, int8 to int64, uint8 to uint32, or float16 to float64",
+                                     array_.descr()));
     stored_ = *found;
   }
 
@@ -105,7 +104,8 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   for (const Column& column : columns) {
     if (column.array().rows() != first.rows())
       refuse_input(column.array().path(),
-                   fmt::format("has {} rows, {} has {}", column.array().rows(), first.path(), first.rows()));
+                   fmt::format("has {} rows, but {} has {}; all arrays need the same number of rows",
+                               column.array().rows(), first.path(), first.rows()));
     record_bytes += column.record_bytes();
   }
   if (first.rows() == 0) refuse_input(first.path(), "has no rows");

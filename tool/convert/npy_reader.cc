@@ -73,8 +73,9 @@ NpyReader::NpyReader(std::string path) : file_(std::move(path)) {
   const size_t have = std::min<uint64_t>(begin.size(), file_.size());
   file_.read_at(0, std::as_writable_bytes(std::span(begin)).first(have));
   if (have < 10 || !std::equal(begin.begin(), begin.begin() + 6, reinterpret_cast<const uint8_t*>("\x93NUMPY")))
-    refuse("is no .npy file");
-  if (begin[6] < 1 || begin[6] > 3) refuse(fmt::format("has version {} of the format, known are 1 to 3", begin[6]));
+    refuse("is not an .npy file");
+  if (begin[6] < 1 || begin[6] > 3)
+    refuse(fmt::format("has version {} of the .npy format; versions 1 to 3 can be read", begin[6]));
   const size_t start = begin[6] == 1 ? 10 : 12;
   uint64_t length = begin[8] | begin[9] << 8;
   if (start == 12) length |= static_cast<uint64_t>(begin[10]) << 16 | static_cast<uint64_t>(begin[11]) << 24;
@@ -86,7 +87,7 @@ NpyReader::NpyReader(std::string path) : file_(std::move(path)) {
 
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(rows_, row_bytes(), &bytes) || bytes != file_.size() - position_)
-    refuse(fmt::format("has {} bytes of elements, and {} rows of {} bytes by its header", file_.size() - position_,
+    refuse(fmt::format("has {} bytes of elements, but its header says {} rows of {} bytes", file_.size() - position_,
                        rows_, row_bytes()));
 }
 
@@ -100,7 +101,7 @@ void NpyReader::parse(std::string_view header) {
     std::string key;
     good = text.string(key) && text.symbol(':');
     if (good && key == "descr") {
-      if (!text.string(descr_)) refuse("its elements are structures: write each field as an array of its own");
+      if (!text.string(descr_)) refuse("its elements are structures; save each field as a separate array");
       has_descr = true;
     } else if (good && key == "fortran_order") {
       good = has_order = text.boolean(fortran);
@@ -124,13 +125,13 @@ void NpyReader::parse(std::string_view header) {
       element_bytes_ > most_row_bytes)
     refuse(fmt::format("its elements are '{}', which is not known", descr_));
   if (shape.empty()) refuse("is a single value, without rows");
-  if (fortran && shape.size() > 1) refuse("lies column by column: save numpy.ascontiguousarray of it");
+  if (fortran && shape.size() > 1) refuse("is stored column by column; save numpy.ascontiguousarray(array) instead");
   rows_ = static_cast<uint64_t>(shape[0]);
   row_shape_.assign(shape.begin() + 1, shape.end());
   for (const int64_t axis : row_shape_) {
     if (axis == 0) refuse("its rows are empty");
     if (static_cast<uint64_t>(axis) > most_row_bytes / element_bytes_ / row_elements_)
-      refuse("a row has more than 255 MiB, a record ends there");
+      refuse("a row has more than 255 MiB, the most that a record may have");
     row_elements_ *= static_cast<uint64_t>(axis);
   }
 }

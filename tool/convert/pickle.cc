@@ -86,7 +86,7 @@ std::string_view Pickle::from_latin1(std::string_view utf8) {
 }
 
 Pickle::Ref Pickle::pop() {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("nothing to take");
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("an empty stack");
   const Ref ref = stack_.back();
   stack_.pop_back();
   return ref;
@@ -111,12 +111,12 @@ std::vector<Pickle::Ref> Pickle::pop_to_mark() {
 }
 
 void Pickle::run() {
-  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("no pickle of protocol 2 to 5");
+  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("not a pickle of protocol 2 to 5");
   for (uint8_t opcode; (opcode = take_byte()) != '.';) {
     if (stack_.size() > most_values || marks_.size() > most_values || memo_.size() > most_values)
       fail("too many values");
     if (!step(opcode))
-      fail(fmt::format("opcode 0x{:02x}, which is of no number, text, list, dictionary or NumPy array,", opcode)
+      fail(fmt::format("opcode 0x{:02x}, which no number, text, list, dictionary or NumPy array needs,", opcode)
                .c_str());
   }
   root_ = pop();
@@ -215,7 +215,7 @@ bool Pickle::step(uint8_t opcode) {
       push_call(pop_items(2));
       return true;
     case 0x97:  // NEXT_BUFFER
-      fail("an array that lies outside of it, in a buffer of its own,");
+      fail("an array that is stored in a separate buffer");
     case 'b':  // BUILD
       extend(Type::object, pop_items(1));
       return true;
@@ -223,14 +223,14 @@ bool Pickle::step(uint8_t opcode) {
     case 'r':
     case 0x94: {
       const uint64_t key = opcode == 0x94 ? memo_.size() : take_number(opcode == 'q' ? 1 : 4);
-      if (stack_.empty()) fail("nothing to remember");
+      if (stack_.empty()) fail("nothing to store");
       memo_[key] = stack_.back();
       return true;
     }
     case 'h':  // BINGET, LONG_BINGET
     case 'j': {
       const auto found = memo_.find(take_number(opcode == 'h' ? 1 : 4));
-      if (found == memo_.end()) fail("nothing remembered");
+      if (found == memo_.end()) fail("an object that was never stored");
       stack_.push_back(found->second);
       return true;
     }

@@ -56,7 +56,7 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
     if (result >= ARCHIVE_WARN) return;
     if (source.thrown) std::rethrow_exception(source.thrown);
     const char* why = archive_error_string(tar.get());
-    refuse_input(path, fmt::format("is no tar archive, or a damaged one: {}", why ? why : "nothing known"));
+    refuse_input(path, fmt::format("is not a tar archive, or is damaged: {}", why ? why : "nothing known"));
   };
   check(archive_read_support_filter_gzip(tar.get()));
   check(archive_read_support_format_tar(tar.get()));
@@ -79,7 +79,8 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
       if (!take) continue;
       content.append(block.data(), static_cast<size_t>(size));
       if (content.size() > most_bytes)
-        refuse_input(path, fmt::format("{} in it has more than the {} bytes that it may have", name, most_bytes));
+        refuse_input(
+            path, fmt::format("{} in it has more than {} bytes, the most that such a file may have", name, most_bytes));
     }
     if (take) on_file(name, std::move(content));
   }

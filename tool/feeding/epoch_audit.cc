@@ -14,13 +14,13 @@ std::string audit_text(const Report& report) {
   const EpochAudit& audit = *report.last_epoch;
   switch (audit.verdict) {
     case Verdict::holds:
-      return fmt::format("{}: epoch {} was all of its data, once", sum, audit.epoch);
+      return fmt::format("{}: epoch {} delivered all of its data exactly once", sum, audit.epoch);
     case Verdict::differs:
-      return fmt::format("{}: epoch {} was NOT its data, once", sum, audit.epoch);
+      return fmt::format("{}: epoch {} did NOT deliver its data exactly once", sum, audit.epoch);
     case Verdict::open:
       break;
   }
-  return fmt::format("{}, epoch {} not compared: {}", sum, audit.epoch, audit.why);
+  return fmt::format("{}; epoch {} was not compared: {}", sum, audit.epoch, audit.why);
 }
 
 std::optional<std::string> audit_failure(const Report& report) {

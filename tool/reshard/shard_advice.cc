@@ -29,8 +29,8 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
     advice.shards = readers;
     advice.shard_bytes = bytes / readers;
     advice.text = fmt::format(
-        "{}: {} of {}: one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
-        "fewer than readers.",
+        "{}: {} of {}, one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
+        "fewer than the readers.",
         who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes));
     if (readers == 1)
       advice.text = fmt::format("{}: 1 shard of {}: less than 100 MB is not worth splitting.", who, size_text(bytes));
@@ -49,7 +49,7 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
                   others.empty() ? "" : fmt::format(" ({} would do as well)", others));
   if (readers > 1) advice.text += "The readers divide it, so each gets as many files and none waits. ";
   advice.text +=
-      "Of 100 to 200 MB: opening a file costs nothing beside reading it, and one is quickly copied, or made again.";
+      "Shards of 100 to 200 MB cost nothing to open beside reading them, and are quickly copied or made again.";
   return advice;
 }
 

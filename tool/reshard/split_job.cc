@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/format_count.h"
 #include "io/file.h"
 #include "io/output_file.h"
 
@@ -84,10 +85,11 @@ std::string difference(const Json& there, const SplitJob& wanted) {
       return fmt::format("{} had {} bytes, and has {} now", shown(inputs[i].at("path")), shown(were[i].at("size")),
                          shown(inputs[i].at("size")));
     if (were[i].at("mtime_ns") != inputs[i].at("mtime_ns"))
-      return fmt::format("{} has been written to since", shown(inputs[i].at("path")));
+      return fmt::format("{} has been changed since then", shown(inputs[i].at("path")));
   }
   if (were.size() != inputs.size())
-    return fmt::format("there were {} inputs, and are {} now", were.size(), inputs.size());
+    return fmt::format("there {} {}, and now there are {}", were.size() == 1 ? "was" : "were",
+                       format_count(were.size(), "input"), inputs.size());
   return "";
 }
 
@@ -125,7 +127,7 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     const Json json = Json::parse(text);
     if (const int version = json.at("feedline split"); version != format_version)
       throw Error(Category::io_error,
-                  fmt::format("was written by another version of feedline (format {}): remove the folder", version),
+                  fmt::format("was written by another version of feedline (format {}); remove the folder", version),
                   Place::of_file(path));
     why = difference(json, wanted);
     if (why.empty()) {
@@ -139,14 +141,15 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
       return job;
     }
   } catch (const Json::exception&) {
-    throw Error(Category::io_error, "is not the job file of a split, or is damaged: remove it and the shards beside it",
+    throw Error(Category::io_error, "is not the job file of a split, or is damaged; remove it and the shards beside it",
                 Place::of_file(path));
   } catch (const std::out_of_range&) {
-    throw Error(Category::io_error, "is damaged: remove it and the shards beside it", Place::of_file(path));
+    throw Error(Category::io_error, "is damaged; remove it and the shards beside it", Place::of_file(path));
   }
   throw Error(
       Category::bad_pipeline,
-      fmt::format("the folder holds shards of another job: {}. Take another --out or --name, or remove these", why),
+      fmt::format(
+          "the folder holds shards of another split: {}; choose another --out or --name, or remove these shards", why),
       Place::of_file(path));
 }
 

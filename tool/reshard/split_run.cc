@@ -72,14 +72,13 @@ class Split {
     } catch (const Error& error) {
       const bool output_failed = error.category() == Category::io_error && error.place().file.starts_with(folder_);
       if (!output_failed && error.category() != Category::stalled) throw;
-      throw Error(error.category(), error.message() + "; the same command goes on where this one stopped",
-                  error.place());
+      throw Error(error.category(), error.message() + "; run the same command again to continue", error.place());
     }
     std::error_code ignored;
     fs::remove_all(buckets_folder_, ignored);
     for (const FileIdentity& input : job_.inputs)
       if (identify(input.path) != input)
-        throw Error(Category::io_error, "was written to while it was read: remove the shards, and begin again",
+        throw Error(Category::io_error, "changed while it was read; remove the shards and start again",
                     Place::of_file(input.path));
     for (uint64_t i = 0; i < job_.shards; i++) result.files.push_back(job_.shard(i));
     return result;
@@ -103,9 +102,10 @@ class Split {
     job_.shards =
         job_.options.shards ? *job_.options.shards : std::max<uint64_t>(div_up(framed, *job_.options.shard_bytes), 1);
     if (job_.shards > most_shards)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{} would be {} shards, at most {} have a name: raise --shard-size",
-                              format_byte_size(framed), format_count(job_.shards), format_count(most_shards)));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("{} would take {} shards of this size, but at most {} can be named; use a larger --shard-size",
+                      format_byte_size(framed), format_count(job_.shards), format_count(most_shards)));
     std::vector<uint64_t> begins;
     if (job_.options.shuffle) {
       begins = job_.map.ranges(range_bytes);
@@ -136,7 +136,8 @@ class Split {
     for (uint64_t i = 0; i < job_.shards; i++) {
       std::error_code missing;
       if (fs::exists(path(i), missing))
-        throw Error(Category::bad_pipeline, "is there already, and no split wrote it: take another --out or --name",
+        throw Error(Category::bad_pipeline,
+                    "exists already and was not written by a split; choose another --out or --name",
                     Place::of_file(path(i)));
     }
   }
@@ -189,9 +190,9 @@ class Split {
     if (needed <= free) return;
     throw Error(
         Category::io_error,
-        fmt::format("its disk has {} free, and about {} are needed{}", format_byte_size(static_cast<uint64_t>(free)),
+        fmt::format("its disk has {} free, but about {} are needed{}", format_byte_size(static_cast<uint64_t>(free)),
                     format_byte_size(static_cast<uint64_t>(needed)),
-                    job_.options.shuffle ? ": shuffled, the records lie there on their way, too" : ""),
+                    job_.options.shuffle ? ", because --shuffle also stores the records there on the way" : ""),
         Place::of_file(folder_));
   }
 
