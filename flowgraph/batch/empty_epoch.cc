@@ -23,7 +23,7 @@ std::string no_window(const Schedule& schedule) {
   uint64_t most = 0;
   for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: one takes {} in a row, and {}",
+  return fmt::format("window: one takes {} in a row, but {}",
                      counted(schedule.orders.front()->windows()->span(), "record"),
                      !window.key.empty()   ? fmt::format("no value of '{}' holds for as many", window.key)
                      : window.across_files ? fmt::format("the data has {}", counted(most, "sample"))

@@ -44,7 +44,7 @@ void LazyReader::end_file() {
     try {
       io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
     } catch (const Error& error) {
-      log_warning(fmt::format("an index cannot be kept: {}", error.what()));
+      log_warning(fmt::format("an index cannot be stored: {}", error.what()));
     }
     indexes_.push_back(std::move(index));
   }

@@ -65,7 +65,8 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
     std::string text(std::min(file.size(), longest), '\0');
     file.read_at(0, std::as_writable_bytes(std::span(text)));
     if (auto splits = parse(text)) return std::move(*splits);
-    warnings.push_back(fmt::format("{}: not as TensorFlow Datasets writes it; shards are not compared", path.string()));
+    warnings.push_back(fmt::format("{}: it is not as TensorFlow Datasets writes it, so shards are not compared with it",
+                                   path.string()));
   } catch (const Error& unreadable) {
     warnings.push_back(unreadable.what());
   }

@@ -8,7 +8,7 @@ namespace feedline::flow {
 
 std::optional<std::string> exceeds_max_failures(const PipelineSpec& spec, uint64_t failures) {
   if (spec.max_failures < 0 || failures <= static_cast<uint64_t>(spec.max_failures)) return std::nullopt;
-  return fmt::format("{} bad records{}, errors.max_failures allows {}", failures,
+  return fmt::format("{} bad records{} were found, but errors.max_failures allows {}", failures,
                      spec.on_error == OnError::skip_file ? " and files" : "", spec.max_failures);
 }
 
@@ -17,7 +17,7 @@ std::optional<std::string> exceeds_failure_rate(const PipelineSpec& spec, uint64
   if (spec.max_failure_rate >= 1) return std::nullopt;  // also LAZY, which does not know of how many
   const double rate = static_cast<double>(bad) / static_cast<double>(std::max<uint64_t>(1, all));
   if (rate <= spec.max_failure_rate) return std::nullopt;
-  return fmt::format("{:.3g} of the {} are bad, errors.max_failure_rate allows {:.3g}", rate, noun,
+  return fmt::format("{:.3g} of the {} are bad, but errors.max_failure_rate allows {:.3g}", rate, noun,
                      spec.max_failure_rate);
 }
 

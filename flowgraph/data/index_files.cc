@@ -40,7 +40,7 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
   if (source.record_limit != io::default_record_limit)
     command += fmt::format(" --record-limit {}", source.record_limit);
   throw Error(Category::bad_pipeline,
-              fmt::format("there is no valid index, and index.mode is REQUIRE: {}; make it: {}", why, command),
+              fmt::format("index.mode is REQUIRE, but there is no valid index: {}; make it by: {}", why, command),
               {file.id.uri, -1, -1, ""});
 }
 
@@ -223,7 +223,7 @@ void IndexFiles::keep(const DataFile& file) {
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     not_kept_.push_back(
-        fmt::format("an index cannot be kept, {} will be counted again: {}", file.id.uri, error.what()));
+        fmt::format("an index cannot be stored, so {} will be counted again next time: {}", file.id.uri, error.what()));
   }
 }
 

@@ -123,7 +123,9 @@ void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSe
     out.write(std::as_bytes(std::span(bytes)));
     out.publish_unsynced();
   } catch (const Error& error) {
-    data.warnings.push_back(fmt::format("what filter and window.key say will be found out again: {}", error.what()));
+    data.warnings.push_back(
+        fmt::format("the result of filter and window.key cannot be stored, so it will be computed again next time: {}",
+                    error.what()));
   }
 }
 

@@ -70,8 +70,8 @@ std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::ve
   const auto other = std::ranges::find_if(all, [&](const EpochSums& rank) { return rank.end.epoch != first; });
   if (other != all.end()) {
     audit.verdict = EpochAudit::Verdict::open;
-    audit.why = fmt::format("rank 0 has last ended {}, rank {} {}", name_of(first), other - all.begin(),
-                            name_of(other->end.epoch));
+    audit.why = fmt::format("the last epoch that rank 0 has ended is {}, and that of rank {} is {}", name_of(first),
+                            other - all.begin(), name_of(other->end.epoch));
   }
   return audit;
 }

@@ -76,10 +76,11 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
   const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
   const uint64_t bytes = wanted.count * wanted.bytes;
   if (!start_.graph && bytes > spec_.memory_limit)  // a reader's plan has counted these bytes
-    throw Error(Category::bad_pipeline,
-                fmt::format("memory.limit: the batches that other ranks send need {}, the limit is {}; set it to at "
-                            "least \"{}MiB\", or a smaller parallelism.host_prefetch",
-                            format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("memory.limit: the batches that other ranks send need {}, but the limit is {}; set it to at "
+                    "least \"{}MiB\", or a smaller parallelism.host_prefetch",
+                    format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
   for (size_t replica = 0; replica < start_.devices.size(); replica++) {
     rings_.push_back(std::make_shared<BatchRing>(
         wanted.count / start_.devices.size(), wanted.bytes, static_cast<int>(replica),
@@ -102,7 +103,8 @@ Transfer::~Transfer() {
     const bool heard = changed_.wait_for(lock, leave_timeout, [&] { return ended_; });
     lock.unlock();
     if (!heard)
-      communicator_.abort(Error(Category::stalled, "its feeder has ended, and not all other ranks could be told"));
+      communicator_.abort(
+          Error(Category::stalled, "the feeder of this rank has ended, and not all other ranks could be told"));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();

@@ -40,11 +40,12 @@ void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vec
   for (const auto& [ordinal, count] : replicas) {
     const uint64_t bytes = count * buffers_of(spec) * buffer_bytes;
     if (bytes > spec.device_limit)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("memory.device_limit: {} batches on GPU {} need {}, the limit is {}; set it to at least "
-                              "\"{}MiB\", or a smaller parallelism.device_prefetch or batch",
-                              count * buffers_of(spec), ordinal, format_byte_size(bytes),
-                              format_byte_size(spec.device_limit), (bytes >> 20) + 1));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("memory.device_limit: {} batches on GPU {} need {}, but the limit is {}; set it to at least "
+                      "\"{}MiB\", or a smaller parallelism.device_prefetch or batch",
+                      count * buffers_of(spec), ordinal, format_byte_size(bytes), format_byte_size(spec.device_limit),
+                      (bytes >> 20) + 1));
   }
 }
 

@@ -150,7 +150,9 @@ class Parser {
       uint64_t failed = 0;
       node.value = apply(op, values, failed);
       if (failed)
-        fail(op == Op::mod_int ? "mod by 0" : "this overflows int64; write a number with a point for float64", at);
+        fail(op == Op::mod_int ? "mod by 0"
+                               : "this overflows int64; write a number with a decimal point to compute in float64",
+             at);
       node.op = Op::constant;
       node.arity = 0;
     }
@@ -287,7 +289,7 @@ class Parser {
     if (std::all_of(token_.begin(), token_.end(), is_digit)) {
       int64_t whole = 0;
       if (std::from_chars(token_.data(), end, whole).ec != std::errc())
-        fail(fmt::format("{} does not fit into int64; write {}.0 for float64", token_, token_));
+        fail(fmt::format("{} does not fit into int64; write {}.0 to compute in float64", token_, token_));
       value = Scalar::of(whole);
     } else {
       double real = 0;

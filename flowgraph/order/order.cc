@@ -32,9 +32,10 @@ constexpr uint64_t picked_bytes = 512 << 10;
 void refuse_compressed(std::span<const DataFile> files, const char* what) {
   for (const DataFile& file : files)
     if (file.compressed())
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{}, and this file is compressed; write it anew with `feedline split`", what),
-                  Place::of_file(file.id.uri));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("{}, which a compressed file does not allow; write this file anew with `feedline split`", what),
+          Place::of_file(file.id.uri));
 }
 
 void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {
@@ -182,12 +183,13 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
       if (global_batch % lanes == 0) return lanes;
   }
   if (global_batch % given != 0)
-    throw Error(Category::bad_pipeline,
-                fmt::format("shuffle.lanes: {} do not divide the global batch of {}", given, global_batch));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("shuffle.lanes: {} lanes do not divide the global batch of {} samples", given, global_batch));
   if (given > 1 && samples < 4 * given)
     throw Error(Category::bad_pipeline,
-                fmt::format("shuffle.lanes: {} are too many for {} samples; leave it out, or write at most {}", given,
-                            samples, std::max<uint64_t>(1, samples / 4)));
+                fmt::format("shuffle.lanes: {} lanes are too many for {} samples; leave it out, or write at most {}",
+                            given, samples, std::max<uint64_t>(1, samples / 4)));
   return given;
 }
 

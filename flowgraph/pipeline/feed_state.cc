@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/audit.h"
+#include "base/format_count.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 
@@ -91,7 +92,7 @@ Fields parse(std::string_view text) {
   constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
   const uint64_t version = number("feedline_state", any);
   if (version != 1 && version != 2)
-    refuse(fmt::format("its format is version {}, this program reads versions 1 and 2", version));
+    refuse(fmt::format("its format has version {}, but this program reads versions 1 and 2", version));
   Fields fields{
       {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}}, string("data"), string("pipeline")};
   if (object.contains("mixture"))
@@ -157,7 +158,8 @@ void check_position(const FeedIdentity& feed, const Position& position) {
   const int64_t countable = countable_samples / feed.global_batch - 1;
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
-    refuse(fmt::format("step {} of an epoch that has {} steps", position.step, most));
+    refuse(fmt::format("there is no step {}: the epoch has {}", position.step,
+                       format_count(static_cast<uint64_t>(most), "step")));
   if (position.epoch < feed.mixed_since)
     refuse(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
                        feed.mixed_since));
@@ -183,7 +185,7 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
                     "change, or accept it to go on at this step all the same",
                     position.step, position.epoch, changed));
   if (reweighted && reweighted->shares.size() != feed.mixed_sources)
-    refuse(fmt::format("it has weights of {} sources, the pipeline mixes {}", reweighted->shares.size(),
+    refuse(fmt::format("it has weights of {} sources, but the pipeline mixes {}", reweighted->shares.size(),
                        feed.mixed_sources));
   if (reweighted && reweighted->since_epoch > position.epoch)
     refuse(

@@ -59,7 +59,7 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
   if (list.files.empty())
     throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it excludes every file", patterns.field));
   if (!again.empty())
-    list.warnings.push_back(fmt::format("{}.files: {} named more than once, and fed once", patterns.field,
+    list.warnings.push_back(fmt::format("{}.files: {} named more than once, but fed only once", patterns.field,
                                         some_of(*again.begin(), again.size())));
   return list;
 }

@@ -37,7 +37,8 @@ constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is so
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   if (text.size() > longest_text)
-    throw Error(Category::bad_pipeline, fmt::format("{}: too long for a pipeline: {} bytes", text_name, text.size()));
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}: {} bytes are too many for a pipeline", text_name, text.size()));
   if (const auto error = flow::read_text(text, message, given))
     throw Error(Category::bad_pipeline,
                 fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));
@@ -108,8 +109,9 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
   const std::string_view next = rest.substr(0, rest.find('.'));
   if (count == 1 && field->message_type()->FindFieldByName(std::string(next)))
     return reflection.MutableRepeatedMessage(&parent, field, 0);
-  bad_path(path, fmt::format("there is no {} '{}'{}; and {}", field->name(), next, did_you_mean(next, names),
-                             flow::no_such_field(*field->message_type(), std::string(next))));
+  const std::string no_element = fmt::format("there is no {} '{}'{}", field->name(), next, did_you_mean(next, names));
+  if (!nearest(next, names).empty()) bad_path(path, no_element);
+  bad_path(path, no_element + "; and " + flow::no_such_field(*field->message_type(), std::string(next)));
 }
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {

@@ -66,10 +66,11 @@ void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
                        kind_name(config.kind())));
   const int64_t wanted = feature.kind == FeatureKind::fixed ? feature.shape.elements() : 1;
   if (given != 1 && given != wanted)
-    refuse(feature, feature.kind == FeatureKind::fixed
-                        ? fmt::format("default_value: {} values; give one, or {} as shape {} has", given, wanted,
-                                      to_string(feature.shape))
-                        : fmt::format("default_value: {} values; the padding is one", given));
+    refuse(feature,
+           feature.kind == FeatureKind::fixed
+               ? fmt::format("default_value: {} values are given; give one, or {}, which is as many as shape {} has",
+                             given, wanted, to_string(feature.shape))
+               : fmt::format("default_value: {} values are given, but padding is a single value", given));
   if (wanted > most_default_values)
     refuse(feature, fmt::format("default_value: shape {} has too many elements for a default (at most {})",
                                 to_string(feature.shape), most_default_values));
@@ -117,14 +118,14 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature, "length: only BYTES features have a length; the number of values is `shape`");
   if (config.length() > longest_value)
-    refuse(feature, fmt::format("length: {}; a record has at most 2 GiB", config.length()));
+    refuse(feature, fmt::format("length: {} bytes are more than a record can have, which is 2 GiB", config.length()));
   if (config.length() > 0) feature.length = config.length();
 
   if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
     refuse(feature, "max_values: a FIXED feature has as many values as `shape` says");
   if (config.max_values() > longest_value)
-    refuse(feature, fmt::format("max_values: {}; a record has at most 2 GiB", config.max_values()));
+    refuse(feature, fmt::format("max_values: {} values are more than a record of 2 GiB can have", config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
 
   resolve_defaults(config, feature);
@@ -156,7 +157,7 @@ Shape resolve_shape(const google::protobuf::RepeatedField<int64_t>& axes, const 
     throw Error(Category::bad_pipeline, fmt::format("{}: [{}] {}", path, fmt::join(axes, ", "), why));
   };
   if (static_cast<size_t>(axes.size()) > most_axes)
-    refuse_shape(fmt::format("has {} axes; at most {} can be", axes.size(), most_axes));
+    refuse_shape(fmt::format("has {} axes, but at most {} are supported", axes.size(), most_axes));
   int64_t elements = 1;
   for (int64_t axis : axes) {
     if (axis < least) refuse_shape(fmt::format("has an axis of {}", axis));

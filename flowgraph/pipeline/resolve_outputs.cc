@@ -139,15 +139,15 @@ class OutputResolver {
     if (result.size() <= 1) return result;
     const size_t rank = shape.rank();
     const auto count = static_cast<int64_t>(result.size());
-    if (rank == 0) refuse(field, fmt::format("{} values, but a scalar has no channels; give one", count));
+    if (rank == 0) refuse(field, fmt::format("{} values are given, but a scalar has no channels; give one", count));
     if (channel_axis < 0) {
       if (shape[rank - 1] != count)
-        refuse(field, fmt::format("{} values, but the last axis of {} is {}; give one value, or as many", count,
-                                  to_string(shape), shape[rank - 1]));
+        refuse(field, fmt::format("{} values are given, but the last axis of {} is {}; give one value, or as many",
+                                  count, to_string(shape), shape[rank - 1]));
       if (rank == 3 && shape[0] == count)
-        refuse(field,
-               fmt::format("{} values, which could be for the first or the last axis of {}; its layout is not known",
-                           count, to_string(shape)));
+        refuse(field, fmt::format("{} values are given, which could be for the first or the last axis of {}, because "
+                                  "its layout is not known",
+                                  count, to_string(shape)));
       channel_axis = static_cast<int>(rank) - 1;
     }
     if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
@@ -320,7 +320,7 @@ class OutputResolver {
     const FeatureSpec& from = feature(number);
     const config::DecodeRaw& raw = config_.decode_raw();
     const DType stored = raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
-    if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is no type of numbers");
+    if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is not a type of numbers");
     gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
     unpack.big_endian = raw.big_endian();
     const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
@@ -420,7 +420,7 @@ class FormulaResolver {
       std::string circle;
       for (auto it = std::find(open_.begin(), open_.end(), output); it != open_.end(); ++it)
         circle += "out." + spec_.outputs[*it].name + " -> ";
-      refuse(output, fmt::format("it reads its own result: {}out.{}", circle, spec_.outputs[output].name));
+      refuse(output, fmt::format("it reads its own result, in a circle: {}out.{}", circle, spec_.outputs[output].name));
     }
     constexpr size_t deepest = 1000;
     if (open_.size() == deepest)
@@ -527,7 +527,9 @@ void check_names(const PipelineSpec& spec) {
             Category::bad_pipeline,
             fmt::format("output '{}': name: its tensor '{}' has the name of another output's", output.name, tensor));
   }
-  if (tensors.empty()) throw Error(Category::bad_pipeline, "output: all are internal; nothing is delivered");
+  if (tensors.empty())
+    throw Error(Category::bad_pipeline,
+                "output: all outputs are internal, so nothing would be delivered; remove `internal` from one");
   if (!spec.valid_mask.empty() && (outputs.contains(spec.valid_mask) || tensors.contains(spec.valid_mask)))
     throw Error(Category::bad_pipeline,
                 fmt::format("batch.valid_mask: there is an output '{}' already; choose another name for the mask",

@@ -56,7 +56,7 @@ void check_field(const pb::Message& message, const pb::FieldDescriptor* field, c
       const pb::EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
       if (!value)
         throw Error(Category::bad_pipeline,
-                    fmt::format("{}: {} stands for no {}", path, number, field->enum_type()->name()));
+                    fmt::format("{}: {} is not a value of {}", path, number, field->enum_type()->name()));
       if (const Missing* entry = find(value->full_name())) refuse(path, ": " + value->name(), *entry);
     } else if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
       std::string scratch;

@@ -171,7 +171,8 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   spec.valid_mask = batch.valid_mask();
 
   spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
-  if (spec.repeat < -1) refuse("epoch.repeat: {}; it is a number of passes, or -1 without end", spec.repeat);
+  if (spec.repeat < -1)
+    refuse("epoch.repeat: {} is neither a number of passes nor -1, which repeats without end", spec.repeat);
   spec.epoch_steps = config.epoch().steps();
   spec.allow_empty = config.epoch().allow_empty();
   constexpr int64_t most_steps = int64_t{1} << 40;
@@ -240,8 +241,10 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
            interleave.cycle_length());
   if (interleave.block_length() < 0) refuse("interleave.block_length: {} is negative", interleave.block_length());
   if (mode == ShuffleMode::block || mode == ShuffleMode::global)
-    refuse("interleave: shuffle.mode {} takes samples of all files in random order; leave it out",
-           config::Shuffle::Mode_Name(config.shuffle().mode()));
+    refuse(
+        "interleave: it has no effect, because shuffle.mode {} takes samples of all files in random order; leave it "
+        "out",
+        config::Shuffle::Mode_Name(config.shuffle().mode()));
   spec.cycle_length = static_cast<uint32_t>(interleave.cycle_length());
   if (spec.on()) spec.block_length = static_cast<uint64_t>(std::max(1, interleave.block_length()));
   return spec;
@@ -267,9 +270,9 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
   out.across_files = window.across_files();
   out.key = window.key();
   if (out.across_files && spec.interleave.on())
-    refuse("window.across_files: interleaved files do not follow one another; leave out one of the two");
+    refuse("window.across_files: interleaved files do not follow one another; leave out across_files or interleave");
   if (out.across_files && spec.shuffle.shuffle_files)
-    refuse("window.across_files: shuffled files do not follow one another; leave out one of the two");
+    refuse("window.across_files: shuffled files do not follow one another; leave out across_files or shuffle");
   return out;
 }
 
@@ -294,7 +297,7 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
   std::vector<double> weights;
   for (int s = 0; s < config.source_size(); s++) {
     if (any_weight && config.source(s).weight() == 0)
-      refuse("source[{}].weight: it is missing, and the other sources have one", s);
+      refuse("source[{}].weight: it is missing, but other sources have one; give each source a weight", s);
     weights.push_back(any_weight ? config.source(s).weight() : 1);
   }
   out.shares = shares_of(weights);
@@ -308,11 +311,13 @@ void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
     refuse("errors.max_failures: {} is negative; leave it out for any number", errors.max_failures());
   if (errors.max_failures() > 0) spec.max_failures = errors.max_failures();
   const double rate = errors.max_failure_rate();
-  if (!(rate >= 0 && rate <= 1)) refuse("errors.max_failure_rate: {}; it is a part of the records, 0 to 1", rate);
+  if (!(rate >= 0 && rate <= 1))
+    refuse("errors.max_failure_rate: {} is not a share of the records, which is 0 to 1", rate);
   if (rate > 0) spec.max_failure_rate = rate;
   if (spec.on_error == OnError::raise && (errors.max_failures() > 0 || rate > 0))
     spec.warnings.push_back(
-        "errors: max_failures and max_failure_rate count nothing with on_error RAISE, which stops at the first");
+        "errors: max_failures and max_failure_rate have no effect with on_error RAISE, which stops at the first bad "
+        "record");
 }
 
 // Returns the numbers of the CPUs in a text such as "0-3,8", ascending. Throws Error bad_pipeline for a CPU that this
@@ -474,7 +479,7 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
   double sum = 0;
   for (size_t s = 0; s < weights.size(); s++) {
     if (!(weights[s] > 0) || weights[s] > std::numeric_limits<float>::max())
-      refuse("source[{}].weight: {}; a weight is a positive number", s, weights[s]);
+      refuse("source[{}].weight: {} is not a positive number", s, weights[s]);
     sum += weights[s];
   }
   std::vector<uint32_t> shares;

@@ -234,11 +234,11 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
       advice += fmt::format(", or bound output '{}' by feature.max_values",
                             spec.outputs[static_cast<size_t>(tensor.output)].name);
-  throw Error(
-      Category::bad_pipeline,
-      fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} read slots), the limit is {}; {}",
-                  format_byte_size(bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
-                  format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
+  throw Error(Category::bad_pipeline,
+              fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} buffers to read into), but "
+                          "the limit is {}; {}",
+                          format_byte_size(bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
+                          format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
 }
 
 uint64_t MemoryPlan::bytes() const noexcept { return sum_of(lines); }

@@ -94,7 +94,7 @@ class PassSums {
     if (count == 0) return 0;
     const DataFile& file = data_.files[f];
     if (file.compressed())
-      throw Unknown{fmt::format("of the compressed file {} a part is fed, or more than once", file.id.uri)};
+      throw Unknown{fmt::format("a part of the compressed file {} is fed, or some of it more than once", file.id.uri)};
     Ticket ticket;
     ticket.add(data_, f, first, count);
     io::RecordStream stream(data_.source->open(file.id.uri), Compression::none,
@@ -105,7 +105,7 @@ class PassSums {
       stream.go_on_at(extent.offset, 0);
       while (rows < extent.rows) {
         if (stream.next() != io::RecordStream::Found::records)
-          throw Unknown{fmt::format("{} is not what it was when it was counted", file.id.uri)};
+          throw Unknown{fmt::format("{} has changed since it was counted", file.id.uri)};
         uint64_t offset = stream.offset();
         for (const io::RecordView& view : stream.records()) {
           const bool chosen = record >= extent.first_record && (!extent.kept || extent.kept->has(record));

@@ -42,7 +42,7 @@ trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/d
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse io/index io/records io base
 tool/inspect:          tool/common flowgraph/pipeline base
-tool/convert:          tool/common io/index io/records io
+tool/convert:          tool/common io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base
 tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge flowgraph/pipeline io/index io base

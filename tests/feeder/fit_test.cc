@@ -155,16 +155,16 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
         "filter: it keeps none of 3 records: id > 5" + empty_hint);
   CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
-        "window: one takes 10 records in a row, and no file has more than 7 samples" + empty_hint);
+        "window: one takes 10 records in a row, but no file has more than 7 samples" + empty_hint);
   CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
-        "window: one takes 13 records in a row, and the data has 12 samples" + empty_hint);
+        "window: one takes 13 records in a row, but the data has 12 samples" + empty_hint);
   CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
-        "window: one takes 3 records in a row, and no value of 'id' holds for as many" + empty_hint);
+        "window: one takes 3 records in a row, but no value of 'id' holds for as many" + empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
              Catch::StartsWith("the data has 2 windows, and"));
   // Not allowed even then: passes without end over no samples.
   CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
-        "window: one takes 8 records in a row, and no file has more than 7 samples [bad_pipeline]");
+        "window: one takes 8 records in a row, but no file has more than 7 samples [bad_pipeline]");
   CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"), Catch::StartsWith("window: one takes 8"));
   for (const std::string& more : {drop, small + "filter: 'id > 11' ", small + "window { size: 8 } "})
     CHECK(refusal(data, more + "epoch { allow_empty: true }") == "no error");

@@ -298,7 +298,7 @@ TEST_CASE("memory.device_limit counts what a reader keeps on its GPU for others"
     const std::string need = std::to_string(12 * ranks) + " KiB";
     CHECK(start(need) == nothing_thrown(ranks));
     for (const std::string& what : start("2KiB"))
-      CHECK(what.find("memory.device_limit: 3 batches on GPU 0 need " + need + ", the limit is 2 KiB") !=
+      CHECK(what.find("memory.device_limit: 3 batches on GPU 0 need " + need + ", but the limit is 2 KiB") !=
             std::string::npos);
   }
 }

@@ -245,7 +245,8 @@ TEST_CASE("what a source refuses is an error with its reason and place") {
     const MemorySource empty({});
     CHECK_THROWS_WITH(spec_of(empty, ""),
                       Catch::Contains("no file matches 'memory://b/part-*.tfrecord'; nothing is there"));
-    CHECK_THROWS_WITH(counted(spec, empty), Catch::Contains("memory://b/part-000.tfrecord: no such object"));
+    CHECK_THROWS_WITH(counted(spec, empty),
+                      Catch::Contains("memory://b/part-00") && Catch::Contains(".tfrecord: no such object"));
   }
   source.reachable = false;
   CHECK_THROWS_WITH(spec_of(source, ""), Catch::Contains("files: the store does not answer"));

@@ -303,7 +303,7 @@ TEST_CASE("what changed is named, or accepted") {
   }
   // A changed pipeline is accepted only if the state's step exists in it.
   Feeder fewer(data.pipeline(blocks + batch_of(480, "DROP")));
-  CHECK_THROWS_WITH(fewer.set_state(kept, true), Catch::Contains("step 5 of an epoch that has 1 steps"));
+  CHECK_THROWS_WITH(fewer.set_state(kept, true), Catch::Contains("there is no step 5: the epoch has 1 step"));
 }
 
 TEST_CASE("what is no state is refused") {

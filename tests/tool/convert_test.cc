@@ -326,7 +326,8 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   CHECK(contains(refused(tar_with("", "")), "has neither data_batch_3"));
   CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "5 bytes, which is no multiple of the 3073"));
   CHECK(contains(refused(tar_with("data_batch_3.bin", std::string(3073, '\x0a'))), "picture 0 has label 10"));
-  CHECK(contains(refused(tar_with("data_batch_1", python_batch(pictures))), "data_batch_1 in it: the archive has this file twice"));
+  CHECK(contains(refused(tar_with("data_batch_1", python_batch(pictures))),
+                 "data_batch_1 in it: the archive has this file twice"));
   CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "f4"))), "'data' is not of uint8"));
   CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran's order"));
   CHECK(contains(refused(tar_with("data_batch_3", "\x80\x02}.")), "no list 'labels'"));
@@ -342,7 +343,7 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   CHECK(contains(refused(dir.write("cut.tar.gz", gz.substr(0, gz.size() / 2))), "damaged"));
   // 70 MB of zeros in a small file.
   CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch", std::string(70 << 20, '\0')))),
-                 "more than the 67108864 bytes"));
+                 "more than 67108864 bytes"));
 }
 
 TEST_CASE("pickles of every protocol that Python 3 writes") {
@@ -609,7 +610,8 @@ TEST_CASE("npy: what is no array of rows is refused") {
   CHECK(contains(refused(""), "is not an .npy file"));
   CHECK(contains(refused("PK\3\4 some archive"), "is not an .npy file"));
   CHECK(contains(refused(good.substr(0, 40)), "its header is cut short"));
-  CHECK(contains(refused(good.substr(0, good.size() - 1)), "has 15 bytes of elements, but its header says 2 rows of 8 bytes"));
+  CHECK(contains(refused(good.substr(0, good.size() - 1)),
+                 "has 15 bytes of elements, but its header says 2 rows of 8 bytes"));
   CHECK(contains(refused(good + "x"), "has 17 bytes"));
   CHECK(contains(refused(npy("<i8", "()", std::string(8, 'x'))), "without rows"));
   CHECK(contains(refused(npy("<i8", "(0,)", "")), "has no rows"));

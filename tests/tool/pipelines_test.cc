@@ -668,7 +668,7 @@ TEST_CASE("run and dump say whether the epoch was all of its data, and fail wher
     CHECK(whole.json().at("differing_epochs") == 0);
   }
   CHECK(run({"--steps", "2"}).json().at("epoch_audit").is_null());
-  CHECK(run_tool({"run", pipeline}).out.find("was all of its data") != std::string::npos);
+  CHECK(run_tool({"run", pipeline}).out.find("delivered all of its data exactly once") != std::string::npos);
   uint64_t parts = 0;
   for (const char* rank : {"0", "1"}) {
     const ToolResult part = run({"--rank", rank, "--world-size", "2"});

@@ -319,7 +319,7 @@ TEST_CASE("what is not the split's own stays") {
   const std::string in = write_records(dir.file("in-00000-of-00001.tfrecord"), {"a", "b"});
   SplitOptions options = into(1);
   options.name = "in";
-  CHECK(contains(error_of([&] { cli::run_split(options, {in}, dir.path(), gib); }), "is there already"));
+  CHECK(contains(error_of([&] { cli::run_split(options, {in}, dir.path(), gib); }), "exists already"));
   CHECK(read_records(in) == std::vector<std::string>{"a", "b"});
   CHECK(!fs::exists(dir.file(".in.split.json")));
   CHECK(
@@ -404,7 +404,7 @@ TEST_CASE("a bucket that somebody touched is noticed") {
     rename->fail_nth_call(3);  // the first two name the job and the job with buckets; this one names the first shard
     const std::string message = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
     CHECK(contains(message, "cannot be given its name"));
-    CHECK(contains(message, "the same command goes on"));
+    CHECK(contains(message, "run the same command again"));
     rename->fail_nth_call(0);
   };
   stop_after_scatter();

@@ -170,9 +170,9 @@ TEST_CASE("REQUIRE without an index says what to run") {
     return "";
   };
   CHECK(message("index { mode: REQUIRE }").find("there is no " + path + ".feedline-index") != std::string::npos);
-  CHECK(message("index { mode: REQUIRE }").ends_with("; make it: feedline index " + path));
+  CHECK(message("index { mode: REQUIRE }").ends_with("; make it by: feedline index " + path));
   CHECK(message("index { mode: REQUIRE dir: 'i' stride: '1KiB' }")
-            .ends_with("; make it: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
+            .ends_with("; make it by: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
   folder.count("index {}");
   CHECK(message("index { mode: REQUIRE }").empty());
   folder.add("data-0", 11);
@@ -188,7 +188,7 @@ TEST_CASE("an index that nobody takes is a warning") {
   const flow::DataSet data = folder.count();
   CHECK(data.samples == 2000);
   REQUIRE(data.warnings.size() == 1);
-  CHECK(data.warnings[0].find("an index cannot be kept") == 0);
+  CHECK(data.warnings[0].find("an index cannot be stored") == 0);
   CHECK(folder.indexes() == 0);
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("counting ends when it is known that the data is refused") {
     return folder.count(index, "errors { on_error: SKIP_RECORD " + limits + " }");
   };
   CHECK_THROWS_WITH(skipping("max_failures: 3"),
-                    Catch::Contains("4 bad records, errors.max_failures allows 3; the first: ") &&
+                    Catch::Contains("4 bad records were found, but errors.max_failures allows 3; the first: ") &&
                         Catch::Contains("data: offset 20: record 1: "));
   CHECK_THROWS_WITH(skipping("} memory { limit: '1MiB'"),
                     Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise it"));
@@ -230,9 +230,10 @@ TEST_CASE("counting ends when it is known that the data is refused") {
   // SKIP_FILE: all failures of a file count as one.
   CHECK(folder.count("index { dir: 'others' }", "errors { on_error: SKIP_FILE max_failures: 1 }").skipped_total == 1);
   folder.dir.write("data-3", bad);
-  CHECK_THROWS_WITH(folder.count("index { dir: 'third' }", "errors { on_error: SKIP_FILE max_failures: 1 }"),
-                    Catch::Contains("2 bad records and files, errors.max_failures allows 1; the first: ") &&
-                        Catch::Contains("data: offset 20: record 1: "));
+  CHECK_THROWS_WITH(
+      folder.count("index { dir: 'third' }", "errors { on_error: SKIP_FILE max_failures: 1 }"),
+      Catch::Contains("2 bad records and files were found, but errors.max_failures allows 1; the first: ") &&
+          Catch::Contains("data: offset 20: record 1: "));
 }
 
 TEST_CASE("dataset_info.json's shard lengths are compared") {

@@ -172,7 +172,7 @@ TEST_CASE("an index that one rank has is told to the others, and nothing is coun
 
   const Shared refused = count({in("none"), in("b")});
   for (const std::string& thrown : refused.thrown)
-    CHECK(thrown.find("there is no valid index, and index.mode is REQUIRE") != std::string::npos);
+    CHECK(thrown.find("index.mode is REQUIRE, but there is no valid index") != std::string::npos);
 }
 
 TEST_CASE("ranks with folders of their own keep what they counted, and have all of it together") {

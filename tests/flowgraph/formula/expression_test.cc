@@ -252,7 +252,8 @@ TEST_CASE("errors of formulas point at the place") {
       {"if(1, 2, 3", "')' is missing at the end of if(...)\n  if(1, 2, 3\n            ^"},
       {"max(1; 2)", "max takes 2 values, not 1\n  max(1; 2)\n       ^"},
       {"9223372036854775808",
-       "9223372036854775808 does not fit into int64; write 9223372036854775808.0 for float64\n  9223372036854775808\n  "
+       "9223372036854775808 does not fit into int64; write 9223372036854775808.0 to compute in float64\n  "
+       "9223372036854775808\n  "
        "^"},
       {"1e999", "1e999 is out of float64's range\n  1e999\n  ^"},
       {"0x10", "'0x10' is not a number\n  0x10\n  ^"},
@@ -260,7 +261,8 @@ TEST_CASE("errors of formulas point at the place") {
       {"1e", "'1e' is not a number\n  1e\n  ^"},
       {"x + and", "'and' stands where a value is expected\n  x + and\n      ^"},
       {"9223372036854775807 + 1",
-       "this overflows int64; write a number with a point for float64\n  9223372036854775807 + 1\n                     "
+       "this overflows int64; write a number with a decimal point to compute in float64\n  9223372036854775807 + 1\n   "
+       "                  "
        " ^"},
       {"mod(1, 0)", "mod by 0\n  mod(1, 0)\n  ^"},
       {"x \xE2\x89\xA4 1", "'\xE2\x89\xA4' does not belong here\n  x \xE2\x89\xA4 1\n    ^"},

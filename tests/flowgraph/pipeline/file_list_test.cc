@@ -65,9 +65,9 @@ TEST_CASE_METHOD(Files, "a file that several patterns name is warned of") {
   CHECK(list({"data/a.rec", "data/b*"}).warnings.empty());
   CHECK(list({"data/b-1.rec", "data/a.rec", "data/[ab]*"}).warnings ==
         Names{"source.files: '" + folder.file("data/a.rec") +
-              "' and 1 other file are named more than once, and fed once"});
+              "' and 1 other file are named more than once, but fed only once"});
   CHECK(list({"data/a.rec", "./data/a.rec", "*/a.rec"}).warnings ==
-        Names{"source.files: '" + folder.file("data/a.rec") + "' is named more than once, and fed once"});
+        Names{"source.files: '" + folder.file("data/a.rec") + "' is named more than once, but fed only once"});
   CHECK(list({"data/a.rec", "data/*"}, {"a.rec"}).warnings.empty());
 }
 

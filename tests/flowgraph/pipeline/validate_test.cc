@@ -323,7 +323,8 @@ TEST_CASE("warnings") {
       {"output { name: \"o\" feature: \"n\" } output { name: \"i\" feature: \"n\" internal: true }",
        "output 'i': internal, but no formula reads it"},
       {"errors { max_failures: 3 }",
-       "errors: max_failures and max_failure_rate count nothing with on_error RAISE, which stops at the first"},
+       "errors: max_failures and max_failure_rate have no effect with on_error RAISE, which stops at the first bad "
+       "record"},
   }));
   CHECK(with_output(text).warnings.at(0) == warning);
 }
@@ -397,7 +398,7 @@ TEST_CASE("what makes no sense is refused by its name") {
               "epoch.repeat: -1 has no end, and mixture.stop is FIRST_DATASET_EXHAUSTED; write CYCLE_FOREVER and "
               "epoch.steps"),
       besides("mixture {} source { files: \"g\" weight: 2 }",
-              "source[0].weight: it is missing, and the other sources have one"),
+              "source[0].weight: it is missing, but other sources have one; give each source a weight"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: it has no effect with mode GLOBAL; leave it out"),
       besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER needs buffer_size or buffer_bytes"),
       besides("shuffle { shuffle_files: true }",
@@ -451,11 +452,14 @@ TEST_CASE("what makes no sense is refused by its name") {
       // Texts and numbers of any kind.
       Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }", "batch.valid_mask: not UTF-8"},
       feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: not UTF-8"),
-      besides("errors { on_error: 7 }", "errors.on_error: 7 stands for no OnError"),
-      besides("epoch { repeat: -2 }", "epoch.repeat: -2; it is a number of passes, or -1 without end"),
+      besides("errors { on_error: 7 }", "errors.on_error: 7 is not a value of OnError"),
+      besides("epoch { repeat: -2 }",
+              "epoch.repeat: -2 is neither a number of passes nor -1, which repeats without end"),
       besides("errors { max_failures: -1 }", "errors.max_failures: -1 is negative; leave it out for any number"),
-      besides("errors { max_failure_rate: 1.5 }", "errors.max_failure_rate: 1.5; it is a part of the records, 0 to 1"),
-      besides("errors { max_failure_rate: nan }", "errors.max_failure_rate: nan; it is a part of the records, 0 to 1"),
+      besides("errors { max_failure_rate: 1.5 }",
+              "errors.max_failure_rate: 1.5 is not a share of the records, which is 0 to 1"),
+      besides("errors { max_failure_rate: nan }",
+              "errors.max_failure_rate: nan is not a share of the records, which is 0 to 1"),
       besides(
           "memory { limit: \"-1\" }",
           "memory.limit: '-1' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB"),
@@ -480,9 +484,9 @@ TEST_CASE("what makes no sense is refused by its name") {
               "feature 'f': dtype: records hold BYTES, FLOAT32 and INT64 only; UINT8 can be the dtype of an output"),
       feature("name: \"f\" dtype: INT64 shape: [2, -1]", "feature 'f': shape: [2, -1] has an axis of -1"),
       feature("name: \"f\" dtype: INT64 shape: [1,1,1,1,1,1,1,1,1]",
-              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes; at most 8 can be"),
+              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes, but at most 8 are supported"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [1,1,1,1,1,1,1,1]",
-              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1] has 8 axes; at most 7 can be"),
+              "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1] has 8 axes, but at most 7 are supported"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [0]", "feature 'f': shape: [0] has an axis of 0"),
       feature("name: \"f\" dtype: INT64 shape: [4294967296, 4294967296]",
               "feature 'f': shape: [4294967296, 4294967296] has more than 2^31 elements"),
@@ -490,11 +494,11 @@ TEST_CASE("what makes no sense is refused by its name") {
               "feature 'f': shape: a VARIABLE feature has no shape; remove it"),
       feature("name: \"f\" dtype: BYTES length: -1", "feature 'f': length: -1 is negative"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
-              "feature 'f': length: 4294967296; a record has at most 2 GiB"),
+              "feature 'f': length: 4294967296 bytes are more than a record can have, which is 2 GiB"),
       feature("name: \"f\" dtype: INT64 length: 8",
               "feature 'f': length: only BYTES features have a length; the number of values is `shape`"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
-              "feature 'f': max_values: 18014398509481984; a record has at most 2 GiB"),
+              "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
               "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5", "feature 'f': max_values: -5 is negative"),
@@ -505,13 +509,13 @@ TEST_CASE("what makes no sense is refused by its name") {
       feature("name: \"f\" dtype: BYTES default_value {}",
               "feature 'f': default_value: for BYTES write default_value { bytes_value: ... }"),
       feature("name: \"f\" dtype: INT64 shape: 3 default_value { int64_value: 1 } default_value { int64_value: 1 }",
-              "feature 'f': default_value: 2 values; give one, or 3 as shape [3] has"),
+              "feature 'f': default_value: 2 values are given; give one, or 3, which is as many as shape [3] has"),
       feature(
           "name: \"f\" dtype: INT64 kind: RAGGED default_value { int64_value: 1 }",
           "feature 'f': default_value: a RAGGED feature has no values in a record that lacks it; remove the default"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: 1 } default_value { "
               "int64_value: 1 }",
-              "feature 'f': default_value: 2 values; the padding is one"),
+              "feature 'f': default_value: 2 values are given, but padding is a single value"),
       feature("name: \"f\" dtype: BYTES length: 3 default_value { bytes_value: \"ab\" }",
               "feature 'f': default_value: 2 bytes, but length is 3"),
       feature("name: \"f\" dtype: INT64 shape: [5000, 5000] default_value { int64_value: 1 }",
@@ -524,7 +528,8 @@ TEST_CASE("what makes no sense is refused by its name") {
               "output 'a': name: there are two outputs of this name"),
       besides("output { name: \"a.values\" feature: \"n\" } output { name: \"a\" feature: \"list\" }",
               "output 'a': name: its tensor 'a.values' has the name of another output's"),
-      besides("output { name: \"a\" feature: \"n\" internal: true }", "output: all are internal; nothing is delivered"),
+      besides("output { name: \"a\" feature: \"n\" internal: true }",
+              "output: all outputs are internal, so nothing would be delivered; remove `internal` from one"),
       Case{source + features + "output { name: \"a\" feature: \"n\" } batch { global_batch_size: 8 valid_mask: \"a\" }",
            "batch.valid_mask: there is an output 'a' already; choose another name for the mask"},
       output("", "output 'o': feature: an output is made from a feature, an expression or a stack; name one"),
@@ -578,7 +583,7 @@ TEST_CASE("what makes no sense is refused by its name") {
       output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
              "output 'o': unpack_bits.scale: 2 values; shape [2, 3] takes 1 or 3"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
-             "output 'o': unpack_bits.bias: 2 values, but a scalar has no channels; give one"),
+             "output 'o': unpack_bits.bias: 2 values are given, but a scalar has no channels; give one"),
       output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] } layout: CHW",
              "output 'o': layout: it needs a shape of 3 axes, not [2, 3]"),
@@ -587,7 +592,7 @@ TEST_CASE("what makes no sense is refused by its name") {
       output("feature: \"x\" decode_raw {}",
              "output 'o': decode_raw: it needs one BYTES value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"d\" decode_raw { stored: BYTES shape: 12 }",
-             "output 'o': decode_raw.stored: BYTES is no type of numbers"),
+             "output 'o': decode_raw.stored: BYTES is not a type of numbers"),
       output("feature: \"d\" decode_raw { stored: INT16 shape: [3, 3] }",
              "output 'o': decode_raw.shape: [3, 3] of INT16 are 18 bytes, but feature 'd' has 12"),
       output("feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
@@ -604,14 +609,15 @@ TEST_CASE("what makes no sense is refused by its name") {
 
       // normalize.
       output("feature: \"x\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values, but a scalar has no channels; give one"),
+             "output 'o': normalize.mean: 2 values are given, but a scalar has no channels; give one"),
       output("feature: \"list\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values, but a scalar has no channels; give one"),
+             "output 'o': normalize.mean: 2 values are given, but a scalar has no channels; give one"),
       output("feature: \"image\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values, but the last axis of [4, 5, 3] is 3; give one value, or as many"),
+             "output 'o': normalize.mean: 2 values are given, but the last axis of [4, 5, 3] is 3; give one value, or "
+             "as many"),
       output("feature: \"square\" normalize { std: [1, 2, 3] }",
-             "output 'o': normalize.std: 3 values, which could be for the first or the last axis of [3, 3, 3]; its "
-             "layout is not known"),
+             "output 'o': normalize.std: 3 values are given, which could be for the first or the last axis of [3, 3, "
+             "3], because its layout is not known"),
       output("feature: \"image\" normalize { std: 0 }", "output 'o': normalize.std: 0; it must be above 0"),
       output("feature: \"image\" normalize { std: 1e-60 }", "output 'o': normalize.std: 0; it must be above 0"),
       output("feature: \"image\" normalize { scale: 1e60 }",
@@ -632,8 +638,9 @@ TEST_CASE("what makes no sense is refused by its name") {
       output("stack { features: [\"image\"] }",
              "output 'o': stack.features: feature 'image' is FIXED FLOAT32 [4, 5, 3]; only scalars of numbers can "
              "stand side by side"),
-      output("stack { features: [\"n\", \"m\"] } normalize { mean: [1, 2, 3] }",
-             "output 'o': normalize.mean: 3 values, but the last axis of [2] is 2; give one value, or as many"),
+      output(
+          "stack { features: [\"n\", \"m\"] } normalize { mean: [1, 2, 3] }",
+          "output 'o': normalize.mean: 3 values are given, but the last axis of [2] is 2; give one value, or as many"),
       output("stack { features: [\"n\", \"m\"] } layout: HWC",
              "output 'o': layout: it needs a shape of 3 axes, not [2]"),
 
@@ -643,9 +650,9 @@ TEST_CASE("what makes no sense is refused by its name") {
              "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.o\n  n + mm\n  "
              "    ^"),
       output("expression { formula: \"out.o + 1\" }",
-             "output 'o': expression.formula: it reads its own result: out.o -> out.o"),
+             "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
-             "output 'o': expression.formula: it reads its own result: out.o -> out.b -> out.o"),
+             "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.b -> out.o"),
       output(
           "expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
           "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is [4, 5, 3]"),
