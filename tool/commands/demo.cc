@@ -10,6 +10,7 @@
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
+#include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
@@ -110,8 +111,7 @@ output  { name: "sex" feature: "sex" }
 )text"},
 };
 constexpr size_t set_count = std::size(sets);
-constexpr int shards = 4;
-constexpr uint64_t epochs = 10;
+constexpr uint64_t shards = 4, epochs = 10;
 
 std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path& golden) {
   std::vector<std::vector<std::byte>> records;
@@ -133,8 +133,8 @@ std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
   const auto records = read_records(set, args.golden);
   const fs::path folder = args.folder;
   size_t next = 0;
-  for (int shard = 0; shard < shards; shard++) {
-    RecordWriter writer((folder / fmt::format("{}-{:05}-of-{:05}.tfrecord", set.name, shard, shards)).string());
+  for (uint64_t shard = 0; shard < shards; shard++) {
+    RecordWriter writer((folder / shard_name(set.name, shard, shards)).string());
     do writer.write(records[next++ % records.size()]);
     while (writer.bytes() < bytes / shards);
     writer.close();
