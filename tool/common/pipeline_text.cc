@@ -10,23 +10,6 @@
 namespace feedline::cli {
 namespace {
 
-std::string feature_line(const TextFeature& feature, size_t number) {
-  const bool is_bytes = feature.kind == Kind::bytes_list, is_float = feature.kind == Kind::float_list;
-  std::string line = fmt::format("feature {{ {} dtype: {}", text_feature_name(feature.key, number),
-                                 is_bytes   ? "BYTES"
-                                 : is_float ? "FLOAT32"
-                                            : "INT64");
-  if (!feature.shape.empty()) line += fmt::format(" shape: [{}]", fmt::join(feature.shape, ", "));
-  if (feature.length > 0) line += fmt::format(" length: {}", feature.length);
-  if (feature.missing)
-    line += fmt::format(" default_value {{ {} }}", is_bytes   ? "bytes_value: \"\""
-                                                   : is_float ? "float32_value: 0"
-                                                              : "int64_value: 0");
-  line += " }";
-  if (!feature.remark.empty()) line += "  # " + feature.remark;
-  return line + "\n";
-}
-
 bool is_name(const std::string& key) { return !key.empty() && is_printable(key) && key.front() != '@'; }
 
 std::string name_of(const std::string& key, size_t number) {
@@ -51,15 +34,28 @@ std::string text_literal(std::string_view bytes) {
   return text + '"';
 }
 
-std::string text_feature_name(const std::string& key, size_t number) {
-  const std::string name = "name: " + text_literal(name_of(key, number));
-  return is_name(key) ? name : name + " key: " + text_literal(key);
+std::string text_feature(const TextFeature& feature, size_t number) {
+  const bool is_bytes = feature.kind == Kind::bytes_list, is_float = feature.kind == Kind::float_list;
+  std::string line = fmt::format("feature {{ name: {}", text_literal(name_of(feature.key, number)));
+  if (!is_name(feature.key)) line += " key: " + text_literal(feature.key);
+  line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : is_float ? "FLOAT32" : "INT64");
+  if (feature.variable) line += " kind: VARIABLE";
+  if (!feature.shape.empty()) line += fmt::format(" shape: [{}]", fmt::join(feature.shape, ", "));
+  if (feature.length > 0) line += fmt::format(" length: {}", feature.length);
+  if (feature.missing && !feature.variable)
+    line += fmt::format(" default_value {{ {} }}", is_bytes   ? "bytes_value: \"\""
+                                                   : is_float ? "float32_value: 0"
+                                                              : "int64_value: 0");
+  line += " }";
+  if (!feature.remark.empty()) line += "  # " + feature.remark;
+  return line + "\n";
 }
 
-uint64_t fair_batch_size(uint64_t records, uint64_t payload_bytes) {
+std::string text_batch(uint64_t records, uint64_t payload_bytes) {
   const uint64_t record_bytes = records ? std::max<uint64_t>(payload_bytes / records, 1) : 1;
   const uint64_t most = std::min({uint64_t{128}, records, (uint64_t{16} << 20) / record_bytes});
-  return std::bit_floor(std::max<uint64_t>(most, 1));
+  return fmt::format("batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n",
+                     std::bit_floor(std::max<uint64_t>(most, 1)));
 }
 
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
@@ -69,11 +65,10 @@ std::string pipeline_text(const std::vector<std::string>& comments, const std::s
   text += fmt::format("source {{ files: {} }}\n", text_literal(files));
   bool made = false;
   for (size_t i = 0; i < features.size(); i++) {
-    text += feature_line(features[i], i);
+    text += text_feature(features[i], i);
     made = made || !features[i].made.empty();
   }
-  text += fmt::format("batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n",
-                      fair_batch_size(records, payload_bytes));
+  text += text_batch(records, payload_bytes);
   for (size_t i = 0; made && i < features.size(); i++) {
     const TextFeature& feature = features[i];
     const std::string name = text_literal(name_of(feature.key, i));

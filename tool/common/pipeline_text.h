@@ -14,26 +14,25 @@ namespace feedline::cli {
 /// Returns the bytes as a string literal of protobuf's text format.
 std::string text_literal(std::string_view bytes);
 
-/// Returns `name: "score"` for a feature with this key. If the key cannot be a name, returns `name: "feature_NUMBER"
-/// key: "..."`.
-std::string text_feature_name(const std::string& key, size_t number);
-
-/// Returns a sensible global batch size: a power of two, so that replicas can divide it, and at most 128, the number of
-/// records, and the number of average records in 16 MiB.
-uint64_t fair_batch_size(uint64_t records, uint64_t payload_bytes);
-
-/// A feature with the same number of values in every record, or with a default value for records that lack it.
 struct TextFeature {
   std::string key;
   Kind kind = Kind::bytes_list;
+  bool variable = false;  // records have different numbers of values
   std::vector<int64_t> shape = {};
   int64_t length = 0;    // bytes of each value, for BYTES; 0: values differ in length
-  bool missing = false;  // some records lack it
+  bool missing = false;  // some records lack it; if it is not variable, it gets a default value for them
   // How an output is made from it, for example "decode_raw { ... }"; empty: it is delivered as it is.
   std::string made = {};
   std::string output_dtype = {};  // dtype of the output, if `made` is not empty
   std::string remark = {};        // written as a comment on its line
 };
+
+/// Returns the line of the feature with this number. A key that cannot be a name is called "feature_NUMBER".
+std::string text_feature(const TextFeature& feature, size_t number);
+
+/// Returns the line of a sensible batch: its size is a power of two, so that replicas can divide it, and at most 128, the
+/// number of records, and the number of average records in 16 MiB.
+std::string text_batch(uint64_t records, uint64_t payload_bytes);
 
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any
 /// feature (TextFeature::made), the pipeline lists an output for every feature.

@@ -30,48 +30,30 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   if (kinds.size() > 1) {
     std::string found;
     for (const Kind kind : kinds) {
-      found += fmt::format("{}{} in {} records", found.empty() ? "" : ", ", name(kind),
-                           format_count(stats.of(kind).records));
+      found += fmt::format("{}{} in {}", found.empty() ? "" : ", ", name(kind),
+                           format_count(stats.of(kind).records, "record"));
     }
     return {fmt::format("# feature {}: of several kinds: {}\n", text_literal(key), found), false};
   }
 
   const Kind kind = kinds.front();
   const KindStats& values = stats.of(kind);
-  const bool is_bytes = kind == Kind::bytes_list;
   const bool fixed = values.count_min == values.count_max && values.count_min > 0;
-  const bool missing = values.records < records;
-
-  std::string line = "feature { " + text_feature_name(key, number);
-  line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : kind == Kind::float_list ? "FLOAT32" : "INT64");
-  std::string remarks;
-  const auto remark = [&](const std::string& text) { remarks += (remarks.empty() ? "" : "; ") + text; };
-  if (!fixed) {
-    line += " kind: VARIABLE";
-    remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
-  } else if (values.count_min > 1) {
-    line += fmt::format(" shape: [{}]", values.count_min);
-  }
-  if (is_bytes && values.total) {
-    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && missing)) {
-      line += fmt::format(" length: {}", values.length_min);
-    } else {
+  TextFeature feature{.key = key, .kind = kind, .variable = !fixed, .missing = values.records < records};
+  const auto remark = [&](const std::string& text) { feature.remark += (feature.remark.empty() ? "" : "; ") + text; };
+  if (!fixed) remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
+  if (fixed && values.count_min > 1) feature.shape = {static_cast<int64_t>(values.count_min)};
+  if (kind == Kind::bytes_list && values.total) {
+    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && feature.missing))
+      feature.length = static_cast<int64_t>(values.length_min);
+    else
       remark(fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
-    }
     if (values.jpeg == values.total) remark("JPEG files, delivered as they are");
     if (values.png == values.total) remark("PNG files, delivered as they are");
   }
-  if (missing) {
-    if (fixed) {
-      line += fmt::format(" default_value {{ {} }}", is_bytes                   ? "bytes_value: \"\""
-                                                     : kind == Kind::float_list ? "float32_value: 0"
-                                                                                : "int64_value: 0");
-    }
-    remark(fmt::format("in {} of {} records", format_count(values.records), format_count(records)));
-  }
-  line += " }";
-  if (!remarks.empty()) line += "  # " + remarks;
-  return {line + "\n"};
+  if (feature.missing)
+    remark(fmt::format("in {} of {}", format_count(values.records), format_count(records, "record")));
+  return {text_feature(feature, number)};
 }
 
 /// The keys that some record of a file has, and those that every record has.
@@ -148,12 +130,10 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
                    stats.type() == MessageType::example ? "no feature has values"
                                                         : fmt::format("message: {}", name(stats.type())));
   }
-  fmt::format_to(out, "}}\n{}", lines);
-  const uint64_t size = fair_batch_size(stats.records(), payload_bytes);
-  fmt::format_to(out, "batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n", size);
+  fmt::format_to(out, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes));
   if (regions || (stats.unparsed() && !raw)) {
-    fmt::format_to(out, "errors {{ on_error: SKIP_RECORD }}  # {} damaged places, {} records of another type\n",
-                   format_count(regions), format_count(stats.unparsed()));
+    fmt::format_to(out, "errors {{ on_error: SKIP_RECORD }}  # {}, {} of another type\n",
+                   format_count(regions, "damaged place"), format_count(stats.unparsed(), "record"));
   }
   if (!raw) fmt::format_to(out, "# No output is named, so that every feature is delivered as it is.\n");
   return text;
