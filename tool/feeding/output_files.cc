@@ -26,28 +26,28 @@ std::string file_name(std::string_view output) {
 
 OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
     : folder_(folder),
-      name_(element.name),
+      tensors_(element.tensors()),
       padded_(element.kind == ElementSpec::Kind::padded),
       step_shape_(element.shape),
       padding_(element.padding) {
   const bool ragged = element.kind == ElementSpec::Kind::ragged;
   if (element.dtype == DType::bytes) {
-    open(".bytes", DType::uint8, {});
-    open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
+    open(DType::uint8, {});
+    open(DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
     has_offsets_ = true;
     values_of_row_ = element.shape.elements();
   } else {
-    open(ragged ? ".values" : "", element.dtype, element.shape);
+    open(element.dtype, element.shape);
   }
   if (ragged) {
-    open(".row_splits", DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
+    open(DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
     has_splits_ = true;
   }
 }
 
-NpyWriter& OutputFiles::open(const std::string& suffix, DType dtype, const Shape& row_shape) {
+NpyWriter& OutputFiles::open(DType dtype, const Shape& row_shape) {
   const char* bits = dtype == DType::bfloat16 ? ".bf16" : "";
-  const auto path = std::filesystem::path(folder_) / fmt::format("{}{}{}.npy", file_name(name_), suffix, bits);
+  const auto path = std::filesystem::path(folder_) / fmt::format("{}{}.npy", file_name(tensors_[files_.size()]), bits);
   return *files_.emplace_back(std::make_unique<NpyWriter>(path.string(), dtype, row_shape));
 }
 
@@ -72,12 +72,11 @@ std::vector<OutputFiles::Range> OutputFiles::valid_rows(const Batch& batch) {
 }
 
 int64_t OutputFiles::values_in(const Batch& batch) const {
-  return has_offsets_ ? batch.at(name_ + ".offsets").shape[0] - 1 : batch.at(name_).shape.elements();
+  return has_offsets_ ? batch.at(tensors_[1]).shape[0] - 1 : batch.at(tensors_[0]).shape.elements();
 }
 
 void OutputFiles::append(const Batch& batch) {
-  const std::string main = name_ + (has_offsets_ ? ".bytes" : has_splits_ ? ".values" : "");
-  const auto splits = has_splits_ ? batch.at(name_ + ".row_splits").as<const int64_t>() : std::span<const int64_t>();
+  const auto splits = has_splits_ ? batch.at(tensors_.back()).as<const int64_t>() : std::span<const int64_t>();
   for (const Range& rows : valid_rows(batch)) {
     const int64_t width = padded_ ? values_in(batch) / batch.rows() : values_of_row_;
     if (padded_) pieces_.push_back({rows.end - rows.begin, width});
@@ -86,7 +85,7 @@ void OutputFiles::append(const Batch& batch) {
     if (has_offsets_) {
       append_bytes(batch, values);
     } else {
-      append_rows(batch.at(main), has_splits_ ? values : rows);
+      append_rows(batch.at(tensors_[0]), has_splits_ ? values : rows);
     }
   }
 }
@@ -110,7 +109,7 @@ OutputFiles::Range OutputFiles::append_splits(std::span<const int64_t> splits, R
 }
 
 void OutputFiles::append_bytes(const Batch& batch, Range values) {
-  const auto offsets = batch.at(name_ + ".offsets").as<const int64_t>();
+  const auto offsets = batch.at(tensors_[1]).as<const int64_t>();
   const int64_t begin = offsets[static_cast<size_t>(values.begin)], end = offsets[static_cast<size_t>(values.end)];
   std::vector<int64_t> ends;
   for (int64_t value = values.begin; value < values.end; value++) {
@@ -119,14 +118,14 @@ void OutputFiles::append_bytes(const Batch& batch, Range values) {
   bytes_ += end - begin;
   files_[0]->append(
       end - begin,
-      bytes_of(batch.at(name_ + ".bytes")).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+      bytes_of(batch.at(tensors_[0])).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   files_[1]->append(values.end - values.begin, std::as_bytes(std::span(ends)));
 }
 
 void OutputFiles::pad_to(int64_t width) {
   const std::unique_ptr<NpyWriter> pieces = std::move(files_.front());
   files_.clear();
-  NpyWriter& whole = open("", pieces->dtype(), {});
+  NpyWriter& whole = open(pieces->dtype(), {});
   std::vector<std::byte> row(static_cast<size_t>(width) * padding_.size());
   uint64_t from = 0;
   for (const Piece& piece : pieces_) {
@@ -142,9 +141,9 @@ void OutputFiles::pad_to(int64_t width) {
 void OutputFiles::pad_bytes_to(int64_t width) {
   const auto bytes = std::move(files_[0]), offsets = std::move(files_[1]);
   files_.clear();
-  open(".bytes", DType::uint8, {});
+  open(DType::uint8, {});
   bytes_ = 0;
-  open(".offsets", DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
+  open(DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
   std::vector<std::byte> row;
   uint64_t from = 0;  // a byte position in the offsets of the pieces
   for (const Piece& piece : pieces_) {

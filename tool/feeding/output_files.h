@@ -36,7 +36,8 @@ class OutputFiles {
     int64_t rows = 0, width = 0;  // width: the number of values in a row
   };
 
-  NpyWriter& open(const std::string& suffix, DType dtype, const Shape& row_shape);
+  /// Opens the file of the next tensor.
+  NpyWriter& open(DType dtype, const Shape& row_shape);
   static std::vector<Range> valid_rows(const Batch& batch);
   int64_t values_in(const Batch& batch) const;
   void append_rows(const TensorView& tensor, Range rows);
@@ -45,8 +46,8 @@ class OutputFiles {
   void pad_to(int64_t width);
   void pad_bytes_to(int64_t width);
 
-  const std::string folder_, name_;
-  // Dense, values or bytes; then offsets, if any; then row_splits, if any.
+  const std::string folder_;
+  const std::vector<std::string> tensors_;  // names in a batch; files_[i] holds tensors_[i]
   std::vector<std::unique_ptr<NpyWriter>> files_;
   bool has_offsets_ = false, has_splits_ = false;
   int64_t values_of_row_ = 1;       // bytes without row_splits: the number of values in a row
