@@ -45,7 +45,7 @@ tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base
-tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge flowgraph/pipeline io/index io base
+tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge io/index io base
 """
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh|inc)$")

@@ -7,7 +7,7 @@
 #include <set>
 #include <span>
 
-#include "flowgraph/pipeline/spec.h"
+#include "feedline_pipeline.pb.h"
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
@@ -129,12 +129,12 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
 
 void dump_epoch(const Args& args, Result& result) {
   const Pipeline pipeline = load(args.pipeline);
-  const flow::PipelineSpec spec = flow::validate(pipeline);
-  if (spec.repeat < 0 && spec.epoch_steps == 0 && args.steps == 0) {
-    throw Error(Category::bad_pipeline,
-                "epoch.repeat: -1 never ends, so it cannot be dumped as a whole; take --steps N of it, or --set "
-                "epoch.repeat=1");
-  }
+  const config::Epoch& epoch = pipeline.message().epoch();
+  if (epoch.repeat() < 0 && epoch.steps() == 0 && args.steps == 0)
+    throw Error(
+        Category::bad_pipeline,
+        "epoch.repeat is -1, so the epoch never ends and cannot be dumped as a whole; dump the first N steps of "
+        "it with --steps N, or one pass over the data with --set epoch.repeat=1");
   Options options = feeder_options(args.pipeline);
   options.epoch = args.epoch;
   options.deliver_before_error = true;
