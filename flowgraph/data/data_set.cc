@@ -51,11 +51,11 @@ uint64_t DataSet::largest_record(FileRange range) const noexcept {
   return largest;
 }
 
-FileRange DataSet::files_of(uint32_t source) const noexcept {
+FileRange DataSet::files_of(uint32_t number) const noexcept {
   FileRange range;
-  while (range.first < files.size() && files[range.first].source < source) range.first++;
+  while (range.first < files.size() && files[range.first].source < number) range.first++;
   range.last = range.first;
-  while (range.last < files.size() && files[range.last].source == source) range.last++;
+  while (range.last < files.size() && files[range.last].source == number) range.last++;
   return range;
 }
 

@@ -41,7 +41,7 @@ struct DataSet {
   const io::Source* source = &io::local_files();  // where the files lie
   std::vector<DataFile> files;                    // in the order of the sources and their files
   FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
-  FileRange files_of(uint32_t source) const noexcept;
+  FileRange files_of(uint32_t number) const noexcept;
   std::span<const DataFile> in(FileRange range) const noexcept {
     return std::span(files).subspan(range.first, range.count());
   }
