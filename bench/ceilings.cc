@@ -142,7 +142,7 @@ uint64_t walk(std::span<const io::RecordView> records, Columns& out) {
     while (p < end) {
       must(*p++ == 0x0a);  // an entry
       const uint64_t size = varint(p);
-      const uint8_t* const behind = p + size;
+      const uint8_t* const after = p + size;
       must(*p++ == 0x0a);  // its key
       const uint64_t key_size = varint(p);
       const uint8_t key = *p;
@@ -160,7 +160,7 @@ uint64_t walk(std::span<const io::RecordView> records, Columns& out) {
       } else if (kind == int64s && key == 'i') {
         for (size_t i = 0; i < 26; i++) out.ids[26 * row + i] = static_cast<int64_t>(varint(p));
       }
-      p = behind;
+      p = after;
     }
   }
   return records.size();

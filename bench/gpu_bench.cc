@@ -219,7 +219,7 @@ int run(int argc, char** argv) {
   Figure copy{"copy", "of a bare cudaMemcpyAsync of as many pinned bytes", 0.90},
       unpack{"unpack", "of cudaMemsetAsync of what it writes, in 16 batches in turn", 0.80},
       fed{"boards", "of what the host's CPUs could have ready to be copied", 0.60},
-      exposed{"exposed", "of (copy + unpack), behind a trainer's kernel", 0.05, true};
+      exposed{"exposed", "of (copy + unpack), after a trainer's kernel", 0.05, true};
   std::vector<double> kernel;
   for (int round = 0; round < rounds; round++) {
     const double copy_s = bare.copy(), unpack_s = bare.unpack(), clear_s = bare.clear();

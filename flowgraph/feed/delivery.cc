@@ -79,15 +79,15 @@ const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
   return replica.received + 1 > last->received + apart_ ? &*last : nullptr;
 }
 
-void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const {
-  if (behind) {
-    if (behind != &replica && behind->served_by == std::this_thread::get_id())
+void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const {
+  if (laggard) {
+    if (laggard != &replica && laggard->served_by == std::this_thread::get_id())
       throw Error(
           Category::stalled,
           fmt::format(
               "replica {} is {} steps ahead of a replica that this same thread serves; replicas run at most "
               "parallelism.host_prefetch = {} steps apart: call next() for each replica in turn, or give each a thread",
-              number, replica.received - behind->received, apart_));
+              number, replica.received - laggard->received, apart_));
     return;
   }
   throw_if_all_is_held(number);
@@ -187,26 +187,26 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
       std::rethrow_exception(failure_);
     }
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
-    const Replica* behind = laggard(replica);
-    const bool ready = !behind && !replica.ready.empty();
+    const Replica* const slowest = laggard(replica);
+    const bool ready = !slowest && !replica.ready.empty();
     // If this feed itself has ended with an error, every replica is given that error, after the batches before it.
     // Without this check it would be hidden by what others_() returns, because this rank has told the others of it.
     if (others_ && !(ready && (failed_ || replica.ready.front().error)))
       if (const auto error = others_()) throw in_step(replica.position, *error);
     if (ready) break;
-    throw_if_only_the_caller_can_help(number, replica, behind);
+    throw_if_only_the_caller_can_help(number, replica, slowest);
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;
-    const Stage stage = behind ? Stage::replica : busy_stage_(number);
+    const Stage stage = slowest ? Stage::replica : busy_stage_(number);
     waited = true;
-    replica.too_far_ahead = behind != nullptr;
+    replica.too_far_ahead = slowest != nullptr;
     replica.waiting = {stage, before};
     replica.arrived.wait_until(lock, step(before));
     add_wait(replica);
     replica.too_far_ahead = false;
     if (!told && Clock::now() - start >= long_wait) {
       told = true;
-      const std::string message = long_wait_message(number, behind, stage);
+      const std::string message = long_wait_message(number, slowest, stage);
       lock.unlock();
       log_warning(message);
       lock.lock();
@@ -248,12 +248,12 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   return outcome;
 }
 
-std::string Delivery::long_wait_message(int number, const Replica* behind, Stage stage) const {
-  if (!behind) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
-  const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == behind; }) -
+std::string Delivery::long_wait_message(int number, const Replica* laggard, Stage stage) const {
+  if (!laggard) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
+  const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == laggard; }) -
                      replicas_.begin();
   return fmt::format("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
-                     behind->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+                     laggard->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
 }
 
 DeliveryReport Delivery::report() const {

@@ -126,7 +126,7 @@ class Delivery {
   /// Returns the replica that `replica` is too far ahead of; null if there is none.
   const Replica* laggard(const Replica& replica) const;
   void throw_if_all_is_held(int number) const;
-  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* behind) const;
+  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const;
   static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
   void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
                 std::unique_lock<std::mutex>& lock);
@@ -134,7 +134,7 @@ class Delivery {
   void begin_clock(Clock::time_point first_batch);
   void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes);
   void count_end(size_t number, const EpochEnd& end);
-  std::string long_wait_message(int number, const Replica* behind, Stage stage) const;
+  std::string long_wait_message(int number, const Replica* laggard, Stage stage) const;
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;

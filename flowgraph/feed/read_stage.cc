@@ -74,7 +74,7 @@ void ReadStage::make_backend(const IoOptions& io) {
   io::BackendOptions options;
   static_cast<IoOptions&>(options) = io;
   options.memory = slots_->read_memory();
-  options.registered_behind = reads_before_registering;
+  options.register_after_reads = reads_before_registering;
   backend_ = plan_.data.source->make_read_backend(
       std::move(files), options, [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
 }

@@ -51,10 +51,10 @@ void Trial::file(const DataFile& file, uint64_t count) {
       const uint64_t before = stream.position();
       if (!data_.lazy && !file.compressed()) {
         const auto& entries = file.index.entries;
-        const auto behind = std::upper_bound(entries.begin(), entries.end(), number,
-                                             [](uint64_t n, const io::IndexEntry& entry) { return n < entry.record; });
-        if (behind != entries.begin() && behind[-1].record > stream.number() + stream.records().size())
-          stream.go_on_at(behind[-1].offset, behind[-1].record);
+        const auto after = std::upper_bound(entries.begin(), entries.end(), number,
+                                            [](uint64_t n, const io::IndexEntry& entry) { return n < entry.record; });
+        if (after != entries.begin() && after[-1].record > stream.number() + stream.records().size())
+          stream.go_on_at(after[-1].offset, after[-1].record);
       }
       const auto next = stream.next();
       if (next == io::RecordStream::Found::end) return;

@@ -99,13 +99,14 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   std::vector<std::shared_ptr<BatchRing>> rings;
   for (size_t r = 0; r < start.devices.size(); r++) {
     Replica& replica = replicas_.emplace_back(mutex_);
-    replica.device = gpu::open_device_ring({.gpu = start.devices[r],
-                                            .buffers = buffers_of(spec),
-                                            .buffer_bytes = buffer_bytes,
-                                            .copies = most_in_flight_,
-                                            .tables = tables,
-                                            .kernels = kernels,
-                                            .behind = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
+    replica.device =
+        gpu::open_device_ring({.gpu = start.devices[r],
+                               .buffers = buffers_of(spec),
+                               .buffer_bytes = buffer_bytes,
+                               .copies = most_in_flight_,
+                               .tables = tables,
+                               .kernels = kernels,
+                               .copies_from = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
     replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
                                                [&](std::byte* memory) { return batches_.content(memory); });
     replica.buffer_wait.watch(*replica.ring);

@@ -6,10 +6,9 @@ void check_device(DeviceId gpu, Stream stream) {
   if (!is_default(stream)) return;
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == gpu.ordinal) return;
-  throw Error(Category::bad_pipeline,
-              fmt::format("a default stream is that of the thread's current device, GPU {}; "
-                          "what it is to be used for is on GPU {}: call cudaSetDevice({}) before",
-                          current, gpu.ordinal, gpu.ordinal));
+  throw Error(Category::bad_pipeline, fmt::format("a default stream is that of the thread's current device, GPU {}; "
+                                                  "the data is on GPU {}: call cudaSetDevice({}) first",
+                                                  current, gpu.ordinal, gpu.ordinal));
 }
 
 void check_no_capture(DeviceId gpu, cudaStream_t stream, const char* what) {

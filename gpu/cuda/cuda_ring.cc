@@ -224,7 +224,7 @@ class CudaRing final : public DeviceRing {
                                  unpack.get());
         });
       call<StreamSynchronizeOp>(options.gpu, [&] { return cudaStreamSynchronize(unpack.get()); });
-      if (options.behind && *options.behind != options.gpu) reach(options.gpu, *options.behind);
+      if (options.copies_from && *options.copies_from != options.gpu) reach(options.gpu, *options.copies_from);
       for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }

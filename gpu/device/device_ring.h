@@ -49,7 +49,7 @@ class DeviceRing {
   /// may be waiting for their finish_copy().
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
-  /// DeviceRingOptions::behind. The other ring does not fill that buffer again before it has been copied.
+  /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                          std::span<const UnpackLaunch> launches) = 0;
   /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
@@ -74,7 +74,7 @@ struct DeviceRingOptions {
   std::span<const std::byte> tables;      // copied to the device
   std::span<const UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
                                           // would disturb the trainer's work
-  std::optional<DeviceId> behind = {};    // the GPU of the ring that fill_from() will copy from
+  std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() will copy from
 };
 /// Makes a ring. Throws Error device_error, which says what to do, if there is no such GPU, not enough memory on it, or
 /// no kernel for it. Makes a context on this GPU and no other, and does not change the calling thread's current device.

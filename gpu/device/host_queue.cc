@@ -22,7 +22,7 @@ class HostQueue final : public Queue {
     Memory& memory = memory_.emplace_back(bytes);
     if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
       throw Error(Category::device_error,
-                  fmt::format("memory of the host cannot be pinned for GPU {}, and gradients travel through it; raise "
+                  fmt::format("host memory cannot be pinned for GPU {}, which needs it to exchange gradients; raise "
                               "the limit of locked memory (ulimit -l)",
                               user_.ordinal));
     return memory.bytes().data();

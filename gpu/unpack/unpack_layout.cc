@@ -82,7 +82,8 @@ void validate(const UnpackSpec& spec) {
     check_channel_values("mean", spec.normalize->mean.size(), channels);
     check_channel_values("std", spec.normalize->std.size(), channels);
     for (float std : spec.normalize->std)
-      if (std == 0) refuse("std is 0: nothing can be divided by it");
+      if (std == 0)
+        refuse("normalize.std is 0, and values are divided by it; write the standard deviation of the channel, or 1");
   }
   if (!spec.channel_bits.empty() &&
       (spec.channel_axis < 0 || static_cast<int64_t>(spec.channel_bits.size()) != channels))

@@ -25,9 +25,9 @@ size_t count_before(const RecordStream& stream, uint64_t offset) {
     return stream.offset() + static_cast<uint64_t>(record.data - records.front().data);
   };
   if (place(records.back()) < offset) return records.size();
-  const auto behind =
+  const auto found =
       std::partition_point(records.begin(), records.end(), [&](const RecordView& r) { return place(r) < offset; });
-  return static_cast<size_t>(behind - records.begin());
+  return static_cast<size_t>(found - records.begin());
 }
 
 // Reports progress: tells of each byte of [begin, end) of a file once.
@@ -188,8 +188,8 @@ void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, 
 
 }  // namespace
 
-FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options, const CountProgress& progress,
-                        const CountDamage& damage) {
+FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
+                        const CountProgress& progress, const CountDamage& damage) {
   TrueScan truth(file, options, damage);
   const uint64_t range_bytes = range_bytes_of(file->size(), options);
   const bool together = truth.stream().compression() == Compression::none && file->size() >= 2 * range_bytes &&
@@ -203,34 +203,35 @@ FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const Cou
   return truth.finish();
 }
 
-std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end, const CountOptions& options,
-                                     const CountProgress& progress) {
+std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
+                                     const CountOptions& options, const CountProgress& progress) {
   std::vector<IndexBuilder> chains;
   scan_ranges(file, begin, std::min(end, file->size()), range_bytes_of(end - begin, options), options, progress,
               [&](IndexBuilder& chain) { chains.push_back(std::move(chain)); });
   return chains;
 }
 
-FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
-                     const CountDamage& damage) {
+FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains,
+                     const CountOptions& options, const CountDamage& damage) {
   CountOptions plain = options;
   plain.compression = Compression::none;
   TrueScan truth(file, plain, damage);
   for (const IndexBuilder& chain : chains) truth.meet(chain);
   FileIndex index = truth.finish();
   if (const std::string why = contradiction(index, file->size(), options.record_limit); !why.empty())
-    throw Error(Category::bad_pipeline, fmt::format("what ranks have counted of it {}", why), {file->path(), -1, -1, ""});
+    throw Error(Category::bad_pipeline,
+                fmt::format("the counts that the ranks have exchanged for this file contradict each other: it {}", why),
+                {file->path(), -1, -1, ""});
   return index;
 }
 
 void check_bad_regions(size_t known, const BadRegion& next, const std::string& path) {
   if (known < most_bad_regions) return;
-  throw Error(
-      next.category,
-      fmt::format("more than {} places of the file hold no good record; leave it out, or write its good records "
-                  "anew",
-                  most_bad_regions),
-      {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
+  throw Error(next.category,
+              fmt::format("the file has more than {} damaged places; leave it out, or write its good records "
+                          "anew",
+                          most_bad_regions),
+              {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
 }
 
 }  // namespace feedline::io

@@ -88,7 +88,7 @@ uint64_t check_places(const FileIndex& index) {
     if (entry.record >= end.record || entry.offset < wanted || (bad != index.bad.end() && bad->offset == entry.offset))
       fail("entry {} is at offset {}, record {}", k, entry.offset, entry.record);
   }
-  if (index.entries.back() != end) fail("its last entry is not its end");
+  if (index.entries.back() != end) fail("its last entry is not the end of the file");
   for (; bad != index.bad.end(); ++bad) walk.bad(*bad, index.stream_size);
   if (walk.offset() != index.stream_size) fail("it ends at offset {} of {}", walk.offset(), index.stream_size);
   return walk.bad_bytes();
@@ -97,7 +97,7 @@ uint64_t check_places(const FileIndex& index) {
 void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   uint64_t audit = 0;
   for (const uint64_t sum : index.sums) audit += sum;
-  if (audit != index.audit) fail("its sums do not make its audit");
+  if (audit != index.audit) fail("its sums do not add up to its audit");
   const uint64_t smallest = index.smallest_record, largest = index.largest_record, payload = index.payload_bytes;
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;

@@ -60,13 +60,15 @@ template <typename... Args>
 
 // Refuses an index of another file, or one that was made with other options.
 void check_key(const Header& h, const FileId& data, const CountOptions& options) {
-  if (h.file_size != data.size) refuse("is of a file of {} bytes, this one has {}", h.file_size, data.size);
-  if (h.file_version != data.version) refuse("is older or newer than the file, which was written to at another time");
-  if (h.stride != options.stride) refuse("has a stride of {} bytes, asked for are {}", h.stride, options.stride);
+  if (h.file_size != data.size) refuse("was made for a file of {} bytes, but the file has {}", h.file_size, data.size);
+  if (h.file_version != data.version)
+    refuse("was made for another version of the file, which has been written to since");
+  if (h.stride != options.stride)
+    refuse("has an entry every {} bytes, but one every {} bytes is wanted", h.stride, options.stride);
   if (h.record_limit != options.record_limit)
-    refuse("was made with a record_limit of {} bytes, now it is {}", h.record_limit, options.record_limit);
+    refuse("was made with a record_limit of {} bytes, but the limit is {} now", h.record_limit, options.record_limit);
   const auto asked = static_cast<uint32_t>(options.compression);
-  if (h.asked != asked && h.compression != asked) refuse("was made with another compression named");
+  if (h.asked != asked && h.compression != asked) refuse("was made when the pipeline named another compression");
 }
 
 // Checks what can be checked before the tables are read.

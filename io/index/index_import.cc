@@ -53,8 +53,8 @@ std::optional<Line> parse(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [space, error] = std::from_chars(text.data(), end, line.offset);
   if (error != std::errc() || space == end || *space != ' ') return std::nullopt;
-  const auto [behind, second_error] = std::from_chars(space + 1, end, line.length);
-  if (second_error != std::errc() || behind != end || line.length > UINT64_MAX - line.offset) return std::nullopt;
+  const auto [after, second_error] = std::from_chars(space + 1, end, line.length);
+  if (second_error != std::errc() || after != end || line.length > UINT64_MAX - line.offset) return std::nullopt;
   return line;
 }
 

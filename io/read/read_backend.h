@@ -94,7 +94,7 @@ struct BackendOptions : IoOptions {
       {};  // the memory in which all buffers lie, for registration with io_uring; may be empty
   /// The number of reads that are started before `memory` is registered. Registration makes all of it resident. A feed
   /// whose files lie in the page cache submits few reads, and needs no registration.
-  uint64_t registered_behind = 0;
+  uint64_t register_after_reads = 0;
 };
 
 /// Makes a backend for `files`. With `automatic` it takes pread if io_uring cannot be had, and logs the reason once, at

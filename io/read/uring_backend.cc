@@ -29,7 +29,7 @@ class UringBackend final : public ReadBackend {
   UringBackend(std::shared_ptr<FileTable> files, const BackendOptions& options, ReadDone done)
       : files_(std::move(files)),
         done_(std::move(done)),
-        registered_behind_(options.registered_behind),
+        register_after_reads_(options.register_after_reads),
         memory_(options.memory),
         // Each read under way holds a lease of the file table.
         slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
@@ -111,7 +111,7 @@ class UringBackend final : public ReadBackend {
         if (free_.size() == slots_.size() && cancels_ == 0 && (!wake_armed_ || lost_)) return;
       } else {
         if (!wake_armed_) wake_armed_ = ring.prepare_read(wake_.fd(), wake_call(), wake_token);
-        if (begun_ >= registered_behind_ && !waiting_.empty() && !memory_.empty()) register_memory(ring);
+        if (begun_ >= register_after_reads_ && !waiting_.empty() && !memory_.empty()) register_memory(ring);
         begin_waiting();
         issue_ready(ring);
       }
@@ -236,7 +236,7 @@ class UringBackend final : public ReadBackend {
 
   const std::shared_ptr<FileTable> files_;
   const ReadDone done_;
-  const uint64_t registered_behind_;
+  const uint64_t register_after_reads_;
   Wake wake_;
 
   mutable std::mutex mutex_;

@@ -3,7 +3,8 @@
 namespace feedline::io {
 
 Error BadRegion::error(const std::string& file) const {
-  return Error(category, message.empty() ? "damaged, like the places before it" : message,
+  return Error(category,
+               message.empty() ? "damaged (this file has too many damaged places to keep a message for each)" : message,
                {file, static_cast<int64_t>(offset), static_cast<int64_t>(record), ""});
 }
 

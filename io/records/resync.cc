@@ -122,7 +122,7 @@ bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
     return bytes;
   }();
   uint32_t difference = crc ^ unmask_crc(stored);
-  for (uint64_t behind = 0; behind < length; behind++) {
+  for (uint64_t zeros = 0; zeros < length; zeros++) {
     const uint8_t byte = byte_of_top[difference >> 24];
     if (difference == table[byte] && std::has_single_bit(byte)) return true;
     difference = (difference ^ table[byte]) << 8 | byte;

@@ -94,7 +94,7 @@ TEST_CASE("a tensor is read as what its elements are, and as nothing else") {
                     Catch::Contains("FLOAT32 of 4 bytes") && Catch::Contains("of 8 bytes"));
 }
 
-TEST_CASE("a scoped SIMD level holds the machine's down") {
+TEST_CASE("a scoped SIMD level limits the machine's level") {
   const SimdLevel best = simd_level();
   {
     const ScopedSimdLevel portable(SimdLevel::portable);
@@ -103,7 +103,7 @@ TEST_CASE("a scoped SIMD level holds the machine's down") {
   CHECK(simd_level() == best);
 }
 
-TEST_CASE("the machine has a CPU and memory for us") {
+TEST_CASE("the machine reports at least one CPU and some memory") {
   CHECK(usable_cpus() >= 1);
   CHECK(usable_memory() > 1 << 20);
   CHECK(last_level_cache() >= 64 << 10);

@@ -73,7 +73,7 @@ TEST_CASE("an epoch adds up to its data, whatever the order, the last batch and 
     }
 }
 
-TEST_CASE("a record that is left out or doubled is found") {
+TEST_CASE("the audit finds a record that is left out or repeated") {
   const Data data({700, 0, 1, 1300});
   for (const char* fault : {"record left out of a batch", "record doubled in a batch"})
     for (const std::string& order : orders)
@@ -333,7 +333,7 @@ TEST_CASE("records that were never what the pipeline wants are accounted for, al
     }
 }
 
-TEST_CASE("what cannot be compared says why") {
+TEST_CASE("ranges that cannot be compared say why") {
   const Data data({50, 50});
   flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
   Feeder raises(data.pipeline(batch_of(10, "PARTIAL")));

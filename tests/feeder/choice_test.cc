@@ -126,7 +126,7 @@ TEST_CASE("an error that lies outside of what is chosen is not raised") {
   };
   CHECK(fed("0:199") == numbers(199));
   CHECK(fed("50:60") == numbers(10, 50));
-  std::vector<int64_t> behind = numbers(99, 200);
+  std::vector<int64_t> after_damage = numbers(99, 200);
   CHECK(fed("200:299") == numbers(99, 201));  // the range counts good records, of which 199 lie before the damage
   for (const std::string range : {"0:200", "199:", "0%:100%"}) {
     INFO(range);

@@ -73,7 +73,7 @@ std::string category_of(const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("what is put together comes in its order, behind what was there") {
+TEST_CASE("batches that are delivered together keep their order, after those already there") {
   Rig rig;
   REQUIRE(rig.unpack(0));
   const auto buffer = rig.rings[0]->pool().take();
@@ -120,7 +120,7 @@ TEST_CASE("a caller that holds every batch is told as soon as one is wanted, who
   }
 }
 
-TEST_CASE("who waits for a slower replica is woken by its step") {
+TEST_CASE("a replica that waits for a slower one is woken by its step") {
   Rig rig(2);
   Batch batch;
   for (int i = 0; i < 3; i++) rig.delivery->put(0, {});
@@ -135,7 +135,7 @@ TEST_CASE("who waits for a slower replica is woken by its step") {
   CHECK(third.get() == Outcome::end_of_epoch);
 }
 
-TEST_CASE("waiting is told to the stage that has the work") {
+TEST_CASE("waiting is attributed to the stage that has the work") {
   for (const Stage stage : {Stage::read, Stage::inflate, Stage::parse, Stage::unpack, Stage::replica}) {
     Rig rig(1, stage);
     Batch batch;
@@ -274,7 +274,7 @@ TEST_CASE("other ranks are asked about at each step, though batches are ready") 
   CHECK(rig.try_next(0, batch) == Outcome::batch);
 }
 
-TEST_CASE("an error of this rank's own comes in its place, though others have failed by then") {
+TEST_CASE("an error of this rank comes after the batches before it, even if other ranks have failed by then") {
   Rig rig(2);
   bool told = false;
   rig.delivery->watch([&] { return told ? std::optional(Error(Category::io_error, "told")) : std::nullopt; });

@@ -198,7 +198,7 @@ TEST_CASE("a state taken on a GPU goes on there and on the host") {
   CHECK(consumer.text(batch) == wanted[0][6]);
 }
 
-TEST_CASE("errors of the data come behind the batches before them") {
+TEST_CASE("errors of the data come after the batches before them") {
   if (no_gpus()) return;
   const Data data({50});
   flip(data.path(0), offset_of(data.path(0), 20) + 20);

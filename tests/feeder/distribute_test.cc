@@ -198,7 +198,7 @@ TEST_CASE("a feed whose rows travel goes on from a state, set on all ranks toget
             states[static_cast<size_t>(rank)] = state;
             std::vector<std::string> rest = epoch_of(feeder)[0];
             feeder.set_state(state);
-            if (epoch_of(feeder)[0] != rest) throw std::runtime_error("other batches behind the state");
+            if (epoch_of(feeder)[0] != rest) throw std::runtime_error("other batches after the state");
             feeder.set_epoch(0);
             if (epoch_of(feeder)[0] != first) throw std::runtime_error("another first epoch");
             if (feeder.epoch() != 1 || feeder.steps_per_epoch() != 9) throw std::runtime_error("another epoch");
@@ -240,7 +240,7 @@ TEST_CASE("a state of another feed changes nothing on any rank") {
         }) == nothing_thrown(2));
 }
 
-TEST_CASE("a bad record ends all ranks behind the same batches") {
+TEST_CASE("a bad record ends all ranks after the same batches") {
   const Data data({90});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
   const uint64_t at = offset_of(data.path(0), 50);
@@ -261,7 +261,7 @@ TEST_CASE("a bad record ends all ranks behind the same batches") {
   }
 }
 
-TEST_CASE("a rank that ends takes the others along, behind what they have, and one that failed says why") {
+TEST_CASE("a rank that ends stops the others after what they have, and one that failed says why") {
   const Data data({400});
   for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
     INFO(mode);
@@ -294,7 +294,7 @@ TEST_CASE("with a communicator, ranks that read for themselves hear of one that 
   }
 }
 
-TEST_CASE("parts that nobody is given, or that there are not, are refused on all ranks") {
+TEST_CASE("parts that no rank is given, or that do not exist, are refused on all ranks") {
   const Data data({90});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
   for (const auto& [of_rank_1, size, what] : std::vector<std::tuple<int, int, std::string>>{
@@ -513,7 +513,7 @@ TEST_CASE("set_epoch() that waits for a rank which does not come is ended by sto
   CHECK(said[1].empty());
 }
 
-TEST_CASE("what a rank does wrongly by itself does not end the feeds of the others") {
+TEST_CASE("a rank's misuse of its own feeder does not end the feeds of other ranks") {
   const Data data({90, 90});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP") + "parallelism { host_prefetch: 2 } ");
   for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")}) {

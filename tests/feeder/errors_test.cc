@@ -160,7 +160,7 @@ TEST_CASE("filler is the nearest good row, and zeros where a chunk has none") {
   CHECK(std::vector<int>(valid.begin(), valid.end()) == std::vector<int>{1, 0, 1, 0, 0, 0});
 }
 
-TEST_CASE("a byte that changes behind our back is never delivered") {
+TEST_CASE("a byte that changes after it was counted is never delivered") {
   const Data data({30000});
   const uint64_t offset = offset_of(data.path(0), 29000);
   HiddenDamage damage(data.path(0));  // feeders go on reading while it changes the file
@@ -194,7 +194,7 @@ TEST_CASE("a byte that changes behind our back is never delivered") {
             REQUIRE(batch.at("id").as<int64_t>()[i] == static_cast<int64_t>(batch.step() * 1000 + i));
     CHECK(feeder.report().filler > 0);
   }
-  SECTION("a lost length costs the rest of its read") {
+  SECTION("a damaged length loses the rest of its read") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
     REQUIRE(feeder.next());
     damage.flip(offset + 2);
@@ -268,7 +268,7 @@ TEST_CASE("a batch that the replicas cannot share is refused, with the nearest s
   CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 2 }"), replicas(4)));
 }
 
-TEST_CASE("behind the last failure that is allowed the feed ends, and the batches before it come first") {
+TEST_CASE("one failure more than is allowed ends the feed, after the batches before it") {
   const TempDir dir;
   std::vector<std::string> records;
   for (int64_t id = 0; id < 50'000; id++) records.push_back(sample(id));
@@ -313,7 +313,7 @@ TEST_CASE("bad records that were not known before count for the rate, too, and e
              Catch::Contains("0.05 of the records are bad, but errors.max_failure_rate allows 0.0499"));
 }
 
-TEST_CASE("SKIP_FILE counts files when it counts, and behind that bad records are filler") {
+TEST_CASE("SKIP_FILE leaves out files while counting; a record that goes bad later is filler") {
   const TempDir dir;
   for (const char* name : {"a", "b", "c"}) write_records(dir.file(name), std::vector<std::string>(100, sample(1)));
   flip(dir.file("b"), offset_of(dir.file("b"), 7) + 12 + 9);

@@ -64,7 +64,7 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
   set_fake_gpus(2);
 }
 
-TEST_CASE("only the GPU that was asked for is touched, nothing is left behind, copies are from pinned memory") {
+TEST_CASE("only the GPU that was asked for is touched, nothing leaks, copies are from pinned memory") {
   set_fake_gpus(4);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "DROP"));
@@ -142,7 +142,7 @@ TEST_CASE("a batch that was ready on a default stream may die on any thread") {
   }
 }
 
-TEST_CASE("streams that cannot be meant") {
+TEST_CASE("streams of another device are refused") {
   set_fake_gpus(2);
   const Data data({50});
   CHECK(message_of([] { Stream::cuda(nullptr); }, Category::bad_pipeline).find("Stream::cuda_legacy") !=
@@ -161,7 +161,7 @@ TEST_CASE("streams that cannot be meant") {
   batch.ready_on(Stream::host);
 }
 
-TEST_CASE("a stream that cannot be meant takes no batch") {
+TEST_CASE("next() refuses a stream of another device") {
   set_fake_gpus(2);
   const Data data({50});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(5, "DROP"));
@@ -204,7 +204,7 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   logger()->set_level(spdlog::level::info);
 }
 
-TEST_CASE("whatever CUDA call fails, the feed is right or says what is wrong, and ends") {
+TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
   logger()->set_level(spdlog::level::off);
   const std::string mode = GENERATE(as<std::string>(), "SPLIT", "REPLICATE");
   const std::vector<DeviceId> devices = mode == "SPLIT" ? std::vector{cuda(1)} : std::vector{cuda(1), cuda(2)};

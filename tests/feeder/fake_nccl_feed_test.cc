@@ -43,7 +43,7 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
 
 }  // namespace
 
-TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no more than the batch that did not come") {
+TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all ranks end, and lose no batch before the missing one") {
   logger()->set_level(spdlog::level::off);
   set_fake_gpus(ranks);
   const Data data({60});
@@ -78,7 +78,7 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, behind no m
   logger()->set_level(spdlog::level::info);
 }
 
-TEST_CASE("who waits long for a rank that does not call next() is told so") {
+TEST_CASE("a long wait for a rank that does not call next() is logged") {
   set_fake_gpus(2);
   const LogLines log;
   const Data data({40});

@@ -84,7 +84,7 @@ std::optional<Error> feed(const Mode& mode) {
 
 }  // namespace
 
-TEST_CASE("whatever call fails, the feed is right or says what is wrong") {
+TEST_CASE("any failing call: the feed is right, or ends with the reason") {
   logger()->set_level(spdlog::level::off);
   const Data plain({1500, 2500});
   const Data packed({1500, 10}, Compression::gzip);

@@ -113,7 +113,7 @@ TEST_CASE("one record that has it is enough, wherever it lies") {
     }
 }
 
-TEST_CASE("where it is to be an error, it comes after the batches of the first whole epoch") {
+TEST_CASE("with RAISE the error comes after the batches of the first whole epoch") {
   const Data data({50, 30});
   const Pipeline pipeline = data.pipeline(optional + judged + batch_of(20, "DROP"));
   const std::string wanted = "feature 'rare': no record of epoch 0 has it, so every row has the default_value; ";
@@ -188,7 +188,7 @@ TEST_CASE("a mixture without a step is refused, and so are weights that make it 
   CHECK(feeder.next().rows() == 4);  // the refused weights have changed nothing
 }
 
-TEST_CASE("what the data ends with goes before its being too little") {
+TEST_CASE("an error at the end of the data comes before 'too few samples'") {
   const Data data({12});
   flip(data.path(0), offset_of(data.path(0), 3) + 20);
   Feeder feeder(data.pipeline(batch_of(64, "DROP")));
@@ -238,7 +238,7 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
   for (int epoch = 0; epoch < 3; epoch++) CHECK(read_epoch(whole).front().ids.size() == 2);
 }
 
-TEST_CASE("a few records tell what is not as the features say") {
+TEST_CASE("a few records show where the features do not fit") {
   const auto tried = [](const Data& data, const std::string& more, uint64_t of_each) {
     return Feeder(data.pipeline(more + batch_of(1, "DROP"))).try_records(of_each);
   };

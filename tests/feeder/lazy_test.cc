@@ -170,7 +170,7 @@ TEST_CASE("max_failures ends a lazy feed; a record that is no Example is filler,
   CHECK_THAT(three.back(), Catch::Contains("3 bad records were found, but errors.max_failures allows 2"));
 }
 
-TEST_CASE("what a lazy feed notes of damage has a bound") {
+TEST_CASE("a lazy feed keeps a bounded list of damage") {
   const TempDir dir;
   std::string content, bad(16, '\0');  // an empty record with a wrong checksum
   write_records(dir.file("part"), {sample(0)});
@@ -227,7 +227,7 @@ TEST_CASE("a lazy feed ends at any moment, also in the midst of its first epoch"
   }
 }
 
-TEST_CASE("there are states once a lazy feed has counted") {
+TEST_CASE("a lazy feed has states once it has counted") {
   const Uncounted data({100, 60}, Compression::none, 1);
   const std::string batch = "batch { global_batch_size: 16 }";
   Feeder lazy(data.pipeline("LAZY", batch)), counted(data.pipeline("BUILD", batch));
@@ -242,7 +242,7 @@ TEST_CASE("there are states once a lazy feed has counted") {
   CHECK(first.rows() == 16);
 }
 
-TEST_CASE("what wants counts is refused beside LAZY, by its name") {
+TEST_CASE("fields that need counts are refused with LAZY, by name") {
   const Uncounted data({10, 10}, Compression::none, 1);
   const std::string batch = "batch { batch_size_per_replica: 1 } ";
   const auto refusal = [&](const Pipeline& pipeline, const Options& options = {}) {

@@ -41,7 +41,7 @@ std::string least_memory(const Pipeline& pipeline, const Options& options) {
 
 }  // namespace
 
-TEST_CASE("a feeder may end at any moment and leaves nothing behind") {
+TEST_CASE("a feeder may end at any moment and leaks nothing") {
   const Data plain({4000, 300, 5000});
   const Data packed({4000, 300, 5000}, Compression::gzip);
   std::mt19937 random(7);
@@ -161,7 +161,7 @@ TEST_CASE("a caller that holds every batch is told at once, and may go on") {
   CHECK(feeder.next().at("id").as<int64_t>()[0] == 30);
 }
 
-TEST_CASE("a caller may hold any number of small batches but all of them, and is fed on") {
+TEST_CASE("a caller may hold all but one of many small batches and is still fed") {
   const Data data({1000});
   Feeder feeder(data.pipeline("batch { global_batch_size: 2 } epoch { repeat: -1 }"));
   std::deque<Batch> held;

@@ -204,7 +204,7 @@ struct Files {
 
 }  // namespace
 
-TEST_CASE("a made-up index gives records of the file, or an error") {
+TEST_CASE("a forged index gives records of the file, or an error") {
   Files files(GENERATE(false, true));
   INFO(files.name);
   std::mt19937_64 random(11);

@@ -42,7 +42,7 @@ TEST_CASE("processes: one that is killed or stopped ends the feeds of the others
   }
 }
 
-TEST_CASE("processes: one that has had enough takes nobody along") {
+TEST_CASE("processes: one that stops early ends no other") {
   const Data data({90, 117});
   const Launched outcome = mpirun(3, "", MPI_FEED " outlive " + data.dir().path());
   INFO(outcome.text);

@@ -161,7 +161,7 @@ TEST_CASE("beside a trainer's own collectives on the same stream, with ranks tha
         }) == nothing_thrown(ranks));
 }
 
-TEST_CASE("batches that were given before a rank ends come whole, however far behind the streams are") {
+TEST_CASE("batches that were delivered before a rank ends are complete, however late the streams are") {
   if (no_gpus()) return;
   const int ranks = most_ranks(3);
   const Data data({200});
@@ -229,7 +229,7 @@ TEST_CASE("ranks go on together from a state, and next_into() fills what a graph
         }) == nothing_thrown(ranks));
 }
 
-TEST_CASE("what ends one rank ends all, and none waits for ever") {
+TEST_CASE("an error of one rank ends all, and none waits forever") {
   if (no_gpus()) return;
   const int ranks = most_ranks(3);
   if (ranks < 2) return skip("2 GPUs are wanted");
@@ -303,7 +303,7 @@ TEST_CASE("memory.device_limit counts what a reader keeps on its GPU for others"
   }
 }
 
-TEST_CASE("what cannot be is refused") {
+TEST_CASE("impossible options are refused") {
   if (no_gpus()) return;
   const Data data({40});
   const Pipeline pipeline = sent_on(replicate, data, batch_text(8, "DROP"));

@@ -158,7 +158,7 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   CHECK(said[2].find("options.rank: it is 3, and options.world_size is 3") == 0);
 }
 
-TEST_CASE("an exchange that is none is told") {
+TEST_CASE("an exchange that breaks its contract is reported") {
   const Data data({30});
   const auto said = [&](Exchange exchange) {
     Options options;

@@ -8,7 +8,7 @@
 using namespace feedline;
 using namespace feedline::test;
 
-TEST_CASE("the report of a feed, as JSON") {
+TEST_CASE("report JSON: the fields of a feed") {
   const Data data({50, 50});
   flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
   Feeder feeder(data.pipeline("errors { on_error: SKIP_RECORD } " + batch_of(10, "PAD")));

@@ -153,7 +153,7 @@ TEST_CASE("numbers of samples around a whole number of batches, and fewer sample
   }
 }
 
-TEST_CASE("a walk from any step goes on as the one from the beginning") {
+TEST_CASE("a walk that starts at any step equals the one from the beginning") {
   const Data data({1500, 400, 900});
   for (const char* text :
        {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 }", "epoch { repeat: 3 }",

@@ -246,7 +246,7 @@ TEST_CASE("a state is small, whatever is in it") {
   CHECK(feeder.next().step() == uint64_t{1} << 61);
 }
 
-TEST_CASE("what changed is named, or accepted") {
+TEST_CASE("a changed pipeline is named, or accepted") {
   const Data data({300, 420});
   const std::string text = blocks + batch_of(48, "DROP");
   Feeder feeder(data.pipeline(text));
@@ -306,7 +306,7 @@ TEST_CASE("what changed is named, or accepted") {
   CHECK_THROWS_WITH(fewer.set_state(kept, true), Catch::Contains("there is no step 5: the epoch has 1 step"));
 }
 
-TEST_CASE("what is no state is refused") {
+TEST_CASE("a string that is no state is refused") {
   const Data data({100});
   Feeder feeder(data.pipeline(batch_of(10, "DROP")));
   const std::string good = feeder.get_state(0, 3);
@@ -364,7 +364,7 @@ TEST_CASE("a feed is set to another place at any time, also while batches are he
   }
 }
 
-TEST_CASE("behind an error a feed can be set to a place before it") {
+TEST_CASE("after an error a feed can be set to a place before it") {
   const Data data({50, 50});
   flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
   Options options;
@@ -424,7 +424,7 @@ TEST_CASE("set_epoch goes to an epoch's beginning, and disturbs nothing where it
   CHECK(said(feeder, 0).rfind("1/0:", 0) == 0);
 }
 
-TEST_CASE("set_epoch begins anew where the feed has failed, though it has come no further") {
+TEST_CASE("set_epoch restarts a failed feed, even at the same epoch") {
   const Data data({100});
   SyscallHook* const body = find_hook("body of a stage");
   REQUIRE(body);

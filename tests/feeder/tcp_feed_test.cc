@@ -25,7 +25,7 @@ TEST_CASE("tcp: a process that is killed or stopped ends the feeds of the others
   }
 }
 
-TEST_CASE("tcp: a process that has had enough takes nobody along") {
+TEST_CASE("tcp: a process that stops early ends no other") {
   const Data data({90, 117});
   const Launched launched = torchrun(3, TCP_FEED " outlive " + data.dir().path());
   INFO(launched.text);

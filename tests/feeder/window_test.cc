@@ -232,9 +232,9 @@ TEST_CASE("a record without the key, and keys that make no sense") {
     CHECK_THAT(feeder.plan_text(), Catch::Contains("window   2 groups of records that have the same 'clip'"));
     return windows_of(feeder);
   };
-  const std::vector<std::vector<int64_t>> before = {{0, 1, 2, 3}}, behind = {{5, 6, 7, 8}, {6, 7, 8, 9}};
+  const std::vector<std::vector<int64_t>> before = {{0, 1, 2, 3}}, after = {{5, 6, 7, 8}, {6, 7, 8, 9}};
   auto wanted = before;
-  wanted.insert(wanted.end(), behind.begin(), behind.end());
+  wanted.insert(wanted.end(), after.begin(), after.end());
   CHECK(fed("dtype: INT64", "errors { on_error: SKIP_RECORD }") == wanted);
   wanted.insert(wanted.begin() + 1, {1, 2, 3, 4});
   CHECK(fed("dtype: INT64 default_value { int64_value: 7 }", "") == wanted);

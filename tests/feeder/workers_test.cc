@@ -73,7 +73,7 @@ TEST_CASE("a wake that comes while the thread runs is not forgotten") {
   runs.wait_for_runs(2);
 }
 
-TEST_CASE("what there still is runs before the threads end") {
+TEST_CASE("queued work runs before the threads end") {
   for (int times = 0; times < 50; times++) {
     std::atomic<bool> work{false}, done{false};
     {
@@ -86,7 +86,7 @@ TEST_CASE("what there still is runs before the threads end") {
   }
 }
 
-TEST_CASE("a pool kicks when enough has come back, and at once when less is enough") {
+TEST_CASE("a pool wakes the reader once enough slots are free, or one if one is enough") {
   int kicks = 0;
   flow::Pool<int> pool({1, 2, 3, 4});
   pool.on_return([&] { kicks++; });

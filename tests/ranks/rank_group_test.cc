@@ -40,7 +40,7 @@ TEST_CASE("messages of any length reach all ranks, in pieces") {
   }
 }
 
-TEST_CASE("who has no exchange is a group of its own") {
+TEST_CASE("a rank without an exchange is a group of its own") {
   RankGroup alone({}, 3, 4);
   CHECK(alone.size() == 1);
   CHECK(alone.rank() == 0);

@@ -399,7 +399,7 @@ TEST_CASE("pickles of every protocol that Python 3 writes") {
   CHECK_THROWS_WITH(cli::Pickle("\x80\x05\x97."), Catch::Contains("in a separate buffer"));
 }
 
-TEST_CASE("pickles: whatever the bytes, an answer or an error") {
+TEST_CASE("pickles: any bytes give a value or an error") {
   std::mt19937 random(4);
   Pictures pictures = some_pictures(2, random);
   const std::string whole = python_batch(pictures);

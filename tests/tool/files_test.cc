@@ -298,7 +298,7 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   // An index with another stride is not accepted.
   const json other = run_tool({"index", good, "--stride", "1KiB", "--json"}).json().at("files")[0];
   CHECK(other.at("state") == "built");
-  CHECK(other.at("refused").get<std::string>().find("has a stride of 16384 bytes") != std::string::npos);
+  CHECK(other.at("refused").get<std::string>().find("has an entry every 16384 bytes") != std::string::npos);
   CHECK(run_tool({"index", good, "--dir", dir.file("elsewhere"), "--json"})
             .json()
             .at("files")[0]

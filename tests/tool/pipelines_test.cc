@@ -421,7 +421,7 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   CHECK(run_tool({"check", damaged, "--set", "errors.on_error=SKIP_RECORD"}).code == 0);
 }
 
-TEST_CASE("a feed of no step is an error of every command, unless it is allowed") {
+TEST_CASE("every command refuses a feed without a step, unless it is allowed") {
   const TempDir dir;
   const std::string empty =
       dir.write("empty.textproto", run_tool({"inspect", "--pipeline", golden("framing/empty_file.tfrecord")}).out);
@@ -549,7 +549,7 @@ TEST_CASE("run says how much of its time the trainer has lost, and what it waite
                        !Catch::Contains("ready") && !Catch::Contains("% of the time"));
 }
 
-TEST_CASE("a run that is too short has no rates") {
+TEST_CASE("a run that is too short reports no rates") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
   const json report = run_tool({"run", pipeline, "--json", "--steps", "1"}).json();
@@ -796,7 +796,7 @@ TEST_CASE("run keeps its state, goes on from it, and counts epochs from the firs
   CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // the state cannot be stored
 }
 
-TEST_CASE("dumps of parts, one behind the other, are the dump of the whole") {
+TEST_CASE("dumps of parts, read one after another, are the dump of the whole") {
   const TempDir dir;
   for (const char* shuffle : {"", "shuffle { block_size: '16KiB' buffer_size: 500 }\n"}) {
     const std::string pipeline =
@@ -826,7 +826,7 @@ TEST_CASE("dumps of parts, one behind the other, are the dump of the whole") {
   }
 }
 
-TEST_CASE("SIGINT and SIGTERM end a run with its report") {
+TEST_CASE("SIGINT and SIGTERM end a run, which still prints its report") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
   for (const int number : {SIGINT, SIGTERM}) {

@@ -114,7 +114,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("in order: shards one behind another are the inputs") {
+TEST_CASE("in order: the shards, read one after another, are the inputs") {
   std::mt19937 random(1);
   for (int round = 0; round < 60; round++) {
     const TempDir dir;
@@ -314,7 +314,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(contains(again(shuffled(4, 7), {more}), "not the job file of a split, or is damaged"));
 }
 
-TEST_CASE("what is not the split's own stays") {
+TEST_CASE("split leaves files of others alone") {
   const TempDir dir;
   const std::string in = write_records(dir.file("in-00000-of-00001.tfrecord"), {"a", "b"});
   SplitOptions options = into(1);

@@ -86,14 +86,14 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
 /// number.
 Place logged(const Feed& feed, std::map<Place, std::string>& delivered, int& lines) {
   std::ifstream in(feed.log());
-  Place behind{0, 0}, at;
+  Place after{0, 0}, at;
   std::string content;
   for (lines = 0; in >> at.first >> at.second >> content; lines++) {
     const auto [known, is_new] = delivered.emplace(at, content);
     REQUIRE(known->second == content);  // also if it was delivered twice
-    behind = at.second + 1 < steps ? Place{at.first, at.second + 1} : Place{at.first + 1, 0};
+    after = at.second + 1 < steps ? Place{at.first, at.second + 1} : Place{at.first + 1, 0};
   }
-  return behind;
+  return after;
 }
 
 /// Returns the number of steps before a place: {1, steps} and {2, 0} are the same.

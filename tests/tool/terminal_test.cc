@@ -33,7 +33,7 @@ struct Shown {
 
 }  // namespace
 
-TEST_CASE("a file is told every 10 s, by whole lines") {
+TEST_CASE("progress written to a file is one whole line every 10 s") {
   Shown shown(false);
   CHECK_FALSE(shown.line.due(shown.start));
   CHECK_FALSE(shown.line.due(shown.start + 9999ms));

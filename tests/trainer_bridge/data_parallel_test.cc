@@ -195,7 +195,7 @@ TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
   }
 }
 
-TEST_CASE("what is used wrongly, or fails on one rank, is told") {
+TEST_CASE("misuse, or a failure of one rank, is reported") {
   Communicators group = communicators(Mode::replicated, 2, GENERATE(Carrier::memory, Carrier::tcp));
   const auto thrown = side_by_side(2, [&](int rank) {
     Model model(rank, DType::float32);
@@ -224,7 +224,7 @@ TEST_CASE("what is used wrongly, or fails on one rank, is told") {
       "variable 'v2' has 37 values, and its gradient has 36; both must have the same number [bad_pipeline]");
 }
 
-TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobody along") {
+TEST_CASE("asynchronous: no update is lost, and a lost worker ends no other") {
   constexpr int servers = 2, workers = 3, steps = 200;
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);
   // pairs[w][s]: rank 0 is server s, rank 1 is worker w.
@@ -280,7 +280,7 @@ TEST_CASE("asynchronous: no update is lost, and a worker that is lost takes nobo
   }
 }
 
-TEST_CASE("asynchronous: a worker that no thread can be started for is told so, and the others are served") {
+TEST_CASE("asynchronous: a worker without a thread is refused with the reason, and the others are served") {
   constexpr int workers = 3, steps = 5;
   std::vector<Ends> at_server, at_worker;
   for (int worker = 0; worker < workers; worker++) {

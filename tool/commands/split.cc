@@ -107,7 +107,7 @@ void add_split(CLI::App& app, Run& run) {
   command->footer(
       "Shards have equal numbers of records (one more or less), as those who split data by files count steps. In "
       "order,\n"
-      "shard i of n gets records [i N/n, (i+1) N/n): one behind another, the shards are the inputs. A shard appears "
+      "shard i of n gets records [i N/n, (i+1) N/n): the shards, read in order, are the inputs. A shard appears "
       "when\n"
       "it is whole; after a kill, the same command goes on. They are called NAME-00000-of-00016.tfrecord, compressed\n"
       "ones .tfrecord.gz.");

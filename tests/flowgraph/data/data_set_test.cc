@@ -123,7 +123,7 @@ TEST_CASE("a changed file alone is counted again") {
   }
 }
 
-TEST_CASE("the digest knows the data, not its place or time") {
+TEST_CASE("the digest depends on the data, not on its path or time") {
   const Folder folder, other;
   folder.add("data-0", 10);
   folder.add("data-1", 20);
@@ -176,11 +176,11 @@ TEST_CASE("REQUIRE without an index says what to run") {
   folder.count("index {}");
   CHECK(message("index { mode: REQUIRE }").empty());
   folder.add("data-0", 11);
-  CHECK(message("index { mode: REQUIRE }").find("is of a file of 10000 bytes, this one has 11000") !=
+  CHECK(message("index { mode: REQUIRE }").find("was made for a file of 10000 bytes, but the file has 11000") !=
         std::string::npos);
 }
 
-TEST_CASE("an index that nobody takes is a warning") {
+TEST_CASE("an index that cannot be stored anywhere is a warning") {
   const Folder folder;
   folder.add("data-0", 2000);
   folder.dir.write("cache", "a file where the folder should be");

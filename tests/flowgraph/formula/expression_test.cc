@@ -96,7 +96,7 @@ std::string error_of(const std::string& formula) {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-TEST_CASE("what formulas mean") {
+TEST_CASE("the meaning of formulas") {
   struct Case {
     const char* formula;
     double value;

@@ -253,7 +253,7 @@ TEST_CASE("varints side by side are decoded as one by one") {
   }
 }
 
-TEST_CASE("a varint is at most 10 bytes long and has an end") {
+TEST_CASE("a varint longer than 10 bytes or without an end is refused") {
   const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx512));
   for (size_t width = 1; width <= 12; width++) {
     for (const bool ended : {true, false}) {

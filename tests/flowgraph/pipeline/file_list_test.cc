@@ -76,7 +76,7 @@ TEST_CASE_METHOD(Files, "names with glob's letters in them") {
   CHECK(list_files({"source", folder.file("[odd] *"), {"x*"}, {}}).files == Names{folder.file("[odd] */x[1].rec")});
 }
 
-TEST_CASE_METHOD(Files, "a link is followed, and what lies behind .. of one is not guessed") {
+TEST_CASE_METHOD(Files, "a link is followed, and a .. after one is resolved by the file system") {
   std::filesystem::create_directory_symlink(folder.file("data/inner"), folder.file("link"));
   CHECK(names({"link/*.rec"}) == Names{"link/b-9.rec"});
   CHECK(names({"link/../a.rec"}) == Names{"link/../a.rec"});  // this is data/a.rec; there is no "a.rec"

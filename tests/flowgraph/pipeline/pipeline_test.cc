@@ -90,7 +90,7 @@ TEST_CASE("a second text laid over the first") {
     parallelism { threads: 4 }
     seed: 7)",
                                        "/here");
-  SECTION("source whole, feature and output by name, new ones behind, other messages field by field") {
+  SECTION("source whole, feature and output by name, new ones at the end, other messages field by field") {
     const Pipeline laid = base.overlaid(R"(
       source { files: ["c", "d"] }
       feature { name: "y" dtype: BYTES } feature { name: "z" dtype: INT64 }
@@ -125,7 +125,7 @@ TEST_CASE("a second text laid over the first") {
     CHECK(base.overlaid("").text() == base.text());
     CHECK(base.overlaid("batch {}").text() == base.text());
   }
-  SECTION("a bad one has its name and place") {
+  SECTION("a bad record is reported with its name and place") {
     CHECK(error_of([&] { base.overlaid("\n batch: 5", "over.textproto"); }).starts_with("over.textproto:2:"));
   }
 }

@@ -270,7 +270,7 @@ TEST_CASE("layouts become strides, and channels follow") {
     CHECK(spec.shape == Shape({2, 3, 2}));
     CHECK(spec.channel_axis == 0);
   }
-  SECTION("one mean is for all") {
+  SECTION("a single mean applies to all channels") {
     CHECK(unpack("feature: \"d\" decode_raw { shape: [2, 3, 2] layout: CHW } normalize { mean: 1 }").channel_axis ==
           -1);
   }
@@ -342,7 +342,7 @@ TEST_CASE("a file in two sources is warned of, unless each takes a part of it") 
   CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
 }
 
-TEST_CASE("what makes no sense is refused by its name") {
+TEST_CASE("fields that make no sense are refused by name") {
   struct Case {
     std::string text;
     const char* message;

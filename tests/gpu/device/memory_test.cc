@@ -60,7 +60,8 @@ TEST_CASE("no memory is an error with a size and a hint") {
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(error.category() == Category::io_error);
-    CHECK(error.message() == "the system has no 3 MiB of memory for us (Cannot allocate memory); lower memory.limit");
+    CHECK(error.message() ==
+          "the system refuses to give 3 MiB of memory (Cannot allocate memory); lower memory.limit or free memory");
   }
   CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // the system refuses it
 }

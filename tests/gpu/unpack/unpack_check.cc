@@ -245,7 +245,7 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
       const size_t in_row = at % stride;
       fmt::print("{}: row {} of {}, {} instead of {}\n  {}\n", kernel, at / stride, row_count,
                  in_row < row_out ? fmt::format("element {}: byte {:#04x}", in_row / size_of(spec.out), got[at])
-                                  : "behind the row: something",
+                                  : "a byte after the row was written",
                  in_row < row_out ? fmt::format("{:#04x}", want[at]) : "nothing", describe(spec));
       return false;
     }

@@ -147,7 +147,9 @@ TEST_CASE("specs that make no sense are refused, and why") {
   CHECK(with([](S& s) {
           s.normalize = Normalize{{}, {1, 2}, {}};
         }) == "mean has 2 values for 1 channels; write one for all, or one for each");
-  CHECK(with([](S& s) { s.normalize = Normalize{{}, {}, {0}}; }) == "std is 0: nothing can be divided by it");
+  CHECK(with([](S& s) {
+          s.normalize = Normalize{{}, {}, {0}};
+        }) == "normalize.std is 0, and values are divided by it; write the standard deviation of the channel, or 1");
   CHECK(with([](S& s) {
           s.channel_axis = 1, s.channel_bits = {0, 1};
         }) == "the channel order has 2 entries for 3 channels");

@@ -105,7 +105,7 @@ TEST_CASE("an index that is changed after it was read stays what was checked") {
   check_same(*read.index, f.index);
 }
 
-TEST_CASE("what cannot be an index is refused before it is read") {
+TEST_CASE("a file that cannot be an index is refused before it is read") {
   const Fixture f;
   const std::string good = content_of(f.index_path);
   hook("read").fail_nth_call(2);  // the header can be read, nothing after it
@@ -179,13 +179,13 @@ TEST_CASE("an index of something else is refused, with the reason") {
   };
   io::FileId data = f.data;
   data.size++;
-  CHECK(why(data, f.options) == "is of a file of 51600 bytes, this one has 51601");
+  CHECK(why(data, f.options) == "was made for a file of 51600 bytes, but the file has 51601");
   data = f.data;
   data.version++;
   CHECK(why(data, f.options).find("written to") != std::string::npos);
   io::CountOptions options = f.options;
   options.stride = 2000;
-  CHECK(why(f.data, options) == "has a stride of 1000 bytes, asked for are 2000");
+  CHECK(why(f.data, options) == "has an entry every 1000 bytes, but one every 2000 bytes is wanted");
   options = f.options;
   options.record_limit = 99;
   CHECK(why(f.data, options).find("record_limit") != std::string::npos);
@@ -194,7 +194,7 @@ TEST_CASE("an index of something else is refused, with the reason") {
   CHECK(why(f.data, options).find("compression") != std::string::npos);
 }
 
-TEST_CASE("what is no index is refused, and nothing is no refusal") {
+TEST_CASE("a file that is no index is refused; a missing one is not an error") {
   Fixture f;
   std::filesystem::remove(f.index_path);
   CHECK(f.refusal().empty());
@@ -281,7 +281,9 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   const std::string path = dir.write("a b", damaged_file());
   const io::FileId data = io::stat_file(path);
   const io::FileIndex index = io::count_records(path, {});
-  const auto kept_at = [&](const std::string& folder) { return io::keep_index(index, data, io::stat_file(path), {}, folder); };
+  const auto kept_at = [&](const std::string& folder) {
+    return io::keep_index(index, data, io::stat_file(path), {}, folder);
+  };
 
   CHECK_FALSE(io::find_index(data, {}, "").index);
   CHECK(kept_at("") == path + ".feedline-index");
@@ -331,7 +333,7 @@ TEST_CASE("a stale index beside the data does not hide a valid one in the cache,
   other.stride = 99;
   io::KeptIndex found = io::find_index(data, other, "");
   CHECK(found.refused);
-  CHECK(found.why.find(path + ".feedline-index has a stride of 16384 bytes, asked for are 99") == 0);
+  CHECK(found.why.find(path + ".feedline-index has an entry every 16384 bytes, but one every 99 bytes is wanted") == 0);
   hook("create").fail_nth_call(1);
   io::keep_index(io::count_records(path, other), data, io::stat_file(path), other, "");
   CHECK(io::find_index(data, other, "").index);
@@ -348,7 +350,7 @@ TEST_CASE("a file that was written to while it was counted has no index") {
   CHECK_FALSE(std::filesystem::exists(path + ".feedline-index"));
 }
 
-TEST_CASE("whatever call fails, the index is there or not, and nothing else is") {
+TEST_CASE("any failing call leaves a whole index or none, and no other file") {
   const TempDir dir;
   const OwnCache cache(dir.file("cache"));
   const std::string path = dir.write("a", damaged_file());

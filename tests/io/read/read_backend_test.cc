@@ -322,13 +322,13 @@ TEST_CASE("the backend is chosen, and says what it is") {
   CHECK(describe() == "io_uring (O_DIRECT where the file system has it)");
 }
 
-TEST_CASE("memory is registered behind as many reads as asked for") {
+TEST_CASE("memory is registered after as many reads as asked for") {
   if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
   const TempDir dir;
   BackendOptions options;
   const Slots memory(1, 4096);
   options.memory = memory.all();
-  options.registered_behind = 2;
+  options.register_after_reads = 2;
   std::binary_semaphore done{0};
   const auto backend = make_uring_backend(std::make_shared<FileTable>(write_files(dir, {1000}), Toggle::off), options,
                                           [&](void*, int error) { error == 0 ? done.release() : std::abort(); });

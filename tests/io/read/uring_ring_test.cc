@@ -34,7 +34,7 @@ TEST_CASE("memory is registered in pieces, and a read may lie across a cut") {
   close(file);
 }
 
-TEST_CASE("a full queue says so, and what it holds can be told") {
+TEST_CASE("a full queue refuses a read and can list what it holds") {
   if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
   const TempDir dir;
   const int file = open(write_files(dir, {100'000})[0].uri.c_str(), O_RDONLY | O_CLOEXEC);

@@ -160,7 +160,7 @@ TEST_CASE("damage in a compressed file") {
         std::vector<Failure>{{Category::bad_compression, 0, 0, 0}});
 }
 
-TEST_CASE("a stated length costs no memory") {
+TEST_CASE("a length in a header allocates no memory by itself") {
   const TempDir dir;
   // By its header the record has 200 MiB, which is within the limit; how many bytes a compressed file holds is not
   // known.
@@ -169,7 +169,7 @@ TEST_CASE("a stated length costs no memory") {
   CHECK(outcome.failures == std::vector<Failure>{{Category::truncated_data, 17, 22, 1}});
 }
 
-TEST_CASE("what cannot be opened") {
+TEST_CASE("files that cannot be opened") {
   const TempDir dir;
   CHECK_THROWS_AS(RecordReader(dir.file("none")), Error);
   CHECK_THROWS_AS(RecordReader(dir.path()), Error);

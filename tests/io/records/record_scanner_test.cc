@@ -97,7 +97,7 @@ TEMPLATE_TEST_CASE("the scanner", "", By<Crc32cPath::table>, By<Crc32cPath::hard
   SECTION("a length is bounded before anything else") {
     for (const uint64_t length : {limit + 1, uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0},
                                   ~uint64_t{0} - 3, ~uint64_t{0} - 15, ~uint64_t{0} - 16}) {
-      const std::string file = frame_header(length) + "some bytes behind it";
+      const std::string file = frame_header(length) + "some bytes after it";
       RecordScanner scanner(bytes_of(file), limit);
       REQUIRE(scanner.next(path, out, count) == Stop::error);
       CHECK(scanner.damage() == Category::record_too_large);

@@ -88,7 +88,7 @@ TEST_CASE("files without records are whole files") {
   }
 }
 
-TEST_CASE("without close nothing is left, and what was there stays") {
+TEST_CASE("without close() no file is written, and an existing one stays") {
   const TempDir dir;
   dir.write("a", "old");
   {

@@ -105,22 +105,23 @@ Damage plant(File& file, Random& random) {
     default: {
       // Removed bytes. The first byte of the record stays, or what follows might look like a record in its place. Fewer
       // bytes are removed than follow the record, or its header would say that the file is cut off.
-      const size_t behind = bytes.size() - (at + size);
-      if (behind == 0) {
+      const size_t left_after = bytes.size() - (at + size);
+      if (left_after == 0) {
         flip(at + 12 + random() % (size - 12));
         break;
       }
       begin = at + 1 + random() % (size - 1);
-      end = begin + 1 + random() % std::min<size_t>(behind, 150);
+      end = begin + 1 + random() % std::min<size_t>(left_after, 150);
       bytes.erase(begin, end - begin);
       moved = -static_cast<ptrdiff_t>(end - begin);
     }
   }
   std::vector<File::Entry> left;
   for (File::Entry& record : file.records) {
-    const size_t behind = record.offset + record.size;
+    const size_t record_end = record.offset + record.size;
     // An insertion exactly between two records damages neither.
-    const bool hit = begin == end ? record.offset < begin && begin < behind : record.offset < end && begin < behind;
+    const bool hit =
+        begin == end ? record.offset < begin && begin < record_end : record.offset < end && begin < record_end;
     // Zeros written over zeros, or a bit flipped back, are no damage.
     if (hit && (moved != 0 || text_of(bytes_of(bytes).subspan(record.offset, record.size)) != frame(record.payload)))
       continue;
@@ -239,7 +240,7 @@ TEST_CASE("bits flipped in many records: each is one error, the rest is there") 
   CHECK(read.wrong == 0);
 }
 
-TEST_CASE("a flipped bit and a zeroed stretch far behind it: what lies between is there") {
+TEST_CASE("a flipped bit and a zeroed stretch far after it: the records between them are read") {
   const TempDir dir;
   Random random(8);
   File file;

@@ -105,7 +105,7 @@ TEST_CASE("streams that wait for a rank go on when it fails") {
   CHECK(nothing_is_left());
 }
 
-TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing is left behind") {
+TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing leaks") {
   set_fake_gpus(3);
   for (SyscallHook* hook : SyscallHook::all()) {
     const std::string name = hook->name();

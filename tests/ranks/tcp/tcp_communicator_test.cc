@@ -75,7 +75,7 @@ TEST_CASE("tcp: much at once, both ways") {
   });
 }
 
-TEST_CASE("tcp: ranks that do not come are named, and nobody waits for ever") {
+TEST_CASE("tcp: missing ranks are named, and no rank waits forever") {
   const int port = free_port();
   const auto thrown = side_by_side(2, [&](int rank) {
     TcpOptions options = tcp_options(rank == 0 ? 0 : 2, 4, port);
@@ -116,7 +116,7 @@ TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by 
   CHECK_THAT(thrown[0], Catch::Contains("two processes came as rank 1"));
 }
 
-TEST_CASE("tcp: strangers at the port change nothing") {
+TEST_CASE("tcp: connections that are no rank's change nothing") {
   const int port = free_port();
   std::latch came(1), met(2);
   const auto thrown = side_by_side(3, [&](int rank) {
@@ -240,7 +240,7 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
-TEST_CASE("tcp: something else at the port is said to be there") {
+TEST_CASE("tcp: another program at the port is reported") {
   const int port = free_port();
   const gpu::Socket other = gpu::listen_everywhere(static_cast<uint16_t>(port));
   const auto thrown = side_by_side(2, [&](int rank) {
@@ -255,7 +255,7 @@ TEST_CASE("tcp: something else at the port is said to be there") {
   CHECK_THROWS_WITH(tcp_communicator(tcp_options(0, 2, port)), Catch::Contains("listening at"));
 }
 
-TEST_CASE("tcp: what a launcher says is read from the environment") {
+TEST_CASE("tcp: rank and address are read from the launcher's environment") {
   const auto set = [](const char* rank, const char* size, const char* address, const char* port) {
     const auto one = [](const char* name, const char* value) { value ? setenv(name, value, 1) : unsetenv(name); };
     one("RANK", rank), one("WORLD_SIZE", size), one("MASTER_ADDR", address), one("MASTER_PORT", port);
@@ -279,7 +279,7 @@ TEST_CASE("tcp: what a launcher says is read from the environment") {
                     Catch::Contains("the timeout must be more than 0"));
 }
 
-TEST_CASE("tcp: whatever call fails, all ranks end, and all is given back") {
+TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
   const size_t descriptors = open_descriptors(), before = threads();
   for (const std::string name :
        {"socket", "listen", "accept", "connect", "send", "recv", "poll", "eventfd of a communicator"})
