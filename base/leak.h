@@ -2,9 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace feedline {
 
@@ -14,9 +15,9 @@ namespace feedline {
 /// communicator may still read or write the buffers of its last calls (see feedline/mpi_communicator.h). A GPU that can
 /// no longer be reached may still use its memory.
 inline void leak(std::shared_ptr<const void> what) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static auto* const kept FEEDLINE_PT_GUARDED_BY(mutex) = new std::vector<std::shared_ptr<const void>>;
+  const Lock lock(mutex);
   kept->push_back(std::move(what));
 }
 

@@ -1,0 +1,87 @@
+// Mutexes whose use clang checks. A member names the mutex that guards it, and a function the mutex that its caller
+// must hold. Code that does otherwise is an error in a build with clang (-Wthread-safety), such as that of `./dev fuzz`.
+// The macros and types follow clang.llvm.org/docs/ThreadSafetyAnalysis.html. For other compilers the macros are empty.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#ifdef __clang__
+#define FEEDLINE_THREAD_SAFETY(attribute) __attribute__((attribute))
+#else
+#define FEEDLINE_THREAD_SAFETY(attribute)
+#endif
+
+/// Marks a member that is read and written only while this mutex is held.
+#define FEEDLINE_GUARDED_BY(mutex) FEEDLINE_THREAD_SAFETY(guarded_by(mutex))
+/// Marks a pointer to what is read and written only while this mutex is held.
+#define FEEDLINE_PT_GUARDED_BY(mutex) FEEDLINE_THREAD_SAFETY(pt_guarded_by(mutex))
+/// Marks a function whose caller must hold this mutex, and still holds it afterwards.
+#define FEEDLINE_REQUIRES(mutex) FEEDLINE_THREAD_SAFETY(requires_capability(mutex))
+/// Marks a function whose caller must not hold this mutex, because the function locks it.
+#define FEEDLINE_EXCLUDES(mutex) FEEDLINE_THREAD_SAFETY(locks_excluded(mutex))
+/// Marks a function that locks this mutex, or that of the object if none is named.
+#define FEEDLINE_ACQUIRE(...) FEEDLINE_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
+/// Marks a function that unlocks this mutex, or that of the object if none is named.
+#define FEEDLINE_RELEASE(...) FEEDLINE_THREAD_SAFETY(release_capability(__VA_ARGS__))
+/// Marks a function whose body clang does not check. A comment beside it says why the body is right.
+#define FEEDLINE_NO_THREAD_SAFETY_ANALYSIS FEEDLINE_THREAD_SAFETY(no_thread_safety_analysis)
+
+namespace feedline {
+
+/// A std::mutex.
+class FEEDLINE_THREAD_SAFETY(capability("mutex")) Mutex {
+ public:
+  void lock() FEEDLINE_ACQUIRE() { mutex_.lock(); }
+  void unlock() FEEDLINE_RELEASE() { mutex_.unlock(); }
+
+ private:
+  friend class Lock;
+  std::mutex mutex_;
+};
+
+/// Holds a mutex from its construction to its destruction, except between unlock() and lock().
+class FEEDLINE_THREAD_SAFETY(scoped_lockable) Lock {
+ public:
+  explicit Lock(Mutex& mutex) FEEDLINE_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
+  ~Lock() FEEDLINE_RELEASE() {}
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  void lock() FEEDLINE_ACQUIRE() { lock_.lock(); }
+  void unlock() FEEDLINE_RELEASE() { lock_.unlock(); }
+
+ private:
+  friend class Condition;
+  std::unique_lock<std::mutex> lock_;
+};
+
+/// A std::condition_variable. Its waits release the lock and hold it again when they return. A predicate that reads
+/// guarded members is a lambda with FEEDLINE_REQUIRES.
+class Condition {
+ public:
+  void notify_one() noexcept { condition_.notify_one(); }
+  void notify_all() noexcept { condition_.notify_all(); }
+
+  void wait(Lock& lock) { condition_.wait(lock.lock_); }
+  template <typename Predicate>
+  void wait(Lock& lock, Predicate predicate) {
+    condition_.wait(lock.lock_, std::move(predicate));
+  }
+  /// Returns what the predicate returned last.
+  template <typename Duration, typename Predicate>
+  bool wait_for(Lock& lock, const Duration& most, Predicate predicate) {
+    return condition_.wait_for(lock.lock_, most, std::move(predicate));
+  }
+  /// May return before the deadline, even if nobody has notified.
+  template <typename TimePoint>
+  void wait_until(Lock& lock, const TimePoint& deadline) {
+    condition_.wait_until(lock.lock_, deadline);
+  }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace feedline
