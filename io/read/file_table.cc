@@ -100,7 +100,11 @@ size_t FileTable::default_capacity() noexcept {
 }
 
 FileTable::FileTable(std::vector<FileId> files, Toggle direct, size_t capacity)
-    : files_(std::move(files)), direct_(direct), slot_of_file_(files_.size(), no_slot), slots_(capacity) {}
+    : files_(std::move(files)),
+      direct_(direct),
+      capacity_(capacity),
+      slot_of_file_(files_.size(), no_slot),
+      slots_(capacity) {}
 
 FileTable::~FileTable() {
   for (const Slot& slot : slots_)
@@ -108,7 +112,7 @@ FileTable::~FileTable() {
 }
 
 bool FileTable::lend_spare() noexcept {
-  if (spare_lent_++ < slots_.size() - depth()) return true;
+  if (spare_lent_++ < capacity_ - depth()) return true;
   spare_lent_--;
   return false;
 }
@@ -123,7 +127,7 @@ uint32_t FileTable::idle_slot() const noexcept {
 bool FileTable::close_one_idle() noexcept {
   int fd = -1;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     Slot* oldest = nullptr;
     for (Slot& slot : slots_)
       if (slot.users == 0 && slot.fd >= 0 && (!oldest || slot.last_used < oldest->last_used)) oldest = &slot;
@@ -138,7 +142,7 @@ bool FileTable::close_one_idle() noexcept {
 
 int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
   int error = 0;
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   while (slot_of_file_[file] != no_slot && slots_[slot_of_file_[file]].opening) opened_.wait(lock);
   const bool found = slot_of_file_[file] != no_slot;
   const uint32_t index = found ? slot_of_file_[file] : idle_slot();
@@ -176,7 +180,7 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
 }
 
 void FileTable::release(const Lease& lease) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   slots_[lease.slot].users--;
 }
 
@@ -208,7 +212,7 @@ int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
 
 int FileTable::refuse_direct(Lease& lease) noexcept {
   if (direct_ == Toggle::on) return EOPNOTSUPP;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   // Other reads of this file, with O_DIRECT's alignment, may be under way. They stay valid if the file is read
   // buffered.
   if (int error = set_buffered(lease.fd)) return error;

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::io {
@@ -38,7 +37,7 @@ class FileTable {
 
   /// Returns the number of leases that a backend may hold at a time: half of the capacity, rounded up. The others are
   /// spare leases for read_cached(), on any thread: first come, first served.
-  size_t depth() const noexcept { return (slots_.size() + 1) / 2; }
+  size_t depth() const noexcept { return (capacity_ + 1) / 2; }
   /// Takes a spare lease. Returns false if none is left. return_spare() gives it back.
   bool lend_spare() noexcept;
   void return_spare() noexcept { spare_lent_--; }
@@ -72,17 +71,18 @@ class FileTable {
   };
   static constexpr uint32_t no_file = UINT32_MAX, no_slot = UINT32_MAX;
 
-  uint32_t idle_slot() const noexcept;
+  uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
   bool close_one_idle() noexcept;
   int open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept;
 
   const std::vector<FileId> files_;
   const Toggle direct_;
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  std::vector<uint32_t> slot_of_file_;
-  std::vector<Slot> slots_;
-  uint64_t clock_ = 0;  // counts leases
+  const size_t capacity_;
+  Mutex mutex_;
+  Condition opened_;
+  std::vector<uint32_t> slot_of_file_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<Slot> slots_ FEEDLINE_GUARDED_BY(mutex_);
+  uint64_t clock_ FEEDLINE_GUARDED_BY(mutex_) = 0;  // counts leases
   std::atomic<size_t> spare_lent_{0};
 };
 

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "io/read/backends.h"
@@ -47,7 +46,7 @@ class PreadBackend final : public ReadBackend {
   void submit(std::span<const Read> reads) override {
     bool refused;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       refused = stopping_;
       if (!refused) waiting_.insert(waiting_.end(), reads.begin(), reads.end());
     }
@@ -63,11 +62,11 @@ class PreadBackend final : public ReadBackend {
 
   void stop() override {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       stopping_ = true;
     }
     arrived_.notify_all();
-    const std::lock_guard lock(join_mutex_);  // other threads that call stop() wait here until it is done
+    const Lock lock(join_mutex_);  // other threads that call stop() wait here until it is done
     for (std::thread& thread : threads_)
       if (thread.joinable()) thread.join();
   }
@@ -78,9 +77,9 @@ class PreadBackend final : public ReadBackend {
 
  private:
   void work() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     while (true) {
-      arrived_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      arrived_.wait(lock, [this]() FEEDLINE_REQUIRES(mutex_) { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
       const Read read = waiting_.front();
       waiting_.pop_front();
@@ -105,11 +104,11 @@ class PreadBackend final : public ReadBackend {
   const std::shared_ptr<FileTable> files_;
   const ReadDone done_;
   const std::string reason_;
-  std::mutex mutex_, join_mutex_;
-  std::condition_variable arrived_;
-  std::deque<Read> waiting_;
+  Mutex mutex_, join_mutex_;
+  Condition arrived_;
+  std::deque<Read> waiting_ FEEDLINE_GUARDED_BY(mutex_);
   std::atomic<bool> stopping_{false};
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_ FEEDLINE_GUARDED_BY(join_mutex_);
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <deque>
 #include <future>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -14,6 +13,7 @@
 
 #include "base/leak.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "io/read/backends.h"
 #include "io/read/read_operation.h"
@@ -50,7 +50,7 @@ class UringBackend final : public ReadBackend {
   void submit(std::span<const Read> reads) override {
     int refusal;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       refusal = refusal_;
       if (!refusal) arrived_.insert(arrived_.end(), reads.begin(), reads.end());
     }
@@ -65,17 +65,17 @@ class UringBackend final : public ReadBackend {
 
   void stop() override {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (!refusal_) refusal_ = ECANCELED;
     }
-    const std::lock_guard lock(join_mutex_);  // other threads that call stop() wait here until it is done
+    const Lock lock(join_mutex_);  // other threads that call stop() wait here until it is done
     if (!thread_.joinable()) return;
     wake_.ring();
     thread_.join();
   }
 
   std::string description() const override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     std::string text = std::string("io_uring (") + io::describe(files_->direct());
     if (registration_ == 0) text += ", registered buffers";
     if (registration_.value_or(0) != 0)
@@ -121,14 +121,14 @@ class UringBackend final : public ReadBackend {
 
   void register_memory(UringRing& ring) {
     const int error = ring.register_memory(std::exchange(memory_, {}));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     registration_ = error;
   }
 
   // Takes the reads that other threads have submitted. From here on, a submit wakes this thread. Returns the errno with
   // which reads are refused, or 0.
   int take_arrived() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
     arrived_.clear();
     asleep_ = true;
@@ -217,7 +217,7 @@ class UringBackend final : public ReadBackend {
     lost_ = true;
     log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (!refusal_) refusal_ = error;
     }
     if (wake_armed_) leak(wake_count_);  // the kernel may still write it when this object is gone
@@ -239,11 +239,13 @@ class UringBackend final : public ReadBackend {
   const uint64_t register_after_reads_;
   Wake wake_;
 
-  mutable std::mutex mutex_;
-  std::mutex join_mutex_;
-  std::optional<int> registration_;  // the result of registering memory, 0 or an errno; nothing before it was tried
-  std::vector<Read> arrived_;        // submitted, but not yet seen by the ring's thread
-  int refusal_ = 0;                  // the errno with which new reads are refused; ECANCELED after stop()
+  mutable Mutex mutex_;
+  Mutex join_mutex_;
+  // The result of registering memory, 0 or an errno; nothing before it was tried.
+  std::optional<int> registration_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<Read> arrived_ FEEDLINE_GUARDED_BY(mutex_);  // submitted, but not yet seen by the ring's thread
+  // The errno with which new reads are refused; ECANCELED after stop().
+  int refusal_ FEEDLINE_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> asleep_{false};  // whether the ring's thread must be woken to look at arrived_
 
   // Only the ring's thread uses the following members.
@@ -258,7 +260,7 @@ class UringBackend final : public ReadBackend {
   bool wake_armed_ = false, lost_ = false;
   uint32_t cancels_ = 0;  // cancellations in the ring
 
-  std::thread thread_;
+  std::thread thread_ FEEDLINE_GUARDED_BY(join_mutex_);
 };
 
 }  // namespace
