@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
 #include "base/audit.h"
 #include "base/invariant.h"
 #include "base/machine.h"
+#include "base/mutex.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/batch_rows.h"
 #include "flowgraph/batch/ragged_writer.h"
@@ -30,23 +30,31 @@ struct RowBlock {
 // The rows of a batch that could not be written.
 struct BatchWriter::Failures {
   explicit Failures(const BatchRows& of) : batch(of) {}
+  struct Found {
+    std::vector<int64_t> rows;        // their numbers in the batch; some may come twice
+    std::vector<FailedRow> reported;  // those among them that stood for a sample
+    uint64_t audit = 0;               // the sum of these samples' audit terms
+  };
   const BatchRows& batch;
-  std::mutex mutex;
-  std::vector<int64_t> rows;        // their numbers in the batch; some may come twice
-  std::vector<FailedRow> reported;  // those among them that stood for a sample
-  uint64_t audit = 0;               // the sum of these samples' audit terms
+  Mutex mutex;
+  Found found FEEDLINE_GUARDED_BY(mutex);
 
   // Makes the row filler.
   void add(RowBlock& block, RowFailure&& failure, const std::string& feature, const Plan& plan) {
     BatchRow& row = block.rows[failure.row];
     block.in_sequence = false;
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     const int64_t number = block.first + static_cast<int64_t>(failure.row);
-    rows.push_back(number);
+    found.rows.push_back(number);
     if (std::exchange(row.filler, true)) return;
-    audit += row.chunk->audit_terms()[row.row];
-    reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
-                                                           row.chunk->place_of(plan, row.row, feature))});
+    found.audit += row.chunk->audit_terms()[row.row];
+    found.reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
+                                                                 row.chunk->place_of(plan, row.row, feature))});
+  }
+
+  Found take() {
+    const Lock lock(mutex);
+    return std::move(found);
   }
 };
 
@@ -227,10 +235,11 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
       valid += part.valid;
     }
   });
-  std::sort(failures.rows.begin(), failures.rows.end());
-  fill_failed(failures.rows, batch.rows, buffer);
+  Failures::Found failed = failures.take();
+  std::sort(failed.rows.begin(), failed.rows.end());
+  fill_failed(failed.rows, batch.rows, buffer);
   content.audit = audit;
-  content.bad_audit = failures.audit;
+  content.bad_audit = failed.audit;
   buffer.passes.later = audit_of_later;
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
@@ -240,9 +249,9 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
     if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
       continue;
     const auto& of_output = unpackers_[static_cast<size_t>(plan_.memory.tensors[t].output)];
-    write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failures.rows, buffer);
+    write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failed.rows, buffer);
   }
-  return std::move(failures.reported);
+  return std::move(failed.reported);
 }
 
 // Fills the dense tensors of rows that could not be written from the nearest good row. `failed` is ascending.

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "feedline/error.h"
 
 namespace feedline::flow {
@@ -21,13 +21,14 @@ struct FailedRow {
 struct StepOutcome {
   explicit StepOutcome(int batches) : unwritten(batches) {}
 
-  std::atomic<int> unwritten;     // batches that are still to be written
-  uint64_t bad_before = 0;        // bad records that were known when the step was assembled
-  std::mutex mutex;               // guards the next two
-  std::vector<FailedRow> failed;  // the rows of all batches that could not be written, in any order
-  bool settled = false;           // the next two are set, and change no more
-  std::optional<Error> end;       // the error with which the feed ends in place of this step
-  int64_t end_row = 0;            // the row of the step with that error
+  std::atomic<int> unwritten;  // batches that are still to be written
+  uint64_t bad_before = 0;     // bad records that were known when the step was assembled
+  Mutex mutex;
+  // The rows of all batches that could not be written, in any order.
+  std::vector<FailedRow> failed FEEDLINE_GUARDED_BY(mutex);
+  bool settled FEEDLINE_GUARDED_BY(mutex) = false;  // the next two are set, and change no more
+  std::optional<Error> end;                         // the error with which the feed ends in place of this step
+  int64_t end_row = 0;                              // the row of the step with that error
 };
 
 }  // namespace feedline::flow

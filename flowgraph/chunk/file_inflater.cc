@@ -30,17 +30,20 @@ void FileInflater::open(uint32_t file) {
   in_use_ = false;
   in_ = {};
   position_ = filled_ = extent_ = added_until_ = 0;
-  last_added_ = false;
-  read_error_ = 0;
+  {
+    const Lock lock(mutex_);
+    last_added_ = false;
+    read_error_ = 0;
+  }
   for (Input& input : inputs_) request(input);
 }
 
 void FileInflater::request(Input& input) {
+  input.offset = next_offset_;
+  input.length = std::min(inflater_input_bytes, size_ - next_offset_);
   {
-    const std::lock_guard lock(mutex_);
-    input.offset = next_offset_;
-    input.length = std::min(inflater_input_bytes, size_ - next_offset_);
-    input.state = input.length > 0 ? Input::State::reading : Input::State::unused;
+    const Lock lock(mutex_);
+    states_[input.number] = input.length > 0 ? InputState::reading : InputState::unused;
   }
   next_offset_ += input.length;
   if (input.length > 0) callbacks_.read(file_, input);
@@ -53,20 +56,20 @@ bool FileInflater::add(ChunkRef chunk) {
                     extent.offset);
     added_until_ = extent.offset + extent.length;
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   chunks_.push_back(std::move(chunk));
   return !std::exchange(running_, true);
 }
 
 bool FileInflater::finish() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   last_added_ = true;
   return !std::exchange(running_, true);
 }
 
 bool FileInflater::arrived(Input& input, int error) {
-  const std::lock_guard lock(mutex_);
-  input.state = Input::State::full;
+  const Lock lock(mutex_);
+  states_[input.number] = InputState::full;
   if (error != 0 && read_error_ == 0) read_error_ = error;
   return !std::exchange(running_, true);
 }
@@ -75,11 +78,10 @@ void FileInflater::run() {
   for (;;) {
     ChunkRef chunk;
     {
-      const std::lock_guard lock(mutex_);
-      const bool reading = std::any_of(inputs_.begin(), inputs_.end(),
-                                       [](const Input& input) { return input.state == Input::State::reading; });
+      const Lock lock(mutex_);
+      const bool reading = std::ranges::find(states_, InputState::reading) != states_.end();
       const bool finished = chunks_.empty() && last_added_ && !reading;
-      const bool starved = in_.empty() && inputs_[current_].state == Input::State::reading;
+      const bool starved = in_.empty() && states_[current_] == InputState::reading;
       if (chunks_.empty() || starved) {
         running_ = finished;  // if the file is finished, no other thread may enter run() before idle() is called below
         if (!finished) return;
@@ -89,14 +91,14 @@ void FileInflater::run() {
     }
     if (!chunk) {
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         running_ = last_added_ = false;
       }
       return callbacks_.idle(this);
     }
     if (!fill(*chunk)) continue;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       chunks_.pop_front();
     }
     callbacks_.done(std::move(chunk));
@@ -105,11 +107,10 @@ void FileInflater::run() {
 
 bool FileInflater::input_ready() {
   if (!in_.empty()) return true;
-  const std::lock_guard lock(mutex_);
-  const Input& input = inputs_[current_];
-  if (input.state == Input::State::reading) return false;
-  if (input.state == Input::State::full) {
-    in_ = {input.buffer, input.length};
+  const Lock lock(mutex_);
+  if (states_[current_] == InputState::reading) return false;
+  if (states_[current_] == InputState::full) {
+    in_ = {inputs_[current_].buffer, inputs_[current_].length};
     in_use_ = true;
   }
   return true;  // even if the file is used up: in_ is empty then
@@ -156,7 +157,7 @@ bool FileInflater::fill(Chunk& chunk) {
 }
 
 std::optional<Error> FileInflater::damage(const Chunk& chunk) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (read_error_ == 0) return std::nullopt;
   return Error(Category::io_error, io::read_error_message(read_error_),
                {schedule_.data.files[file_].id.uri,

@@ -7,10 +7,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 
+#include "base/mutex.h"
 #include "flowgraph/chunk/chunk.h"
 #include "io/records/inflate.h"
 
@@ -31,7 +31,6 @@ class FileInflater {
     uint32_t number = 0;  // 0 or 1
     std::byte* buffer = nullptr;
     uint64_t offset = 0, length = 0;  // the bytes of the file that are, or will be, in the buffer
-    enum class State : uint8_t { unused, reading, full } state = State::unused;
   };
   struct Callbacks {
     std::function<void(uint32_t file, Input&)> read;  // must start a read, whose completion must call arrived()
@@ -62,6 +61,8 @@ class FileInflater {
   void run();
 
  private:
+  enum class InputState : uint8_t { unused, reading, full };
+
   void request(Input& input);
   /// Returns false if the next input is still being read. Otherwise in_ is set, or stays empty if the file is used up.
   bool input_ready();
@@ -74,12 +75,13 @@ class FileInflater {
   const Callbacks callbacks_;
   std::span<std::byte> skipped_;  // where inflated bytes go that no ticket wants
 
-  std::mutex mutex_;  // guards chunks_ to read_error_
-  std::deque<ChunkRef> chunks_;
-  std::array<Input, 2> inputs_;
-  bool running_ = false;     // run() is running, or a caller has been told to call it
-  bool last_added_ = false;  // finish() was called
-  int read_error_ = 0;
+  Mutex mutex_;
+  std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
+  std::array<InputState, 2> states_ FEEDLINE_GUARDED_BY(mutex_) = {};  // of inputs_
+  // run() is running, or a caller has been told to call it.
+  bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
+  int read_error_ FEEDLINE_GUARDED_BY(mutex_) = 0;
 
   uint64_t added_until_ = 0;  // offset in the inflated stream: the end of the last extent added; used by add()'s caller
 
@@ -88,6 +90,7 @@ class FileInflater {
   uint64_t size_ = 0;
   uint64_t next_offset_ = 0;  // the file's bytes from here on have not been asked for
   std::optional<io::Inflater> inflater_;
+  std::array<Input, 2> inputs_;
   size_t current_ = 0;             // index of the input that in_ is from, or that comes next
   bool in_use_ = false;            // in_ is from that input
   std::span<const std::byte> in_;  // the compressed bytes that are left of the current input

@@ -10,10 +10,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace feedline::flow {
 
@@ -31,13 +32,13 @@ class Pool {
   /// Sets the function that kicks the owner. Must be called before the first take(). `kick` is called under the pool's
   /// lock: it must not use the pool, nor block.
   void on_return(std::function<void()> kick) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     kick_ = std::move(kick);
   }
 
   /// Takes an item. Returns nothing if the pool has at most `keep` items left. Precondition: keep < size().
   std::optional<T> take(size_t keep = 0) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (free_.size() <= keep) {
       hungry_ = true;
       if (!dry_since_) dry_since_ = Clock::now();
@@ -50,7 +51,7 @@ class Pool {
   }
 
   void give_back(T item) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     free_.push_back(std::move(item));
     if (dry_since_) dry_time_ += Clock::now() - *std::exchange(dry_since_, std::nullopt);
     feed();
@@ -59,14 +60,14 @@ class Pool {
   /// Sets how many items the pool must have before it wakes an owner that found it empty. A large count wakes an owner
   /// that can wait less often. If such an owner waits and the pool has that many items already, wakes it at once.
   void set_enough(size_t count) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     enough_ = count;
     feed();
   }
 
   /// Ends the kicks. Items can still be given back.
   void close() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     kick_ = nullptr;
   }
 
@@ -74,12 +75,12 @@ class Pool {
   size_t size() const noexcept { return size_; }
   /// Returns whether a take() has found nothing and no item has come back since.
   bool dry() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return dry_since_.has_value();
   }
   /// Returns for how many seconds in total the pool has been dry.
   double dry_s() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto now = dry_since_ ? Clock::now() - *dry_since_ : Clock::duration(0);
     return std::chrono::duration<double>(dry_time_ + now).count();
   }
@@ -87,22 +88,24 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Kicks the owner if the pool is hungry and has enough. Precondition: the caller holds the lock.
-  void feed() {
+  // Kicks the owner if the pool is hungry and has enough.
+  void feed() FEEDLINE_REQUIRES(mutex_) {
     if (!hungry_ || free_.size() < enough_) return;
     hungry_ = false;
     if (kick_) kick_();
   }
 
-  mutable std::mutex mutex_;
-  std::vector<T> free_;  // the oldest first; never more items than at the beginning, so give_back() does not allocate
+  mutable Mutex mutex_;
+  // The oldest first. Never more items than at the beginning, so give_back() does not allocate.
+  std::vector<T> free_ FEEDLINE_GUARDED_BY(mutex_);
   const size_t size_;
   const Next next_;
-  std::function<void()> kick_;
-  size_t enough_ = 1;
-  bool hungry_ = false;  // a take() has found nothing, and the owner has not been kicked since
-  std::optional<Clock::time_point> dry_since_;
-  Clock::duration dry_time_{0};
+  std::function<void()> kick_ FEEDLINE_GUARDED_BY(mutex_);
+  size_t enough_ FEEDLINE_GUARDED_BY(mutex_) = 1;
+  // A take() has found nothing, and the owner has not been kicked since.
+  bool hungry_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  std::optional<Clock::time_point> dry_since_ FEEDLINE_GUARDED_BY(mutex_);
+  Clock::duration dry_time_ FEEDLINE_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace feedline::flow

@@ -5,7 +5,6 @@
 #include <oneapi/tbb/parallel_for_each.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "base/byte_size.h"
 #include "base/mul_div.h"
+#include "base/mutex.h"
 #include "base/rank_message.h"
 #include "base/worker_arena.h"
 #include "flowgraph/data/data_set.h"
@@ -73,6 +73,7 @@ class IndexFiles {
       share();
       join();
     }
+    const Lock lock(mutex_);
     warn_of(not_kept_, data_.warnings);
   }
 
@@ -119,12 +120,12 @@ class IndexFiles {
 
   std::vector<std::vector<Part>> parts_;  // by rank: the parts that it counts
 
-  std::mutex mutex_;  // guards the members from here on
-  uint64_t done_ = 0;
-  std::vector<std::string> not_kept_;
-  uint64_t bad_regions_ = 0, failures_ = 0;
-  size_t first_bad_file_ = 0;
-  std::optional<Error> first_failure_;  // the last member that the mutex guards
+  Mutex mutex_;
+  uint64_t done_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> not_kept_ FEEDLINE_GUARDED_BY(mutex_);
+  uint64_t bad_regions_ FEEDLINE_GUARDED_BY(mutex_) = 0, failures_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  size_t first_bad_file_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> first_failure_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 // Looks for kept indexes, and lets the ranks tell each other which ones they have.
@@ -196,7 +197,7 @@ void IndexFiles::deal() {
 void IndexFiles::count() {
   for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
   const auto progress = [&](uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     done_ += bytes;
     if (on_progress_) on_progress_(done_, data_.counted_bytes);
   };
@@ -221,7 +222,7 @@ void IndexFiles::keep(const DataFile& file) {
   try {
     io::keep_index(file.index, file.id, data_.source->stat(file.id.uri), options_of(file), source_of(file).index.dir);
   } catch (const Error& error) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     not_kept_.push_back(
         fmt::format("an index cannot be stored, so {} will be counted again next time: {}", file.id.uri, error.what()));
   }
@@ -307,7 +308,7 @@ io::CountDamage IndexFiles::damage_of(size_t file) {
 // time nor the memory that counting all of them would take.
 void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegion& region) {
   const std::string& path = data_.files[file].id.uri;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (++bad_regions_ > spec_.memory_limit / 2 / sizeof(io::BadRegion))
     throw bad_regions_fill_memory(spec_, bad_regions_, region.error(path));
   if (spec_.on_error == OnError::raise || (spec_.on_error == OnError::skip_file && !first_of_file)) return;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/mutex.h"
 #include "flowgraph/data/error_limits.h"
 
 namespace feedline::flow {
@@ -42,7 +43,7 @@ void BadRecords::note(Chunk& chunk) {
 }
 
 void BadRecords::settle(StepOutcome& step) {
-  const std::lock_guard lock(step.mutex);
+  const Lock lock(step.mutex);
   if (std::exchange(step.settled, true)) return;
   std::sort(step.failed.begin(), step.failed.end(),
             [](const FailedRow& a, const FailedRow& b) { return a.row < b.row; });

@@ -4,10 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/feed/delivery.h"
 
@@ -16,12 +15,12 @@ namespace feedline::flow {
 /// Used by one thread. Shares the owner's mutex and condition variable, which the owner uses for its own state as well.
 class BufferWait {
  public:
-  BufferWait(std::mutex& mutex, std::condition_variable& changed) : mutex_(mutex), changed_(changed) {}
+  BufferWait(Mutex& mutex, Condition& changed) : mutex_(mutex), changed_(changed) {}
 
   /// Makes take() notice buffers that come back to this ring, until the ring's pool is closed.
   void watch(BatchRing& ring) {
     ring.pool().on_return([this] {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       returned_ = true;
       changed_.notify_all();
     });
@@ -33,19 +32,19 @@ class BufferWait {
   BatchBuffer* take(BatchRing& ring, Delivery& delivery, int replica, Stop stop) {
     for (;;) {
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         returned_ = false;
       }
       if (const auto buffer = ring.pool().take()) return *buffer;
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         if (stop()) return nullptr;
       }
       delivery.out_of_buffers(replica);
       const auto since = std::chrono::steady_clock::now();
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return returned_ || stop(); });
+        Lock lock(mutex_);
+        changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return returned_ || stop(); });
       }
       waited_ns_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - since).count());
     }
@@ -54,9 +53,9 @@ class BufferWait {
   double waited_s() const noexcept { return static_cast<double>(waited_ns_) / 1e9; }
 
  private:
-  std::mutex& mutex_;
-  std::condition_variable& changed_;
-  bool returned_ = false;  // a buffer has come back
+  Mutex& mutex_;
+  Condition& changed_;
+  bool returned_ FEEDLINE_GUARDED_BY(mutex_) = false;  // a buffer has come back
   std::atomic<uint64_t> waited_ns_{0};
 };
 

@@ -26,6 +26,7 @@ Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefe
       busy_stage_(std::move(busy_stage)),
       together_(together),
       short_replicas_(rings.size()),
+      arrived_(rings.size()),
       ledger_(std::move(ledger)) {
   for (auto& ring : rings) {
     Replica& replica = replicas_.emplace_back();
@@ -35,42 +36,42 @@ Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefe
 }
 
 void Delivery::put_all(int number, std::span<Ready> ready) {
-  Replica& replica = replicas_[static_cast<size_t>(number)];
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
+    Replica& replica = replicas_[static_cast<size_t>(number)];
     if (replica.ready.empty() && !ready.empty()) short_replicas_--;
     std::move(ready.begin(), ready.end(), std::back_inserter(replica.ready));
     replica.out_of_buffers = false;
   }
-  replica.arrived.notify_one();
+  arrived_[static_cast<size_t>(number)].notify_one();
 }
 
 // next() may have looked just before. Because of the lock, it either has not looked yet or is waiting already.
 void Delivery::out_of_buffers(int number) {
-  Replica& replica = replicas_[static_cast<size_t>(number)];
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
+    Replica& replica = replicas_[static_cast<size_t>(number)];
     replica.out_of_buffers = true;
     if (replica.ring->held < replica.ring->pool().size()) return;
   }
-  for (Replica& other : replicas_)
-    if (&other == &replica || together_) other.arrived.notify_one();
+  for (size_t other = 0; other < arrived_.size(); other++)
+    if (other == static_cast<size_t>(number) || together_) arrived_[other].notify_one();
 }
 
 void Delivery::fail(std::exception_ptr error) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!failure_) failure_ = std::move(error);
   }
-  for (Replica& replica : replicas_) replica.arrived.notify_all();
+  for (Condition& arrived : arrived_) arrived.notify_all();
 }
 
 void Delivery::stop() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopped_ = true;
   }
-  for (Replica& replica : replicas_) replica.arrived.notify_all();
+  for (Condition& arrived : arrived_) arrived.notify_all();
 }
 
 const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
@@ -117,10 +118,9 @@ Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent>
                 }});
 }
 
-void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
-                        std::unique_lock<std::mutex>& lock) {
+void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica) {
   replica.waiting = {Stage::transfer, Clock::now()};
-  lock.unlock();
+  mutex_.unlock();
   std::exception_ptr failure;
   try {
     arrive(batch);
@@ -129,7 +129,7 @@ void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch
     batch = Batch();
     if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
   }
-  lock.lock();
+  mutex_.lock();
   add_wait(replica);
   if (failure) std::rethrow_exception(failure);
 }
@@ -170,13 +170,13 @@ void Delivery::count_end(size_t number, const EpochEnd& end) {
 Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
                                  const Arrive& arrive) {
   const auto start = Clock::now();
-  if (number < 0 || static_cast<size_t>(number) >= replicas_.size())
+  if (number < 0 || static_cast<size_t>(number) >= arrived_.size())
     throw Error(
         Category::bad_pipeline,
-        fmt::format("next(): there is no replica {}: the feeder has {}, numbered from 0", number, replicas_.size()));
+        fmt::format("next(): there is no replica {}: the feeder has {}, numbered from 0", number, arrived_.size()));
   batch = Batch();  // the batch that the caller had in it goes back first
+  Lock lock(mutex_);
   Replica& replica = replicas_[static_cast<size_t>(number)];
-  std::unique_lock lock(mutex_);
   replica.served_by = std::this_thread::get_id();
   bool waited = false, told = false;
   const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
@@ -201,7 +201,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     waited = true;
     replica.too_far_ahead = slowest != nullptr;
     replica.waiting = {stage, before};
-    replica.arrived.wait_until(lock, step(before));
+    arrived_[static_cast<size_t>(number)].wait_until(lock, step(before));
     add_wait(replica);
     replica.too_far_ahead = false;
     if (!told && Clock::now() - start >= long_wait) {
@@ -219,7 +219,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   }
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
-    if (arrive) wait_for(arrive, *content, batch, replica, lock);  // if it throws, this is still the next batch
+    if (arrive) wait_for(arrive, *content, batch, replica);  // if it throws, this is still the next batch
     count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
   }
   Ready ready = std::move(replica.ready.front());  // what it keeps is released without the lock
@@ -244,7 +244,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   lock.unlock();
   if (falls_short && tell_shortage_) tell_shortage_(number);
   if (others_wait)
-    for (Replica& other : replicas_) other.arrived.notify_one();
+    for (Condition& other : arrived_) other.notify_one();
   return outcome;
 }
 
@@ -257,7 +257,7 @@ std::string Delivery::long_wait_message(int number, const Replica* laggard, Stag
 }
 
 DeliveryReport Delivery::report() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   DeliveryReport report = report_;
   const auto now = Clock::now();
   for (const Replica& replica : replicas_)
@@ -275,17 +275,17 @@ DeliveryReport Delivery::report() const {
 }
 
 std::optional<FinishedEpoch> Delivery::last_sums() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return ledger_.last_sums();
 }
 
 size_t Delivery::waiting_batches(int replica) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return replicas_[static_cast<size_t>(replica)].ready.size();
 }
 
 Delivery::Positions Delivery::positions() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto [last, first] =
       std::minmax_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.position < b.position; });
   return {last->position, first->position};

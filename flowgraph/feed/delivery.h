@@ -3,18 +3,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "feedline/batch.h"
 #include "feedline/error.h"
 #include "flowgraph/batch/batch_buffers.h"
@@ -111,7 +110,6 @@ class Delivery {
     std::shared_ptr<BatchRing> ring;
     std::deque<Ready> ready;
     bool out_of_buffers = false;
-    std::condition_variable arrived;
     uint64_t received = 0;  // how many batches and ends of epochs
     uint64_t steps = 0, epochs = 0;
     Position position;
@@ -124,17 +122,18 @@ class Delivery {
     std::optional<Waiting> waiting;
   };
   /// Returns the replica that `replica` is too far ahead of; null if there is none.
-  const Replica* laggard(const Replica& replica) const;
-  void throw_if_all_is_held(int number) const;
-  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const;
+  const Replica* laggard(const Replica& replica) const FEEDLINE_REQUIRES(mutex_);
+  void throw_if_all_is_held(int number) const FEEDLINE_REQUIRES(mutex_);
+  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const
+      FEEDLINE_REQUIRES(mutex_);
   static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
-  void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica,
-                std::unique_lock<std::mutex>& lock);
-  void add_wait(Replica& replica);
-  void begin_clock(Clock::time_point first_batch);
-  void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes);
-  void count_end(size_t number, const EpochEnd& end);
-  std::string long_wait_message(int number, const Replica* laggard, Stage stage) const;
+  void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica)
+      FEEDLINE_REQUIRES(mutex_);
+  void add_wait(Replica& replica) FEEDLINE_REQUIRES(mutex_);
+  void begin_clock(Clock::time_point first_batch) FEEDLINE_REQUIRES(mutex_);
+  void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes) FEEDLINE_REQUIRES(mutex_);
+  void count_end(size_t number, const EpochEnd& end) FEEDLINE_REQUIRES(mutex_);
+  std::string long_wait_message(int number, const Replica* laggard, Stage stage) const FEEDLINE_REQUIRES(mutex_);
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;
@@ -142,13 +141,14 @@ class Delivery {
   std::function<std::optional<Error>()> others_;
   std::function<void(int)> tell_shortage_;
   std::atomic<size_t> short_replicas_;  // how many replicas have an empty `ready`
-  mutable std::mutex mutex_;
-  std::deque<Replica> replicas_;
-  std::exception_ptr failure_;
   std::atomic<bool> failed_{false};
-  bool stopped_ = false;
-  DeliveryReport report_;
-  EpochLedger ledger_;
+  mutable Mutex mutex_;
+  std::deque<Condition> arrived_;  // by replica
+  std::deque<Replica> replicas_ FEEDLINE_GUARDED_BY(mutex_);
+  std::exception_ptr failure_ FEEDLINE_GUARDED_BY(mutex_);
+  bool stopped_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  DeliveryReport report_ FEEDLINE_GUARDED_BY(mutex_);
+  EpochLedger ledger_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 }  // namespace feedline::flow

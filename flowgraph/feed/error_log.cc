@@ -13,7 +13,7 @@ uint64_t hash(const Place& place) noexcept {
 }  // namespace
 
 void ErrorLog::note(const Error& error) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const uint64_t key = hash(error.place());
   if (seen_.size() < told_apart ? !seen_.insert(key).second : seen_.contains(key)) return;
   if (first_.size() < kept) first_.push_back(error);
@@ -21,7 +21,7 @@ void ErrorLog::note(const Error& error) {
 }
 
 std::vector<Error> ErrorLog::first() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return first_;
 }
 

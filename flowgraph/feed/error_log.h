@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "feedline/error.h"
 
 namespace feedline::flow {
@@ -27,9 +27,9 @@ class ErrorLog {
   std::vector<Error> first() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::unordered_set<uint64_t> seen_;  // hashes of the places of errors
-  std::vector<Error> first_;
+  mutable Mutex mutex_;
+  std::unordered_set<uint64_t> seen_ FEEDLINE_GUARDED_BY(mutex_);  // hashes of the places of errors
+  std::vector<Error> first_ FEEDLINE_GUARDED_BY(mutex_);
   std::atomic<uint64_t> total_{0};
 };
 

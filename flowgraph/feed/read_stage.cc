@@ -201,7 +201,7 @@ void ReadStage::read_into(const ChunkRef& chunk) {
   }
   if (try_cache) {
     {
-      const std::lock_guard lock(untried_mutex_);
+      const Lock lock(untried_mutex_);
       untried_.push_back(chunk);
     }
     outlets_.parse(nullptr);
@@ -212,7 +212,7 @@ void ReadStage::read_into(const ChunkRef& chunk) {
 }
 
 ChunkRef ReadStage::take_untried() {
-  const std::lock_guard lock(untried_mutex_);
+  const Lock lock(untried_mutex_);
   const ChunkRef oldest = std::move(untried_.front());
   untried_.pop_front();
   return oldest;

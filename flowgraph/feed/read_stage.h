@@ -11,12 +11,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "feedline/io_options.h"
 #include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
@@ -139,8 +139,8 @@ class ReadStage {
 
   // Chunks that may lie in the page cache. A task of [parse] takes the oldest one: the chunk that is read last is
   // needed last, but oneTBB runs the newest task first.
-  std::mutex untried_mutex_;
-  std::deque<ChunkRef> untried_;
+  Mutex untried_mutex_;
+  std::deque<ChunkRef> untried_ FEEDLINE_GUARDED_BY(untried_mutex_);
 
   StageCounters read_counters_{"feedline read"}, inflate_counters_{"feedline inflate"};
   std::unique_ptr<io::ReadBackend> backend_;

@@ -99,8 +99,8 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
 Transfer::~Transfer() {
   intend(Intent::leave);
   {
-    std::unique_lock lock(mutex_);
-    const bool heard = changed_.wait_for(lock, leave_timeout, [&] { return ended_; });
+    Lock lock(mutex_);
+    const bool heard = changed_.wait_for(lock, leave_timeout, [&]() FEEDLINE_REQUIRES(mutex_) { return ended_; });
     lock.unlock();
     if (!heard)
       communicator_.abort(
@@ -112,10 +112,14 @@ Transfer::~Transfer() {
 }
 
 void Transfer::run() {
-  ended_ = false;
+  {
+    const Lock lock(mutex_);
+    ended_ = false;
+  }
   try {
     thread_ = start_thread("feedline-transfer", [this] { loop(); });
   } catch (const std::system_error& error) {
+    const Lock lock(mutex_);
     ended_ = true;
     throw Error(Category::io_error, fmt::format("the thread that sends rows cannot be started: {}", error.what()));
   }
@@ -123,8 +127,8 @@ void Transfer::run() {
 
 void Transfer::end_together() {
   intend(Intent::begin_anew);
-  std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return ended_ || intent_ == Intent::leave; };
+  Lock lock(mutex_);
+  const auto is_over = [&]() FEEDLINE_REQUIRES(mutex_) { return ended_ || intent_ == Intent::leave; };
   if (!changed_.wait_for(lock, long_wait, is_over)) {
     lock.unlock();
     log_warning(
@@ -142,7 +146,7 @@ void Transfer::stop() noexcept {
 
 void Transfer::intend(Intent intent) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     intent_ = std::max(intent_, intent);
   }
   changed_.notify_all();
@@ -158,7 +162,7 @@ void Transfer::loop() noexcept {
     fail();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
@@ -174,7 +178,7 @@ void Transfer::fail() noexcept {
   } catch (const std::exception& why) {
     communicator_.abort(Error(Category::io_error, why.what()));
     delivery_->fail(std::current_exception());
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     failure_ = std::current_exception();
   }
 }
@@ -182,7 +186,7 @@ void Transfer::fail() noexcept {
 // Ends the feed with an error, which comes after the batches that have arrived.
 void Transfer::end_with(const Error& error) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     failure_ = std::make_exception_ptr(error);
   }
   const auto shared = std::make_shared<const Error>(error);
@@ -208,8 +212,9 @@ bool Transfer::step() {
     if (one_that(Intent::go_on) == all.end()) return false;
     // The ranks go on meeting, so that they hear of a rank that gives up or is lost.
     paused_ = true;
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, between_meetings, [&] { return intent_ != exchanged_->vote.intent; });
+    Lock lock(mutex_);
+    changed_.wait_for(lock, between_meetings,
+                      [&]() FEEDLINE_REQUIRES(mutex_) { return intent_ != exchanged_->vote.intent; });
     return true;
   }
   check_votes();
@@ -224,7 +229,7 @@ bool Transfer::step() {
 Transfer::StepVote Transfer::prepare() {
   exchanged_->parts.clear();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (intent_ != Intent::go_on) return {.intent = intent_};
   }
   if (!start_.graph || paused_) return {};
@@ -238,7 +243,7 @@ Transfer::StepVote Transfer::prepare() {
                        : Offer::end_of_epoch;
     }
   } catch (const Error&) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (intent_ == Intent::go_on) throw;
     vote = {.intent = intent_};  // this intent has woken the thread
   }
@@ -391,8 +396,9 @@ void Transfer::copy_to_replicas() {
 }
 
 BatchBuffer* Transfer::take_buffer(size_t replica) {
-  BatchBuffer* const buffer = buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica),
-                                                [&] { return intent_ != Intent::go_on; });
+  // take() holds the mutex when it calls this, but under the name that the BufferWait has for it.
+  const auto stop = [this]() FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { return intent_ != Intent::go_on; };
+  BatchBuffer* const buffer = buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), stop);
   return buffer ? buffer : scratch_buffer();
 }
 

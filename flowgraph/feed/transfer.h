@@ -10,14 +10,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/worker_arena.h"
 #include "feedline/communicator.h"
 #include "feedline/stage_report.h"
@@ -148,12 +147,12 @@ class Transfer {
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
 
-  mutable std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  Intent intent_ = Intent::go_on;
+  Mutex mutex_;
+  Condition changed_;
+  Intent intent_ FEEDLINE_GUARDED_BY(mutex_) = Intent::go_on;
   BufferWait buffer_wait_{mutex_, changed_};
-  bool ended_ = true;
-  std::exception_ptr failure_;
+  bool ended_ FEEDLINE_GUARDED_BY(mutex_) = true;
+  std::exception_ptr failure_ FEEDLINE_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/mutex.h"
+
 namespace feedline::flow {
 
 void UnpackStage::run(std::vector<BatchRows>* batches) {
@@ -29,7 +31,7 @@ void UnpackStage::write_into_buffer(Pending& batch) {
   std::vector<FailedRow> failed = writer_.write(batch.rows, *batch.buffer);
   const std::shared_ptr<StepOutcome> outcome = batch.rows.outcome;
   if (outcome && !failed.empty()) {
-    const std::lock_guard lock(outcome->mutex);
+    const Lock lock(outcome->mutex);
     std::move(failed.begin(), failed.end(), std::back_inserter(outcome->failed));
   }
   batch.done = true;  // after this it may be gone

@@ -84,7 +84,8 @@ Upload::Upload(const PipelineSpec& spec, Start start)
       parts_(start.parts),
       own_(parts_ > 1 ? static_cast<size_t>(distribution_.parts_of(distribution_.rank)[0]) : 0),
       most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
-      from_(start.from) {
+      from_(start.from),
+      copying_(start.devices.size()) {
   const uint64_t buffer_bytes = buffer_bytes_of(batches_, parts_);
   check_limit(spec, buffer_bytes, start.devices);
   std::vector<std::byte> tables;
@@ -136,23 +137,29 @@ Upload::~Upload() { end(); }
 
 void Upload::end() noexcept {
   stop();
-  for (Replica& replica : replicas_) {
+  for (size_t r = 0; r < replicas_.size(); r++) {
+    Replica& replica = replicas_[r];
     if (replica.uploads.joinable()) replica.uploads.join();
     {
-      const std::lock_guard lock(mutex_);
-      replica.no_more = true;
+      const Lock lock(mutex_);
+      copying_[r].no_more = true;
     }
     replica.changed.notify_all();
     if (replica.finishes.joinable()) replica.finishes.join();
     replica.device->drain();  // a failure may have left copies unfinished
-    replica.in_flight.clear();
+    std::deque<Parts> unfinished;
+    {
+      const Lock lock(mutex_);
+      unfinished.swap(copying_[r].in_flight);
+    }
+    unfinished.clear();  // without the lock
     replica.ring->pool().close();
   }
 }
 
 void Upload::stop() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   for (Replica& replica : replicas_) replica.changed.notify_all();
@@ -174,7 +181,7 @@ void Upload::run(size_t first, void (Upload::*body)(size_t)) noexcept {
 void Upload::upload(size_t first) {
   Replica& source = replicas_[first];
   std::vector<Ready> ready;  // one for each replica of the source
-  while (wait_for_room(source)) {
+  while (wait_for_room(first)) {
     ready.assign(alike_, {});
     std::vector<Batch> packed(parts_);
     EpochEnd end;
@@ -197,8 +204,8 @@ void Upload::upload(size_t first) {
         fill(replica, packed, *replica.filled, r == first ? nullptr : &replicas_[r - 1]);
       }
       {
-        const std::lock_guard lock(mutex_);
-        source.in_flight.push_back(std::move(packed));
+        const Lock lock(mutex_);
+        copying_[first].in_flight.push_back(std::move(packed));
       }
       source.changed.notify_all();
       source.counters.waiting--;
@@ -213,9 +220,11 @@ void Upload::upload(size_t first) {
 
 // Waits until this source may hold another packed batch. It never holds all that there are, because then none could
 // come any more.
-bool Upload::wait_for_room(Replica& replica) {
-  std::unique_lock lock(mutex_);
-  replica.changed.wait(lock, [&] { return stopping_ || replica.in_flight.size() < most_in_flight_; });
+bool Upload::wait_for_room(size_t first) {
+  Lock lock(mutex_);
+  replicas_[first].changed.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) {
+    return stopping_ || copying_[first].in_flight.size() < most_in_flight_;
+  });
   return !stopping_;
 }
 
@@ -276,7 +285,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
         rows.emplace_back(piece.to, piece.from.size());
     }
     replica.device->fill(number, copies, {});
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     pending_.push_back(std::move(arrival));
   } else if (previous)
     replica.device->fill_from(*previous->device, previous->ring->number_of(previous->filled), number, copies, launches);
@@ -288,13 +297,13 @@ void Upload::arrive(feedline::Stream stream) {
   const gpu::TraceRange range("feedline arrive");
   PendingArrival arrival;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     arrival = std::move(pending_.front());
     pending_.pop_front();
     arriving_since_ = Clock::now();
   }
   const auto waits_no_more = [&] {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     arriving_since_.reset();
     arrived_ = arrival.position;
   };
@@ -312,7 +321,7 @@ void Upload::arrive(feedline::Stream stream) {
 }
 
 std::optional<Position> Upload::arrived() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return arrived_;
 }
 
@@ -333,23 +342,29 @@ void Upload::exchange(const PendingArrival& arrival, feedline::Stream stream) {
   for (const Communicator::Part& part : receives) received_ += part.bytes.size();
 }
 
-// At that time next() is in arrive(), where nothing can wake it, so this thread writes the warning.
-void Upload::tell_of_long_arrival(std::unique_lock<std::mutex>& lock) {
-  if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return;
+// Returns whether the log is to warn of the arrival that is under way; true at most once for each.
+bool Upload::arrival_takes_long() {
+  if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return false;
   arriving_since_.reset();
-  lock.unlock();
-  log_warning(fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
-  lock.lock();
+  return true;
 }
 
 void Upload::finish_copies(size_t first) {
   Replica& source = replicas_[first];
   for (;;) {
-    std::unique_lock lock(mutex_);
-    const auto has_work = [&] { return source.no_more || !source.in_flight.empty(); };
-    while (between_ && !source.changed.wait_for(lock, between_looks_at_arrivals, has_work)) tell_of_long_arrival(lock);
+    Lock lock(mutex_);
+    Copying& copying = copying_[first];
+    const auto has_work = [&] { return copying.no_more || !copying.in_flight.empty(); };
+    while (between_ && !source.changed.wait_for(lock, between_looks_at_arrivals, has_work)) {
+      if (!arrival_takes_long()) continue;
+      // next() is in arrive() then, where nothing can wake it, so this thread writes the warning.
+      lock.unlock();
+      log_warning(
+          fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
+      lock.lock();
+    }
     source.changed.wait(lock, has_work);
-    if (source.in_flight.empty()) return;
+    if (copying.in_flight.empty()) return;
     lock.unlock();
     for (size_t r = first; r < first + alike_; r++) {
       Replica& replica = replicas_[r];
@@ -357,8 +372,8 @@ void Upload::finish_copies(size_t first) {
       replica.copies++;
     }
     lock.lock();
-    const Replica::Parts copied = std::move(source.in_flight.front());
-    source.in_flight.pop_front();
+    const Parts copied = std::move(copying.in_flight.front());
+    copying.in_flight.pop_front();
     lock.unlock();
     source.changed.notify_all();
   }

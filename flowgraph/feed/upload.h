@@ -26,15 +26,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "feedline/communicator.h"
 #include "feedline/stage_report.h"
 #include "flowgraph/batch/packing.h"
@@ -101,18 +100,21 @@ class Upload {
 
  private:
   struct Replica {
-    explicit Replica(std::mutex& mutex) : buffer_wait(mutex, changed) {}
+    explicit Replica(Mutex& mutex) : buffer_wait(mutex, changed) {}
     std::shared_ptr<gpu::DeviceRing> device;
     std::shared_ptr<BatchRing> ring;
-    std::condition_variable changed;
+    Condition changed;
     BufferWait buffer_wait;
     BatchBuffer* filled = nullptr;  // the buffer that was filled last
-    using Parts = std::vector<Batch>;
-    std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
-    bool no_more = false;         // no more batches will be copied
     StageCounters counters{"feedline upload"};
     std::atomic<uint64_t> copies{0}, copy_ns{0};
     std::thread uploads, finishes;
+  };
+  using Parts = std::vector<Batch>;
+  // What one source copies to its GPUs.
+  struct Copying {
+    std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
+    bool no_more = false;         // no more batches will be copied
   };
   // A batch that has been delivered and has not yet arrived.
   struct PendingArrival {
@@ -127,14 +129,14 @@ class Upload {
   void run(size_t first, void (Upload::*body)(size_t)) noexcept;
   void upload(size_t first);
   void finish_copies(size_t first);
-  bool wait_for_room(Replica& replica);
+  bool wait_for_room(size_t first);
   /// Takes the next batches of all parts. Returns false if the feed stops.
   bool take(size_t first, std::vector<Batch>& packed, EpochEnd& end);
   /// Gives a GPU the work of one batch. `previous` is the replica before this one, if its buffer has the rows; null if
   /// the host has them.
   void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* previous);
   void exchange(const PendingArrival& arrival, feedline::Stream stream);
-  void tell_of_long_arrival(std::unique_lock<std::mutex>& lock);
+  bool arrival_takes_long() FEEDLINE_REQUIRES(mutex_);
   int source_of(size_t replica) const noexcept { return static_cast<int>(replica / alike_); }
   uint64_t place_of(size_t part) const noexcept;
 
@@ -151,11 +153,12 @@ class Upload {
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  // Guards the next three members, `in_flight` and `no_more`, and the waits for buffers.
-  mutable std::mutex mutex_;
-  std::deque<PendingArrival> pending_;
-  std::optional<Position> arrived_;
-  std::optional<std::chrono::steady_clock::time_point> arriving_since_;  // reset when the log has warned of it
+  mutable Mutex mutex_;  // the waits for buffers use it, too
+  std::deque<PendingArrival> pending_ FEEDLINE_GUARDED_BY(mutex_);
+  std::optional<Position> arrived_ FEEDLINE_GUARDED_BY(mutex_);
+  // Reset when the log has warned of it.
+  std::optional<std::chrono::steady_clock::time_point> arriving_since_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<Copying> copying_ FEEDLINE_GUARDED_BY(mutex_);  // by the first replica of a source
   std::deque<Replica> replicas_;
 };
 

@@ -18,13 +18,13 @@ void Workers::Bell::ring(bool in_haste) noexcept {
   if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;
   if (asleep_ == 0) return;
-  { const std::lock_guard lock(mutex_); }
+  { const Lock lock(mutex_); }
   changed_.notify_all();
 }
 
 void Workers::Bell::end() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
@@ -33,9 +33,9 @@ void Workers::Bell::end() noexcept {
 bool Workers::Bell::wait(uint64_t& heard) {
   if (haste_.exchange(false))
     for (int i = 0; i < looks && rings_ == heard; i++) std::this_thread::yield();
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   asleep_++;
-  changed_.wait(lock, [&] { return ended_ || rings_ != heard; });
+  changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return ended_ || rings_ != heard; });
   asleep_--;
   heard = rings_;
   return !ended_;

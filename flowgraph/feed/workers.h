@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace feedline::flow {
 
@@ -52,9 +52,9 @@ class Workers {
     std::atomic<uint64_t> rings_{0};
     std::atomic<bool> haste_{false};
     std::atomic<int> asleep_{0};
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool ended_ = false;
+    Mutex mutex_;
+    Condition changed_;
+    bool ended_ FEEDLINE_GUARDED_BY(mutex_) = false;
   };
 
   void loop(Bell& bell);

@@ -437,7 +437,7 @@ std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t epoch_pass, uint64_t
 }
 
 std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t epoch_pass) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const Kept& kept : kept_)
     if (kept.pass && kept.number == number && kept.epoch_pass == epoch_pass) return kept.pass;
   uint32_t open = 0;

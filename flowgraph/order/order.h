@@ -33,10 +33,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "flowgraph/order/lanes.h"
 #include "flowgraph/order/sequence.h"
 #include "flowgraph/order/ticket.h"
@@ -209,8 +209,8 @@ class Order {
     uint64_t number = 0, epoch_pass = 0;
     std::shared_ptr<const Pass> pass;
   };
-  mutable std::mutex mutex_;
-  mutable std::array<Kept, 2> kept_;  // the pass drawn last is the second
+  mutable Mutex mutex_;
+  mutable std::array<Kept, 2> kept_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is the second
 };
 
 /// Returns the number of samples in some of the files: of windows, or of records if there is no window.
