@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "feedline/error.h"
 
 namespace feedline {
@@ -19,7 +18,7 @@ class Meeting {
   explicit Meeting(size_t ranks) : given_(ranks) {}
 
   std::vector<std::string> all_gather(size_t rank, std::string_view mine) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     given_[rank] = mine;
     const uint64_t round = round_;
     if (++arrived_ == given_.size()) {
@@ -28,7 +27,7 @@ class Meeting {
       round_++;
       all_here_.notify_all();
     }
-    all_here_.wait(lock, [&] { return round_ != round || left_; });
+    all_here_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round || left_; });
     if (round_ == round)
       throw Error(Category::stalled,
                   fmt::format("rank {} has left the exchange, so it could never be completed", *left_));
@@ -36,18 +35,18 @@ class Meeting {
   }
 
   void leave(size_t rank) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!left_) left_ = rank;
     all_here_.notify_all();
   }
 
  private:
-  std::mutex mutex_;  // guards the rest
-  std::condition_variable all_here_;
-  std::vector<std::string> given_, all_;
-  size_t arrived_ = 0;
-  uint64_t round_ = 0;
-  std::optional<size_t> left_;
+  Mutex mutex_;
+  Condition all_here_;
+  std::vector<std::string> given_ FEEDLINE_GUARDED_BY(mutex_), all_ FEEDLINE_GUARDED_BY(mutex_);
+  size_t arrived_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  uint64_t round_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::optional<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 // Owned by all copies of a rank's exchange; the last one that is destroyed makes the rank leave.

@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "feedline/communicator.h"
 #include "gpu/reduce/reduction.h"
 #include "ranks/collective_call.h"
@@ -42,14 +41,14 @@ class Group {
   }
 
   void abort(size_t rank, const Error& why) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     failure_.set(gpu::failure_of_rank(static_cast<int>(rank), number_, why));
     changed_.notify_all();
   }
 
   // A rank that leaves is a failure only if other ranks wait for it.
   void leave(size_t rank) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     left_.push_back(rank);
     if (arrived_ > 0) fail_if_left();
   }
@@ -59,7 +58,7 @@ class Group {
  private:
   // Returns when all ranks have come to the same call. Throws if they never will.
   void meet(size_t rank, const CollectiveCall& call, const Buffers& buffers) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     fail_if_left();
     if (failure_) throw *failure_;
     calls_[rank] = call;
@@ -75,11 +74,11 @@ class Group {
       number_++;
     }
     const uint64_t round = arrive();
-    changed_.wait(lock, [&] { return round_ != round || failure_; });
+    changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round || failure_; });
     if (round_ == round) throw *failure_;
   }
 
-  void fail_if_left() {
+  void fail_if_left() FEEDLINE_REQUIRES(mutex_) {
     if (failure_ || left_.empty()) return;
     failure_.set(gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left()));
     changed_.notify_all();
@@ -88,12 +87,12 @@ class Group {
   // Waits for all ranks to finish a phase. Every rank that has returned from meet() comes here, because phases do not
   // throw.
   void settle() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     const uint64_t round = arrive();
-    changed_.wait(lock, [&] { return round_ != round; });
+    changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round; });
   }
 
-  uint64_t arrive() {
+  uint64_t arrive() FEEDLINE_REQUIRES(mutex_) {
     const uint64_t round = round_;
     if (++arrived_ == size()) {
       arrived_ = 0;
@@ -104,7 +103,7 @@ class Group {
   }
 
   // Returns an Error if a part is sent but not received, or the other way round.
-  std::optional<Error> unmatched() const {
+  std::optional<Error> unmatched() const FEEDLINE_REQUIRES(mutex_) {
     for (size_t from = 0; from < size(); from++)
       for (size_t to = 0; to < size(); to++)
         if (digest(buffers_[from].sends, to) != digest(buffers_[to].receives, from))
@@ -118,14 +117,15 @@ class Group {
     return digest;
   }
 
-  std::mutex mutex_;  // guards all members; but between two meetings buffers_ is read without it
-  std::condition_variable changed_;
-  std::vector<CollectiveCall> calls_;
-  std::vector<Buffers> buffers_;
-  size_t arrived_ = 0;
-  uint64_t round_ = 0, number_ = 0;  // the number of meetings so far; the number of calls so far
-  gpu::GroupFailure failure_;
-  std::vector<size_t> left_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<CollectiveCall> calls_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<Buffers> buffers_;  // written with the mutex held, and between two meetings read without it
+  size_t arrived_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  // The number of meetings so far, and the number of calls so far.
+  uint64_t round_ FEEDLINE_GUARDED_BY(mutex_) = 0, number_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  gpu::GroupFailure failure_;  // set with the mutex held
+  std::vector<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 class HostCommunicator final : public Communicator {

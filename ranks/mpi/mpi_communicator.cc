@@ -6,15 +6,14 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/leak.h"
+#include "base/mutex.h"
 #include "ranks/process/linked_communicator.h"
 
 namespace feedline {
@@ -121,14 +120,14 @@ class MpiLinks final : public gpu::Links {
   void wait(std::chrono::milliseconds most, bool under_way) override {
     constexpr uint32_t spins = 1000;
     if (under_way && ++waited_ < spins) return;
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     wake_.wait_for(lock, under_way ? std::chrono::microseconds(50) : std::chrono::microseconds(most),
-                   [&] { return woken_; });
+                   [&]() FEEDLINE_REQUIRES(mutex_) { return woken_; });
     woken_ = false;
   }
   void wake() noexcept override {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       woken_ = true;
     }
     wake_.notify_one();
@@ -165,9 +164,9 @@ class MpiLinks final : public gpu::Links {
   };
   const std::shared_ptr<Mail> mail_ = std::make_shared<Mail>();
   uint32_t waited_ = 0;  // how often wait() was called for what is under way
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool woken_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  bool woken_ FEEDLINE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

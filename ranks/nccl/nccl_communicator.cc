@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
@@ -69,7 +68,7 @@ class Comm {
   /// Calls `body`, which gives NCCL one group of sends and receives. Returns false if the communicator was aborted.
   template <typename Body>
   bool group(Body body) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!comm_) return false;
     call("ncclGroupStart", [] { return ncclGroupStart(); });
     try {
@@ -84,30 +83,30 @@ class Comm {
 
   /// Returns whether NCCL is still busy taking the last work. Throws Error if something has gone wrong meanwhile.
   bool busy() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!comm_) return false;
     ncclResult_t state = ncclSuccess;
-    call("ncclCommGetAsyncError", [&] {
-      const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+    call("ncclCommGetAsyncError", [&state, comm = comm_] {
+      const ncclResult_t result = ncclCommGetAsyncError(comm, &state);
       return result == ncclSuccess ? state : result;
     });
     return state == ncclInProgress;
   }
 
   void finalize() {
-    const std::lock_guard lock(mutex_);
-    if (comm_) call("ncclCommFinalize", [&] { return ncclCommFinalize(comm_); });
+    const Lock lock(mutex_);
+    if (comm_) call("ncclCommFinalize", [comm = comm_] { return ncclCommFinalize(comm); });
   }
   void destroy() noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
   }
   void abort() noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
   bool aborted() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return !comm_;
   }
 
@@ -118,8 +117,8 @@ class Comm {
 
  private:
   const DeviceId gpu_;
-  mutable std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;
+  mutable Mutex mutex_;
+  ncclComm_t comm_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;
 };
 
 // What a rank tells all others before each call, because NCCL itself does not check that the ranks' calls match.
@@ -157,7 +156,7 @@ class NcclCommunicator final : public Communicator {
       if (!failure()) control_->abort(error);
     }
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ending_ = true;
     }
     wake_.notify_one();
@@ -313,7 +312,7 @@ class NcclCommunicator final : public Communicator {
         if (theirs[from].sent[to] != theirs[to].to_come[from])
           error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
     if (!error) return;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     failure_.set(*error);  // every rank finds the same error
     throw *failure_;
   }
@@ -423,8 +422,8 @@ class NcclCommunicator final : public Communicator {
       control_->abort(error);
     }
     std::optional<Clock::time_point> failed;
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, watch_interval, [this] { return ending_; })) {
+    Lock lock(mutex_);
+    while (!wake_.wait_for(lock, watch_interval, [this]() FEEDLINE_REQUIRES(mutex_) { return ending_; })) {
       lock.unlock();
       bool drained = true;
       try {
@@ -479,10 +478,10 @@ class NcclCommunicator final : public Communicator {
   std::atomic<bool> under_way_{false};
   std::vector<std::byte> own_, all_;
 
-  std::mutex mutex_;  // guards the next two members
-  gpu::GroupFailure failure_;
-  bool ending_ = false;
-  std::condition_variable wake_;
+  Mutex mutex_;
+  gpu::GroupFailure failure_;  // set with the mutex held
+  bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  Condition wake_;
   std::thread watcher_;
 };
 

@@ -18,7 +18,7 @@ ProcessThread::ProcessThread(std::shared_ptr<Links> links, std::chrono::millisec
 
 ProcessThread::~ProcessThread() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ending_ = true;
   }
   links_->wake();
@@ -27,16 +27,16 @@ ProcessThread::~ProcessThread() {
 }
 
 void ProcessThread::run(const Begin& begin) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (failure_) throw *failure_;
   begin_ = &begin;
   links_->wake();
-  done_.wait(lock, [&] { return !begin_ || (failure_ && !driving_); });
+  done_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return !begin_ || (failure_ && !driving_); });
   if (std::exchange(begin_, nullptr)) throw *failure_;
 }
 
 Error ProcessThread::end(const Error& why, bool tell) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!failure_) {
     failure_.set(why);
     to_tell_ = tell;
@@ -53,7 +53,7 @@ void ProcessThread::loop() {
   for (bool ending = false; !ending;) {
     bool to_tell = false, to_do = false, failed = false;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       to_tell = std::exchange(to_tell_, false);
       ending = ending_;
       failed = static_cast<bool>(failure_);
@@ -82,20 +82,22 @@ void ProcessThread::loop() {
 
 // Goes on with what is under way, if anything. Returns whether nothing is under way any more.
 bool ProcessThread::drive() {
+  const Begin* begin = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!begin_ || failure_) return true;
     driving_ = true;
+    begin = begin_;
   }
   bool done = false;
   std::exception_ptr failed;
   try {
-    done = go_on();
+    done = go_on(*begin);
   } catch (const Error&) {
     failed = std::current_exception();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     driving_ = false;
     if (done) begin_ = nullptr;
     if (done || failure_) done_.notify_all();
@@ -105,8 +107,8 @@ bool ProcessThread::drive() {
   return done;
 }
 
-bool ProcessThread::go_on() {
-  if (!std::exchange(begun_, true)) (*begin_)(*links_);
+bool ProcessThread::go_on(const Begin& begin) {
+  if (!std::exchange(begun_, true)) begin(*links_);
   for (int rank = 0; rank < size(); rank++) {
     const std::optional<uint64_t>& finished = left_[static_cast<size_t>(rank)];
     if (!finished || *finished > calls_) continue;

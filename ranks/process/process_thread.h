@@ -5,14 +5,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ranks/group_failure.h"
 #include "ranks/process/process_links.h"
 
@@ -52,7 +51,7 @@ class ProcessThread {
   Error end(const Error& why, bool tell);
   void loop();
   bool drive();
-  bool go_on();
+  bool go_on(const Begin& begin);
   void listen();
   void take(int from, const Note& note);
   void watch();
@@ -64,12 +63,13 @@ class ProcessThread {
   const std::chrono::milliseconds timeout_;
   std::atomic<uint64_t> calls_{0};
 
-  std::mutex mutex_;  // guards the next six members
-  std::condition_variable done_;
-  const Begin* begin_ = nullptr;  // what is under way, or null
-  bool driving_ = false;          // the thread is driving the links, so the buffers are in use
-  GroupFailure failure_;
-  bool to_tell_ = false, ending_ = false;
+  Mutex mutex_;
+  Condition done_;
+  const Begin* begin_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;  // what is under way, or null
+  // The thread is driving the links, so the buffers are in use, and begin_ does not change.
+  bool driving_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  GroupFailure failure_;  // set with the mutex held
+  bool to_tell_ FEEDLINE_GUARDED_BY(mutex_) = false, ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
 
   // Only the thread uses these.
   bool begun_ = false;                         // *begin_ has been called
