@@ -13,6 +13,8 @@
 #define FEEDLINE_THREAD_SAFETY(attribute)
 #endif
 
+/// Marks a class whose objects hold a mutex from their construction to their destruction.
+#define FEEDLINE_SCOPED_CAPABILITY FEEDLINE_THREAD_SAFETY(scoped_lockable)
 /// Marks a member that is read and written only while this mutex is held.
 #define FEEDLINE_GUARDED_BY(mutex) FEEDLINE_THREAD_SAFETY(guarded_by(mutex))
 /// Marks a pointer to what is read and written only while this mutex is held.
@@ -42,7 +44,7 @@ class FEEDLINE_THREAD_SAFETY(capability("mutex")) Mutex {
 };
 
 /// Holds a mutex from its construction to its destruction, except between unlock() and lock().
-class FEEDLINE_THREAD_SAFETY(scoped_lockable) Lock {
+class FEEDLINE_SCOPED_CAPABILITY Lock {
  public:
   explicit Lock(Mutex& mutex) FEEDLINE_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
   ~Lock() FEEDLINE_RELEASE() {}
@@ -55,6 +57,18 @@ class FEEDLINE_THREAD_SAFETY(scoped_lockable) Lock {
  private:
   friend class Condition;
   std::unique_lock<std::mutex> lock_;
+};
+
+/// The opposite of a Lock: its owner holds the mutex, except from the construction of this object to its destruction.
+class FEEDLINE_SCOPED_CAPABILITY Unlock {
+ public:
+  explicit Unlock(Mutex& mutex) FEEDLINE_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
+  ~Unlock() FEEDLINE_RELEASE() { mutex_.lock(); }  // clang's word for the end of a scoped object, of either kind
+  Unlock(const Unlock&) = delete;
+  Unlock& operator=(const Unlock&) = delete;
+
+ private:
+  Mutex& mutex_;
 };
 
 /// A std::condition_variable. Its waits release the lock and hold it again when they return. A predicate that reads
