@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "base/leak.h"
+#include "base/mutex.h"
 #include "flowgraph/data/compare_ranks.h"
 #include "flowgraph/feed/rank_audits.h"
 #include "flowgraph/feed/try_records.h"
@@ -36,7 +36,8 @@ struct Feeder::Impl {
       settle(setup, pipeline, ranks);
       elements = flow::elements_of(setup.spec);
       setup.on_cpus([&] {
-        ranks.among(setup.distribution.readers(), [&](RankGroup& readers) {
+        // No other thread knows this object yet.
+        ranks.among(setup.distribution.readers(), [&](RankGroup& readers) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
           plan = open_plan(setup, readers);
           facts = flow::facts_of(*plan);
         });
@@ -47,29 +48,32 @@ struct Feeder::Impl {
     run();
   }
 
-  // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run(), and
-  // must not hold the lock. Until the feed is made, stop() has only the communicators to abort; making it waits for no
-  // rank.
-  void begin(const flow::Position& position, RankGroup& ranks) {
+  // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().
+  // Until the feed is made, stop() has only the communicators to abort; making it waits for no rank.
+  //
+  // The constructor and the set_...() calls, of which one runs at a time and no next() beside it, are all that changes
+  // plan, facts and feed. So begin() and run(), which they call, read these without the lock.
+  void begin(const flow::Position& position, RankGroup& ranks)
+      FEEDLINE_EXCLUDES(mutex) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
     if (setup.route.transfer) {
       const std::vector<std::string> all = ranks.all_gather(plan ? to_message(facts) : std::string());
-      const std::lock_guard lock(mutex);
+      const Lock lock(mutex);
       facts = flow::facts_in(all[static_cast<size_t>(setup.distribution.reader_of(setup.distribution.rank))]);
     }
     flow::check_position(facts.identity, position);
     auto made = std::make_unique<Feed>(setup, plan.get(), facts, position);
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     feed = std::move(made);
   }
 
-  void run() {
-    if (setup.route.transfer) setup.on_cpus([&] { feed->run(); });
+  void run() FEEDLINE_EXCLUDES(mutex) {
+    if (setup.route.transfer) setup.on_cpus([&]() FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { feed->run(); });
   }
 
-  // Destroys the feed. The caller must not hold the lock; the destructor, which waits for threads, runs without it.
-  void take_down() {
+  // Destroys the feed. The destructor, which waits for threads, runs without the lock.
+  void take_down() FEEDLINE_EXCLUDES(mutex) {
     std::unique_ptr<Feed> old;
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     old = std::move(feed);
   }
 
@@ -77,49 +81,49 @@ struct Feeder::Impl {
 
   // Begins the feed again at `position`: with the plan `reweighted` if it is given, else with `counted` if there is
   // one. `other_weights` says that all ranks change the mixture's weights; then a rank without a plan cannot check the
-  // position beforehand, because it does not know the new number of steps. The caller holds `lock`, which is released
-  // while other ranks or threads are waited for; stop() ends that wait.
-  void begin_anew(std::unique_lock<std::mutex>& lock, const flow::Position& position, bool other_weights = false,
-                  std::unique_ptr<flow::Plan> reweighted = nullptr) {
+  // position beforehand, because it does not know the new number of steps. The lock is released while other ranks or
+  // threads are waited for; stop() ends that wait.
+  void begin_anew(const flow::Position& position, bool other_weights = false,
+                  std::unique_ptr<flow::Plan> reweighted = nullptr) FEEDLINE_REQUIRES(mutex) {
     if (stopped) throw was_stopped();
     std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
     const bool with_others = feed && setup.route.transfer;
     if (!with_others || !other_weights)
       flow::check_position(other ? flow::identity_of(*other) : facts.identity, position);
     if (with_others) {
-      lock.unlock();
-      feed->end_together();
-      lock.lock();
-      if (stopped) throw was_stopped();
+      Feed& old = *feed;
+      const Unlock unlocked(mutex);
+      old.end_together();
     }
+    if (stopped) throw was_stopped();
     going_to = position;
-    lock.unlock();
-    take_down();  // the old feed goes first, so that there is memory for the new one
     std::exception_ptr failure;
-    try {
-      if (other) {
-        const std::lock_guard relock(mutex);
-        plan = std::move(other);
-        facts = flow::facts_of(*plan);
+    {
+      const Unlock unlocked(mutex);
+      take_down();  // the old feed goes first, so that there is memory for the new one
+      try {
+        if (other) {
+          const Lock relock(mutex);
+          plan = std::move(other);
+          facts = flow::facts_of(*plan);
+        }
+        // If nothing travels, each rank is set to its new place by itself.
+        RankGroup ranks = setup.route.transfer ? RankGroup(exchange_over(setup.options.communicator),
+                                                           setup.options.rank, setup.options.world_size)
+                                               : RankGroup();
+        ranks.run([&] {
+          flow::compare_positions(ranks, position);
+          setup.on_cpus([&] { begin(position, ranks); });
+        });
+        run();
+      } catch (...) {
+        failure = std::current_exception();
       }
-      // If nothing travels, each rank is set to its new place by itself.
-      RankGroup ranks = setup.route.transfer ? RankGroup(exchange_over(setup.options.communicator), setup.options.rank,
-                                                         setup.options.world_size)
-                                             : RankGroup();
-      ranks.run([&] {
-        flow::compare_positions(ranks, position);
-        setup.on_cpus([&] { begin(position, ranks); });
-      });
-      run();
-    } catch (...) {
-      failure = std::current_exception();
     }
-    lock.lock();
     if (stopped) failure = std::make_exception_ptr(was_stopped());
     if (failure) {
-      lock.unlock();
+      const Unlock unlocked(mutex);
       take_down();
-      lock.lock();
     }
     going_to.reset();
     if (failure) std::rethrow_exception(failure);
@@ -127,26 +131,29 @@ struct Feeder::Impl {
 
   /// Returns what all replicas have received. While the feeder is being set to another place, that is everything before
   /// it.
-  flow::Position received() const { return going_to ? *going_to : delivery().positions().last; }
+  flow::Position received() const FEEDLINE_REQUIRES(mutex) {
+    return going_to ? *going_to : delivery().positions().last;
+  }
 
   /// Returns whether the feed is at `position` and has not failed, so that it need not begin again. Returns false if
   /// rows travel: ranks could be at different places, and either all of them begin again or none.
-  bool stands_at(const flow::Position& position) const {
+  bool stands_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
     if (counted || setup.route.transfer || !feed || delivery().failed()) return false;
     const auto [last, first] = delivery().positions();
     return last == position && first == position;
   }
 
-  Feed& live_feed() const {
+  Feed& live_feed() const FEEDLINE_REQUIRES(mutex) {
     if (!feed)
       throw Error(Category::stalled,
                   "setting the feeder to another position failed, so it can feed nothing more; make a new one");
     return *feed;
   }
-  flow::Delivery& delivery() const { return live_feed().delivery(); }
+  flow::Delivery& delivery() const FEEDLINE_REQUIRES(mutex) { return live_feed().delivery(); }
 
+  // Takes no lock: only set_...() calls change `feed`, and none may run at the same time.
   flow::Delivery::Outcome next(int replica, std::optional<Clock::time_point> deadline, Batch& batch,
-                               std::optional<Stream> stream = {}) {
+                               std::optional<Stream> stream = {}) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
     check_process();
     if (setup.route.between_gpus && !stream)
       throw Error(Category::bad_pipeline,
@@ -161,22 +168,21 @@ struct Feeder::Impl {
 
   /// For index.mode LAZY: after all replicas have had the first epoch, makes the plan with its counts. The present
   /// graph continues until the feed begins again.
-  void note_end_of_epoch() {
-    const std::lock_guard lock(mutex);
+  void note_end_of_epoch() FEEDLINE_EXCLUDES(mutex) {
+    const Lock lock(mutex);
     if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
     counted = counted_plan(*plan, *feed->graph()->counted());
     facts = flow::facts_of(*counted);
   }
 
-  // The caller holds the lock.
-  void check_counted() const {
+  void check_counted() const FEEDLINE_REQUIRES(mutex) {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
                   "state: with index.mode LAZY the data is known only after the first epoch; call this after it, or "
                   "use BUILD, which counts the data at the start");
   }
 
-  std::string state_at(const flow::Position& position) const {
+  std::string state_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
     check_counted();
     flow::check_position(facts.identity, position);
     return flow::state_text(facts.identity, position);
@@ -190,14 +196,17 @@ struct Feeder::Impl {
                   "this process is a fork of the one that made the feeder, and has none of its threads; make a feeder "
                   "here, or start processes by exec or \"spawn\"");
   }
-  std::unique_lock<std::mutex> locked() const {
-    check_process();
-    return std::unique_lock(mutex);
-  }
-  /// For functions that must not throw: a forked child has no other thread, so it needs no lock.
-  std::unique_lock<std::mutex> locked_unless_forked() const {
-    return forked() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
-  }
+  /// Holds the mutex, but takes no lock in a forked child, which has no other thread. For functions that must not throw.
+  class FEEDLINE_SCOPED_CAPABILITY LockUnlessForked {
+   public:
+    explicit LockUnlessForked(const Impl& impl) FEEDLINE_ACQUIRE(impl.mutex) {
+      if (!impl.forked()) lock_.emplace(impl.mutex);
+    }
+    ~LockUnlessForked() FEEDLINE_RELEASE() {}
+
+   private:
+    std::optional<Lock> lock_;
+  };
 
   // The gpu_communicator is destroyed before the transfer ends, because ranks that wait in next() for this one are told
   // only by it.
@@ -211,15 +220,20 @@ struct Feeder::Impl {
   Setup setup;
   std::vector<std::string> files;
   std::vector<ElementSpec> elements;
-  std::mutex setting;  // one set_...() call at a time; locked before `mutex`
-  // Guards all members below: set_state() changes them, and other threads may read them at any time.
-  mutable std::mutex mutex;
-  flow::FeedFacts facts;                   // what is known of the data so far
-  std::unique_ptr<flow::Plan> plan;        // the plan of the feed's graph; null: another rank reads for this one
-  std::unique_ptr<flow::Plan> counted;     // LAZY: the plan for the next time that the feed begins
-  std::unique_ptr<Feed> feed;              // null while the feeder moves, and if that has failed
-  std::optional<flow::Position> going_to;  // set while the feeder moves to this place
-  bool stopped = false;
+  Mutex setting;  // one set_...() call at a time; locked before `mutex`
+  // set_state() changes the members below, and other threads may read them at any time.
+  mutable Mutex mutex;
+  // What is known of the data so far.
+  flow::FeedFacts facts FEEDLINE_GUARDED_BY(mutex);
+  // The plan of the feed's graph; null: another rank reads for this one.
+  std::unique_ptr<flow::Plan> plan FEEDLINE_GUARDED_BY(mutex);
+  // LAZY: the plan for the next time that the feed begins.
+  std::unique_ptr<flow::Plan> counted FEEDLINE_GUARDED_BY(mutex);
+  // Null while the feeder moves, and if that has failed.
+  std::unique_ptr<Feed> feed FEEDLINE_GUARDED_BY(mutex);
+  // Set while the feeder moves to this place.
+  std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
+  bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
 };
 
 Feeder::Feeder(const Pipeline& pipeline, Options options)
@@ -272,7 +286,7 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
 
 void Feeder::stop() noexcept {
   if (impl_->forked()) return;
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   impl_->stopped = true;
   // A set_...() call may be waiting for the other ranks.
   const Options& options = impl_->setup.options;
@@ -283,7 +297,8 @@ void Feeder::stop() noexcept {
 }
 
 std::string Feeder::get_state() const {
-  const auto lock = impl_->locked();
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
   flow::Position position = impl_->received();
   // With deliver_before_error, the rows before an error may come as one more batch, which is no step of the epoch.
   const int64_t steps = impl_->facts.identity.steps_per_epoch;
@@ -294,32 +309,33 @@ std::string Feeder::get_state() const {
 std::string Feeder::get_state(int64_t step) const { return get_state(epoch(), step); }
 
 std::string Feeder::get_state(uint64_t epoch, int64_t step) const {
-  const auto lock = impl_->locked();
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
   return impl_->state_at({epoch, step});
 }
 
 void Feeder::set_state(std::string_view text, bool accept_changes) {
   impl_->check_process();
-  const std::lock_guard one_at_a_time(impl_->setting);
-  std::unique_lock lock(impl_->mutex);
+  const Lock one_at_a_time(impl_->setting);
+  const Lock lock(impl_->mutex);
   impl_->check_counted();
   const auto [position, reweighted] = flow::read_state(text, impl_->facts.identity, accept_changes);
-  impl_->begin_anew(lock, position, reweighted != impl_->facts.identity.reweighted,
+  impl_->begin_anew(position, reweighted != impl_->facts.identity.reweighted,
                     impl_->plan ? with_weights(*impl_->plan, reweighted, impl_->setup) : nullptr);
 }
 
 void Feeder::set_epoch(uint64_t epoch) {
   const flow::Position beginning{epoch, 0};
   impl_->check_process();
-  const std::lock_guard one_at_a_time(impl_->setting);
-  std::unique_lock lock(impl_->mutex);
-  if (!impl_->stands_at(beginning)) impl_->begin_anew(lock, beginning);
+  const Lock one_at_a_time(impl_->setting);
+  const Lock lock(impl_->mutex);
+  if (!impl_->stands_at(beginning)) impl_->begin_anew(beginning);
 }
 
 void Feeder::set_weights(const std::vector<double>& weights) {
   impl_->check_process();
-  const std::lock_guard one_at_a_time(impl_->setting);
-  std::unique_lock lock(impl_->mutex);
+  const Lock one_at_a_time(impl_->setting);
+  const Lock lock(impl_->mutex);
   const flow::FeedIdentity& feed = impl_->facts.identity;
   if (feed.mixed_sources == 0)
     throw Error(Category::bad_pipeline, "set_weights: the pipeline has no mixture, so it has no weights to change");
@@ -334,11 +350,11 @@ void Feeder::set_weights(const std::vector<double>& weights) {
                 fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
                             first.epoch));
   flow::Reweighted reweighted{.shares = flow::shares_of(weights)};
-  if (!impl_->plan) return impl_->begin_anew(lock, last, true);
+  if (!impl_->plan) return impl_->begin_anew(last, true);
   const flow::Mixture& mixture = *impl_->plan->mixture;
   reweighted.since_epoch = mixture.epochs_go_on() ? last.epoch : 0;
   reweighted.taken = mixture.taken_before(last.epoch);
-  impl_->begin_anew(lock, last, true, with_weights(*impl_->plan, reweighted, impl_->setup));
+  impl_->begin_anew(last, true, with_weights(*impl_->plan, reweighted, impl_->setup));
 }
 
 const std::vector<ElementSpec>& Feeder::elements() const noexcept { return impl_->elements; }
@@ -346,24 +362,26 @@ const std::vector<ElementSpec>& Feeder::elements() const noexcept { return impl_
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->setup.options.devices.size()); }
 
 uint64_t Feeder::epoch() const {
-  const auto lock = impl_->locked();
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
   return impl_->received().epoch;
 }
 
 int64_t Feeder::steps_per_epoch() const noexcept {
-  const auto lock = impl_->locked_unless_forked();
+  const Impl::LockUnlessForked lock(*impl_);
   return impl_->facts.identity.steps_per_epoch;
 }
 
 int64_t Feeder::samples_per_epoch() const noexcept {
-  const auto lock = impl_->locked_unless_forked();
+  const Impl::LockUnlessForked lock(*impl_);
   return impl_->facts.samples_per_epoch;
 }
 
 const std::vector<std::string>& Feeder::files() const noexcept { return impl_->files; }
 
 std::string Feeder::plan_text() const {
-  const auto lock = impl_->locked();
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
   const Setup& setup = impl_->setup;
   if (!setup.route.upload) return impl_->facts.text;
   return impl_->facts.text +
@@ -376,7 +394,8 @@ TriedRecords Feeder::try_records(uint64_t of_each_file) const {
   flow::PipelineSpec spec;
   std::shared_ptr<const flow::DataSet> data;
   {
-    const auto lock = impl_->locked();
+    impl_->check_process();
+    const Lock lock(impl_->mutex);
     if (!impl_->plan) return {};
     spec = impl_->plan->spec;
     data = impl_->plan->shared_data;
@@ -389,7 +408,7 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
   impl_->check_process();
   std::optional<flow::FinishedEpoch> mine;
   {
-    const std::lock_guard lock(impl_->mutex);
+    const Lock lock(impl_->mutex);
     if (!impl_->setup.route.audits_together) return impl_->delivery().report().last_epoch;
     mine = impl_->delivery().last_sums();
   }
@@ -399,7 +418,8 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
 }
 
 Report Feeder::report() const {
-  const auto lock = impl_->locked();
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
   const flow::DeliveryReport delivered = impl_->going_to ? flow::DeliveryReport() : impl_->delivery().report();
   Report report;
   add_delivery(report, delivered, impl_->start);

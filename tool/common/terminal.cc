@@ -82,20 +82,20 @@ void LiveLine::clear() {
 }
 
 void Progress::add(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   done_ += bytes;
   show();
 }
 
 void Progress::set(uint64_t done, uint64_t total) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   done_ = done;
   total_ = total;
   show();
 }
 
 void Progress::done() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   line_.clear();
 }
 

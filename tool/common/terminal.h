@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/format_count.h"
+#include "base/mutex.h"
 
 namespace feedline::cli {
 
@@ -58,12 +58,12 @@ class Progress {
   void done();
 
  private:
-  void show();
+  void show() FEEDLINE_REQUIRES(mutex_);
 
   const std::string what_;
-  std::mutex mutex_;
-  LiveLine line_;
-  uint64_t done_ = 0, total_;
+  Mutex mutex_;
+  LiveLine line_ FEEDLINE_GUARDED_BY(mutex_);
+  uint64_t done_ FEEDLINE_GUARDED_BY(mutex_) = 0, total_ FEEDLINE_GUARDED_BY(mutex_);
   const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
 };
 

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/mutex.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/state_file.h"
@@ -60,13 +59,18 @@ class Feed {
 
   FeedResult run(const std::string& title) {
     std::vector<std::thread> replicas;
-    running_ = feeder_.replicas();
-    result_.steps = UINT64_MAX;
+    {
+      const Lock lock(mutex_);
+      running_ = feeder_.replicas();
+      result_.steps = UINT64_MAX;
+    }
     for (int i = 0; i < feeder_.replicas(); i++) replicas.emplace_back([this, i] { serve(i); });
     watch(title);
     for (std::thread& replica : replicas) replica.join();
     sample_memory();
     keep_state();
+    const Lock lock(mutex_);
+    result_.rss_peak_bytes = rss_peak_;
     result_.interrupted = Interrupt::happened();
     result_.report = report_with_ranks();
     result_.records = records_;
@@ -80,7 +84,7 @@ class Feed {
  private:
   // Returns the report, with the audit of all ranks if they can be asked. All ranks whose feed ended well make this
   // call.
-  Report report_with_ranks() {
+  Report report_with_ranks() FEEDLINE_REQUIRES(mutex_) {
     Report report = feeder_.report();
     if (result_.error || result_.interrupted) return report;
     try {
@@ -104,7 +108,7 @@ class Feed {
     } catch (const std::exception& thrown) {
       error = Error(Category::io_error, thrown.what());
     }
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     result_.steps = std::min(result_.steps, steps);
     ended_ = Clock::now();
     if (error && !stopping_) {
@@ -155,7 +159,7 @@ class Feed {
 
   void start_clock() {
     if (started_flag_.exchange(true)) return;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     started_ = Clock::now();
     cpu_at_start_ = cpu_seconds();
   }
@@ -163,7 +167,7 @@ class Feed {
   /// Does the trainer's step, which takes how_.step_ms. Returns false if the step was cut short.
   bool train(int64_t records, uint64_t& steps) {
     if (how_.step_ms > 0) {
-      std::unique_lock lock(mutex_);
+      Lock lock(mutex_);
       if (changed_.wait_for(lock, std::chrono::duration<double, std::milli>(how_.step_ms),
                             [&] { return stopping_.load(); }))
         return false;
@@ -182,7 +186,7 @@ class Feed {
 
   void note_trained(int replica, const Trained& trained) {
     if (!state_) return;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     trained_[static_cast<size_t>(replica)] = trained;
   }
 
@@ -191,14 +195,14 @@ class Feed {
     if (!state_) return;
     std::optional<Trained> all;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       all = *std::min_element(trained_.begin(), trained_.end());
     }
     if (!all) return;
     try {
       state_->save(feeder_.get_state(all->epoch, all->step));
     } catch (const Error& error) {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (!result_.error) result_.error = error;
       stopping_ = true;
       feeder_.stop();
@@ -216,8 +220,8 @@ class Feed {
     Clock::time_point kept = shown;
     const auto look_every = state_ ? std::clamp<std::chrono::duration<double, std::milli>>(state_every, 1ms, 20ms)
                                    : std::chrono::duration<double, std::milli>(20ms);
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, look_every, [&] { return running_ == 0; })) {
+    Lock lock(mutex_);
+    while (!changed_.wait_for(lock, look_every, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
       if (Interrupt::happened() && !stopping_.exchange(true)) {
         feeder_.stop();
         changed_.notify_all();
@@ -266,7 +270,7 @@ class Feed {
 
   void sample_memory() {
     const uint64_t now = own_memory();
-    result_.rss_peak_bytes = std::max(result_.rss_peak_bytes, now - std::min(now, idle_memory_));
+    rss_peak_ = std::max(rss_peak_, now - std::min(now, idle_memory_));
   }
 
   const uint64_t idle_memory_;
@@ -274,17 +278,18 @@ class Feed {
   const std::unique_ptr<StateFile> state_;  // null: no state is kept
   Feeder feeder_;
   uint64_t first_epoch_ = 0;
+  uint64_t rss_peak_ = 0;  // in bytes; used only by the main thread
 
   std::atomic<bool> stopping_ = false, started_flag_ = false;
   std::atomic<uint64_t> records_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int running_ = 0;
-  std::vector<std::optional<Trained>> trained_;  // for each replica; nullopt: nothing yet
-  FeedResult result_;                            // rss_peak_bytes is used only by the main thread
-  std::optional<Clock::time_point> started_;
-  Clock::time_point ended_;
-  double cpu_at_start_ = 0;
+  Mutex mutex_;
+  Condition changed_;
+  int running_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::optional<Trained>> trained_ FEEDLINE_GUARDED_BY(mutex_);  // for each replica; nullopt: nothing yet
+  FeedResult result_ FEEDLINE_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> started_ FEEDLINE_GUARDED_BY(mutex_);
+  Clock::time_point ended_ FEEDLINE_GUARDED_BY(mutex_);
+  double cpu_at_start_ FEEDLINE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

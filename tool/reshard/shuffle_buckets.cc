@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "io/file.h"
@@ -97,10 +97,15 @@ std::string bucket_path(const std::string& folder, uint64_t bucket) {
 }
 
 struct BucketWriter::Bucket {
+  void append(std::span<const std::byte> more) FEEDLINE_REQUIRES(mutex) {
+    write_all(path, more);
+    bytes += more.size();
+  }
+
   std::string path;
-  std::mutex mutex;
-  std::vector<std::byte> buffer;
-  uint64_t bytes = 0;  // bytes in the file
+  Mutex mutex;
+  std::vector<std::byte> buffer FEEDLINE_GUARDED_BY(mutex);
+  uint64_t bytes FEEDLINE_GUARDED_BY(mutex) = 0;  // bytes in the file
 };
 
 BucketWriter::BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes)
@@ -127,36 +132,33 @@ void BucketWriter::add(uint64_t key, const io::RecordView& record) {
   const auto head = std::as_bytes(std::span(&header, 1));
   const std::span payload(record.data, record.size);
 
-  const std::lock_guard lock(bucket.mutex);
+  const Lock lock(bucket.mutex);
   std::vector<std::byte>& buffer = bucket.buffer;
   buffer.reserve(buffer_bytes_);
   if (buffer.size() + head.size() + payload.size() > buffer_bytes_) {
-    append(bucket, buffer);
+    bucket.append(buffer);
     buffer.clear();
   }
   buffer.insert(buffer.end(), head.begin(), head.end());
   if (buffer.size() + payload.size() <= buffer_bytes_) {
     buffer.insert(buffer.end(), payload.begin(), payload.end());
   } else {
-    append(bucket, buffer);
+    bucket.append(buffer);
     buffer.clear();
-    append(bucket, payload);
+    bucket.append(payload);
   }
 }
 
-void BucketWriter::append(Bucket& bucket, std::span<const std::byte> bytes) {
-  write_all(bucket.path, bytes);
-  bucket.bytes += bytes.size();
-}
-
 std::vector<uint64_t> BucketWriter::finish() {
+  std::vector<uint64_t> sizes(bounds_.size());
   tbb::parallel_for(size_t{0}, bounds_.size(), [&](size_t i) {
-    append(buckets_[i], std::exchange(buckets_[i].buffer, {}));
-    sync(buckets_[i].path);
+    Bucket& bucket = buckets_[i];
+    const Lock lock(bucket.mutex);
+    bucket.append(std::exchange(bucket.buffer, {}));
+    sync(bucket.path);
+    sizes[i] = bucket.bytes;
   });
   sync(folder_);
-  std::vector<uint64_t> sizes;
-  for (size_t i = 0; i < bounds_.size(); i++) sizes.push_back(buckets_[i].bytes);
   finished_ = true;
   return sizes;
 }

@@ -34,7 +34,6 @@ class BucketWriter {
 
  private:
   struct Bucket;
-  void append(Bucket& bucket, std::span<const std::byte> bytes);
 
   const std::string folder_;
   const std::vector<uint64_t> bounds_;

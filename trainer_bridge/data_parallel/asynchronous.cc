@@ -2,12 +2,12 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "feedline/data_parallel.h"
 #include "feedline/error.h"
@@ -113,19 +113,25 @@ class Worker final : public DataParallel {
   ReadyVariables ready_;
 };
 
+// What the services of all workers share.
+struct Shared {
+  Mutex mutex;  // guards the values, the trainer's stream and the state of Apply as well
+  Served served FEEDLINE_GUARDED_BY(mutex);
+};
+
 // Serves one worker. run() is the body of a thread.
 class Service {
  public:
   Service(std::shared_ptr<Communicator> worker, int server, const std::vector<int>& owners,
           const std::vector<Variable>& variables, const Apply& apply, const DataParallelOptions& options,
-          std::mutex& mutex)
+          Shared& shared)
       : places_(options, worker->device()),
         worker_(std::move(worker), places_),
         variables_(variables),
         apply_(apply),
         trainer_(options.stream),
         buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
-        mutex_(mutex) {
+        shared_(shared) {
     if (places_.apart())
       throw Error(Category::bad_pipeline, fmt::format("serve_parameters: variables are on {}, and a worker's "
                                                       "communicator takes memory of {}; both must be the same device",
@@ -134,10 +140,10 @@ class Service {
     for (Bucket& bucket : buckets_) bucket.allocate(true);
   }
 
-  void run(Served& served) noexcept try {
+  void run() noexcept try {
     gpu::Queue& queue = places_.home();
     queue.enter_thread();
-    send_values([] {});
+    send_values(false);
     for (;;) {
       exchange_message(worker_, message_);
       if (message_.kind == WorkerMessage::Kind::done) return;
@@ -145,32 +151,31 @@ class Service {
       for (Bucket& bucket : buckets_) bucket.divide_at(queue, message_.loss_scale, finite_for_the_worker_);
       queue.wait();
       if (const auto failure = worker_->failure()) throw *failure;  // the gradients may be incomplete
-      send_values([&] {
-        for (Bucket& bucket : buckets_) bucket.apply(apply_, variables_, trainer_);
-        served.updates++;
-      });
+      send_values(true);
     }
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
-    lose(served, own ? *own : Error(Category::io_error, error.what()));
+    lose(own ? *own : Error(Category::io_error, error.what()));
   }
 
   /// Records that the worker is lost and why, and aborts its communicator, so that the worker learns of it.
-  void lose(Served& served, const Error& why) {
+  void lose(const Error& why) {
     worker_->abort(why);
-    const std::lock_guard lock(mutex_);
-    served.lost.push_back(why);
+    const Lock lock(shared_.mutex);
+    shared_.served.lost.push_back(why);
   }
 
  private:
-  // Calls `first`, which may change the values, and sends the values. One lock covers the change and the copy that is
-  // sent.
-  template <typename First>
-  void send_values(First first) {
+  // Sends the values, after it has updated them with the worker's gradients if `update` is true. One lock covers the
+  // update and the copy that is sent.
+  void send_values(bool update) {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(shared_.mutex);
       places_.home().follow(trainer_);
-      first();
+      if (update) {
+        for (Bucket& bucket : buckets_) bucket.apply(apply_, variables_, trainer_);
+        shared_.served.updates++;
+      }
       for (Bucket& bucket : buckets_) bucket.take_masters(variables_);
       places_.home().lead(trainer_);
     }
@@ -187,7 +192,7 @@ class Service {
   WorkerMessage& message_ = allocate_message(places_);
   // Required by divide_at() and never read: the worker has checked its gradients before it sent them.
   Verdict finite_for_the_worker_{places_};
-  std::mutex& mutex_;  // guards the values, the trainer's stream, the state of Apply, and Served
+  Shared& shared_;
 };
 
 }  // namespace
@@ -204,20 +209,20 @@ Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& worker
                         const std::vector<Variable>& variables, const Apply& apply,
                         const DataParallelOptions& options) {
   const std::vector<int> owners = place_by_size(variables, servers);
-  Served served;
-  std::mutex mutex;
+  Shared shared;
   std::deque<Service> services;
-  for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, mutex);
+  for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, shared);
   std::vector<std::thread> threads;
   threads.reserve(services.size());
   for (Service& service : services) try {
-      threads.push_back(start_thread("feedline-server", [&served, &service] { service.run(served); }));
+      threads.push_back(start_thread("feedline-server", [&service] { service.run(); }));
     } catch (const std::exception& error) {  // the other workers are served all the same
-      service.lose(served, Error(Category::io_error,
-                                 fmt::format("the thread that serves a worker cannot be started: {}", error.what())));
+      service.lose(Error(Category::io_error,
+                         fmt::format("the thread that serves a worker cannot be started: {}", error.what())));
     }
   for (std::thread& thread : threads) thread.join();
-  return served;
+  const Lock lock(shared.mutex);
+  return std::move(shared.served);
 }
 
 }  // namespace feedline

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "feedline/error.h"
 #include "gpu/device/trace.h"
@@ -237,7 +236,7 @@ class Training final : public DataParallel {
   ~Training() override {
     bool within_step = false;  // an exception ended the trainer: the others must not wait
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ending_ = true;
       within_step = ready_.any();
     }
@@ -249,9 +248,9 @@ class Training final : public DataParallel {
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
     ready_.add(variable);
-    if (missing_[b] == 1) places_->here().mark(b, trainer_);  // before the thread can see a full bucket
+    if (is_last_of(b)) places_->here().mark(b, trainer_);  // before the thread can see a full bucket
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (--missing_[b] > 0) return;
     }
     changed_.notify_all();
@@ -279,8 +278,8 @@ class Training final : public DataParallel {
   bool finish_step(float loss_scale) {
     const gpu::TraceRange range("feedline step");
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return reduced_ == buckets_.size() || failure_; });
+      Lock lock(mutex_);
+      changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return reduced_ == buckets_.size() || failure_; });
       if (failure_) std::rethrow_exception(failure_);
     }
     const float divisor = loss_scale * static_cast<float>(exchanger_->ranks());
@@ -292,7 +291,7 @@ class Training final : public DataParallel {
     throw_failure();  // after a failure the verdict may have any value
     if (finite) update();
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       begin_step();
     }
     changed_.notify_all();
@@ -303,8 +302,11 @@ class Training final : public DataParallel {
     if (const auto failure = exchanger_->failure()) throw *failure;
   }
 
-  // The caller holds the lock, except for the first call, when there is no other thread yet.
-  void begin_step() {
+  // Returns whether only one variable of the bucket is missing. Needs no lock on the trainer's thread, because no other
+  // thread writes missing_.
+  bool is_last_of(size_t bucket) const FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { return missing_[bucket] == 1; }
+
+  void begin_step() FEEDLINE_REQUIRES(mutex_) {
     ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
     reduced_ = 0;
@@ -314,8 +316,10 @@ class Training final : public DataParallel {
     for (;;) {
       size_t next = 0;
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ending_ || (reduced_ < buckets_.size() && missing_[reduced_] == 0); });
+        Lock lock(mutex_);
+        changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) {
+          return ending_ || (reduced_ < buckets_.size() && missing_[reduced_] == 0);
+        });
         if (ending_) return;
         next = reduced_;
       }
@@ -329,7 +333,7 @@ class Training final : public DataParallel {
         failed = std::current_exception();
       }
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         reduced_++;
         failure_ = failed;
         ending_ = ending_ || failed;
@@ -377,12 +381,13 @@ class Training final : public DataParallel {
   Verdict verdict_{*places_};
   uint64_t steps_ = 0;  // the number of completed steps
 
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  std::vector<size_t> missing_;  // for each bucket, the number of variables that are not ready
-  size_t reduced_ = 0;           // the number of buckets that are reduced in this step
-  bool ending_ = false;
-  std::exception_ptr failure_;
+  Mutex mutex_;
+  Condition changed_;
+  // For each bucket, the number of variables that are not ready. Written only by the trainer's thread.
+  std::vector<size_t> missing_ FEEDLINE_GUARDED_BY(mutex_);
+  size_t reduced_ FEEDLINE_GUARDED_BY(mutex_) = 0;  // the number of buckets that are reduced in this step
+  bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  std::exception_ptr failure_ FEEDLINE_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
