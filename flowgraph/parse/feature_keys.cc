@@ -34,10 +34,10 @@ uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
     hash ^= hash >> 32;
   };
   if (size >= 8) {
-    for (size_t i = 0; i + 8 < size; i += 8) add(wire::load<uint64_t>(key + i));
-    add(wire::load<uint64_t>(key + size - 8));
+    for (size_t i = 0; i + 8 < size; i += 8) add(load<uint64_t>(key + i));
+    add(load<uint64_t>(key + size - 8));
   } else if (size >= 4) {
-    add(wire::load<uint32_t>(key) | uint64_t{wire::load<uint32_t>(key + size - 4)} << 32);
+    add(load<uint32_t>(key) | uint64_t{load<uint32_t>(key + size - 4)} << 32);
   } else if (size > 0) {
     add(key[0] | uint64_t{key[size / 2]} << 8 | uint64_t{key[size - 1]} << 16);
   }

@@ -99,12 +99,12 @@ void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, F
     }
     return mask;
   };
-  shape.first = wire::load<uint64_t>(p);
+  shape.first = load<uint64_t>(p);
   shape.first_mask = mask_of(0);
-  shape.last = wire::load<uint64_t>(p + header - 8);
+  shape.last = load<uint64_t>(p + header - 8);
   shape.last_mask = mask_of(header - 8);
   for (uint32_t i = 0; 8 * i + 16 < header; i++) {
-    shape.middle[i] = wire::load<uint64_t>(p + 8 * i + 8);
+    shape.middle[i] = load<uint64_t>(p + 8 * i + 8);
     shape.middle_mask[i] = mask_of(8 * i + 8);
   }
   if (form != Form::by_length) return;
@@ -136,7 +136,7 @@ EntryShape::Action action_of(Payload kind, bool direct) {
 
 const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept {
   const auto differs = [&](uint32_t at, uint64_t learned, uint64_t mask) {
-    return ((wire::load<uint64_t>(p + at) ^ learned) & mask) != 0;
+    return ((load<uint64_t>(p + at) ^ learned) & mask) != 0;
   };
   if (static_cast<uint64_t>(end - p) < long_header) return nullptr;
   if (differs(0, first, first_mask) || differs(long_header - 8, last, last_mask)) return nullptr;
@@ -147,7 +147,7 @@ const uint8_t* EntryShape::match_long(const uint8_t* p, const uint8_t* end, uint
   for (uint32_t i = 0; i < lengths; i++) {
     const Length& here = length_at[i];
     const uint32_t shift = 32 - 8u * here.width;
-    const uint32_t bytes = wire::load<uint32_t>(p + here.end - 4) >> shift;
+    const uint32_t bytes = load<uint32_t>(p + here.end - 4) >> shift;
     if ((bytes & 0x80808080) != 0x00808080u >> shift) return nullptr;
     const uint32_t value = (bytes & 0x7f) | (bytes & 0x7f00) >> 1 | (bytes & 0x7f0000) >> 2 | (bytes & 0x7f000000) >> 3;
     if (i == 0) whole = value;

@@ -28,8 +28,8 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
     if (!payload) payload = entry->match_long(p, end, payload_size);
     if (!payload || entry->use.action == Action::think || shape.known.size() > most_known) return false;
     wanted &= ~entry->use.bit;
-    for (; payload - learned > 8; learned += 8) shape.known.push_back({offset(learned), wire::load<uint64_t>(learned)});
-    shape.known.push_back({offset(payload - 8), wire::load<uint64_t>(payload - 8)});  // a header has 8 bytes or more
+    for (; payload - learned > 8; learned += 8) shape.known.push_back({offset(learned), load<uint64_t>(learned)});
+    shape.known.push_back({offset(payload - 8), load<uint64_t>(payload - 8)});  // a header has 8 bytes or more
     if (entry->use.action != Action::skip) shape.values.push_back({offset(payload), payload_size, entry->use});
     p = learned = payload + payload_size;
     before = entry;

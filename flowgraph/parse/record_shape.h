@@ -33,7 +33,7 @@ struct RecordShape {
   /// Returns whether the record has this shape. Precondition: the record has `size` bytes.
   bool matches(const uint8_t* record) const noexcept {
     for (const KnownBytes& eight : known)
-      if (wire::load<uint64_t>(record + eight.at) != eight.bytes) return false;
+      if (load<uint64_t>(record + eight.at) != eight.bytes) return false;
     return true;
   }
   /// Stores the values of a record that matches into row `row` of their columns. Returns false if a value is not as it

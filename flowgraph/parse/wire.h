@@ -8,7 +8,8 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
+
+#include "base/load.h"
 
 namespace feedline::flow::wire {
 
@@ -20,13 +21,6 @@ constexpr uint32_t tag(uint32_t number, Type type) { return number << 3 | type; 
 
 /// How deep messages and groups may be nested: protobuf's default recursion limit.
 inline constexpr int max_depth = 100;
-
-template <typename T>
-T load(const uint8_t* p) noexcept {
-  T value;
-  std::memcpy(&value, p, sizeof(T));
-  return value;
-}
 
 /// Reads the varint at `p` into `value`; bits beyond the 64th are dropped. Returns the position after it, or nullptr if it
 /// does not end before `end` or has more than 10 bytes.

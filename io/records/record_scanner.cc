@@ -1,21 +1,14 @@
 #include "io/records/record_scanner.h"
 
 #include <array>
-#include <cstring>
 
+#include "base/load.h"
 #include "io/records/crc32c_folding.h"
 #include "io/records/crc32c_hardware.h"
 #include "io/records/crc32c_table.h"
 
 namespace feedline::io {
 namespace {
-
-template <typename T>
-__attribute__((always_inline)) inline T load_as(const std::byte* p) noexcept {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
 
 #ifdef FEEDLINE_CRC_TARGET
 /// The largest payload in bytes for which three records are verified side by side, one stream each. A longer record
@@ -33,15 +26,15 @@ FEEDLINE_CRC_INLINE bool take_three(const std::byte* at, const std::byte* end, u
   for (size_t k = 0; k < 3; k++) {
     const auto left = static_cast<uint64_t>(end - at);
     if (left < header_bytes) return false;
-    size[k] = load_as<uint64_t>(at);
+    size[k] = load<uint64_t>(at);
     if (size[k] < 8 || size[k] > small_record || size[k] > limit || left < size[k] + frame_bytes) return false;
-    good &= mask_crc(~Crc::word(size[k])) == load_as<uint32_t>(at + 8);
+    good &= mask_crc(~Crc::word(size[k])) == load<uint32_t>(at + 8);
     payload[k] = at + header_bytes;
     at = payload[k] + size[k] + footer_bytes;
   }
   const std::array<uint32_t, 3> crc = hardware::update_three(payload, size);
   for (size_t k = 0; k < 3; k++) {
-    const auto stored = load_as<uint32_t>(payload[k] + size[k]);
+    const auto stored = load<uint32_t>(payload[k] + size[k]);
     good &= mask_crc(~crc[k]) == stored;
     out[k] = {payload[k], static_cast<uint32_t>(size[k]), stored};
   }

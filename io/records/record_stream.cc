@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/load.h"
 #include "io/records/crc32c.h"
 
 namespace feedline::io {
@@ -16,13 +17,6 @@ constexpr size_t block_bytes = 256 << 10;
 // A record of at least this size is read exactly up to its end and the next header, so that no bytes must be moved to
 // make room.
 constexpr uint64_t large_record = block_bytes / 4;
-
-template <typename T>
-T load_as(const std::byte* p) noexcept {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
 
 Compression detect(const SourceFile& file) {
   std::array<std::byte, 18> first;
@@ -190,11 +184,11 @@ RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
 RecordStream::Found RecordStream::report_damage(Category category, uint64_t wanted) {
   const std::byte* const bytes = buffer_.get() + begin_;
   const uint64_t start = offset_;
-  const auto stated = load_as<uint64_t>(bytes);
+  const auto stated = load<uint64_t>(bytes);
   std::string message;
   if (category == Category::bad_length_crc) {
     message = fmt::format("the checksum of length {} is {:08x}, the header says {:08x}", stated,
-                          mask_crc(crc32c({bytes, 8})), load_as<uint32_t>(bytes + 8));
+                          mask_crc(crc32c({bytes, 8})), load<uint32_t>(bytes + 8));
     if (start == 0) {
       const auto looks = detect_compression({bytes, std::min<size_t>(end_ - begin_, 18)});
       message += looks == Compression::none ? ": a damaged TFRecord file, or none"
@@ -207,7 +201,7 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
   } else {
     message =
         fmt::format("the payload's checksum is {:08x}, the record says {:08x}",
-                    mask_crc(crc32c({bytes + header_bytes, stated})), load_as<uint32_t>(bytes + header_bytes + stated));
+                    mask_crc(crc32c({bytes + header_bytes, stated})), load<uint32_t>(bytes + header_bytes + stated));
   }
 
   // A wrong bit in a compressed stream may change everything that follows. So if the stream is known to be damaged,

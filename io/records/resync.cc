@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "base/load.h"
 #include "io/records/crc32c.h"
 #include "io/records/crc32c_table.h"
 #include "io/records/record_scanner.h"
@@ -18,19 +18,12 @@ constexpr size_t window_bytes = 256 << 10;
 constexpr size_t most_failed = 1 << 17;  // the places that a search remembers, at most
 constexpr uint64_t work_per_byte = 16;   // bytes that candidates may cost per byte that is searched
 
-template <typename T>
-T load_as(const std::byte* p) noexcept {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-
 // Returns whether the checksum of the length in a header is right.
 bool length_holds(const std::byte* header) noexcept {
   static const uint32_t crc_of_zero = mask_crc(crc32c(std::array<std::byte, 8>{}));
-  const auto stored = load_as<uint32_t>(header + 8);
+  const auto stored = load<uint32_t>(header + 8);
   // Long runs of zeros are common, so their checksum is not computed each time.
-  if (load_as<uint64_t>(header) == 0) return stored == crc_of_zero;
+  if (load<uint64_t>(header) == 0) return stored == crc_of_zero;
   return mask_crc(crc32c({header, 8})) == stored;
 }
 
@@ -78,7 +71,7 @@ Resync::~Resync() = default;
 std::optional<Resync::Header> Resync::header(Window& window, uint64_t at) {
   if (size_ - at < header_bytes) return std::nullopt;
   const std::byte* bytes = window.at(at, header_bytes).data();
-  return Header{load_as<uint64_t>(bytes), length_holds(bytes)};
+  return Header{load<uint64_t>(bytes), length_holds(bytes)};
 }
 
 // Returns whether a record with a payload of `length` bytes can lie at `at`.
@@ -102,7 +95,7 @@ uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
 
 // Returns the masked CRC that a record that fits states for its payload.
 uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
-  return load_as<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
+  return load<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
 }
 
 // Applies rule 1 to a payload: returns whether one wrong bit, in it or in its stored checksum, explains the wrong
@@ -162,7 +155,7 @@ std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool
       offset += size;
       work_ += size;
     }
-    if (mask_crc(crc) == load_as<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data())) return end;
+    if (mask_crc(crc) == load<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data())) return end;
   }
   return std::nullopt;
 }
@@ -179,7 +172,7 @@ uint64_t Resync::find_header(uint64_t from, uint64_t to) {
         i += 4;
         continue;
       }
-      const auto length = load_as<uint64_t>(bytes.data() + i);
+      const auto length = load<uint64_t>(bytes.data() + i);
       if (length <= limit_ && length_holds(bytes.data() + i) && fits(from + i, length)) return from + i;
       i++;
     }
@@ -191,7 +184,7 @@ uint64_t Resync::find_header(uint64_t from, uint64_t to) {
 std::optional<Resync::Candidate> Resync::candidate(uint64_t from, uint64_t to) {
   const uint64_t place = find_header(from, to);
   if (place == to) return std::nullopt;
-  return Candidate{place, frame_bytes + load_as<uint64_t>(search_->at(place, header_bytes).data())};
+  return Candidate{place, frame_bytes + load<uint64_t>(search_->at(place, header_bytes).data())};
 }
 
 // Returns whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. If it would cost

@@ -33,8 +33,6 @@ inline void feeds(const Ends& ends, const std::string& folder, const std::string
   if (texts != wanted) throw std::runtime_error(mode + ": other batches");
 }
 
-inline constexpr std::chrono::seconds silence(2);
-
 // Loses rank 2 in the middle of an epoch, by "kill" or "stop". The other ranks must end soon with an error that names
 // rank 2; a rank that was delayed may still be starting then. They train slowly, so that batches are ready at every
 // step. `dead` is what the error must say of a rank that was killed.

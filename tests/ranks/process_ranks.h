@@ -13,8 +13,6 @@ namespace feedline::test {
 
 using MakeCommunicator = std::function<std::unique_ptr<Communicator>(std::chrono::milliseconds timeout)>;
 
-inline constexpr std::chrono::seconds silence(2);
-
 // All ranks must end with an error that names rank 2, also rank 2 itself when it continues. `made` is the number of
 // calls that making the communicator took.
 inline void is_stopped(Communicator& c, int made) {

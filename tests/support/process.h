@@ -19,6 +19,9 @@
 
 namespace feedline::test {
 
+/// How long a rank of a test may be silent before the others give it up.
+inline constexpr std::chrono::seconds silence(2);
+
 inline size_t entries(const char* folder) {
   size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) count++;

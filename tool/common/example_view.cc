@@ -29,7 +29,7 @@ class Fields {
   }
   bool take_float(float& value) {
     if (end_ - next_ < 4) return false;
-    value = wire::load<float>(next_);
+    value = load<float>(next_);
     next_ += 4;
     return true;
   }

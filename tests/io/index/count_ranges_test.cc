@@ -185,7 +185,7 @@ TEST_CASE("a file has no index of more bad regions than most_bad_regions") {
   const io::BadRegion next{.offset = 160, .length = 16, .record = 4, .category = Category::bad_data_crc, .message = ""};
   CHECK_NOTHROW(io::check_bad_regions(io::most_bad_regions - 1, next, "f"));
   CHECK_THROWS_WITH(io::check_bad_regions(io::most_bad_regions, next, "f"),
-                    Catch::Contains("f: offset 160: record 4: more than 4194304 places of the file"));
+                    Catch::Contains("f: offset 160: record 4: the file has more than 4194304 damaged places"));
   // The caller is told of each bad region, and may end the counting.
   const TempDir dir;
   std::string bad = frame("bad"), file;

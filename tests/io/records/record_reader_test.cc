@@ -1,12 +1,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <filesystem>
 #include <vector>
 
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
+#include "io/deflate.h"
 #include "io/frames.h"
 #include "io/index/count_records.h"
 #include "support/catch.h"
@@ -16,21 +16,6 @@ using namespace feedline;
 using namespace feedline::test;
 
 namespace {
-
-std::string deflated(std::string_view text, int window_bits) {
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(compressBound(text.size()) + 64, '\0');
-  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return out;
-}
-std::string gzipped(std::string_view text) { return deflated(text, 31); }
 
 struct Failure {
   Category category;

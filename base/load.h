@@ -1,0 +1,18 @@
+// Reads a value from bytes that need not be aligned.
+#pragma once
+
+#include <cstring>
+
+namespace feedline {
+
+/// Returns the sizeof(T) bytes at `at` as a T, in the byte order of this machine (little-endian, which the formats that
+/// feedline reads are, too). `Byte` is std::byte or uint8_t.
+template <typename T, typename Byte>
+[[gnu::always_inline]] inline T load(const Byte* at) noexcept {
+  static_assert(sizeof(Byte) == 1);
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+}  // namespace feedline
