@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/load.h"
 #include "feedline/error.h"
 
 namespace feedline {
@@ -46,9 +47,7 @@ class MessageReader {
 
   template <typename T>
   T get() {
-    T value;
-    std::memcpy(&value, next(sizeof value).data(), sizeof value);
-    return value;
+    return load<T>(next(sizeof(T)).data());
   }
   template <typename T>
   std::vector<T> get_rows() {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/audit.h"
+#include "base/load.h"
 #include "flowgraph/parse/audit_terms.h"
 #include "flowgraph/parse/record_parser.h"
 #include "flowgraph/plan/schedule.h"
@@ -16,17 +17,12 @@ namespace {
 // first-level cache when they are parsed.
 constexpr uint32_t block = 32;
 
-uint64_t stated_length(const std::byte* header) {
-  uint64_t length;
-  std::memcpy(&length, header, sizeof length);
-  return length;
-}
+uint64_t stated_length(const std::byte* header) { return load<uint64_t>(header); }
 
 // Returns the audit term of a record whose length is good, but whose payload or stored CRC is damaged.
 BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
   const std::span payload(header + io::header_bytes, stated_length(header));
-  uint32_t stored;
-  std::memcpy(&stored, payload.data() + payload.size(), sizeof stored);
+  const auto stored = load<uint32_t>(payload.data() + payload.size());
   return {.as_stored = key * audit_term(offset, stored),
           .as_computed = key * audit_term(offset, io::mask_crc(io::crc32c(payload)))};
 }

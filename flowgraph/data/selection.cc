@@ -27,9 +27,9 @@ uint64_t NumberSet::before(uint64_t number) const noexcept {
 }
 
 uint64_t NumberSet::at(uint64_t index) const noexcept {
-  const auto last = std::upper_bound(before_.begin(), before_.end(), index);
-  uint64_t word = static_cast<uint64_t>(last - before_.begin() - 1) * group;
-  uint64_t left = index - last[-1];
+  const auto after = std::upper_bound(before_.begin(), before_.end(), index);
+  uint64_t word = static_cast<uint64_t>(after - before_.begin() - 1) * group;
+  uint64_t left = index - after[-1];
   for (uint64_t in_word; (in_word = static_cast<uint64_t>(std::popcount(words_[word]))) <= left; word++)
     left -= in_word;
   uint64_t bits = words_[word];

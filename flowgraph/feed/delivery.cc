@@ -120,16 +120,17 @@ Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent>
 
 void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica) {
   replica.waiting = {Stage::transfer, Clock::now()};
-  mutex_.unlock();
   std::exception_ptr failure;
-  try {
-    arrive(batch);
-  } catch (...) {
-    failure = std::current_exception();
-    batch = Batch();
-    if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
+  {
+    const Unlock unlocked(mutex_);
+    try {
+      arrive(batch);
+    } catch (...) {
+      failure = std::current_exception();
+      batch = Batch();
+      if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
+    }
   }
-  mutex_.lock();
   add_wait(replica);
   if (failure) std::rethrow_exception(failure);
 }

@@ -165,8 +165,8 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
   // A step needs all its chunks at once; one more chunk is on its way, and one is being emptied. The end of an epoch
-  // holds a slot until every replica has taken it. Because one replica may lag `host_prefetch` batches and may end after
-  // another, several ends may hold a slot at once.
+  // holds a slot until every replica has taken it. Because one replica may be `host_prefetch` batches and
+  // ends of epochs later than another, several ends may hold a slot at once.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;
