@@ -33,7 +33,7 @@ class OutputFile {
   /// Syncs the content, renames the file to path() (replacing a file that has this name), and syncs the folder. May be
   /// called once.
   void publish();
-  /// Renames the file to path() without any sync. A power cut may leave a part of the file there. This is for files
+  /// Renames the file to path() without fsync. A power cut may leave a part of the file there. This is for files
   /// that can be made again and whose content shows whether it is complete.
   void publish_unsynced();
 

@@ -67,9 +67,10 @@ CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction) {
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size) {
   if (mine.dtype != data.dtype || data.size_bytes() != mine.size_bytes() * static_cast<size_t>(size))
     refuse(
-        "reduce_scatter: the data is {} {}, and each of {} ranks is to have {} {} of it; the dtypes must be the same, "
-        "and the data that many times as large",
-        feedline::name(data.dtype), to_string(data.shape), size, feedline::name(mine.dtype), to_string(mine.shape));
+        "reduce_scatter: the input is {} {}, and the output of each of the {} ranks is {} {}; both must have the same "
+        "dtype, and the input must be {} times as large as the output",
+        feedline::name(data.dtype), to_string(data.shape), size, feedline::name(mine.dtype), to_string(mine.shape),
+        size);
   return reduction_call(Kind::reduce_scatter, data, reduction);
 }
 

@@ -29,8 +29,9 @@ class Meeting {
     }
     all_here_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round || left_; });
     if (round_ == round)
-      throw Error(Category::stalled,
-                  fmt::format("rank {} has left the exchange, so it could never be completed", *left_));
+      throw Error(Category::stalled, fmt::format("rank {} has ended or failed, so this exchange of the ranks cannot be "
+                                                 "completed; see the error of that rank",
+                                                 *left_));
     return all_;  // the next round cannot end, and replace all_, before this rank has come to it
   }
 

@@ -52,8 +52,8 @@ class EpochLedger {
   uint64_t finished_ = 0;
   std::optional<FinishedEpoch> last_;
   std::map<uint64_t, uint64_t> passes_;  // what has been delivered of each pass that has not ended
-  // The first pass that can be compared as a whole; a part of each earlier pass was not fed or was bad. None: not known
-  // yet.
+  // The first pass over the data that was delivered as a whole, so that its audit can be compared with that of the index.
+  // In each earlier pass some records were not delivered, or were bad. Empty while it is not known yet.
   std::optional<uint64_t> first_whole_;
   bool begins_within_;
   uint64_t differing_ = 0;

@@ -12,8 +12,9 @@
 
 namespace feedline::flow {
 
-/// The same feed with other outputs: the columns from which its outputs are unpacked. A batch of these columns is
-/// enough to make the feed's batch. An output that is not dense is an output of both feeds.
+/// A second form of a feed, which delivers rows as they are stored. Its outputs are the columns from which the outputs of
+/// the original feed are unpacked, so a batch of the original can be made from a packed batch alone, on another rank or
+/// on a GPU. Outputs that are not dense (ragged values, strings) are delivered unchanged by both forms.
 struct Packing {
   struct Job {
     int column = -1;         // index into spec.outputs

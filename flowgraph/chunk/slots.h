@@ -21,7 +21,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
   explicit Slots(const MemoryPlan& plan, DeviceId copied_to = host());
 
   /// Takes a free slot and returns its chunk. The slot is given back when the last ChunkRef is gone. Returns null if at
-  /// most `keep` slots are free.
+  /// most `keep` slots are free, which leaves those for other callers.
   ChunkRef take(size_t keep = 0);
 
   Pool<Chunk*>& pool() noexcept { return pool_; }

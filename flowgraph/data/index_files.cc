@@ -40,7 +40,7 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
   if (source.record_limit != io::default_record_limit)
     command += fmt::format(" --record-limit {}", source.record_limit);
   throw Error(Category::bad_pipeline,
-              fmt::format("index.mode is REQUIRE, but there is no valid index: {}; make it by: {}", why, command),
+              fmt::format("index.mode is REQUIRE, but there is no valid index: {}; make it with: {}", why, command),
               {file.id.uri, -1, -1, ""});
 }
 

@@ -88,7 +88,7 @@ class Delivery {
   /// same batch again.
   using Arrive = std::function<void(Batch&)>;
   /// Gives the next batch or end of an epoch to a replica. Waits for it until `deadline`, or as long as it takes if
-  /// there is no deadline. Throws as Feeder::next does. At the end of an epoch, sets `end`.
+  /// there is no deadline; returns Outcome::not_ready if it passes. Throws as Feeder::next does. At the end of an epoch, sets `end`.
   Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                EpochEnd* end = nullptr, const Arrive& arrive = {});
   /// Returns which stage has the work that the replica's next() waits for.

@@ -39,7 +39,7 @@ class ExampleParser {
   /// Fills the columns of one chunk in blocks of records, in order. Only one thread may use a session at a time.
   class Session {
    public:
-    /// Takes the columns for `rows` rows from the arena. The parser and the arena must outlive the session. The parser
+    /// Allocates the columns for `rows` rows in the arena. The parser and the arena must outlive the session. The parser
     /// must outlive the columns, too, because the default values lie in it.
     Session(const ExampleParser& parser, uint32_t rows, Arena& arena);
     ~Session();

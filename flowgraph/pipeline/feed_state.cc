@@ -195,8 +195,8 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   if (reweighted)
     for (const uint64_t taken : reweighted->taken)
       if (taken > static_cast<uint64_t>(countable_samples) / feed.lanes)
-        refuse(
-            fmt::format("{} samples that each of {} lanes has taken of a source cannot be counted", taken, feed.lanes));
+        refuse(fmt::format("it says that each of {} lanes has taken {} samples of a source, more than can be counted",
+                           feed.lanes, taken));
   return fields.state;
 }
 

@@ -48,9 +48,9 @@ struct Reweighted {
   bool operator==(const Reweighted&) const = default;
 };
 
-/// The stages that a state tells apart, in the order of the text. Outputs, features, parallelism, memory, index and
-/// cache are not among them, because they do not change the order: a feed may go on with other ones. `errors` counts by
-/// what it leaves out.
+/// The stages of a pipeline that a state compares, in the order of its text: a feed may continue only if they are the
+/// same. Outputs, features, parallelism, memory, index and cache are not among them, because they do not change the
+/// order of samples. `errors` is compared by the set of records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
 /// How many of these stages, the first ones, are decided by the pipeline's text alone.

@@ -123,7 +123,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
 
   if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
-    refuse(feature, "max_values: a FIXED feature has as many values as `shape` says");
+    refuse(feature, "max_values: remove it; a FIXED feature has as many values as its `shape` says");
   if (config.max_values() > longest_value)
     refuse(feature, fmt::format("max_values: {} values are more than a record of 2 GiB can have", config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
@@ -139,10 +139,13 @@ std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
   record.dtype = DType::bytes;
   for (const FeatureSpec& feature : declared) {
     if (feature.name != "record" || declared.size() > 1)
-      refuse(feature, "a source of record_type RAW has one feature, `record`: the bytes of the record");
+      refuse(feature,
+             "a source of record_type RAW has only the feature `record`, the bytes of the record; remove the other "
+             "features");
     if (feature.key != "record" || feature.dtype != DType::bytes || feature.kind != FeatureKind::fixed ||
         feature.shape.rank() > 0 || feature.has_default)
-      refuse(feature, "with record_type RAW the feature is BYTES, and only its length can be given");
+      refuse(feature,
+             "with record_type RAW this feature has the dtype BYTES, and no setting but `length`; remove the others");
     record.length = feature.length;
   }
   return {record};

@@ -127,7 +127,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     const config::Source& source = config.source(i);
     const std::string path = element_path("source", i, config.source_size(), source.name());
     if (!source.name().empty() && !names.insert(source.name()).second)
-      refuse("{}: name: there are two sources of this name", path);
+      refuse("{}: name: another source has this name; give each source a name of its own", path);
     SourceSpec spec;
     spec.name = source.name();
     spec.compression = static_cast<Compression>(source.compression());

@@ -36,10 +36,13 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
   if (!data.raised.empty()) return 1;
   if (spec.repeat < 0 && data.samples == 0)
     throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
-  if (spec.repeat >
-      (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples)))
+  const int64_t most =
+      (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples));
+  if (spec.repeat > most)
     throw Error(Category::bad_pipeline,
-                fmt::format("epoch.repeat: {} passes are too many to count; -1 repeats without end", spec.repeat));
+                fmt::format("epoch.repeat: {} passes over this data have more samples than can be counted; write at "
+                            "most {}, or -1 to repeat without end",
+                            spec.repeat, most));
   return spec.repeat;
 }
 

@@ -1,5 +1,5 @@
-// Reads the bits of one element and computes its value, by the definition of gpu/unpack/unpack_spec.h, for every
-// device.
+// Reads the bits of one element and computes its value as gpu/unpack/unpack_spec.h defines it. The same code is compiled
+// for the CPU and for GPUs.
 #pragma once
 
 #include <cstddef>

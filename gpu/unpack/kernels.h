@@ -31,20 +31,20 @@ struct FieldLayout {
   const int64_t* offset;  // bits
 };
 
-/// The layout of an output of single bits, each of which chooses between two values.
+/// The layout of an output whose elements are single bits. Each bit chooses between two values.
 ///
-/// The elements of a row come in blocks of Kernels::lanes elements. The last block is padded with elements that are
-/// computed but not stored. Here a lane is the place of an element in its block, and a window is a piece of the row
-/// from which a block's source bytes are picked: `window` bytes that begin at `byte` and end inside the row, unless the
-/// row is shorter than a window.
+/// The elements of a row are processed in blocks of Kernels::lanes elements; lane i is element i of its block. The last
+/// block is padded with elements that are computed but not stored. The source bytes of a block are loaded from one or
+/// more windows. A window is `window` consecutive bytes of the row that begin at `byte`. It ends inside the row, unless
+/// the row is shorter than a window.
 ///
-/// A block's recipe is four tables, one after another, with an entry for each lane:
-///   1. which byte of the first window goes to the lane (128: none)
-///   2. a byte in which only the bit that is tested is set
-///   3. the values for 1
-///   4. the values for 0
-/// The picks of a further window are a table like the first. Blocks with equal recipes share one. Recipes and picks are
-/// aligned to 32 bytes, and to 64 bytes if a block has 64 lanes.
+/// The constants of a block are called its recipe. They are four tables, one after another, with an entry for each lane:
+///   1. the shuffle index: which byte of the first window the lane gets (128: none, the lane gets 0)
+///   2. the mask of the bit to test
+///   3. the value if the bit is 1
+///   4. the value if the bit is 0
+/// Each further window of a block has a table of shuffle indexes of its own (its picks). Blocks with equal recipes share
+/// one. Recipes and picks are aligned to 32 bytes, and to 64 bytes if a block has 64 lanes.
 struct BitLayout {
   struct Block {
     uint64_t byte;  // where the block's first window begins in the row

@@ -99,7 +99,8 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
   const auto header = std::as_writable_bytes(std::span(&h, 1));
   if (size >= sizeof h) take(header);
   if (h.magic != magic) refuse("is no index of feedline");
-  if (h.version != format_version) refuse("has format version {}, this feedline reads {}", h.version, format_version);
+  if (h.version != format_version)
+    refuse("has format version {}, but this version of feedline reads {}", h.version, format_version);
   check_key(h, data, options);
   check_header(h, size, data);
 
@@ -136,7 +137,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                          std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
   }
-  if (at != messages.size()) refuse("cannot be right: there are {} bytes after its messages", messages.size() - at);
+  if (at != messages.size()) refuse("is damaged: {} bytes follow its last entry", messages.size() - at);
   if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }

@@ -43,12 +43,12 @@ struct IndexFile {
   std::string refused;
 };
 
-/// Reads the index at `path`. Refuses it if it is not the index of `data`, or if it was not made with the stride, the
-/// record_limit and the compression of `options`.
+/// Reads the index at `path`. Rejects it if it does not belong to `data`, or if it was made with another stride,
+/// record_limit or compression than `options` has. Does not throw: the result says why an index was rejected.
 ///
-/// The index is copied into memory, and the copy is checked. An index that passes may be wrong, but it cannot cause
-/// harm (io/index/index_check.h). Nothing is allocated before the header has stated a size that such an index can have.
-/// Does not throw.
+/// The index is copied into memory, and the copy is checked. The checks cannot prove that each entry is right, but an
+/// index that passes them causes no access out of bounds (io/index/index_check.h). Memory is allocated only after the
+/// header has proved consistent with the size of the file.
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options);
 
 /// Does the same for an index that lies in memory.

@@ -36,9 +36,9 @@ FileId stat_file(std::string path);
 struct Read {
   uint32_t file = 0;                // the number in the backend's list of files
   uint64_t offset = 0, length = 0;  // bytes; the range lies inside the file and has at least one byte
-  /// Memory of the caller, which must stay valid until the read has completed. It is aligned to block_bytes, and has at
-  /// least capacity_for(offset, length) bytes. The range lands at buffer + offset % block_bytes, in whichever way it is
-  /// read. The other bytes inside the capacity may be overwritten.
+  /// Memory of the caller. It must stay valid until the read has completed, be aligned to block_bytes, and have at least
+  /// capacity_for(offset, length) bytes. The bytes of the range are placed at buffer + offset % block_bytes, for direct
+  /// and for buffered reads alike. The other bytes inside the capacity may be overwritten.
   std::byte* buffer = nullptr;
   void* tag = nullptr;  // given to ReadDone
 

@@ -18,8 +18,8 @@
 
 namespace feedline::io::hardware {
 
-/// The factors that move 16 bytes by n bytes towards the end of the message. They are reflected, and their exponents
-/// are smaller by 33, for the reasons given at Shift.
+/// The constants that fold 16 bytes of the message forward by n bytes: powers of x modulo the polynomial of CRC-32C. They
+/// are bit-reversed, and each exponent is 33 less than the distance in bits, for the reasons given at Shift.
 struct Fold {
   int64_t first, second;  // the factors for the first and the second 8 bytes: x^(8 n + 31), x^(8 n - 33)
 };

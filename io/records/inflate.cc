@@ -145,9 +145,12 @@ struct Inflater::Impl {
       case State::header:
         fixed[have++] = byte;
         if (have <= 2 && fixed[have - 1] != (have == 1 ? 0x1f : 0x8b))
-          return refuse(seen_stream ? "bytes after the end of the gzip stream that do not begin another member"
-                                    : "this is no gzip file (it does not begin with 1f 8b)");
-        if (have == 3 && byte != 8) return refuse(fmt::format("compression method {} instead of 8, deflate", byte));
+          return refuse(seen_stream
+                            ? "the end of the gzip stream is followed by bytes that do not begin another gzip member"
+                            : "this is not a gzip file: it does not begin with the bytes 1f 8b");
+        if (have == 3 && byte != 8)
+          return refuse(
+              fmt::format("the gzip header has the compression method {}; only 8, deflate, can be read", byte));
         if (have == 4 && (byte & gzip_reserved)) return refuse("reserved flags in the gzip header");
         if (have == 10) {
           flags = fixed[3];

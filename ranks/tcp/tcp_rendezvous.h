@@ -3,11 +3,12 @@
 //
 //   rank r -> rank 0    Hello: who I am, where I listen
 //   rank 0 -> rank r    Welcome: the group's token, and where each rank listens; or why there will be no group
-//   rank r -> rank q<r  Join, twice: a connection for data, and one for notes
+//   rank r -> rank q<r  Join, twice: a connection for data, and one for control messages
 //   rank r -> rank 0    one byte: I have all my connections
-//   rank 0 -> rank r    Welcome: all ranks have theirs; or why there will be no group
+//   rank 0 -> rank r    Welcome: all ranks are connected; or why there will be no group
 //
-// So either all ranks have a group or none has, except if a rank ends during the last step. A stranger that connects to
+// The token is a random number that tells this group's connections from others. Either all ranks have a group or none
+// has. The one exception: if a rank ends during the last step, some ranks may have a group and others not. A stranger that connects to
 // one of the ports, and sends something else or nothing, makes no rank wait and is disconnected.
 #pragma once
 

@@ -330,7 +330,7 @@ TEST_CASE("split leaves files of others alone") {
   const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);
   REQUIRE(flock(folder, LOCK_EX) == 0);
   CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, dir.path(), gib); }),
-                 "another feedline is writing to this folder"));
+                 "another feedline process is writing to this folder"));
   close(folder);
 }
 

@@ -49,8 +49,9 @@ LockedFolder::LockedFolder(const std::string& path) {
   if (error) throw failed(path, fmt::format("the folder cannot be created: {}", error.message()));
   fd_ = open_locked(path, O_RDONLY | O_DIRECTORY);
   if (fd_ < 0)
-    throw failed(path,
-                 "another feedline is writing to this folder; wait until it has ended, or write to another folder");
+    throw failed(
+        path,
+        "another feedline process is writing to this folder; wait until it has ended, or write to another folder");
 }
 
 LockedFolder::~LockedFolder() { close(fd_); }

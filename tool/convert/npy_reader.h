@@ -14,8 +14,8 @@ namespace feedline::cli {
 /// An array with at least one axis, in C order, whose elements have a fixed size. Not thread-safe.
 class NpyReader {
  public:
-  /// Opens the file and reads its header, whose length is bounded and which is checked against the file's size. Throws
-  /// Error io_error, and bad_pipeline for anything that is not such a file.
+  /// Opens the file and reads its header. The length of the header is limited, and the array that it describes must fill
+  /// the file. Throws Error io_error if the file cannot be read, and bad_pipeline if it is not a valid .npy file.
   explicit NpyReader(std::string path);
 
   const std::string& path() const noexcept { return file_.path(); }

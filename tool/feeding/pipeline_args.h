@@ -30,8 +30,9 @@ void add_rank_args(CLI::App& command, PipelineArgs& args);
 /// Error for a pipeline text that makes no sense.
 Pipeline load(const PipelineArgs& args);
 
-/// Returns the feeder's options: the devices or virtual replicas, and a function that shows the progress of the
-/// counting pass and lets an interrupt end it. With --meet it makes a communicator, which waits for the other ranks.
+/// Returns the feeder's options: the devices or virtual replicas, and a callback that shows how far the counting of the
+/// records is and ends it on Ctrl-C. With --meet it also makes a communicator, and waits until the other ranks have
+/// connected.
 Options feeder_options(const PipelineArgs& args);
 
 }  // namespace feedline::cli

@@ -10,8 +10,9 @@
 
 namespace feedline {
 
-/// Variables of one owner and one gradient dtype, their gradients one after another in one piece of memory. Places
-/// explains "here" (where the trainer's variables lie) and "home" (where gradients are summed and applied).
+/// Variables that have the same owner and the same gradient dtype. Their gradients lie one after another in one buffer.
+/// In the names of members, "here" is where the trainer's variables lie, and "home" is where gradients are summed and
+/// applied; class Places says when these differ.
 struct Bucket {
   Places* places;
   int owner = -1;  // the rank, or server, that applies the gradients; -1: every rank

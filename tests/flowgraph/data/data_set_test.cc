@@ -170,9 +170,9 @@ TEST_CASE("REQUIRE without an index says what to run") {
     return "";
   };
   CHECK(message("index { mode: REQUIRE }").find("there is no " + path + ".feedline-index") != std::string::npos);
-  CHECK(message("index { mode: REQUIRE }").ends_with("; make it by: feedline index " + path));
+  CHECK(message("index { mode: REQUIRE }").ends_with("; make it with: feedline index " + path));
   CHECK(message("index { mode: REQUIRE dir: 'i' stride: '1KiB' }")
-            .ends_with("; make it by: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
+            .ends_with("; make it with: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
   folder.count("index {}");
   CHECK(message("index { mode: REQUIRE }").empty());
   folder.add("data-0", 11);

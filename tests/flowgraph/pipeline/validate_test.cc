@@ -219,9 +219,11 @@ TEST_CASE("records that are no message are one feature") {
             .features[0]
             .length == 10);
   CHECK(error_of(raw + "feature { name: \"d\" dtype: BYTES }") ==
-        "feature 'd': a source of record_type RAW has one feature, `record`: the bytes of the record");
+        "feature 'd': a source of record_type RAW has only the feature `record`, the bytes of the record; remove the "
+        "other features");
   CHECK(error_of(raw + "feature { name: \"record\" dtype: BYTES kind: VARIABLE }") ==
-        "feature 'record': with record_type RAW the feature is BYTES, and only its length can be given");
+        "feature 'record': with record_type RAW this feature has the dtype BYTES, and no setting but `length`; remove "
+        "the others");
 }
 
 TEST_CASE("the dtype of an output is that of what it is made from") {
@@ -368,7 +370,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       whole("batch { global_batch_size: 8 } source { files: \"a\" }",
             "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }"),
       whole("batch { global_batch_size: 8 } source { name: \"a\" files: \"a\" } source { name: \"a\" files: \"a\" }",
-            "source 'a': name: there are two sources of this name"),
+            "source 'a': name: another source has this name; give each source a name of its own"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" record_type: RAW }",
             "source[1]: record_type: all sources must have the same"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" feature { name: \"x\" dtype: "
@@ -503,7 +505,7 @@ TEST_CASE("fields that make no sense are refused by name") {
               "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5", "feature 'f': max_values: -5 is negative"),
       feature("name: \"f\" dtype: INT64 max_values: 5",
-              "feature 'f': max_values: a FIXED feature has as many values as `shape` says"),
+              "feature 'f': max_values: remove it; a FIXED feature has as many values as its `shape` says"),
       feature("name: \"f\" dtype: INT64 default_value { float32_value: 1 }",
               "feature 'f': default_value: for INT64 write default_value { int64_value: ... }"),
       feature("name: \"f\" dtype: BYTES default_value {}",
@@ -583,7 +585,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
              "output 'o': unpack_bits.scale: 2 values; shape [2, 3] takes 1 or 3"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
-             "output 'o': unpack_bits.bias: 2 values are given, but a scalar has no channels; give one"),
+             "output 'o': unpack_bits.bias: 2 values are given, but the output is a scalar and has no channels; give "
+             "one value"),
       output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] } layout: CHW",
              "output 'o': layout: it needs a shape of 3 axes, not [2, 3]"),
@@ -609,9 +612,11 @@ TEST_CASE("fields that make no sense are refused by name") {
 
       // normalize.
       output("feature: \"x\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but a scalar has no channels; give one"),
+             "output 'o': normalize.mean: 2 values are given, but the output is a scalar and has no channels; give one "
+             "value"),
       output("feature: \"list\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but a scalar has no channels; give one"),
+             "output 'o': normalize.mean: 2 values are given, but the output is a scalar and has no channels; give one "
+             "value"),
       output("feature: \"image\" normalize { mean: [1, 2] }",
              "output 'o': normalize.mean: 2 values are given, but the last axis of [4, 5, 3] is 3; give one value, or "
              "as many"),

@@ -226,7 +226,7 @@ TEST_CASE("an index with any byte changed, added or missing is refused") {
   std::string newer = good;
   newer[8] = 2;
   f.dir.write("a.feedline-index", newer);
-  CHECK(f.refusal() == "has format version 2, this feedline reads 1");
+  CHECK(f.refusal() == "has format version 2, but this version of feedline reads 1");
 }
 
 TEST_CASE("an index with a right checksum and nonsense inside is refused") {

@@ -108,7 +108,7 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communi
                                                          const DataParallelOptions& options = {});
 
 /// Each variable has one rank as its owner, chosen so that all ranks own about the same number of bytes. Gradients are
-/// sent to the owner, the owner applies them, and broadcasts the new values. The optimizer's state is thus divided
+/// sent to the owner, which applies them and broadcasts the new values. The optimizer's state is thus divided
 /// among the ranks. Collective: all ranks must call it.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
                                                                std::vector<Variable> variables, Apply apply,

@@ -44,15 +44,16 @@ struct Options {
   /// whole life, and nothing else may use it meanwhile. It tells this rank when another rank fails, and carries rows if
   /// the pipeline's `distribute` says REPLICATE or SCATTER.
   std::shared_ptr<Communicator> communicator = {};
-  /// A second communicator of the same ranks, between their GPUs (nccl_communicator). It is for REPLICATE or SCATTER
-  /// with one replica on each rank, on that GPU, and is used beside `communicator`, which carries everything else. Only
-  /// the feeder may use it: move it here, so that the other ranks are told when this feeder ends.
+  /// A second communicator of the same ranks that connects their GPUs (nccl_communicator). It is for REPLICATE or
+  /// SCATTER where each rank has one replica, on that GPU. It carries only the rows; `communicator` carries everything
+  /// else. Only the feeder may use it: pass it with std::move, so that it is destroyed together with the feeder and the
+  /// other ranks notice that.
   ///
-  /// Rows then go from the GPU of the rank that reads to the GPUs of the others, only inside next(replica, stream) and
-  /// next_into(): in the order of the steps, on the stream of the call. So they cannot get out of order with
-  /// collectives that the trainer itself puts on that stream. After a rank has failed, the streams have the time
-  /// NcclOptions::drain to reach the calls that they were given. After that, the last batches may have any content, and
-  /// the next call throws.
+  /// With it, rows go from the GPU of the rank that reads to the GPUs of the others. This happens only inside
+  /// next(replica, stream) and next_into(), in the order of the steps, on the stream of the call. So the transfers keep
+  /// their order relative to the collectives that the trainer puts on that stream. After a rank has failed, transfers
+  /// that are queued on a stream have NcclOptions::drain of time to finish. After that, the last batches may have any
+  /// content, and the next call throws.
   std::shared_ptr<Communicator> gpu_communicator = {};
   /// Which part of each global batch this rank is given, and the number of parts. Ranks with the same part are given
   /// the same rows, as tensor- and pipeline-parallel training needs. The defaults -1 and 0 mean: with REPLICATE the
@@ -176,13 +177,13 @@ class FEEDLINE_PUBLIC Feeder {
   /// unless the feed has failed. Call it before each epoch, like set_epoch() of torch's DistributedSampler.
   void set_epoch(uint64_t epoch);
 
-  /// Gives a mixture other weights, one for each source, beginning with the next epoch. Weights are kept to 2^-24 of
-  /// their sum. From then on they are part of the state and lengthen it by 16 bytes for each source, or by 22 if 2^40
-  /// samples or more of any source had been taken before.
+  /// Sets new weights of a mixture, one for each source. They apply from the next epoch on, and are rounded to multiples
+  /// of 2^-24 of their sum. After this call the weights are part of the state, which becomes longer by 16 bytes for each
+  /// source, or by 22 bytes if 2^40 samples or more had been taken from any source.
   ///
-  /// May be called only between epochs: before the first next(), or when every replica has received the end of an
-  /// epoch; else it throws Error bad_pipeline. All ranks must call it alike. Otherwise the rules of set_state() hold.
-  /// The number of steps in an epoch may change.
+  /// Call it only between epochs: before the first next(), or after every replica has received the end of an epoch. At
+  /// any other time it throws Error bad_pipeline. All ranks must call it at the same point with the same weights. In all
+  /// other respects the rules of set_state() apply. The number of steps in an epoch may change.
   void set_weights(const std::vector<double>& weights);
 
   /// Returns what every batch has, in the pipeline's order; known before the first batch, and the same on all ranks.
