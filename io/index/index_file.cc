@@ -137,7 +137,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                          std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
   }
-  if (at != messages.size()) refuse("is damaged: {} bytes follow its last entry", messages.size() - at);
+  if (at != messages.size()) refuse("cannot be right: {} bytes follow its last entry", messages.size() - at);
   if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }

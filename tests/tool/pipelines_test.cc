@@ -573,7 +573,8 @@ TEST_CASE("what another process writes to is left alone") {
   };
   const auto refused = [](const ToolResult& result, const std::string& path, const std::string& why) {
     CHECK(result.code == 1);
-    CHECK_THAT(result.err, Catch::Contains(path + ": another feedline is " + why) && Catch::Contains("wait until"));
+    CHECK_THAT(result.err,
+               Catch::Contains(path + ": another feedline process is " + why) && Catch::Contains("wait until"));
   };
   int held = hold(lock, O_RDWR | O_CREAT);
   refused(run_tool({"run", pipeline, "--state", state}), state, "using this file");

@@ -63,7 +63,8 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
     fd_ = open_locked(lock_, O_RDWR | O_CREAT);
   }
   if (fd_ < 0)
-    throw failed(path, "another feedline is using this file; wait until it has ended, or name a file for each process");
+    throw failed(
+        path, "another feedline process is using this file; wait until it has ended, or name a file for each process");
 }
 
 LockedFile::~LockedFile() {
