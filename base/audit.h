@@ -1,9 +1,9 @@
 // The library's 64-bit hash functions, and the audit that is built on them.
 //
 // An audit is a sum that shows which records were seen, in whatever order they were seen. Each record has a term, a
-// hash of where the record lies and what it contains. The sum of a file adds the terms of its records. The sum of a
-// delivery adds, for each file, key(file) * (the sum of the terms of the delivered records). All arithmetic is modulo
-// 2^64.
+// hash of where the record lies and what it contains. The sum of a file adds the terms of its records. A sum over
+// several files, for instance that of a batch or an epoch, adds audit_key() of the file times the term for each record.
+// All arithmetic is modulo 2^64.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,9 @@ constexpr uint64_t hash64(std::string_view text) noexcept {
   return mix64(hash);
 }
 
-/// Returns the hash that one record adds to the audit sum of an epoch. `offset` is the offset of the record's header in the file, or in the inflated stream
-/// of a compressed file. `stored_crc` is the payload's checksum, masked, as it stands in the file.
+/// Returns the term of one record. `offset` is where the record's header begins: bytes from the start of the file, or
+/// of the inflated stream of a compressed file. `stored_crc` is the payload's masked checksum, as it stands in the
+/// file.
 constexpr uint64_t audit_term(uint64_t offset, uint32_t stored_crc) noexcept {
   return mix64(mix64(offset) ^ stored_crc);
 }

@@ -6,7 +6,7 @@
 namespace feedline {
 
 size_t edit_distance(std::string_view name, std::string_view other) {
-  // Only three rows are kept of the table that defines the restricted Damerau-Levenshtein distance.
+  // Computes the table of the restricted Damerau-Levenshtein distance row by row, and keeps the last three rows.
   std::vector<size_t> before_last(other.size() + 1), last(other.size() + 1), row(other.size() + 1);
   for (size_t j = 0; j <= other.size(); j++) last[j] = j;
   for (size_t i = 1; i <= name.size(); i++) {

@@ -1,7 +1,7 @@
 // The default floating-point environment for code that computes: round to nearest, subnormals kept.
 //
-// Computations run under it so that results are the same everywhere, whatever the program that uses the library has set
-// for its own threads.
+// feedline computes in this environment so that its results are the same everywhere, whatever environment the program
+// has set for its own threads.
 #pragma once
 
 #if defined(__SSE2__)
@@ -12,8 +12,8 @@
 
 namespace feedline {
 
-/// While such an object lives, its thread computes with the defaults of IEEE 754. The destructor restores what was set
-/// before.
+/// While an object of this class lives, the thread that made it computes with the defaults of IEEE 754. The destructor
+/// restores the thread's former environment.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;

@@ -5,8 +5,8 @@
 
 namespace feedline {
 
-/// Returns the sizeof(T) bytes at `at` as a T, in the byte order of this machine (little-endian, which the formats that
-/// feedline reads are, too). `Byte` is std::byte, uint8_t or char.
+/// Returns the sizeof(T) bytes at `at` as a T. `at` need not be aligned. The byte order is that of this machine, which
+/// is little-endian, as are the formats that feedline reads. `Byte` is std::byte, uint8_t or char.
 template <typename T, typename Byte>
 [[gnu::always_inline]] inline T load(const Byte* at) noexcept {
   static_assert(sizeof(Byte) == 1);

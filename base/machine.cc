@@ -16,7 +16,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +26,8 @@ namespace {
 SimdLevel detect() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;  // clang 14 knows no "f16c"
+  // clang 14 does not accept "f16c" in __builtin_cpu_supports().
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !f16c) return SimdLevel::portable;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -154,7 +154,7 @@ uint64_t usable_memory() {
 }
 
 uint64_t last_level_cache() {
-  // sysconf(3) is of no use: if each CPU has a cache of its own, it returns the sum of them.
+  // sysconf(3) cannot be used: if the machine has several such caches, it returns the sum of their sizes.
   uint64_t kib = 8 << 10;
   for (const char* level : {"2", "3"})
     kib = static_cast<uint64_t>(read_number(std::string("/sys/devices/system/cpu/cpu0/cache/index") + level + "/size",

@@ -1,5 +1,5 @@
 // Mutexes whose use clang checks. A member names the mutex that guards it, and a function the mutex that its caller
-// must hold. Code that does otherwise is an error in a build with clang (-Wthread-safety), such as that of `./dev fuzz`.
+// must hold. A build with clang (-Wthread-safety), such as that of `./dev fuzz`, refuses code that breaks these rules.
 // The macros and types follow clang.llvm.org/docs/ThreadSafetyAnalysis.html. For other compilers the macros are empty.
 #pragma once
 
@@ -17,7 +17,7 @@
 #define FEEDLINE_SCOPED_CAPABILITY FEEDLINE_THREAD_SAFETY(scoped_lockable)
 /// Marks a member that is read and written only while this mutex is held.
 #define FEEDLINE_GUARDED_BY(mutex) FEEDLINE_THREAD_SAFETY(guarded_by(mutex))
-/// Marks a pointer to what is read and written only while this mutex is held.
+/// Marks a pointer whose target is read and written only while this mutex is held.
 #define FEEDLINE_PT_GUARDED_BY(mutex) FEEDLINE_THREAD_SAFETY(pt_guarded_by(mutex))
 /// Marks a function whose caller must hold this mutex, and still holds it afterwards.
 #define FEEDLINE_REQUIRES(mutex) FEEDLINE_THREAD_SAFETY(requires_capability(mutex))
@@ -63,7 +63,8 @@ class FEEDLINE_SCOPED_CAPABILITY Lock {
 class FEEDLINE_SCOPED_CAPABILITY Unlock {
  public:
   explicit Unlock(Mutex& mutex) FEEDLINE_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
-  ~Unlock() FEEDLINE_RELEASE() { mutex_.lock(); }  // clang's word for the end of a scoped object, of either kind
+  // clang wants RELEASE at the destructor of every scoped capability, even if the destructor locks the mutex again.
+  ~Unlock() FEEDLINE_RELEASE() { mutex_.lock(); }
   Unlock(const Unlock&) = delete;
   Unlock& operator=(const Unlock&) = delete;
 
@@ -71,8 +72,8 @@ class FEEDLINE_SCOPED_CAPABILITY Unlock {
   Mutex& mutex_;
 };
 
-/// A std::condition_variable. Its waits release the lock and hold it again when they return. A predicate that reads
-/// guarded members is a lambda with FEEDLINE_REQUIRES.
+/// A std::condition_variable for a Lock. A wait unlocks the mutex, and has locked it again when it returns. A predicate
+/// that reads guarded members must be a lambda with FEEDLINE_REQUIRES.
 class Condition {
  public:
   void notify_one() noexcept { condition_.notify_one(); }
@@ -83,12 +84,12 @@ class Condition {
   void wait(Lock& lock, Predicate predicate) {
     condition_.wait(lock.lock_, std::move(predicate));
   }
-  /// Returns what the predicate returned last.
+  /// Waits until the predicate holds, but no longer than `most`. Returns what the predicate returned last.
   template <typename Duration, typename Predicate>
   bool wait_for(Lock& lock, const Duration& most, Predicate predicate) {
     return condition_.wait_for(lock.lock_, most, std::move(predicate));
   }
-  /// May return before the deadline, even if nobody has notified.
+  /// Waits for a notification until the deadline. May return earlier, even if nobody has notified.
   template <typename TimePoint>
   void wait_until(Lock& lock, const TimePoint& deadline) {
     condition_.wait_until(lock.lock_, deadline);

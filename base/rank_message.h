@@ -21,7 +21,7 @@ class MessageWriter {
  public:
   template <typename T>
   void put(const T& value) {
-    static_assert(std::has_unique_object_representations_v<T>, "padding would be told, too");
+    static_assert(std::has_unique_object_representations_v<T>, "padding has no defined value, so it must not be sent");
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   template <typename T>
@@ -69,7 +69,9 @@ class MessageReader {
     return part;
   }
   [[noreturn]] static void fail() {
-    throw Error(Category::bad_pipeline, "exchange: it gave less of another rank's message than it was given");
+    throw Error(Category::bad_pipeline,
+                "exchange: a message of another rank ends too early; an exchange must return every rank's string "
+                "unchanged, and all ranks must run the same version of feedline");
   }
 
   std::string_view rest_;

@@ -31,7 +31,7 @@ void keep_this_thread_on(const std::vector<int>& cpus) {
   for (int cpu : cpus) CPU_SET(cpu, &set);
   int error = injected<AffinityOp>();
   if (!error && sched_setaffinity(0, sizeof set, &set) != 0) error = errno;
-  if (error) throw std::system_error(error, std::generic_category(), "keeping a thread on its CPUs");
+  if (error) throw std::system_error(error, std::generic_category(), "cannot keep a thread on the wanted CPUs");
 }
 
 // Blocks signals in the calling thread while it lives. A new thread inherits the signal mask of its creator. If the

@@ -1,4 +1,4 @@
-// Tells text from other bytes.
+// Finds out whether bytes are text.
 #pragma once
 
 #include <string_view>

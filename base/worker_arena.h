@@ -13,8 +13,9 @@
 
 namespace feedline {
 
-/// A oneTBB arena whose threads stay on the CPUs `cpus` while they are inside it. If `cpus` is empty, they run on any
-/// CPU. oneTBB's worker threads belong to the whole program, so each gets its former CPUs back when it leaves.
+/// A oneTBB arena whose threads stay on the CPUs `cpus` while they are inside the arena. If `cpus` is empty, the
+/// threads run on any CPU. oneTBB's worker threads belong to the whole program. So a thread that leaves the arena gets
+/// back the CPU affinity that it had before.
 class WorkerArena {
  public:
   WorkerArena(int threads, const std::vector<int>& cpus) : arena_(threads) {
@@ -27,6 +28,7 @@ class WorkerArena {
   }
 
  private:
+  /// Sets the CPU affinity of each thread that enters the arena, and restores it when the thread leaves.
   class Pinning : public tbb::task_scheduler_observer {
    public:
     Pinning(tbb::task_arena& arena, const std::vector<int>& cpus) : task_scheduler_observer(arena) {
@@ -36,14 +38,15 @@ class WorkerArena {
     }
     ~Pinning() override {
       observe(false);
-      // Threads that are still in the arena will leave it unobserved.
+      // on_scheduler_exit() is not called any more for threads that are still in the arena.
       for (Guest& guest : guests_) guest.release();
     }
     void on_scheduler_entry(bool) override {
       Guest& guest = guests_.local();
       guest.thread = gettid();
       guest.inside = sched_getaffinity(0, sizeof guest.before, &guest.before) == 0 &&
-                     // The system refuses this if the process has lost these CPUs since. The thread then runs on any.
+                     // The system refuses this if the process may no longer use these CPUs. The thread then runs on
+                     // any CPU.
                      sched_setaffinity(0, sizeof inside_, &inside_) == 0;
     }
     void on_scheduler_exit(bool) override { guests_.local().release(); }

@@ -16,8 +16,8 @@
 namespace feedline::io {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const char* what, int error) {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), {path, -1, -1, ""});
+[[noreturn]] void fail(const std::string& path, const std::string& what, int error) {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path));
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ int InputFile::open(std::string path) {
   if (error || !S_ISREG(status.st_mode)) {
     close(std::exchange(fd_, -1));
     if (error) fail(path_, "its size cannot be read", error);
-    throw Error(Category::io_error, "is not a regular file", {path_, -1, -1, ""});
+    throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
   }
   size_ = static_cast<uint64_t>(status.st_size);
   return 0;
@@ -72,12 +72,12 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
     if (got < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
-      fail(path_, fmt::format("cannot be read at offset {}", offset).c_str(), error);
+      fail(path_, fmt::format("cannot be read at offset {}", offset), error);
     }
     if (got == 0)
       throw Error(Category::io_error,
                   fmt::format("has become shorter while it was read: {} bytes instead of {}", offset, size_),
-                  {path_, -1, -1, ""});
+                  Place::of_file(path_));
     offset += static_cast<uint64_t>(got);
     into = into.subspan(static_cast<size_t>(got));
   }

@@ -18,12 +18,12 @@ class SourceFile {
   /// Returns the size in bytes that the file had when it was opened.
   virtual uint64_t size() const noexcept = 0;
   /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
-  /// io_error, with the file as its place, if it cannot be read or has become shorter since.
+  /// io_error, with the file as its place, if the file cannot be read or has become shorter since it was opened.
   virtual void read_at(uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
-/// A regular file of the local file system. It is movable, and the destructor closes it. Members that open or read throw
-/// Error io_error, with the file as its place, if the system refuses or if this is not a regular file.
+/// A regular file of the local file system. The destructor closes it. Members that open or read throw Error io_error,
+/// with the file as its place, if the system refuses or if this is not a regular file.
 class InputFile final : public SourceFile {
  public:
   explicit InputFile(std::string path);
@@ -36,8 +36,6 @@ class InputFile final : public SourceFile {
 
   const std::string& path() const noexcept override { return path_; }
   uint64_t size() const noexcept override { return size_; }
-  int descriptor() const noexcept { return fd_; }
-
   void read_at(uint64_t offset, std::span<std::byte> into) const override;
 
  private:

@@ -46,7 +46,7 @@ struct RenameOp {
   static constexpr int error = EACCES;
 };
 
-// Makes the call, unless a test has it fail. Returns its errno, or 0.
+// Makes the call, unless a test makes the operation Op fail. Returns the errno of the failure, or 0.
 template <typename Op, typename Call>
 int attempt(Call call) {
   if (const int error = injected<Op>()) return error;
@@ -85,11 +85,11 @@ void OutputFile::discard() noexcept {
 
 void OutputFile::fail(const char* what, int error) {
   discard();
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), {path_, -1, -1, ""});
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path_));
 }
 
 void OutputFile::check_open() {
-  if (fd_ < 0) fail("is closed, or has failed before", EBADF);
+  if (fd_ < 0) fail("cannot be used any more, because it was closed or an earlier call failed", EBADF);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -128,18 +128,18 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
       if (error == EINTR) continue;
       fail("cannot be read back", error);
     }
-    if (got == 0) fail("was cut while it was written", ENODATA);
+    if (got == 0) fail("was truncated by another program while it was written", ENODATA);
     out = out.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);
   }
 }
 
 void OutputFile::rename_to_path() {
-  // The descriptor is gone even if close() fails.
+  // Linux has closed the descriptor even if close() reports a failure.
   if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
     fail("cannot be closed", error);
   if (const int error = attempt<RenameOp>([&] { return rename(temporary_.c_str(), path_.c_str()); }))
-    fail("cannot be given its name", error);
+    fail("cannot be renamed from its temporary name", error);
   temporary_.clear();
 }
 

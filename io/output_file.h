@@ -28,7 +28,7 @@ class OutputFile {
   void write(std::span<const std::byte> bytes);
   /// Writes `bytes` at `offset`, which may be anywhere. Bytes that nobody writes read as zeros.
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  /// Fills `out` with bytes that were written before, from `offset` on.
+  /// Fills `out` with the bytes that were written before at `offset`.
   void read_at(uint64_t offset, std::span<std::byte> out);
   /// Syncs the content, renames the file to path() (replacing a file that has this name), and syncs the folder. May be
   /// called once.

@@ -24,7 +24,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorInvalidResourceHandle:
       return "; a stream must outlive the batches that are used on it, and be one of the batch's GPU";
     default:
-      return "; what a GPU is asked for after a failure fails, too: start the process anew";
+      return "; after a failure every further call for this GPU fails, too: restart the process";
   }
 }
 

@@ -51,11 +51,12 @@ void call(DeviceId gpu, Call&& body) {
   throw failure(gpu, Op::name, error);
 }
 
-/// Makes the GPU the current device of the calling thread, which is one of ours.
+/// Makes the GPU the current device of the calling thread, which must be one of feedline's own threads.
 void enter(DeviceId gpu);
 
-/// Runs `body` in a new thread that has entered the GPU, and waits for it. Throws what `body` throws. A new thread is
-/// needed to leave the caller's current device as it is: to change it and set it back would make a context on it.
+/// Runs `body` in a new thread that has entered the GPU, and waits until that thread ends. Throws what `body` throws,
+/// and Error io_error if the thread cannot be started. The new thread leaves the caller's current device as it is. To
+/// change the caller's device and set it back would make a context on that device.
 void on_gpu(DeviceId gpu, const std::function<void()>& body);
 
 }  // namespace feedline::gpu

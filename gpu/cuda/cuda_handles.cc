@@ -6,8 +6,8 @@ void check_device(DeviceId gpu, Stream stream) {
   if (!is_default(stream)) return;
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == gpu.ordinal) return;
-  throw Error(Category::bad_pipeline, fmt::format("a default stream is that of the thread's current device, GPU {}; "
-                                                  "the data is on GPU {}: call cudaSetDevice({}) first",
+  throw Error(Category::bad_pipeline, fmt::format("a default stream belongs to the thread's current device, GPU {}, "
+                                                  "but the data is on GPU {}: call cudaSetDevice({}) first",
                                                   current, gpu.ordinal, gpu.ordinal));
 }
 

@@ -9,6 +9,9 @@
 
 namespace feedline::gpu {
 
+/// The flags of events that only order work: without times. Threads that wait for such an event sleep.
+inline constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
+
 /// Returns whether `stream` is one of CUDA's default streams, which belong to the thread's current device.
 inline bool is_default(Stream stream) { return stream == Stream::cuda_legacy || stream == Stream::cuda_per_thread; }
 /// Throws Error bad_pipeline for a default stream if the thread's current device is not `gpu`.
@@ -17,8 +20,8 @@ void check_device(DeviceId gpu, Stream stream);
 /// be part of a graph.
 void check_no_capture(DeviceId gpu, cudaStream_t stream, const char* what);
 
-/// The CUDA context of a GPU. Our calls on the program's threads need it, because almost any CUDA call makes a context
-/// on the thread's current device, whatever stream or event the call names.
+/// The CUDA context of a GPU. feedline makes it current before it calls CUDA on one of the program's threads. Otherwise
+/// almost any call would make a context on the thread's current device, whatever stream or event the call names.
 class Context {
  public:
   /// Takes the context of the calling thread's current device, which must be `gpu`.
@@ -30,7 +33,7 @@ class Context {
     pop_ = entry<CUresult(CUcontext*)>(gpu, "cuCtxPopCurrent");
     if (result != CUDA_SUCCESS || !push_ || !pop_)
       throw Error(Category::device_error,
-                  fmt::format("GPU {}: the CUDA driver does not give its context", gpu.ordinal));
+                  fmt::format("GPU {}: the CUDA driver does not return the context of the GPU", gpu.ordinal));
   }
 
   void push() const noexcept { push_(context_); }
@@ -57,9 +60,9 @@ class Context {
   CUresult (*pop_)(CUcontext*) = nullptr;
 };
 
-/// Makes a context the current one while one of the program's threads runs our code. The thread may also make calls
-/// that CUDA would forbid because a trainer captures a graph on another thread. The destructor restores the thread's
-/// state.
+/// Makes a context the current one while one of the program's threads runs code of feedline. The thread may also make
+/// calls that CUDA would forbid because a trainer captures a graph on another thread. The destructor restores the
+/// thread's state.
 class ScopedContext {
  public:
   explicit ScopedContext(const Context& context) noexcept : context_(context) {

@@ -10,7 +10,7 @@
 namespace feedline::gpu {
 
 /// Launch a kernel on `stream`, which is a stream of the current device. All pointers in the launch are to memory of
-/// that device. The result is the error of this launch, not one of an earlier call.
+/// that device. Return the error of this launch, not one of an earlier call.
 cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
 
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);

@@ -82,7 +82,6 @@ class CudaQueue final : public Queue {
 
  private:
   static constexpr const char* step = "the step of a training";
-  static constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
 
   void record(CudaEvent& event, Stream stream) {
     check_device(gpu_, stream);

@@ -15,8 +15,6 @@
 namespace feedline::gpu {
 namespace {
 
-constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
-
 // The events of one fill(). They do not belong to the buffer, because the buffer may be filled again before the host
 // has looked at them.
 struct CopyEvents {
@@ -24,7 +22,7 @@ struct CopyEvents {
   CudaEvent begun, copied;
 };
 
-// One buffer of the ring. The program's threads call the functions of StreamOrder; see ScopedContext.
+// One buffer of the ring. The program's threads call the functions of StreamOrder, which therefore use a ScopedContext.
 class Buffer final : public StreamOrder {
  public:
   Buffer(DeviceId gpu, const Context& context)
@@ -43,7 +41,7 @@ class Buffer final : public StreamOrder {
 
   void copy_on(Stream stream, void* to, const void* from, size_t bytes) override {
     if (stream.kind() == DeviceId::Kind::host)
-      throw Error(Category::bad_pipeline, "a batch of a GPU is copied on a stream of that GPU, not on Stream::host");
+      throw Error(Category::bad_pipeline, "a batch on a GPU is copied on a stream of that GPU, not on Stream::host");
     check_device(gpu_, stream);
     const ScopedContext scoped(context_);
     call<MemcpyOp>(gpu_,
@@ -57,13 +55,14 @@ class Buffer final : public StreamOrder {
     });
   }
 
-  // Any thread may call this, and its default streams are not those that the batch was ready on. So a default stream is
-  // replaced by CUDA's legacy stream, which waits for the other threads' streams.
+  // Any thread may call let_go(), and a thread's default streams are not those of the thread that called ready_on(). So
+  // CUDA's legacy default stream, which waits for the streams of all threads, takes the place of a default stream.
   void let_go() noexcept override {
     if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
   }
 
-  // from: the buffer of another ring that is copied, or null if the copies' sources are memory of the host.
+  // Does what DeviceRing::fill() does on the two streams. `from` is the buffer of another ring that holds the copies'
+  // sources, or null if the sources are memory of the host.
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
             std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
@@ -115,7 +114,7 @@ class Buffer final : public StreamOrder {
     try {
       released_.record(stream.cuda_stream());
     } catch (const Error&) {
-      cudaStreamSynchronize(stream.cuda_stream());  // no event will say when the stream has done with the memory
+      cudaStreamSynchronize(stream.cuda_stream());  // no event tells when the stream has finished with the memory
       throw;
     }
   }
@@ -123,9 +122,10 @@ class Buffer final : public StreamOrder {
   const DeviceId gpu_;
   const Context& context_;
   CudaEvent ready_, released_;
-  // Recorded when this buffer's rows had been copied here, and when the next GPU had copied them from here. CopyEvents
-  // are used in turn, so these may have been recorded again for later copies. To wait for a later copy is safe: all
-  // that it waits for has already been given to a stream.
+  // The event that was recorded after the copy of this buffer's rows to here, and the one after the next GPU's copy of
+  // them from here. The ring uses its CopyEvents in turn, so these events may have been recorded again for later
+  // copies. To wait for a later copy is safe, because everything that a copy waits for has already been given to a
+  // stream.
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   std::optional<Stream> ready_on_;
   std::exception_ptr not_released_;
@@ -158,7 +158,7 @@ class CudaRing final : public DeviceRing {
     try {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
-      log_warning(fmt::format("memory of GPU {} is not given back: {}", gpu_.ordinal, error.what()));
+      log_warning(fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu_.ordinal, error.what()));
       leak(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }
@@ -178,8 +178,8 @@ class CudaRing final : public DeviceRing {
   void check(Stream stream) const override {
     if (stream.kind() == DeviceId::Kind::host || stream == Stream::cuda_per_thread)
       throw Error(Category::bad_pipeline,
-                  "rows come to a GPU on a stream of that GPU that all threads know, not on Stream::host or "
-                  "Stream::cuda_per_thread");
+                  "rows can arrive on a GPU only on a stream of that GPU which is the same for all threads, not on "
+                  "Stream::host or Stream::cuda_per_thread");
     check_device(gpu_, stream);
     const ScopedContext scoped(resources_->context);
     check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");

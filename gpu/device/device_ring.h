@@ -41,12 +41,12 @@ class DeviceRing {
   /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
-  /// Makes the ring's GPU the current device of the calling thread. Call it once in each of our threads that fills
-  /// buffers.
+  /// Makes the ring's GPU the current device of the calling thread. Call it once in each of feedline's threads that
+  /// fills buffers.
   virtual void enter_thread() = 0;
   /// Gives the ring's streams the work that fills a buffer: the copies, then the launches. The buffer must have no
-  /// user. Throws Error device_error; the device cannot be used any more then. At most DeviceRingOptions::copies fills
-  /// may be waiting for their finish_copy().
+  /// user. Throws Error device_error if the GPU fails; the GPU cannot be used after that. At most
+  /// DeviceRingOptions::copies fills may be waiting for their finish_copy().
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
   /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
@@ -67,6 +67,7 @@ class DeviceRing {
   virtual void drain() noexcept = 0;
 };
 
+/// What open_device_ring() makes.
 struct DeviceRingOptions {
   DeviceId gpu;
   size_t buffers, buffer_bytes;

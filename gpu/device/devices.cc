@@ -1,4 +1,4 @@
-// From texts to devices and from CUDA's handles to streams.
+// Makes devices from texts, and streams from CUDA's handles.
 #include <fmt/format.h>
 
 #include <algorithm>

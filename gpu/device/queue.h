@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 
 #include "feedline/device.h"
@@ -16,15 +15,16 @@
 
 namespace feedline::gpu {
 
-/// Any thread may call it. Only one thread at a time may call allocate() and the functions that create an order or
-/// wait. The functions throw Error device_error if the GPU fails; it cannot be used any more then.
+/// A queue of work and the memory that the work uses. Any thread may call the functions, but only one thread at a time
+/// may call allocate() and the functions that create an order or wait. The functions throw Error device_error if the
+/// GPU fails; the GPU cannot be used after that.
 class Queue {
  public:
   /// Waits until all work is done, and gives the memory back.
   virtual ~Queue() = default;
 
   virtual DeviceId device() const noexcept = 0;
-  /// Makes the queue's GPU the current device of the calling thread, which is one of ours.
+  /// Makes the queue's GPU the current device of the calling thread, which must be one of feedline's own threads.
   virtual void enter_thread() = 0;
   /// Returns the queue's stream. A communicator's calls on it are in the order of the queue's work, too.
   virtual Stream stream() const noexcept = 0;
@@ -33,6 +33,7 @@ class Queue {
 
   /// Copies within the device. On a GPU, one side may also be memory of the host that was allocated by a host_queue().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  /// Reduces, or divides, as the launch says. All pointers in the launch are to memory of the device.
   virtual void reduce(const ReduceLaunch& launch) = 0;
   virtual void divide(const DivideLaunch& launch) = 0;
 
@@ -52,8 +53,8 @@ class Queue {
   virtual void wait() = 0;
 };
 
-/// Returns a queue on the host. user: the device that copies to and from the queue's memory, or whose communicators are
-/// given that memory. If that is a GPU and the memory cannot be pinned, allocate() throws Error device_error.
+/// Returns a queue on the host. `user` is the device that copies to and from the queue's memory, or whose communicators
+/// are given that memory. If `user` is a GPU and the memory cannot be pinned, allocate() throws Error device_error.
 std::shared_ptr<Queue> host_queue(DeviceId user);
 
 /// Returns a queue on a GPU. Throws Error device_error if there is no such GPU. Makes a context on it and no other.

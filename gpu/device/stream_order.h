@@ -7,7 +7,7 @@
 
 namespace feedline::gpu {
 
-/// The stream order of one buffer, on behalf of the batch that is in it. One thread at a time may use it.
+/// Orders the work of streams on one buffer, for the batch that the buffer holds. One thread at a time may use it.
 class StreamOrder {
  public:
   /// Makes the work that the stream is given from now on wait until the batch is written. Throws Error device_error if

@@ -8,11 +8,12 @@
 
 namespace feedline::gpu {
 
+/// The arguments of a division: out[i] = in[i] / divisor.
 struct DivideArgs {
   const std::byte* in;  // [elements]
   float* out;           // [elements]
   float divisor;
-  int32_t* finite;  // set to 0 where an element is infinite or NaN
+  int32_t* finite;  // one number, which is set to 0 if any quotient is infinite or NaN
   uint64_t elements;
 };
 struct DivideLaunch {

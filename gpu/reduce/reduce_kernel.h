@@ -7,6 +7,7 @@
 
 namespace feedline::gpu {
 
+/// The arguments of a reduction over ranks. `in` and `out` hold elements of type ReduceLaunch::dtype.
 struct ReduceArgs {
   const std::byte* in;  // [ranks, elements]
   std::byte* out;       // [elements]; does not overlap `in`

@@ -29,7 +29,8 @@ class Pool {
   std::unordered_map<std::string, size_t> seen_;
 };
 
-// Finds out how the recipes of the first `count` blocks repeat. Only a last block, which is padded, is not among these.
+// Finds out how the recipes of the first `count` blocks repeat, and stores the result in `layout` (BitLayout::period).
+// `count` leaves out the last block if it is padded.
 void find_period(BitLayout& layout, size_t count) {
   const BitLayout::Block* const blocks = layout.blocks;
   for (const size_t period : {1, 3}) {

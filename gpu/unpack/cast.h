@@ -31,18 +31,8 @@ inline constexpr uint64_t double_nan = 0x7ff8000000000000;
 
 namespace detail {
 
-template <typename A, typename B>
-inline constexpr bool same = false;
-template <typename A>
-inline constexpr bool same<A, A> = true;
-
 template <typename T>
-inline constexpr bool is_integer = same<T, uint8_t> || same<T, int8_t> || same<T, uint16_t> || same<T, int16_t> ||
-                                   same<T, uint32_t> || same<T, int32_t> || same<T, int64_t>;
-template <typename T>
-inline constexpr bool is_signed = T(-1) < T(0);
-template <typename T>
-inline constexpr int digits = static_cast<int>(sizeof(T) * 8) - is_signed<T>;  // value bits
+inline constexpr int digits = static_cast<int>(sizeof(T) * 8) - std::is_signed_v<T>;  // value bits
 template <typename T>
 inline constexpr T highest = static_cast<T>(~uint64_t{0} >> (64 - digits<T>));
 template <typename T>
@@ -106,8 +96,8 @@ template <typename To, typename From>
 FEEDLINE_ELEMENT To truncate(From x) {
   // To's range is below <= x < above. `top` is the largest value of From in it.
   constexpr From above = static_cast<From>(uint64_t{1} << (digits<To> - 1)) * From(2);
-  constexpr From below = is_signed<To> ? -above : From(0);
-  constexpr int precision = same<From, float> ? 24 : 53;
+  constexpr From below = std::is_signed_v<To> ? -above : From(0);
+  constexpr int precision = std::is_same_v<From, float> ? 24 : 53;
   constexpr From top =
       digits<To> <= precision
           ? static_cast<From>(highest<To>)
@@ -133,30 +123,30 @@ FEEDLINE_ELEMENT double odd_double(int64_t x) {
 template <typename To, typename From>
 FEEDLINE_ELEMENT To cast(From x) {
   using namespace detail;
-  if constexpr (same<From, Bool>) {
-    if constexpr (same<To, Bool>)
+  if constexpr (std::is_same_v<From, Bool>) {
+    if constexpr (std::is_same_v<To, Bool>)
       return {x.byte != 0};
     else
       return cast<To>(static_cast<uint8_t>(x.byte != 0));
-  } else if constexpr (same<To, From>) {
+  } else if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (same<From, Half> || same<From, BFloat>) {
+  } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>) {
     return cast<To>(widen(x));
-  } else if constexpr (same<To, Bool>) {
+  } else if constexpr (std::is_same_v<To, Bool>) {
     return {x != 0};
-  } else if constexpr (is_integer<From>) {
-    if constexpr (is_integer<To>) {
+  } else if constexpr (std::is_integral_v<From>) {
+    if constexpr (std::is_integral_v<To>) {
       // Only compare with a bound that From can exceed.
-      if constexpr (is_signed<From> && !is_signed<To>) x = x < 0 ? From(0) : x;
-      if constexpr (is_signed<From> && is_signed<To> && digits < From >> digits<To>)
+      if constexpr (std::is_signed_v<From> && !std::is_signed_v<To>) x = x < 0 ? From(0) : x;
+      if constexpr (std::is_signed_v<From> && std::is_signed_v<To> && digits < From >> digits<To>)
         x = x < static_cast<From>(lowest<To>) ? static_cast<From>(lowest<To>) : x;
       if constexpr (digits < From >> digits<To>)
         x = x > static_cast<From>(highest<To>) ? static_cast<From>(highest<To>) : x;
       return static_cast<To>(x);
-    } else if constexpr (same<To, Half>) {
+    } else if constexpr (std::is_same_v<To, Half>) {
       // float32 holds every integer that does not become infinity in float16.
       return {half_bits(static_cast<float>(x))};
-    } else if constexpr (same<To, BFloat>) {
+    } else if constexpr (std::is_same_v<To, BFloat>) {
       if constexpr (digits<From> <= 24)
         return {bfloat_bits(static_cast<float>(x))};
       else
@@ -164,19 +154,19 @@ FEEDLINE_ELEMENT To cast(From x) {
     } else {
       return static_cast<To>(x);
     }
-  } else if constexpr (is_integer<To>) {
+  } else if constexpr (std::is_integral_v<To>) {
     return truncate<To>(x);
-  } else if constexpr (same<To, Half>) {
-    if constexpr (same<From, float>)
+  } else if constexpr (std::is_same_v<To, Half>) {
+    if constexpr (std::is_same_v<From, float>)
       return {half_bits(x)};
     else
       return {narrow<10, 5>(x)};
-  } else if constexpr (same<To, BFloat>) {
-    if constexpr (same<From, float>)
+  } else if constexpr (std::is_same_v<To, BFloat>) {
+    if constexpr (std::is_same_v<From, float>)
       return {bfloat_bits(x)};
     else
       return {narrow<7, 8>(x)};
-  } else if constexpr (same<To, float>) {
+  } else if constexpr (std::is_same_v<To, float>) {
     return canonical(static_cast<float>(x));
   } else {
     return x == x ? static_cast<double>(x) : double_of(double_nan);

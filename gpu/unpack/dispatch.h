@@ -1,17 +1,16 @@
 // Turns a DType, known at run time, into a C++ type, known at compile time.
 #pragma once
 
-#include <utility>
-
 #include "gpu/unpack/cast.h"
 
 namespace feedline::gpu {
 
-/// Calls f(type<T>{}), where T is the element type of `dtype`. Precondition: `dtype` is not unset or bytes.
+/// Stands for the type T in calls.
 template <typename T>
 struct type {
   using t = T;
 };
+/// Calls f(type<T>{}), where T is the element type of `dtype`. Precondition: `dtype` is not unset or bytes.
 template <typename F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,5 +1,5 @@
-// Reads the bits of one element and computes its value as gpu/unpack/unpack_spec.h defines it. The same code is compiled
-// for the CPU and for GPUs.
+// Reads the bits of one element and computes its value as gpu/unpack/unpack_spec.h defines it. The same code is
+// compiled for the CPU and for GPUs.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ FEEDLINE_ELEMENT T read_element(const std::byte* at, bool big_endian) {
   return __builtin_bit_cast(T, bytes);
 }
 
-/// The parameters of one channel. A step that the pipeline leaves out is not done. A parameter that it leaves out has
-/// the value that does nothing.
+/// The parameters of one channel. A step that the pipeline leaves out is not done. A parameter that the pipeline leaves
+/// out has a value that changes nothing.
 struct ChannelMath {
   bool affine = false, normalize = false;        // whether each step is done
   float scale = 1, bias = 0;                     // parameters of affine

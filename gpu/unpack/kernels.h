@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/machine.h"
 #include "feedline/tensor.h"
 
 namespace feedline::gpu {
@@ -38,13 +37,13 @@ struct FieldLayout {
 /// more windows. A window is `window` consecutive bytes of the row that begin at `byte`. It ends inside the row, unless
 /// the row is shorter than a window.
 ///
-/// The constants of a block are called its recipe. They are four tables, one after another, with an entry for each lane:
+/// The constants of a block are its recipe: four tables, one after another, each with an entry for each lane:
 ///   1. the shuffle index: which byte of the first window the lane gets (128: none, the lane gets 0)
 ///   2. the mask of the bit to test
 ///   3. the value if the bit is 1
 ///   4. the value if the bit is 0
-/// Each further window of a block has a table of shuffle indexes of its own (its picks). Blocks with equal recipes share
-/// one. Recipes and picks are aligned to 32 bytes, and to 64 bytes if a block has 64 lanes.
+/// Each further window of a block has a table of shuffle indexes of its own (its picks). Blocks with equal recipes
+/// share one recipe. Recipes and picks are aligned to 32 bytes, and to 64 bytes if a block has 64 lanes.
 struct BitLayout {
   struct Block {
     uint64_t byte;  // where the block's first window begins in the row
@@ -67,8 +66,9 @@ struct BitLayout {
   bool low_is_zero = false;  // all bytes of all values for 0 are zero
 };
 
+/// The inner loops of one SIMD level.
 struct Kernels {
-  const char* level;
+  const char* level;  // "portable", "avx2" or "avx512"
 
   /// Casts n consecutive elements by the table of casts. Neither `in` nor `out` needs to be aligned.
   using Cast = void (*)(const std::byte* in, std::byte* out, size_t n);

@@ -7,7 +7,7 @@
 namespace feedline::gpu {
 namespace avx2 {
 
-// For each of 16 result bytes, which of 16 source bytes it gets; 128: none, the result is 0.
+// A byte shuffle: for each of 16 result bytes, which of 16 source bytes it gets; 128: none, the result is 0.
 struct Pick {
   alignas(16) uint8_t index[16];
 };
@@ -17,7 +17,8 @@ inline __m128i picked(__m128i from, const Pick& pick) {
 inline __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm_or_si128(a, b), c); }
 
-// Returns the picks of every third byte of 48, as far as these lie in the vector with the number `vector` of three.
+// Returns the shuffle that picks every third byte of 48 source bytes, which are loaded into three vectors. The shuffle
+// is for the vector with the number `vector`, and sets the bytes that come from the other two to 0.
 constexpr Pick thirds_pick(size_t vector) {
   constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
   Pick pick{};
@@ -26,8 +27,8 @@ constexpr Pick thirds_pick(size_t vector) {
   return pick;
 }
 constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
-// Returns the picks from the bytes of `channel` for the 16 result bytes `part` of 48, of which every third is the
-// channel's.
+// Returns the shuffle that interleaves the bytes of `channel` with those of two other channels: every third result byte
+// is the channel's, the others are 0. `part` says which 16 of the 48 result bytes the shuffle makes.
 constexpr Pick triples_pick(size_t part, size_t channel) {
   Pick pick{};
   for (size_t i = 0; i < 16; i++)

@@ -217,6 +217,7 @@ struct LookupOrder {
 template <typename T>
 constexpr LookupOrder<T> lookup_order;
 
+// Returns the entries of a table of 256 bytes for 64 indexes. `upper` is the mask of the indexes from 128 on.
 inline __m512i looked_up(__m512i bytes, __mmask64 upper, const __m512i* plane) {
   return _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(plane[0], bytes, plane[1]),
                                 _mm512_permutex2var_epi8(plane[2], bytes, plane[3]));

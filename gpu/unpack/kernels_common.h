@@ -22,7 +22,7 @@ Unaligned<T>* at(std::byte* p) {
 
 template <typename From, typename To>
 void cast_all(const std::byte* __restrict in, std::byte* __restrict out, size_t n) {
-  if constexpr (detail::same<From, To> && !detail::same<From, Bool>)
+  if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
     __builtin_memcpy(out, in, n * sizeof(To));
   else
     for (size_t i = 0; i < n; i++) at<To>(out)[i].value = cast<To>(at<From>(in)[i].value);

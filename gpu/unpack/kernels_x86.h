@@ -37,10 +37,10 @@ inline void store(const std::byte* in, std::byte* out, size_t n, BFloat) {
   for (; i < n; i++) at<BFloat>(out)[i].value = cast<BFloat>(at<float>(in)[i].value);
 }
 
-// Casts by way of float32, as cast() does. float32 holds everything of From that matters for the result.
+// Casts by way of float32, as cast() does. float32 keeps all bits of From that can change the result.
 template <typename From, typename To>
 void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
-  if constexpr (detail::same<From, float>) return store(in, out, n, To{});
+  if constexpr (std::is_same_v<From, float>) return store(in, out, n, To{});
   alignas(64) std::byte values[tile_elements * sizeof(float)];
   for (size_t count; n > 0; n -= count, in += count * sizeof(From), out += count * sizeof(To)) {
     count = n < tile_elements ? n : tile_elements;

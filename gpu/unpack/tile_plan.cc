@@ -222,8 +222,8 @@ void TilePlan::run(std::span<const std::byte* const> rows, std::byte* out, size_
   if (streams) kernels_->fence();
 }
 
-// Streams a tile of a row that begins with a cache line. Where the tile begins or ends within a cache line, that part
-// of the line is written with ordinary stores.
+// Streams a tile of a row that begins at a cache line. If the tile begins or ends within a cache line, ordinary stores
+// write that part of the line.
 void TilePlan::stream(const std::byte* tile, std::byte* out, size_t bytes) const noexcept {
   const size_t head = std::min(bytes, static_cast<size_t>(-reinterpret_cast<uintptr_t>(out) & 63));
   const size_t lines = (bytes - head) & ~size_t{63};

@@ -35,8 +35,8 @@ struct Unpacker::Impl {
   UnpackSpec spec;
   const Kernels& kernels;
   size_t row_size;  // bytes of an output row
-  // How many rows, which fill whole cache lines, are unpacked into a tile and then streamed. 0: no streaming here,
-  // because it is not wanted, or the plan streams by itself, or such rows do not fit a tile.
+  // How many rows are unpacked into a tile and then streamed; together they fill whole cache lines. 0: no rows are
+  // streamed here, because streaming is not wanted, or the plan streams by itself, or so many rows do not fit a tile.
   size_t rows_in_tile = 0;
   std::string kernel;
   std::optional<BitPlan> bits;
@@ -66,8 +66,8 @@ struct Unpacker::Impl {
     if (tiles) tiles->run(rows, out, out_stride);
   }
 
-  // Unpacks contiguous rows into tiles and streams them. `out` is at the beginning of a cache line. If the last rows
-  // end within a cache line, that rest is written with ordinary stores.
+  // Unpacks contiguous rows into tiles and streams the tiles. `out` is the beginning of a cache line. If the last row
+  // ends within a cache line, ordinary stores write that part of the line.
   void stream(std::span<const std::byte* const> rows, std::byte* out) const noexcept {
     alignas(line) std::byte tile[tile_bytes];
     while (!rows.empty()) {

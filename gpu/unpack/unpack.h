@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -16,7 +15,7 @@ namespace feedline::gpu {
 class Unpacker {
  public:
   /// Throws Error bad_pipeline for a spec that makes no sense (a vector of the wrong size, a stride that is not a whole
-  /// number of bytes for whole elements, ...). level: the SIMD level of the kernels, which the CPU must have.
+  /// number of bytes for whole elements, ...). `level` is the SIMD level of the kernels, which the CPU must have.
   explicit Unpacker(UnpackSpec spec, SimdLevel level = simd_level(), Stores stores = Stores::cached);
   ~Unpacker();
   Unpacker(Unpacker&&) noexcept;

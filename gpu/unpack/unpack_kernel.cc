@@ -10,7 +10,8 @@
 namespace feedline::gpu {
 namespace {
 
-// Enough to fill a large GPU of today (132 multiprocessors of 2048 threads) several times over.
+// About the most threads of a launch if rows are short: enough to fill a large GPU (132 multiprocessors with 2048
+// threads each) several times. Further rows are done by the same threads.
 constexpr uint64_t threads_at_once = uint64_t{1} << 20;
 
 UnpackKernel::Op op_of(const UnpackSpec& spec) {

@@ -54,6 +54,7 @@ class DeviceUnpacker {
   UnpackLaunch launch(const DeviceRows& rows, const std::byte* tables) const noexcept;
 
  private:
+  /// Appends a table to tables_, at a multiple of 16, and returns its offset there.
   template <typename T>
   size_t add_table(std::span<const T> values);
 

@@ -1,5 +1,4 @@
 // Follows the definition of gpu/unpack/unpack_spec.h literally, one element after another.
-#include <algorithm>
 #include <cstring>
 
 #include "gpu/unpack/channel_math.h"

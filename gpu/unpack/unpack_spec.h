@@ -66,8 +66,7 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
 ///   the first to gain from streaming.
 enum class Stores : uint8_t { cached, streaming_copies, streaming };
 
-/// Returns `value` cast to `dtype` and back, by the table of casts. It is used for formulas (`out.X` is the value of X
-/// as rounded to its dtype) and for default values.
+/// Returns `value` cast to `dtype` and back, by the table of casts.
 double cast_through(DType dtype, double value) noexcept;
 
 }  // namespace feedline::gpu

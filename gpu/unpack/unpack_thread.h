@@ -48,8 +48,9 @@ inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(
 
 namespace detail {
 
+/// Where an element lies in its row, and its channel.
 struct ElementPlace {
-  int64_t bit = 0;
+  int64_t bit = 0;  // where the field begins
   uint64_t channel = 0;
 };
 
@@ -100,14 +101,15 @@ FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* row, int64_t bit, int width
   return static_cast<uint32_t>(value & ((uint64_t{1} << width) - 1));
 }
 
+/// Returns the element of type From at `at` as int64_t, float or double, whichever holds all values of From.
 template <typename From>
 FEEDLINE_ELEMENT auto load_wide(const UnpackArgs& args, const std::byte* at) {
   const From value = load_element<From>(at, args.aligned, args.big_endian);
-  if constexpr (same<From, Bool>)
+  if constexpr (std::is_same_v<From, Bool>)
     return static_cast<int64_t>(value.byte != 0);
-  else if constexpr (same<From, Half> || same<From, BFloat>)
+  else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>)
     return widen(value);
-  else if constexpr (is_integer<From>)
+  else if constexpr (std::is_integral_v<From>)
     return static_cast<int64_t>(value);
   else
     return value;
@@ -118,9 +120,9 @@ FEEDLINE_ELEMENT auto load_wide(const UnpackArgs& args, const std::byte* at) {
 template <typename Wide>
 FEEDLINE_ELEMENT Wide load_as(const UnpackArgs& args, const std::byte* row, int64_t bit) {
   const std::byte* const at = row + bit / 8;
-  if constexpr (same<Wide, double>) {
+  if constexpr (std::is_same_v<Wide, double>) {
     return load_wide<double>(args, at);
-  } else if constexpr (same<Wide, float>) {
+  } else if constexpr (std::is_same_v<Wide, float>) {
     if (args.stored == DType::float32) return load_wide<float>(args, at);
     return args.stored == DType::float16 ? load_wide<Half>(args, at) : load_wide<BFloat>(args, at);
   } else {

@@ -30,10 +30,11 @@ size_t count_before(const RecordStream& stream, uint64_t offset) {
   return static_cast<size_t>(found - records.begin());
 }
 
-// Reports progress: tells of each byte of [begin, end) of a file once.
+// Reports the progress over the bytes [begin, end) of a file: each byte once.
 class Teller {
  public:
   Teller(const CountProgress& tell, uint64_t begin, uint64_t end) : tell_(tell), told_(begin), end_(end) {}
+  /// Reports the bytes before `position` that were not reported yet.
   void at(uint64_t position) {
     position = std::min(position, end_);
     if (position <= told_) return;
@@ -47,7 +48,8 @@ class Teller {
   const uint64_t end_;
 };
 
-// Follows the true records of the file from its start on: the stitch, and the whole scan if one thread does it alone.
+// Follows the true records of the file from its start on. This is the stitch (see the header) or, if one thread counts
+// alone, the whole scan.
 class TrueScan {
  public:
   TrueScan(const std::shared_ptr<const SourceFile>& file, const CountOptions& options, const CountDamage& damage)
@@ -85,8 +87,9 @@ class TrueScan {
     }
   }
 
-  /// Takes over `chain` from the first place on at which both it and the true records have a record, if there is one.
-  /// Reports no progress for what it reads itself, because the thread that found the chain has reported these bytes.
+  /// Takes over `chain` from the first place on at which a record begins in the chain and in the true records, if there
+  /// is such a place. Reports no progress for the bytes that this function reads, because the thread that found the
+  /// chain has reported them.
   void meet(const IndexBuilder& chain) {
     if (chain.end() <= at_) return;
     advance(chain.start(), nullptr);
@@ -220,16 +223,17 @@ FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::v
   FileIndex index = truth.finish();
   if (const std::string why = contradiction(index, file->size(), options.record_limit); !why.empty())
     throw Error(Category::bad_pipeline,
-                fmt::format("the counts that the ranks have exchanged for this file contradict each other: it {}", why),
-                {file->path(), -1, -1, ""});
+                fmt::format("the counts that the ranks have exchanged make an index that {}; all ranks must read the "
+                            "same file with the same version of feedline",
+                            why),
+                Place::of_file(file->path()));
   return index;
 }
 
 void check_bad_regions(size_t known, const BadRegion& next, const std::string& path) {
   if (known < most_bad_regions) return;
   throw Error(next.category,
-              fmt::format("the file has more than {} damaged places; leave it out, or write its good records "
-                          "anew",
+              fmt::format("the file has more than {} damaged places; leave it out, or write its good records anew",
                           most_bad_regions),
               {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
 }

@@ -52,7 +52,7 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 /// gives up, and the stitch scans the rest of it.
 FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
                         const CountProgress& progress = {}, const CountDamage& damage = {});
-/// Does the same with a local file.
+/// Does the same for the local file at `path`.
 inline FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress = {},
                                const CountDamage& damage = {}) {
   return count_records(std::make_shared<const InputFile>(path), options, progress, damage);
@@ -64,14 +64,14 @@ inline FileIndex count_records(const std::string& path, const CountOptions& opti
 std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
                                      const CountOptions& options, const CountProgress& progress = {});
 
-/// Makes the index of a plain file from the chains of all its parts, in order, wherever these were counted. Reads only
-/// what no chain is known to hold, which is nothing if the file is sound and no record contains records. Throws Error
-/// bad_pipeline if the chains make an index that contradicts itself (io/index/index_check.h).
-FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains, const CountOptions& options,
-                     const CountDamage& damage = {});
+/// Makes the index of a plain file from the chains of all its parts, in order, whichever ranks have counted them. Reads
+/// only the bytes for which no chain can be used: none if the file is sound and no record contains records. Throws
+/// Error bad_pipeline if the chains make an index that contradicts itself (io/index/index_check.h).
+FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::vector<IndexBuilder>& chains,
+                     const CountOptions& options, const CountDamage& damage = {});
 
-/// Throws an Error of the category of `next` if an index that has `known` bad regions cannot take another one, because
-/// it may have most_bad_regions at most.
+/// Throws an Error with the category and the place of `next` if `known` bad regions are already as many as an index may
+/// have (most_bad_regions).
 void check_bad_regions(size_t known, const BadRegion& next, const std::string& file);
 
 }  // namespace feedline::io

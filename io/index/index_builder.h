@@ -1,7 +1,6 @@
 // Builds an index from records in the order of their file.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,11 +13,11 @@
 namespace feedline::io {
 
 /// Builds the index of a whole file, or of a chain. A chain is a sequence of records without gaps that begins anywhere
-/// in a file. It can be appended to the builder of what lies before it, from its first record or from one of its
-/// meeting points on. Not thread-safe.
+/// in a file. A chain can be appended to the builder of the records before it: from the chain's first record on, or
+/// from one of its meeting points on (see Meeting). Not thread-safe.
 class IndexBuilder {
  public:
-  /// No record that is added may begin before `start`. `stride` is in bytes.
+  /// Makes a builder for records that begin at `start` or later. `stride` is the number of bytes between index entries.
   explicit IndexBuilder(uint64_t stride, uint64_t start = 0);
 
   /// Adds records without gaps between them. The first one begins at `offset`, at or after end(). In a chain it begins
@@ -34,7 +33,7 @@ class IndexBuilder {
   /// Returns the first meeting point of this chain at or after `offset`, if there is one.
   std::optional<Meeting> meeting(uint64_t offset) const;
 
-  /// Adds the records of `chain` from `from` on, which is the chain's start or one of its meeting points.
+  /// Adds the records of `chain` from the place `from` on, which is the chain's start or one of its meeting points.
   /// Preconditions: the chain has the same stride, and `from` does not lie before end().
   void append(const IndexBuilder& chain, const Meeting& from);
 

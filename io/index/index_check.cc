@@ -65,9 +65,11 @@ class Walk {
 
 void check_sizes(const FileIndex& index, uint64_t file_size, uint64_t record_limit) {
   if (!can_be_stream(index.compression, index.stream_size, file_size))
-    fail("{} bytes of records in a file of {}", index.stream_size, file_size);
-  if (index.entries.size() != entries_of(index.stream_size, index.stride)) fail("{} entries", index.entries.size());
-  if (index.sums.size() != sums_of(index.stream_size, index.stride)) fail("{} sums", index.sums.size());
+    fail("{} bytes of records in a file of {} bytes", index.stream_size, file_size);
+  if (const uint64_t wanted = entries_of(index.stream_size, index.stride); index.entries.size() != wanted)
+    fail("it has {} entries instead of {}", index.entries.size(), wanted);
+  if (const uint64_t wanted = sums_of(index.stream_size, index.stride); index.sums.size() != wanted)
+    fail("it has {} sums instead of {}", index.sums.size(), wanted);
   if (index.smallest_record > index.largest_record ||
       index.largest_record > std::min<uint64_t>(record_limit, UINT32_MAX))
     fail("records of {} to {} bytes, with a record_limit of {}", index.smallest_record, index.largest_record,
@@ -90,14 +92,15 @@ uint64_t check_places(const FileIndex& index) {
   }
   if (index.entries.back() != end) fail("its last entry is not the end of the file");
   for (; bad != index.bad.end(); ++bad) walk.bad(*bad, index.stream_size);
-  if (walk.offset() != index.stream_size) fail("it ends at offset {} of {}", walk.offset(), index.stream_size);
+  if (walk.offset() != index.stream_size)
+    fail("its records and bad regions end at offset {} of {}", walk.offset(), index.stream_size);
   return walk.bad_bytes();
 }
 
 void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   uint64_t audit = 0;
   for (const uint64_t sum : index.sums) audit += sum;
-  if (audit != index.audit) fail("its sums do not add up to its audit");
+  if (audit != index.audit) fail("its sums do not add up to the audit that it states");
   const uint64_t smallest = index.smallest_record, largest = index.largest_record, payload = index.payload_bytes;
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;
@@ -106,7 +109,7 @@ void check_totals(const FileIndex& index, uint64_t bad_bytes) {
     const uint64_t others = index.records - 1;
     return largest <= payload - others * smallest && payload - smallest <= Wide{others} * largest;
   };
-  if (!agree()) fail("{} records of {} to {} bytes, in all {}", index.records, smallest, largest, payload);
+  if (!agree()) fail("{} records of {} to {} bytes, with {} bytes together", index.records, smallest, largest, payload);
 }
 
 }  // namespace

@@ -4,30 +4,28 @@
 #include <cstdint>
 #include <string>
 
+#include "base/mul_div.h"
 #include "io/index/index.h"
 
 namespace feedline::io {
 
-/// Returns whether a file of `file_size` bytes can hold a stream of `stream_size` bytes. Deflate makes at most 1032
-/// bytes of one byte.
+/// Returns whether a file of `file_size` bytes can hold a stream of `stream_size` bytes, before compression. One byte
+/// of deflate data inflates to at most 1032 bytes.
 constexpr bool can_be_stream(Compression compression, uint64_t stream_size, uint64_t file_size) noexcept {
   return compression == Compression::none ? stream_size == file_size : stream_size / 1032 <= file_size;
 }
 
-/// Returns into how many parts of `part` bytes a stream is cut. The last part may be shorter.
-constexpr uint64_t parts_of(uint64_t stream_size, uint64_t part) noexcept {
-  return stream_size / part + (stream_size % part != 0);
-}
-/// Return the number of entries, and of sums, in the index of a stream of `stream_size` bytes.
+/// Returns the number of entries in the index of a stream of `stream_size` bytes.
 constexpr uint64_t entries_of(uint64_t stream_size, uint64_t stride) noexcept {
-  return parts_of(stream_size, stride) + 1;
+  return div_up(stream_size, stride) + 1;
 }
+/// Returns the number of sums in the index of a stream of `stream_size` bytes.
 constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
-  return parts_of(stream_size, stride * strides_per_group);
+  return div_up(stream_size, stride * strides_per_group);
 }
 
 /// Returns an empty string if `index` contradicts neither itself nor a file of `file_size` bytes. Otherwise returns
-/// what is wrong, for people: "makes no sense: ...".
+/// what is wrong, for people: "cannot be right: ...".
 ///
 /// An index that passes may still be wrong about what lies in the file. But it has the properties that the memory plan
 /// relies on:

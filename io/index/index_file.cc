@@ -49,6 +49,7 @@ std::span<const std::byte> bytes_of(const T& rows) {
   return std::as_bytes(std::span(rows.begin(), rows.end()));
 }
 
+// Thrown if an index is refused; `why` is for people.
 struct Refused {
   std::string why;
 };
@@ -75,9 +76,9 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
 void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))
-    refuse("cannot be right: compression {}", h.compression);
+    refuse("cannot be right: it names compression {}, which does not exist", h.compression);
   if (!can_be_stream(compression, h.stream_size, data.size))
-    refuse("cannot be right: {} bytes of records in a file of {}", h.stream_size, data.size);
+    refuse("cannot be right: {} bytes of records in a file of {} bytes", h.stream_size, data.size);
   // Because of these bounds, the sum of the sizes below does not overflow.
   const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
@@ -98,7 +99,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
   Header h{};
   const auto header = std::as_writable_bytes(std::span(&h, 1));
   if (size >= sizeof h) take(header);
-  if (h.magic != magic) refuse("is no index of feedline");
+  if (h.magic != magic) refuse("is not an index of feedline");
   if (h.version != format_version)
     refuse("has format version {}, but this version of feedline reads {}", h.version, format_version);
   check_key(h, data, options);
@@ -125,7 +126,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                   .bad = {}};
   const auto bad = rows(std::vector<BadRow>(h.bad));
   const auto messages = rows(std::vector<char>(h.message_bytes));
-  if (crc != h.crc) refuse("is damaged: its checksum is {:08x}, it says {:08x}", crc, h.crc);
+  if (crc != h.crc) refuse("is damaged: its checksum is {:08x}, but its header says {:08x}", crc, h.crc);
 
   index.bad.reserve(bad.size());
   size_t at = 0;
@@ -137,7 +138,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                          std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
   }
-  if (at != messages.size()) refuse("cannot be right: {} bytes follow its last entry", messages.size() - at);
+  if (at != messages.size()) refuse("cannot be right: {} bytes follow its last message", messages.size() - at);
   if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }
@@ -188,8 +189,8 @@ void write_parts(const FileIndex& index, const FileId& data, const CountOptions&
 void write_index(const std::string& path, const FileIndex& index, const FileId& data, const CountOptions& options) {
   OutputFile file(path);
   write_parts(index, data, options, [&](std::span<const std::byte> part) { file.write(part); });
-  // There is no sync: an index that is cut short by a power cut is refused and made again, and a thousand syncs would
-  // take longer than that.
+  // The file is not synced. An index that a power cut leaves incomplete is refused and made again, which takes less
+  // time than the syncs of a thousand indexes.
   file.publish_unsynced();
 }
 

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "io/file.h"
 
@@ -18,8 +17,8 @@ class Lines {
  public:
   explicit Lines(const std::string& path) : file_(path) {}
 
-  // Gives the next line without its end. Returns false if there is none. A line that is longer than a buffer comes in
-  // pieces. This does no harm, because such a line is not a line of two numbers.
+  // Sets `line` to the next line without its newline. Returns false if there is none. A line that is longer than the
+  // buffer comes in pieces, which does no harm: two numbers never make such a long line.
   bool next(std::string_view& line) {
     size_t length = text_.find('\n', begin_);
     if (length == std::string::npos && read_ < file_.size()) {
@@ -70,7 +69,7 @@ std::string differs_from_idx(const std::string& idx_file, const FileIndex& index
     number++;
     const auto line = parse(text);
     if (!line)
-      return fmt::format("line {}: '{}' is no offset and length", number,
+      return fmt::format("line {}: '{}' is not an offset and a length", number,
                          text.substr(0, std::min<size_t>(text.size(), 40)));
     if (line->offset != end)
       return fmt::format("line {}: offset {}, but the line before ends at {}", number, line->offset, end);
@@ -83,9 +82,10 @@ std::string differs_from_idx(const std::string& idx_file, const FileIndex& index
                          entry->offset);
     records++;
   }
-  if (records != index.records) return fmt::format("it has {} good records, the file has {}", records, index.records);
+  if (records != index.records)
+    return fmt::format("it has {} good records, but the file has {}", records, index.records);
   if (index.bad.empty() && end != index.end)
-    return fmt::format("its last line ends at offset {}, the last record at {}", end, index.end);
+    return fmt::format("its last line ends at offset {}, but the last record ends at {}", end, index.end);
   return "";
 }
 

@@ -2,7 +2,6 @@
 // The text has one line, "OFFSET LENGTH", per record.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "io/index/index.h"

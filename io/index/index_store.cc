@@ -39,7 +39,7 @@ void make_folder(const fs::path& folder) {
     fs::create_directories(folder, error);
   if (error)
     throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
-                {folder.string(), -1, -1, ""});
+                Place::of_file(folder.string()));
 }
 
 }  // namespace
@@ -92,7 +92,8 @@ void let_mtime_settle(const FileId& data) {
 std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
                        const std::string& dir) {
   if (now.size != data.size || now.version != data.version)
-    throw Error(Category::io_error, "was written to while it was counted", {data.uri, -1, -1, ""});
+    throw Error(Category::io_error, "was written to while it was counted; count it again when no program writes to it",
+                Place::of_file(data.uri));
   std::optional<Error> first;
   std::string path;
   for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {

@@ -43,13 +43,13 @@ struct KeptIndex {
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir);
 
 /// Waits, at most 20 ms, until the clock of file systems has left the tick in which the file was last written. After
-/// that, another write gives the file another mtime, so that the index shows to be out of date. Call it before counting
-/// a file whose index is to be kept.
+/// that, another write gives the file another mtime, which shows that the index is out of date. Call this function
+/// before counting a file whose index is to be kept.
 void let_mtime_settle(const FileId& data);
 
 /// Writes the index to the first place that accepts it, makes the folder if it does not exist, and returns the path.
-/// `data` is the file as it was before it was counted, and `now` as it is. Throws Error io_error if no place accepts the
-/// index (with the failure at the first place), or if the file has changed since.
+/// `data` is the file as it was before it was counted, and `now` the file as it is now. Throws Error io_error if no
+/// place accepts the index (with the failure at the first place), or if the file has changed since.
 std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
                        const std::string& dir);
 

@@ -14,8 +14,9 @@
 namespace feedline::io {
 namespace {
 
-// Decides whether `automatic` uses O_DIRECT. The page cache cannot help an epoch over more data than memory. Such an
-// epoch would also evict data of other programs, which the cache could help.
+// Decides whether `automatic` uses O_DIRECT: returns `automatic` if the files are larger than the memory, else `off`.
+// The page cache cannot speed up an epoch over more data than memory, and such an epoch would evict other programs'
+// data.
 Toggle settle(Toggle direct, const std::vector<FileId>& files) {
   if (direct != Toggle::automatic) return direct;
   uint64_t bytes = 0;
@@ -63,7 +64,7 @@ std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const 
       } catch (const std::system_error& refused) {
         reason = refused.what();
         if (options.backend == BackendKind::uring)
-          throw Error(Category::io_error, fmt::format("io_uring was asked for and is not available: {}; {}", reason,
+          throw Error(Category::io_error, fmt::format("io_uring was asked for, but is not available: {}; {}", reason,
                                                       advice(refused.code().value())));
         log_info(fmt::format("reading with pread instead of io_uring: {}", reason));
       }

@@ -19,7 +19,7 @@
 namespace feedline::io {
 namespace {
 
-/// The answer of a file system without O_DIRECT. It may refuse at open, in statx, or at the first read.
+/// The failure of a file system that refuses O_DIRECT at open. Others refuse it in statx or at the first read.
 struct DirectOpenOp {
   static constexpr const char* name = "open O_DIRECT";
   static constexpr int error = EINVAL;
@@ -34,6 +34,7 @@ bool is_regular(const char* path) noexcept {
   return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
+/// Opens a file for reading. Returns the descriptor or a negative errno.
 int open_path(const char* path, int flags) noexcept {
   if (int error = injected<OpenOp>()) return -error;
   if (flags & O_DIRECT)
@@ -60,6 +61,7 @@ int make_readable(int fd, int flags) noexcept {
   return fcntl(fd, F_SETFL, flags) < 0 ? errno : 0;
 }
 
+/// Makes later reads of an open file go through the page cache. Returns 0 or an errno.
 int set_buffered(int fd) noexcept {
   if (int error = injected<SetFlagsOp>()) return error;
   const int flags = fcntl(fd, F_GETFL);
@@ -213,8 +215,8 @@ int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
 int FileTable::refuse_direct(Lease& lease) noexcept {
   if (direct_ == Toggle::on) return EOPNOTSUPP;
   const Lock lock(mutex_);
-  // Other reads of this file, with O_DIRECT's alignment, may be under way. They stay valid if the file is read
-  // buffered.
+  // Other reads of this file, with O_DIRECT's alignment, may be in flight. They stay valid if the file is read through
+  // the page cache.
   if (int error = set_buffered(lease.fd)) return error;
   slots_[lease.slot].alignment = lease.alignment = 1;
   return 0;

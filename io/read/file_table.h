@@ -52,8 +52,8 @@ class FileTable {
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
-  /// Handles a read with O_DIRECT that gave EINVAL: changes the file to buffered reading and returns 0 if that is
-  /// allowed. Otherwise returns EOPNOTSUPP or another errno.
+  /// Handles a read with O_DIRECT that gave EINVAL. If O_DIRECT is `automatic`, makes later reads of the file go through
+  /// the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
   int refuse_direct(Lease& lease) noexcept;
 
   /// Checks the file after a read. Returns ESTALE if its size or version are no longer those of its FileId, because the
@@ -71,8 +71,11 @@ class FileTable {
   };
   static constexpr uint32_t no_file = UINT32_MAX, no_slot = UINT32_MAX;
 
+  /// Returns the slot without leases that was not used for the longest time, or no_slot.
   uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
+  /// Closes the file without leases that was not used for the longest time. Returns false if there is none.
   bool close_one_idle() noexcept;
+  /// Sets `fd` and `alignment` as Lease explains. Returns 0 or an errno.
   int open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept;
 
   const std::vector<FileId> files_;

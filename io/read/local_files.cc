@@ -36,8 +36,8 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder; it
-// need not if it passes a link.
+// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder. After
+// a symbolic link "a", the path "a/.." may name another folder than ".".
 fs::path tidy(const fs::path& path) {
   const fs::path plain = path.lexically_normal();
   const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();

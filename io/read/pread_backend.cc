@@ -1,4 +1,4 @@
-// The backend that reads with pread. It is the reference, and what is left if the kernel refuses io_uring.
+// The backend that reads with pread. It is the reference implementation, and is used if the kernel refuses io_uring.
 #include <unistd.h>
 
 #include <algorithm>

@@ -14,7 +14,7 @@ std::string read_error_message(int error) {
     case EOPNOTSUPP:
       return "the file system refuses O_DIRECT; read through the page cache (direct: automatic or off)";
     case ECANCELED:
-      return "the reading was stopped";
+      return "the read was cancelled, because the backend was stopped";
     default:
       return std::generic_category().message(error);
   }

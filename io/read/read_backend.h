@@ -36,9 +36,9 @@ FileId stat_file(std::string path);
 struct Read {
   uint32_t file = 0;                // the number in the backend's list of files
   uint64_t offset = 0, length = 0;  // bytes; the range lies inside the file and has at least one byte
-  /// Memory of the caller. It must stay valid until the read has completed, be aligned to block_bytes, and have at least
-  /// capacity_for(offset, length) bytes. The bytes of the range are placed at buffer + offset % block_bytes, for direct
-  /// and for buffered reads alike. The other bytes inside the capacity may be overwritten.
+  /// Memory of the caller. The memory must stay valid until the read has completed, be aligned to block_bytes, and have
+  /// at least capacity_for(offset, length) bytes. The bytes of the range are placed at buffer + offset % block_bytes,
+  /// for direct and for buffered reads alike. The other bytes inside the capacity may be overwritten.
   std::byte* buffer = nullptr;
   void* tag = nullptr;  // given to ReadDone
 
@@ -55,7 +55,7 @@ struct Read {
 /// * EOPNOTSUPP: O_DIRECT is `on`, and the file system refuses it.
 /// * ECANCELED: the backend was stopped. Submit nothing more.
 ///
-/// It must not block or throw. It may call submit().
+/// The callback must not block or throw. It may call submit().
 using ReadDone = std::function<void(void* tag, int error)>;
 
 /// Returns an error of ReadDone for people: what happened and, if that helps, what to do.
@@ -90,16 +90,16 @@ class ReadBackend {
 /// Options for make_read_backend().
 struct BackendOptions : IoOptions {
   unsigned depth = 64;  // the largest number of reads in flight, at least 1; other reads wait in a queue
-  std::span<std::byte> memory =
-      {};  // the memory in which all buffers lie, for registration with io_uring; may be empty
+  /// The memory in which all buffers lie, for registration with io_uring. May be empty.
+  std::span<std::byte> memory = {};
   /// The number of reads that are started before `memory` is registered. Registration makes all of it resident. A feed
   /// whose files lie in the page cache submits few reads, and needs no registration.
   uint64_t register_after_reads = 0;
 };
 
-/// Makes a backend for `files`. With `automatic` it takes pread if io_uring cannot be had, and logs the reason once, at
-/// level info. Throws Error io_error, which says what to do, if the backend that is asked for by name cannot be had, or
-/// if no thread can be started.
+/// Makes a backend for `files`. With `automatic` it takes pread if io_uring is not available, and logs the reason once,
+/// at level info. Throws Error io_error, which says what to do, if io_uring is asked for and is not available, or if no
+/// thread can be started.
 std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options, ReadDone done);
 
 }  // namespace feedline::io

@@ -11,13 +11,13 @@
 namespace feedline::io {
 namespace {
 
-/// A file system accepts O_DIRECT at open, and refuses it at the first read.
+/// The failure of a file system that accepts O_DIRECT at open and refuses it at the first read.
 struct DirectReadOp {
   static constexpr const char* name = "read O_DIRECT";
   static constexpr int error = EINVAL;
 };
 
-/// The page cache does not hold the bytes.
+/// The failure of a read whose bytes are not in the page cache.
 struct CachedReadOp {
   static constexpr const char* name = "read cached";
   static constexpr int error = EAGAIN;

@@ -1,5 +1,6 @@
-// Where data files lie: in the local file system or, one day, in a remote store. Listing, counting, indexing and feeding
-// reach data files only through a Source. Indexes and states that feedline keeps are local files, whatever the source.
+// Where data files lie: in the local file system or, one day, in a remote store. Listing, counting, indexing and
+// feeding access data files only through a Source. The indexes and states that feedline stores are local files for
+// every source.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 
 namespace feedline::io {
 
-/// A place of data files. Thread-safe. Its functions may block, and throw Error io_error, which says what the source
+/// Access to data files. Thread-safe. The functions may block, and throw Error io_error, which says what the source has
 /// refused.
 class Source {
  public:
@@ -29,9 +30,9 @@ class Source {
     std::string name;                // the absolute pattern, for messages
     std::string instead;             // if there are no files: what is there instead, to be appended to a message
   };
-  /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in fnmatch(3);
-  /// they do not match a leading '.'. A file that exists is taken literally. Folders are left out. Throws Error
-  /// bad_pipeline if the pattern is the name of a folder.
+  /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in
+  /// fnmatch(3); they do not match a leading '.'. A file that exists is taken literally. Folders are left out. Throws
+  /// Error bad_pipeline if the pattern is the name of a folder.
   virtual Listing list(const std::string& folder, const std::string& pattern) const = 0;
 
   /// Returns the size and version of a file. Throws Error io_error if it is not there.

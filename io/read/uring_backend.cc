@@ -102,6 +102,7 @@ class UringBackend final : public ReadBackend {
     run(*ring);
   }
 
+  // Reads until the backend has been stopped, or the ring was lost, and the kernel holds nothing of this backend.
   void run(UringRing& ring) {
     while (true) {
       const int refusal = take_arrived();
@@ -150,7 +151,7 @@ class UringBackend final : public ReadBackend {
     }
   }
 
-  // Gives the next calls of ready reads to the ring. Those for which it has no room are given after the next reaping.
+  // Gives the next calls of ready reads to the ring. Reads for which the ring has no room wait for the next results.
   void issue_ready(UringRing& ring) {
     auto next = ready_.begin();
     for (; next != ready_.end(); ++next) {
@@ -212,7 +213,7 @@ class UringBackend final : public ReadBackend {
   }
 
   // Handles a kernel that accepts nothing more from this thread, for instance because a seccomp filter was installed
-  // while running. All reads fail, except those that the kernel holds: their memory is in use until their results come.
+  // meanwhile. Fails all reads except those that the kernel holds, whose memory is in use until their results come.
   void lose(UringRing& ring, int error) {
     lost_ = true;
     log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
@@ -220,7 +221,7 @@ class UringBackend final : public ReadBackend {
       const Lock lock(mutex_);
       if (!refusal_) refusal_ = error;
     }
-    if (wake_armed_) leak(wake_count_);  // the kernel may still write it when this object is gone
+    if (wake_armed_) leak(wake_count_);  // the kernel may write to it even after this object is destroyed
     ring.for_each_not_taken([&](uint64_t token) { handle(token, -error); });
   }
 
@@ -254,9 +255,9 @@ class UringBackend final : public ReadBackend {
   std::deque<Read> waiting_;     // reads that have no slot yet
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_, ready_;  // numbers of slots: without a read; with a read whose next call is to be made
-  // Where the ring puts what it reads from the eventfd.
+  // The memory into which the ring reads the eventfd.
   std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);
-  // Whether the ring is reading the eventfd, and whether the kernel accepts nothing more.
+  // Whether the ring is reading the eventfd, and whether the ring is lost: the kernel accepts nothing more.
   bool wake_armed_ = false, lost_ = false;
   uint32_t cancels_ = 0;  // cancellations in the ring
 

@@ -10,13 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "io/read/read_progress.h"
 
 namespace feedline::io {
 
-/// An eventfd with which any thread can wake the ring's thread, because the ring reads it.
+/// An eventfd with which any thread can wake the thread that owns the ring. The ring reads the eventfd.
 class Wake {
  public:
   /// Throws std::system_error if the system refuses.
@@ -43,7 +42,7 @@ class UringRing {
   UringRing(const UringRing&) = delete;
   UringRing& operator=(const UringRing&) = delete;
 
-  /// Registers `memory`, so that the kernel need not look up its pages for each read into it. All its pages become
+  /// Registers `memory`, so that the kernel need not look up the pages for each read into it. All pages become
   /// resident. May be called once. Returns 0 or an errno; after a failure, reads into `memory` work as any others do.
   /// `piece_bytes` is the size of a registered piece: the kernel accepts at most 1 GiB in one piece
   /// (io_uring_registered_buffers(7)).
@@ -58,7 +57,8 @@ class UringRing {
   /// Gives what is queued to the kernel, and waits for a result. Returns 0 or an errno. After a failure the kernel may
   /// have taken a part of what was queued, or nothing.
   int enter() noexcept;
-  /// Lets results appear, and does nothing else. This is for a ring whose enter() fails.
+  /// Lets the kernel deliver results that are ready, without submitting anything or waiting. This is for a ring whose
+  /// enter() fails.
   void look() noexcept;
 
   /// Calls handle(token, result) for each result that has arrived, and returns how many there were. `result` is a

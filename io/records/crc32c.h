@@ -26,11 +26,11 @@ uint32_t crc32c_extend(uint32_t crc, std::span<const std::byte> bytes) noexcept;
 /// Returns the CRC32C of `bytes`.
 inline uint32_t crc32c(std::span<const std::byte> bytes) noexcept { return crc32c_extend(0, bytes); }
 
-/// Does the same by the named path, for tests and benchmarks. Precondition: supported(path).
+/// Continues a CRC32C by the named path, for tests and benchmarks. Precondition: supported(path).
 uint32_t crc32c_extend(Crc32cPath path, uint32_t crc, std::span<const std::byte> bytes) noexcept;
 
 /// Masks a CRC as TFRecord does (tensorflow/core/lib/hash/crc32c.h): rotates it and adds a constant. The reason is that
-/// a CRC is stored beside data that may itself be checksummed.
+/// a CRC detects errors poorly in data that itself contains CRCs, as a record does whose payload contains records.
 constexpr uint32_t mask_crc(uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 /// Returns the CRC that mask_crc() has masked.
 constexpr uint32_t unmask_crc(uint32_t masked) noexcept {

@@ -18,12 +18,12 @@
 
 namespace feedline::io::hardware {
 
-/// The constants that fold 16 bytes of the message forward by n bytes: powers of x modulo the polynomial of CRC-32C. They
-/// are bit-reversed, and each exponent is 33 less than the distance in bits, for the reasons given at Shift.
+/// The constants that fold 16 bytes of the message forward by n bytes: powers of x modulo the CRC32C polynomial. They
+/// are bit-reversed, and each exponent is 33 less than the distance in bits. Shift (crc32c_hardware.h) explains the 33.
 struct Fold {
   int64_t first, second;  // the factors for the first and the second 8 bytes: x^(8 n + 31), x^(8 n - 33)
 };
-/// folds[n] moves 16 bytes by n bytes.
+/// folds[n] has the constants that fold 16 bytes forward by n bytes.
 inline constexpr auto folds = [] {
   std::array<Fold, 257> table{};
   uint32_t first = x_to_the(31), second = x_to_the(0);
@@ -68,8 +68,8 @@ struct Folding {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&fold)));
   }
 
-  /// Folds with four registers side by side, because a product takes four cycles. Returns them folded into one, and
-  /// advances `p` past the bytes that this has used.
+  /// Folds with four registers side by side, because a product has a latency of four cycles. Returns the four registers
+  /// folded into one, and advances `p` past the bytes that were used.
   FEEDLINE_FOLD_INLINE static __m512i fold_four(__m512i x, const std::byte*& p, const std::byte* end) noexcept {
     const __m512i by_four = all_of(folds[4 * width]);
     __m512i lane[] = {x, _mm512_loadu_si512(p), _mm512_loadu_si512(p + width), _mm512_loadu_si512(p + 2 * width)};

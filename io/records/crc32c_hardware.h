@@ -9,11 +9,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "base/load.h"
 #include "io/records/crc32c_constants.h"
 
 #if defined(__x86_64__)
@@ -53,12 +52,6 @@ FEEDLINE_CRC_INLINE uint64_t product(uint32_t a, uint32_t b) noexcept {
 }
 #endif
 
-FEEDLINE_CRC_INLINE uint64_t load(const std::byte* p) noexcept {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return word;
-}
-
 /// Returns the register after the last `size` % 8 bytes of a buffer of `size` bytes that ends at `end`.
 /// Precondition: size >= 8.
 ///
@@ -67,7 +60,7 @@ FEEDLINE_CRC_INLINE uint64_t load(const std::byte* p) noexcept {
 /// count. The upper bytes of the register move down.
 FEEDLINE_CRC_INLINE uint32_t finish(uint32_t crc, const std::byte* end, size_t size) noexcept {
   const unsigned bits = 8 * (size % 8);
-  const uint64_t mixed = crc ^ ((load(end - 8) >> 1) >> (63 - bits));
+  const uint64_t mixed = crc ^ ((load<uint64_t>(end - 8) >> 1) >> (63 - bits));
   return step(uint32_t{0}, (mixed << 1) << (63 - bits)) ^ static_cast<uint32_t>(mixed >> bits);
 }
 
@@ -85,13 +78,13 @@ FEEDLINE_CRC_INLINE std::array<uint32_t, 3> update_three(const std::array<const 
   uint32_t a = ~uint32_t{0}, b = a, c = a;
   const size_t together = std::min({size[0], size[1], size[2]}) / 8 * 8;
   for (size_t i = 0; i < together; i += 8) {
-    a = step(a, load(p[0] + i));
-    b = step(b, load(p[1] + i));
-    c = step(c, load(p[2] + i));
+    a = step(a, load<uint64_t>(p[0] + i));
+    b = step(b, load<uint64_t>(p[1] + i));
+    c = step(c, load<uint64_t>(p[2] + i));
   }
   std::array<uint32_t, 3> crc{a, b, c};
   for (size_t k = 0; k < 3; k++) {
-    for (size_t i = together; i + 8 <= size[k]; i += 8) crc[k] = step(crc[k], load(p[k] + i));
+    for (size_t i = together; i + 8 <= size[k]; i += 8) crc[k] = step(crc[k], load<uint64_t>(p[k] + i));
     crc[k] = finish(crc[k], p[k] + size[k], size[k]);
   }
   return crc;
@@ -103,7 +96,7 @@ struct OneStream {
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
     if (size < 8) return bytes(crc, p, size);
     const std::byte* const end = p + size;
-    for (; end - p >= 8; p += 8) crc = step(crc, load(p));
+    for (; end - p >= 8; p += 8) crc = step(crc, load<uint64_t>(p));
     return finish(crc, end, size);
   }
   FEEDLINE_CRC_INLINE static uint32_t word(uint64_t value) noexcept { return step(~uint32_t{0}, value); }
@@ -145,9 +138,9 @@ struct ThreeStreams {
       const std::byte* const third = second + 8 * words;
       uint32_t b = 0, c = 0;
       const auto step_all = [&](size_t i) FEEDLINE_CRC_TARGET {
-        crc = step(crc, load(p + 8 * i));
-        b = step(b, load(second + 8 * i));
-        c = step(c, load(third + 8 * i));
+        crc = step(crc, load<uint64_t>(p + 8 * i));
+        b = step(b, load<uint64_t>(second + 8 * i));
+        c = step(c, load<uint64_t>(third + 8 * i));
       };
       size_t i = 0;
       for (; i + line_words < words; i += line_words) {
@@ -157,12 +150,13 @@ struct ThreeStreams {
       }
       for (; i + 1 < words; i++) step_all(i);
       const size_t last = 8 * (words - 1);
-      crc = step(crc, load(p + last));
-      b = step(b, load(second + last));
-      crc = step(c, load(third + last) ^ product(crc, shifts[words].two) ^ product(b, shifts[words].one));
+      crc = step(crc, load<uint64_t>(p + last));
+      b = step(b, load<uint64_t>(second + last));
+      const auto last_word = load<uint64_t>(third + last);
+      crc = step(c, last_word ^ product(crc, shifts[words].two) ^ product(b, shifts[words].one));
       p = third + 8 * words;
     }
-    for (; end - p >= 8; p += 8) crc = step(crc, load(p));
+    for (; end - p >= 8; p += 8) crc = step(crc, load<uint64_t>(p));
     return finish(crc, end, size);
   }
   FEEDLINE_CRC_INLINE static uint32_t word(uint64_t value) noexcept { return step(~uint32_t{0}, value); }

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "base/load.h"
 #include "io/records/crc32c_constants.h"
 
 namespace feedline::io {
@@ -14,7 +14,7 @@ inline constexpr auto crc32c_slices = make_crc32c_slices();
 /// The path Crc32cPath::table. Like the structs of the other paths, it is a parameter of RecordScanner's loop:
 /// * three_records: whether RecordScanner verifies three small records at a time on this path.
 /// * update(): returns the CRC register `crc` after `size` more bytes. The register is the complement of the CRC.
-/// * word(): returns the register after the 8 bytes of `value`, from the start value on.
+/// * word(): returns the register of a new computation after the 8 bytes of `value`.
 struct TableStream {
   static constexpr bool three_records = false;
   /// Returns the register after the 8 bytes of `word`.
@@ -25,11 +25,7 @@ struct TableStream {
     return next;
   }
   static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
-    for (; size >= 8; p += 8, size -= 8) {
-      uint64_t word;
-      std::memcpy(&word, p, 8);
-      crc = step(crc, word);
-    }
+    for (; size >= 8; p += 8, size -= 8) crc = step(crc, load<uint64_t>(p));
     for (; size > 0; size--) crc = (crc >> 8) ^ crc32c_slices[0][(crc ^ std::to_integer<uint32_t>(*p++)) & 255];
     return crc;
   }

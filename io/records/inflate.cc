@@ -10,8 +10,8 @@
 #include <isa-l/igzip_lib.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/load.h"
 #include "io/records/crc32c.h"
 
 namespace feedline::io {
@@ -87,7 +87,13 @@ struct Inflater::Impl {
     return Status::error;
   }
 
-  // Gives the next byte of the wrapper. Returns false if none has arrived yet.
+  // Does what fail() does, and returns false.
+  bool refuse(std::string why) {
+    fail(std::move(why));
+    return false;
+  }
+
+  // Sets `byte` to the next byte of the wrapper. Returns false if no further byte has arrived yet.
   bool take(std::span<const std::byte>& in, uint8_t& byte) noexcept {
     if (returned_used < returned_count) {
       byte = returned[returned_used++];
@@ -125,15 +131,12 @@ struct Inflater::Impl {
 
   // Takes one byte of a header or trailer. Returns false if it is wrong; `message` then says why.
   bool wrapper_byte(uint8_t byte) {
-    const auto refuse = [&](std::string why) {
-      fail(std::move(why));
-      return false;
-    };
+    // The header's checksum covers all fields before it.
     if (gzip && state < State::header_crc) header_crc = crc32_gzip_refl(header_crc, &byte, 1);
     switch (state) {
       case State::between:
         if (!gzip) {
-          if (seen_stream) return refuse("bytes after the end of the zlib stream");
+          if (seen_stream) return refuse("the file has bytes after the end of its zlib stream; a zlib file has one stream");
           fixed[0] = byte;
           state = State::zlib_flags;
           return true;
@@ -151,7 +154,9 @@ struct Inflater::Impl {
         if (have == 3 && byte != 8)
           return refuse(
               fmt::format("the gzip header has the compression method {}; only 8, deflate, can be read", byte));
-        if (have == 4 && (byte & gzip_reserved)) return refuse("reserved flags in the gzip header");
+        if (have == 4 && (byte & gzip_reserved))
+          return refuse(fmt::format("the gzip header has the flags {:02x}, of which {:02x} are reserved", byte,
+                                    byte & gzip_reserved));
         if (have == 10) {
           flags = fixed[3];
           next_field(0);
@@ -187,13 +192,14 @@ struct Inflater::Impl {
       case State::zlib_flags:
         if (!is_zlib_header(fixed[0], byte))
           return refuse("this is not a zlib file: its first two bytes are not a zlib header");
-        if (byte & zlib_dictionary) return refuse("the zlib stream needs a preset dictionary");
+        if (byte & zlib_dictionary)
+          return refuse("the zlib stream needs a preset dictionary; compress the file without one");
         begin_body();
         return true;
       case State::trailer:
         fixed[have++] = byte;
         if (have < (gzip ? 8u : 4u)) return true;
-        return trailer_is_right(refuse);
+        return trailer_is_right();
       case State::body:
       case State::failed:
         break;
@@ -201,12 +207,10 @@ struct Inflater::Impl {
     return false;
   }
 
-  template <typename Refuse>
-  bool trailer_is_right(const Refuse& refuse) {
+  // Compares the trailer with the output. Returns false if it is wrong; `message` then says why.
+  bool trailer_is_right() {
     if (gzip) {
-      uint32_t crc, isize;
-      std::memcpy(&crc, fixed, 4);
-      std::memcpy(&isize, fixed + 4, 4);
+      const auto crc = load<uint32_t>(fixed), isize = load<uint32_t>(fixed + 4);
       if (crc != check)
         return refuse(fmt::format("the CRC32 of a gzip member is {:08x}, its trailer says {:08x}", check, crc));
       if (isize != static_cast<uint32_t>(size))
@@ -221,6 +225,7 @@ struct Inflater::Impl {
     return true;
   }
 
+  // Inflates from `in` to `out`. Returns false if the data is damaged; `message` then says why.
   bool inflate_body(std::span<const std::byte>& in, std::span<std::byte>& out) {
     constexpr size_t most = uint32_t{1} << 30;  // ISA-L counts in 32 bits
     const auto in_size = static_cast<uint32_t>(std::min(in.size(), most));
@@ -243,17 +248,13 @@ struct Inflater::Impl {
       case ISAL_END_INPUT:
         break;
       case ISAL_INVALID_BLOCK:
-        fail("damaged: no deflate block begins where one should");
-        return false;
+        return refuse("damaged: an invalid deflate block");
       case ISAL_INVALID_SYMBOL:
-        fail("damaged: a code that is not in the block's table");
-        return false;
+        return refuse("damaged: an invalid deflate code");
       case ISAL_INVALID_LOOKBACK:
-        fail("damaged: a reference to before the beginning");
-        return false;
+        return refuse("damaged: a back-reference to before the beginning of the data");
       default:
-        fail(fmt::format("damaged: ISA-L error {}", result));
-        return false;
+        return refuse(fmt::format("damaged: ISA-L error {}", result));
     }
     if (inflate.block_state == ISAL_BLOCK_FINISH) {
       // ISA-L's bit buffer may hold whole bytes from after the deflate data, at most 8. These are the first bytes of
@@ -271,8 +272,6 @@ struct Inflater::Impl {
 
 Inflater::Inflater(Compression format) : impl_(std::make_unique<Impl>(format)) {}
 Inflater::~Inflater() = default;
-Inflater::Inflater(Inflater&&) noexcept = default;
-Inflater& Inflater::operator=(Inflater&&) noexcept = default;
 
 Inflater::Status Inflater::run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last) {
   Impl& s = *impl_;
@@ -306,16 +305,13 @@ bool Inflater::stored() const noexcept { return impl_->size <= impl_->taken; }
 
 Compression detect_compression(std::span<const std::byte> first_bytes) noexcept {
   const unsigned char* b = chars(first_bytes.data());
-  if (first_bytes.size() >= 12) {
-    uint32_t stored;
-    std::memcpy(&stored, b + 8, 4);
-    if (mask_crc(crc32c(first_bytes.first(8))) == stored) return Compression::none;
-  }
+  if (first_bytes.size() >= 12 && mask_crc(crc32c(first_bytes.first(8))) == load<uint32_t>(b + 8))
+    return Compression::none;
   if (first_bytes.size() >= 4 && b[0] == 0x1f && b[1] == 0x8b && b[2] == 8 && !(b[3] & gzip_reserved) &&
       (b[3] != 0 || first_bytes.size() < 10 || may_begin_deflate(first_bytes.subspan(10))))
     return Compression::gzip;
-  // Two bytes of magic number are weak evidence: a damaged record length may have the same ones. But in the length of a
-  // record, if it is below 4 GiB, bytes 4 to 7 are zero.
+  // A magic number of two bytes is weak evidence: the length in a damaged record's header may begin with the same
+  // bytes. But bytes 4 to 7 of a length below 4 GiB are zero.
   const bool may_be_length = first_bytes.size() >= 8 && (b[4] | b[5] | b[6] | b[7]) == 0;
   if (first_bytes.size() >= 2 && is_zlib_header(b[0], b[1]) && !may_be_length &&
       may_begin_deflate(first_bytes.subspan(2)))

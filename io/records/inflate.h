@@ -23,11 +23,10 @@ class Inflater {
   /// Precondition: `format` is gzip or zlib.
   explicit Inflater(Compression format);
   ~Inflater();
-  Inflater(Inflater&&) noexcept;
-  Inflater& operator=(Inflater&&) noexcept;
 
   /// Inflates from `in` to `out`, and advances `in` past what was used and `out` past what was filled. `last` says that
-  /// no input follows `in`. Bytes that were written before an error are those of the stream, as far as can be told.
+  /// no input follows `in`. The bytes that were written before an error come from the stream, but no checksum has
+  /// confirmed them.
   Status run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last);
 
   /// Returns what is wrong, for people. Empty before the first error.
@@ -44,8 +43,8 @@ class Inflater {
 };
 
 /// Returns the compression of a file that begins with `first_bytes`; 18 bytes suffice. The result is gzip or zlib if
-/// there are their magic numbers and a plausible header. It is none if a TFRecord begins there (the checksum of its
-/// length is right), and if nothing else fits.
+/// the bytes begin with the magic number and a plausible header of that format. The result is none if a TFRecord begins
+/// there (the checksum of its length is right), or if no format fits.
 Compression detect_compression(std::span<const std::byte> first_bytes) noexcept;
 
 }  // namespace feedline::io

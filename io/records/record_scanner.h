@@ -32,7 +32,6 @@ class RecordScanner {
     error,       // damage() says what is wrong with the record at position(); with bad_data_crc wanted() is its size
   };
 
-  RecordScanner() = default;
   /// Scans `bytes`, which must outlive the scanner and its records. A payload of more than `record_limit` bytes is
   /// record_too_large. A limit above 4 GiB - 1 means 4 GiB - 1.
   RecordScanner(std::span<const std::byte> bytes, uint64_t record_limit) noexcept
@@ -41,7 +40,8 @@ class RecordScanner {
   /// Fills `out` with the next records and sets `count` to their number. Returns why it stopped. All good records
   /// before the place at which it stopped are in `out`.
   Stop next(std::span<RecordView> out, size_t& count) noexcept { return next(best_crc32c_path(), out, count); }
-  /// Does the same by the named path, for tests and benchmarks. Precondition: supported(path).
+  /// Does the same, but computes the checksums by the named path. For tests and benchmarks. Precondition:
+  /// supported(path).
   Stop next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept;
 
   /// Returns where the first record begins that was not handed out yet, in bytes from the start of the span.
@@ -61,7 +61,7 @@ class RecordScanner {
   Stop scan_folding(std::span<RecordView> out, size_t& count) noexcept;
 
   std::span<const std::byte> bytes_;
-  uint64_t limit_ = 0;
+  uint64_t limit_;
   size_t position_ = 0;
   uint64_t wanted_ = 0;
   Category damage_ = Category::bad_length_crc;

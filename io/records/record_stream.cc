@@ -131,7 +131,7 @@ size_t RecordStream::read(std::span<std::byte> into) {
   return into.size() - left.size();
 }
 
-// Skips `bytes` bytes of the stream from begin_ on. Returns how many there were.
+// Skips `bytes` bytes of the stream from begin_ on, or fewer if the stream ends before. Returns how many were skipped.
 uint64_t RecordStream::discard(uint64_t bytes) {
   uint64_t left = bytes;
   for (;;) {
@@ -148,7 +148,7 @@ void RecordStream::go_on_at(uint64_t offset, uint64_t number) {
   number_ = number;
 }
 
-// Makes begin_ the place at `offset` of the file, which is not compressed.
+// Moves begin_ to `offset` of the file, which is not compressed. Drops the buffer if it does not reach there.
 void RecordStream::go_to(uint64_t offset) {
   if (buffer_offset_ <= offset && offset <= position_of(end_)) {
     begin_ = offset - buffer_offset_;
@@ -170,11 +170,12 @@ RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
   if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), length);
   if (wanted == 0)
     return report(Category::truncated_length,
-                  fmt::format("{} bytes are left, a record's header has {}: cut short, or bytes that are no record",
+                  fmt::format("{} bytes are left, but a record's header has {}: the file was cut short, or these bytes "
+                              "are not a record",
                               length, header_bytes),
                   length);
   return report(Category::truncated_data,
-                fmt::format("the record has {} bytes by its header, of which {} are left: the file was cut short",
+                fmt::format("the header states a record of {} bytes, but {} are left: the file was cut short",
                             wanted, length),
                 length);
 }
@@ -187,25 +188,26 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
   const auto stated = load<uint64_t>(bytes);
   std::string message;
   if (category == Category::bad_length_crc) {
-    message = fmt::format("the checksum of length {} is {:08x}, the header says {:08x}", stated,
+    message = fmt::format("the checksum of the length {} is {:08x}, but the header says {:08x}", stated,
                           mask_crc(crc32c({bytes, 8})), load<uint32_t>(bytes + 8));
     if (start == 0) {
       const auto looks = detect_compression({bytes, std::min<size_t>(end_ - begin_, 18)});
-      message += looks == Compression::none ? ": a damaged TFRecord file, or none"
-                                            : fmt::format(": the file looks like {}, and is read as uncompressed",
+      message += looks == Compression::none ? ": the file is damaged, or is not a TFRecord file"
+                                            : fmt::format(": the file looks like {}, but is read as uncompressed",
                                                           looks == Compression::gzip ? "gzip" : "zlib");
     }
   } else if (category == Category::record_too_large) {
-    message = fmt::format("the record has {} bytes by its header, the limit is {}; if it is sound, raise record_limit",
-                          stated, limit_);
+    message = fmt::format(
+        "the header states a payload of {} bytes, but record_limit is {}; if the record is sound, raise record_limit",
+        stated, limit_);
   } else {
     message =
-        fmt::format("the payload's checksum is {:08x}, the record says {:08x}",
+        fmt::format("the payload's checksum is {:08x}, but the record says {:08x}",
                     mask_crc(crc32c({bytes + header_bytes, stated})), load<uint32_t>(bytes + header_bytes + stated));
   }
 
-  // A wrong bit in a compressed stream may change everything that follows. So if the stream is known to be damaged,
-  // this is taken to be the reason for the damaged record.
+  // A wrong bit in a compressed stream may change everything that follows. So if the inflater has found the stream
+  // damaged, the record is assumed to be damaged for the same reason.
   const Category known = category;
   if (inflate_failed_ && !inflater_->stored()) {
     category = Category::bad_compression;

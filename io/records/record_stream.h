@@ -22,9 +22,10 @@ namespace feedline::io {
 /// Reads one file from front to back. Not thread-safe.
 ///
 /// Memory: one buffer of 256 KiB or of the longest record, whichever is larger; for a compressed file, a buffer of
-/// compressed input; and after the first damaged record, the buffers in which Resync searches for the next good one. Nothing is allocated per record. The length that a record states is compared with
-/// record_limit and the size of the file before memory is reserved. In a compressed stream, whose size is unknown,
-/// memory for a record grows only as its bytes arrive.
+/// compressed input; and after the first damaged record, the buffers in which Resync searches for the next good one.
+/// Nothing is allocated per record. The length that a record states is compared with record_limit and the size of the
+/// file before memory is reserved. In a compressed stream, whose size is unknown, memory for a record grows only as its
+/// bytes arrive.
 class RecordStream {
  public:
   enum class Found : uint8_t {

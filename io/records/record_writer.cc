@@ -54,7 +54,7 @@ class GzipStream {
     stream_.avail_out = static_cast<uint32_t>(out_.size());
     if (const int error = isal_deflate(&stream_); error != COMP_OK)
       throw Error(Category::io_error, fmt::format("cannot be compressed: ISA-L error {}", error),
-                  {file_.path(), -1, -1, ""});
+                  Place::of_file(file_.path()));
     file_.write(std::as_bytes(std::span(out_)).first(out_.size() - stream_.avail_out));
   }
 
@@ -71,7 +71,8 @@ struct RecordWriter::Impl {
     if (options.compression == Compression::gzip)
       gzip.emplace(file);
     else if (options.compression != Compression::none)
-      throw Error(Category::bad_pipeline, "files are written uncompressed or as gzip", {file.path(), -1, -1, ""});
+      throw Error(Category::bad_pipeline, "this compression cannot be written; set it to `none` or `gzip`",
+                  Place::of_file(file.path()));
     buffer.reserve(block_bytes);
   }
 

@@ -15,8 +15,8 @@ namespace feedline::io {
 namespace {
 
 constexpr size_t window_bytes = 256 << 10;
-constexpr size_t most_failed = 1 << 17;  // the places that a search remembers, at most
-constexpr uint64_t work_per_byte = 16;   // bytes that candidates may cost per byte that is searched
+constexpr size_t most_failed = 1 << 17;  // the most places that a search remembers
+constexpr uint64_t work_per_byte = 16;   // the bytes that may be read for candidates for each byte that is searched
 
 // Returns whether the checksum of the length in a header is right.
 bool length_holds(const std::byte* header) noexcept {
@@ -49,6 +49,7 @@ class Resync::Window {
     return {bytes_.get() + (offset - begin_), filled_ - (offset - begin_)};
   }
 
+  /// Returns how many bytes of the file have been read into the window so far.
   uint64_t loaded() const noexcept { return loaded_; }
 
  private:
@@ -68,9 +69,9 @@ Resync::Resync(ReadAt read, uint64_t file_size, uint64_t record_limit)
 
 Resync::~Resync() = default;
 
-std::optional<Resync::Header> Resync::header(Window& window, uint64_t at) {
+std::optional<Resync::Header> Resync::header(uint64_t at) {
   if (size_ - at < header_bytes) return std::nullopt;
-  const std::byte* bytes = window.at(at, header_bytes).data();
+  const std::byte* bytes = chains_->at(at, header_bytes).data();
   return Header{load<uint64_t>(bytes), length_holds(bytes)};
 }
 
@@ -79,18 +80,22 @@ bool Resync::fits(uint64_t at, uint64_t length) const {
   return length <= limit_ && size_ - at >= frame_bytes && size_ - at - frame_bytes >= length;
 }
 
-// Returns the CRC of the payload of a record that fits.
-uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
-  work_ += frame_bytes + length;
-  uint32_t crc = 0;
-  uint64_t offset = at + header_bytes;
-  for (const uint64_t end = offset + length; offset < end;) {
-    const auto bytes = chains_->at(offset, 1);
-    const size_t size = std::min<uint64_t>(bytes.size(), end - offset);
+// Continues `crc` over the bytes [from, to) of the file, and returns the result.
+uint32_t Resync::extend_crc(uint32_t crc, uint64_t from, uint64_t to) {
+  work_ += to - from;
+  while (from < to) {
+    const auto bytes = chains_->at(from, 1);
+    const size_t size = std::min<uint64_t>(bytes.size(), to - from);
     crc = crc32c_extend(crc, bytes.first(size));
-    offset += size;
+    from += size;
   }
   return crc;
+}
+
+// Returns the CRC of the payload of a record that fits.
+uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
+  work_ += frame_bytes;
+  return extend_crc(0, at + header_bytes, at + header_bytes + length);
 }
 
 // Returns the masked CRC that a record that fits states for its payload.
@@ -124,8 +129,8 @@ bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
 }
 
 // Returns the end of the valid record that begins at `at`, or nothing if none begins there.
-std::optional<uint64_t> Resync::valid_end(Window& window, uint64_t at) {
-  const auto h = header(window, at);
+std::optional<uint64_t> Resync::valid_end(uint64_t at) {
+  const auto h = header(at);
   if (!h || !h->good || !fits(at, h->length)) return std::nullopt;
   if (mask_crc(payload_crc(at, h->length)) != stored_crc(at, h->length)) return std::nullopt;
   return at + frame_bytes + h->length;
@@ -145,17 +150,12 @@ std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool
     if (!fits(at, length)) break;
     const uint64_t end = at + frame_bytes + length;
     if (header_must_follow && end != size_) {
-      const auto following = header(*chains_, end);
+      const auto following = header(end);
       if (!following || !following->good) continue;
     }
-    while (offset < end - footer_bytes) {
-      const auto bytes = chains_->at(offset, 1);
-      const size_t size = std::min<uint64_t>(bytes.size(), end - footer_bytes - offset);
-      crc = crc32c_extend(crc, bytes.first(size));
-      offset += size;
-      work_ += size;
-    }
-    if (mask_crc(crc) == load<uint32_t>(chains_->at(end - footer_bytes, footer_bytes).data())) return end;
+    crc = extend_crc(crc, offset, end - footer_bytes);
+    offset = end - footer_bytes;
+    if (mask_crc(crc) == load<uint32_t>(chains_->at(offset, footer_bytes).data())) return end;
   }
   return std::nullopt;
 }
@@ -166,8 +166,8 @@ uint64_t Resync::find_header(uint64_t from, uint64_t to) {
     const auto bytes = search_->at(from, frame_bytes);
     const size_t places = std::min<uint64_t>(bytes.size() - header_bytes + 1, to - from);
     for (size_t i = 0; i < places;) {
-      // The upper four bytes of a length that fits are zero. If this byte is not, no length that has it among these
-      // four bytes fits: so the next four places are out, including this one.
+      // The upper four bytes of a length that fits are zero. Byte i + 7 is one of them for the places i to i + 3. So if
+      // this byte is not zero, no record that fits begins at these four places.
       if (bytes[i + 7] != std::byte{0}) {
         i += 4;
         continue;
@@ -187,15 +187,15 @@ std::optional<Resync::Candidate> Resync::candidate(uint64_t from, uint64_t to) {
   return Candidate{place, frame_bytes + load<uint64_t>(search_->at(place, header_bytes).data())};
 }
 
-// Returns whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. If it would cost
-// too much to find out, it returns true, which is the safe answer.
+// Returns whether a chain of valid records begins inside [begin, end) and reaches or crosses `end`. Returns true, which
+// is the safe answer, also if too many bytes would have to be read to find out.
 bool Resync::crossed(uint64_t begin, uint64_t end) {
   const uint64_t allowed = work_ + work_per_byte * (end - begin);
   std::unordered_set<uint64_t> seen;
   for (uint64_t place = begin; (place = find_header(place + 1, end)) < end;) {
     for (uint64_t at = place;;) {
       if (!seen.insert(at).second) break;
-      const auto next = valid_end(*chains_, at);
+      const auto next = valid_end(at);
       if (!next) break;
       if (*next >= end) return true;
       at = *next;
@@ -207,7 +207,7 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
 
 // Returns where the record after the one at `at` begins, by rule 3. Returns nothing if the chain breaks at `at`.
 std::optional<uint64_t> Resync::step(uint64_t at) {
-  const auto h = header(*chains_, at);
+  const auto h = header(at);
   if (!h) return std::nullopt;
   if (!h->good) return chain_.strict ? std::nullopt : corrected_end(at, h->length, true);
   if (!fits(at, h->length)) return std::nullopt;
@@ -251,7 +251,7 @@ uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
   for (uint64_t place = from; (place = find_header(place, size_)) < size_; place++) {
     const uint64_t work = work_ + chains_->loaded() - loaded;
     if (failed_.count(place) || work > allowance + work_per_byte * (place - from)) continue;
-    if (!valid_end(*chains_, place)) continue;
+    if (!valid_end(place)) continue;
     chain_ = {place, place, false, place < inside_until};
     if (proven(place)) return found_ = place;
   }
@@ -259,12 +259,12 @@ uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
 }
 
 std::optional<uint64_t> Resync::end_of_record(uint64_t damage) {
-  const auto h = header(*chains_, damage);
+  const auto h = header(damage);
   return h && !h->good ? corrected_end(damage, h->length, false) : std::nullopt;
 }
 
 uint64_t Resync::after(uint64_t damage) {
-  const auto h = header(*chains_, damage);
+  const auto h = header(damage);
   if (!h) return size_;
   if (!h->good) {
     if (const auto end = corrected_end(damage, h->length, false)) return *end;

@@ -77,11 +77,12 @@ class Resync {
     bool strict = false;  // whether the chain ends at damage, because rule 3 does not apply
   };
 
-  std::optional<Header> header(Window& window, uint64_t at);
+  std::optional<Header> header(uint64_t at);
   bool fits(uint64_t at, uint64_t length) const;
+  uint32_t extend_crc(uint32_t crc, uint64_t from, uint64_t to);
   uint32_t payload_crc(uint64_t at, uint64_t length);
   uint32_t stored_crc(uint64_t at, uint64_t length);
-  std::optional<uint64_t> valid_end(Window& window, uint64_t at);
+  std::optional<uint64_t> valid_end(uint64_t at);
   bool one_bit_off(uint64_t at, uint64_t length, uint32_t crc);
   std::optional<uint64_t> corrected_end(uint64_t at, uint64_t stated, bool header_must_follow);
   bool crossed(uint64_t begin, uint64_t end);

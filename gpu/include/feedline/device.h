@@ -1,4 +1,5 @@
-// Devices (the host and GPUs) on which a replica's tensors lie, and streams, in whose order a device works.
+// Devices (the host and GPUs) on which a replica's tensors lie, and streams: queues of work that a device does in
+// order.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ enum class BackendKind : uint8_t { automatic, uring, pread };
 /// How a feeder reads its files.
 struct IoOptions {
   /// `automatic` takes io_uring if the kernel allows it and the library is built with it, and pread otherwise. With
-  /// `uring` the start fails with Error io_error if io_uring cannot be had.
+  /// `uring` the start fails with Error io_error if io_uring is not available.
   BackendKind backend = BackendKind::automatic;
   /// Whether to read with O_DIRECT, past the page cache.
   /// * `on`: always. A read fails if the file system refuses O_DIRECT.
