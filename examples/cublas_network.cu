@@ -1,5 +1,5 @@
-// Computes the network of network.h on a GPU: cuBLAS computes the matrix products, and one line of arithmetic for each
-// element does the rest. All work is put on one stream; the host waits only for the loss.
+// Computes the network of network.h on a GPU: cuBLAS computes the matrix products, and small elementwise kernels do the
+// rest. All work is enqueued on one stream; the host waits only for the loss.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -19,7 +19,7 @@ void check(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(cublasGetStatusString(status));
 }
 
-// Memory of the calling thread's current GPU. It is 0 for work that is put on `stream` afterwards.
+// An array in the memory of the calling thread's current GPU. `stream` fills it with zeros.
 template <typename T>
 class Array {
  public:
@@ -112,7 +112,8 @@ class CublasNetwork final : public Network {
 
   void pass(feedline::Batch& batch, float scale, const std::function<void(size_t)>& ready) override {
     if (batch.rows() != rows_)
-      throw std::runtime_error("a batch has other rows than the network: set batch.last_batch_policy to DROP");
+      throw std::runtime_error("a batch has " + std::to_string(batch.rows()) + " rows, and the network is made for " +
+                               std::to_string(rows_) + "; set batch.last_batch_policy to DROP");
     const feedline::Stream stream = options().stream;
     batch.ready_on(stream);
     compute(static_cast<const T*>(batch.at("board").data), static_cast<const T*>(batch.at("flags").data),
@@ -127,8 +128,7 @@ class CublasNetwork final : public Network {
     return loss;
   }
 
-  // The functions from here to `private` are only for this class; nvcc requires functions that contain device lambdas
-  // to be public.
+  // The functions from here to `private` are public only because nvcc requires that of functions with device lambdas.
 
   void fill(T* to, int64_t n, float value) {
     for_each(n, stream(), [=] __device__(int64_t i) { to[i] = T(value); });
@@ -165,14 +165,14 @@ class CublasNetwork final : public Network {
     }
   }
 
-  // outputs = relu(inputs * weights + bias)
+  // Computes outputs = relu(inputs * weights + bias); the last layer has no ReLU.
   void forward(size_t layer, const T* board, const T* flags) {
     const int rows = static_cast<int>(rows_), width = widths[layer + 1];
     T* const out = outputs_[layer].data();
     const T* const weights = weights_[2 * layer].data();
     for_each(rows_ * width, stream(),
              [=, bias = weights_[2 * layer + 1].data()] __device__(int64_t i) { out[i] = bias[i % width]; });
-    if (layer == 0) {  // its inputs are the board and the flags, side by side
+    if (layer == 0) {  // the inputs of this layer are the board and the flags, side by side
       multiply<T, T>({board}, {weights}, rows, width, board_inputs, out, 1, 1);
       multiply<T, T>({flags}, {weights + board_inputs * width}, rows, width, flag_inputs, out, 1, 1);
     } else {
@@ -184,6 +184,7 @@ class CublasNetwork final : public Network {
       });
   }
 
+  // Computes the gradients of this layer's bias and weights from the slope of its outputs: the derivative of the loss.
   void backward(size_t layer, const T* board, const T* flags, const std::function<void(size_t)>& ready) {
     const int rows = static_cast<int>(rows_), width = widths[layer + 1];
     const T* const slope = slopes_[layer].data();
@@ -212,8 +213,8 @@ class CublasNetwork final : public Network {
  private:
   cudaStream_t stream() const { return stream_.handle; }
 
-  // Runs every kernel once, so that all are loaded. Loading one later might wait for NCCL's kernels, which wait for
-  // other GPUs.
+  // Runs every kernel once, so that CUDA loads it. Loading a kernel during the training might wait for NCCL's kernels,
+  // which wait for other GPUs.
   void load_kernels() {
     const Array<T> board(rows_ * board_inputs, stream()), flags(rows_ * flag_inputs, stream());
     const Array<float> wanted(rows_, stream());
@@ -223,14 +224,14 @@ class CublasNetwork final : public Network {
     check(cudaStreamSynchronize(stream()));
   }
 
-  // A factor of a matrix product. All matrices here are row-major.
+  // A factor of a matrix product. All matrices in this file are row-major.
   template <typename From>
   struct Factor {
     const From* data;
     bool transposed = false;
   };
-  // Computes to[m, n] = alpha * a[m, k] * b[k, n] + beta * to. cuBLAS's matrices are column-major, so it sees all of
-  // them transposed, and computes to' = b' a'.
+  // Computes to[m, n] = alpha * a[m, k] * b[k, n] + beta * to. cuBLAS expects column-major matrices, which are these
+  // matrices transposed, so it is asked for to' = b' a'.
   template <typename From, typename To>
   void multiply(Factor<From> a, Factor<From> b, int m, int n, int k, To* to, float alpha = 1, float beta = 0) {
     check(cublasGemmEx(blas_.handle, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,

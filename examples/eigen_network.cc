@@ -11,7 +11,7 @@ using feedline::DType;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Input = Eigen::Map<const Matrix>;
 
-// Rounds the values to the precision and back to float32.
+// Rounds the values to the precision, and converts them back to float32.
 Matrix rounded(const Matrix& m, DType precision) {
   if (precision == DType::float16) return m.cast<Eigen::half>().cast<float>();
   if (precision == DType::bfloat16) return m.cast<Eigen::bfloat16>().cast<float>();
@@ -47,6 +47,7 @@ struct Parameter {
   std::vector<std::byte> gradient_bytes;
 };
 
+// Returns a float32 tensor of the batch as a matrix with one row for each row of the batch.
 Input matrix_of(const feedline::Batch& batch, const char* name) {
   const feedline::TensorView tensor = batch.at(name);
   return {static_cast<const float*>(tensor.data), batch.rows(), tensor.shape.elements() / batch.rows()};

@@ -1,4 +1,4 @@
-// Runs body(i) for i from 0 to n - 1 in parallel on a GPU.
+// A parallel loop on a GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,6 +16,7 @@ __global__ void for_each_thread(int64_t n, Body body) {
   if (i < n) body(i);
 }
 
+/// Enqueues body(i), a device function, on the stream for i from 0 to n - 1.
 template <typename Body>
 void for_each(int64_t n, cudaStream_t stream, Body body) {
   constexpr int block = 256;

@@ -37,6 +37,7 @@ inline std::vector<std::vector<float>> first_values() {
   return values;
 }
 
+/// The settings of gradient descent.
 struct Descent {
   float rate, momentum;
 };
@@ -55,15 +56,15 @@ class Network {
   virtual feedline::Apply descent(Descent descent) = 0;
 
   /// Computes the gradients of a batch, releases the batch, and adds its mean squared error to the loss. Calls ready(v)
-  /// when the gradient of variable v, times `scale`, is written, or when the stream has been given the work that writes
-  /// it.
+  /// once the gradient of variable v, times `scale`, is written, or the work that writes it is enqueued on the stream.
   virtual void pass(feedline::Batch& batch, float scale, const std::function<void(size_t)>& ready) = 0;
-  /// Returns the sum of these errors since the last call.
+  /// Returns the sum of the mean squared errors of all batches since the last call.
   virtual double take_loss() = 0;
 };
 
+/// Makes a network on the host.
 std::unique_ptr<Network> eigen_network(feedline::DType precision);
 
-/// Makes a network on a GPU for batches of exactly `rows` rows, whose board and flags have this precision, too. Only in
-/// builds with CUDA and cuBLAS.
+/// Makes a network on a GPU, for batches of exactly `rows` rows whose board and flags have the dtype `precision`. It
+/// exists only in builds with CUDA and cuBLAS.
 std::unique_ptr<Network> cublas_network(int gpu, int64_t rows, feedline::DType precision);

@@ -7,8 +7,8 @@
 #include <feedline/feeder.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <thread>
 
 #include "network.h"
@@ -32,8 +32,8 @@ struct Flags {
   Owners owners = Owners::gpu;
   Descent descent = {.rate = 0.02F, .momentum = 0.9F};
 
-  /// Returns a replica's device. Each replica needs a GPU of its own if NCCL connects the replicas, also inside
-  /// machines; otherwise several replicas may share one.
+  /// Returns a replica's device. If NCCL connects the replicas (also if only inside each machine), each replica needs a
+  /// GPU of its own. Otherwise several replicas may share one.
   feedline::DeviceId device(int replica) const {
     if (!gpus) return feedline::host();
     const bool shared = owners == Owners::host && mode != Mode::distributed_replicated;
@@ -41,25 +41,24 @@ struct Flags {
   }
 };
 
-std::unique_ptr<Network> network_of(const Flags& flags, int replica) {
+std::unique_ptr<Network> network_of(const Flags& flags, [[maybe_unused]] int replica) {
 #ifdef WITH_GPUS
   if (flags.gpus) return cublas_network(flags.device(replica).ordinal, flags.batch / flags.replicas, flags.precision);
 #endif
-  static_cast<void>(replica);
   return eigen_network(flags.precision);
 }
 
-// Returns the settings of the optimizer for the variables that a rank applies. With several asynchronous workers the
-// momentum is 0: their gradients arrive one after another, each computed from older values, and this acts as a momentum
-// by itself (Mitliagkas et al., 2016).
+// Returns the settings of the optimizer. With several asynchronous workers the momentum is 0, because their gradients
+// arrive one after another, each computed from older values, and that itself acts as a momentum (Mitliagkas et al.,
+// 2016).
 Descent descent_of(const Flags& flags) {
   Descent descent = flags.descent;
   if (flags.mode == Mode::asynchronous && flags.replicas > 1) descent.momentum = 0;
   return descent;
 }
 
-/// Makes each replica's end of the training. With distributed_replicated it divides the replicas into two machines (if
-/// their number is even); with asynchronous it runs one server, on the host, for all.
+/// Makes each replica's DataParallel. With distributed_replicated, divides the replicas into two simulated machines, or
+/// one if their number is odd. With asynchronous, runs one server on the host for all replicas.
 class Replicas {
  public:
   explicit Replicas(const Flags& flags) : flags_(flags) {
@@ -81,7 +80,7 @@ class Replicas {
     if (flags.mode == Mode::distributed_replicated) add(leaders_, machines_);
   }
   ~Replicas() {
-    ends_.clear();  // the ends that no replica has taken: the server must not wait for them
+    ends_.clear();  // so that the server does not wait for replicas that have not taken their communicator
     if (server_.joinable()) server_.join();
   }
   Replicas(const Replicas&) = delete;
@@ -106,7 +105,7 @@ class Replicas {
     return feedline::distributed_replicated(std::move(machine), std::move(leader), network.variables(), apply,
                                             network.options());
   }
-  /// Says that the replica will not train, so that the others do not wait for it.
+  /// Destroys the replica's communicators if it has not taken them, so that the other replicas do not wait for it.
   void leave(int replica) {
     end_of(replica).reset();
     if (!leaders_.empty() && leads(replica)) leader_of(replica).reset();
@@ -122,15 +121,12 @@ class Replicas {
   std::unique_ptr<feedline::Communicator>& leader_of(int replica) {
     return leaders_[static_cast<size_t>(replica / (flags_.replicas / machines_))];
   }
-  // Makes the communicator for the place where gradients are summed and the owners of the variables apply them: the GPU
-  // or the host.
-  std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end, int replica,
-                                                Owners owners) const {
+  // Makes the communicator over the memory in which gradients are summed and applied: that of the GPU or of the host.
+  std::shared_ptr<feedline::Communicator> owned(std::unique_ptr<feedline::Communicator> end,
+                                                [[maybe_unused]] int replica, [[maybe_unused]] Owners owners) const {
 #ifdef WITH_GPUS
     if (owners == Owners::gpu) return feedline::nccl_communicator(std::move(end), flags_.device(replica));
 #endif
-    static_cast<void>(replica);
-    static_cast<void>(owners);
     return end;
   }
 
@@ -140,7 +136,7 @@ class Replicas {
   std::thread server_;
 };
 
-/// Trains one replica. Returns, for each epoch, the sum of the losses of its steps.
+/// Trains one replica. Returns the sum of the steps' losses for each epoch.
 std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas& replicas, int replica) {
   const auto network = network_of(flags, replica);
   const auto training = replicas.training(replica, *network);
@@ -159,7 +155,7 @@ std::vector<double> train(const Flags& flags, feedline::Feeder& feeder, Replicas
 feedline::Pipeline pipeline_of(const Flags& flags) {
   auto pipeline = feedline::load_pipeline(flags.pipeline).with("batch.global_batch_size", std::to_string(flags.batch));
   if (!flags.gpus) return pipeline;
-  // A GPU computes with these tensors as they are, so they need the network's precision.
+  // A GPU uses these tensors without a conversion, so they need the network's precision.
   for (const char* output : {"output.board.dtype", "output.flags.dtype"})
     pipeline = pipeline.with(output, feedline::name(flags.precision));
   return pipeline;
@@ -210,21 +206,24 @@ void one_of(CLI::Option* option, const std::vector<std::pair<std::string, T>>& v
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a small network on chess positions, on several replicas.");
-  app.add_option("pipeline", flags.pipeline, "What to feed: tensors board, flags and score")->required();
-  app.add_option("--replicas", flags.replicas, "Replicas that share each step")->check(CLI::Range(1, 64));
-  app.add_option("--epochs", flags.epochs, "How often to pass over the data")->check(CLI::PositiveNumber);
-  app.add_option("--batch", flags.batch, "Rows that all replicas together take in a step")->check(CLI::PositiveNumber);
-  app.add_option("--rate", flags.descent.rate, "Of learning");
+  app.add_option("pipeline", flags.pipeline, "The pipeline, with outputs board, flags and score")->required();
+  app.add_option("--replicas", flags.replicas, "The number of replicas, which divide each step")
+      ->check(CLI::Range(1, 64));
+  app.add_option("--epochs", flags.epochs, "The number of epochs")->check(CLI::PositiveNumber);
+  app.add_option("--batch", flags.batch, "The rows of a step, over all replicas")->check(CLI::PositiveNumber);
+  app.add_option("--rate", flags.descent.rate, "The learning rate");
   one_of<Mode>(app.add_option("--mode", flags.mode, "How replicas share their gradients"),
                {{"replicated", Mode::replicated},
                 {"parameter_server", Mode::parameter_server},
                 {"distributed_replicated", Mode::distributed_replicated},
                 {"asynchronous", Mode::asynchronous}});
-  one_of<DType>(app.add_option("--precision", flags.precision, "Of weights and gradients; masters are float32"),
+  one_of<DType>(app.add_option("--precision", flags.precision,
+                               "The dtype of weights and gradients; the master copies are float32"),
                 {{"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}});
 #ifdef WITH_GPUS
   app.add_flag("--gpus", flags.gpus,
-               "Compute on GPUs, replica R on GPU R; where no gradients go between GPUs, replicas may share one");
+               "Compute on GPUs, replica R on GPU R; with --owners host, replicas may share a GPU, except in "
+               "distributed_replicated");
   one_of<Owners>(app.add_option("--owners", flags.owners, "Where gradients from GPUs are summed and applied"),
                  {{"gpu", Owners::gpu}, {"host", Owners::host}});
 #endif

@@ -37,12 +37,13 @@ const char* name(Reduction reduction) {
 }
 
 void check_rank(const char* call, int rank, int size) {
-  if (rank < 0 || rank >= size) refuse("{}: there is no rank {} among {}", call, rank, size);
+  if (rank < 0 || rank >= size)
+    refuse("{}: there is no rank {}; the ranks are numbered from 0 to {}", call, rank, size - 1);
 }
 
 CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduction) {
   if (size_of(data.dtype) == 0 || data.dtype == DType::boolean)
-    refuse("{}: {} cannot be reduced; give a dtype of numbers", name(kind), feedline::name(data.dtype));
+    refuse("{}: {} cannot be reduced; use a numeric dtype", name(kind), feedline::name(data.dtype));
   return {.kind = kind, .dtype = data.dtype, .reduction = reduction, .bytes = data.size_bytes()};
 }
 
@@ -50,8 +51,8 @@ CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduc
 
 CollectiveCall all_gather_call(size_t mine, size_t all, int size) {
   if (all != mine * static_cast<size_t>(size))
-    refuse("all_gather: {} ranks give {} bytes each, and the memory for all of them has {} bytes, not {}", size, mine,
-           all, mine * static_cast<size_t>(size));
+    refuse("all_gather: the output has {} bytes, and {} ranks give {} bytes each; give it {} bytes", all, size, mine,
+           mine * static_cast<size_t>(size));
   return {.kind = Kind::all_gather, .bytes = mine};
 }
 
@@ -112,12 +113,16 @@ void PartsDigest::add(uint64_t bytes) noexcept {
 }
 
 Error unmatched_parts(int from, int to, uint64_t number) {
-  return Error(Category::bad_pipeline, fmt::format("call {}: send_receive: the parts that rank {} sends to rank {} "
-                                                   "differ in number or size from those that rank {} receives from it",
-                                                   number, from, to, to));
+  return Error(
+      Category::bad_pipeline,
+      fmt::format("call {}: send_receive: the parts that rank {} sends to rank {} differ in number or size from "
+                  "those that rank {} receives from it; give the same parts on both ranks",
+                  number, from, to, to));
 }
 
-Error has_left() { return Error(Category::stalled, "has left the group, so the call could never be completed"); }
+Error has_left() {
+  return Error(Category::stalled, "it has destroyed its communicator, so this call cannot be completed");
+}
 
 Error failure_of_rank(int rank, uint64_t number, const Error& why) {
   return Error(why.category(), fmt::format("rank {}, call {}: {}", rank, number, why.message()), why.place());

@@ -11,14 +11,14 @@
 
 namespace feedline::gpu {
 
-/// What must be the same on all ranks in one call. Plain data: it is sent as it lies in memory. The functions below
-/// that make one throw Error bad_pipeline for arguments that are wrong on any rank.
+/// The arguments of a collective call that must be the same on all ranks. Ranks send it as raw bytes. The functions
+/// below that return one throw Error bad_pipeline for arguments that are invalid whatever the other ranks pass.
 struct CollectiveCall {
   enum class Kind : uint8_t { all_gather, broadcast, all_reduce, reduce_scatter, send_receive, barrier };
   Kind kind = Kind::barrier;
   DType dtype = DType::unset;
   Reduction reduction = Reduction::sum;
-  uint8_t zero = 0;  // in place of padding
+  uint8_t zero = 0;  // explicit padding: the struct is sent as raw bytes
   int32_t root = 0;
   uint64_t bytes = 0;  // how many bytes each rank contributes
   bool operator==(const CollectiveCall&) const = default;
@@ -44,13 +44,13 @@ struct PartsDigest {
   void add(uint64_t bytes) noexcept;
   bool operator==(const PartsDigest&) const = default;
 };
-/// Returns the Error of call `number` if the parts that `from` sends do not match those that `to` receives.
+/// Returns the Error of call `number` in which the parts that `from` sends do not match those that `to` receives.
 Error unmatched_parts(int from, int to, uint64_t number);
 
-/// Returns the Error of a rank that has left while others wait for it.
+/// Returns the Error of a rank that has destroyed its communicator while others wait for that rank.
 Error has_left();
 
-/// Returns the Error that the group ends with after the failure `why` of a rank in call `number`.
+/// Returns the Error with which the group ends: `why`, with the number of the failed rank and of the call before it.
 Error failure_of_rank(int rank, uint64_t number, const Error& why);
 
 }  // namespace feedline::gpu

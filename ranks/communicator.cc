@@ -7,14 +7,14 @@
 namespace feedline {
 namespace {
 
-// The buffers of an exchange's calls. A communicator that has failed may still read and write them asynchronously.
+// The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
 struct Gathered {
   uint64_t size = 0;
   std::vector<uint64_t> sizes;
   std::string part, all;
 };
 
-// Gathers the ranks' strings. All of them are padded to the length of the longest one.
+// Gathers the ranks' strings into to.all, each padded to the length of the longest one.
 void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
   const auto ranks = static_cast<size_t>(communicator.size());
   to.size = mine.size();

@@ -12,7 +12,7 @@
 namespace feedline {
 namespace {
 
-// The place where the ranks' threads meet and exchange their strings, round after round.
+// A reusable barrier at which the ranks' threads exchange their strings. A round is one all-gather.
 class Meeting {
  public:
   explicit Meeting(size_t ranks) : given_(ranks) {}
@@ -32,7 +32,7 @@ class Meeting {
       throw Error(Category::stalled, fmt::format("rank {} has ended or failed, so this exchange of the ranks cannot be "
                                                  "completed; see the error of that rank",
                                                  *left_));
-    return all_;  // the next round cannot end, and replace all_, before this rank has come to it
+    return all_;  // the next round cannot end, and replace all_, before this rank has entered it
   }
 
   void leave(size_t rank) {
@@ -50,7 +50,7 @@ class Meeting {
   std::optional<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
-// Owned by all copies of a rank's exchange; the last one that is destroyed makes the rank leave.
+// One rank's membership, shared by all copies of its exchange. When the last copy is destroyed, the rank leaves.
 struct Member {
   Member(std::shared_ptr<Meeting> whose, size_t which) : meeting(std::move(whose)), rank(which) {}
   ~Member() { meeting->leave(rank); }

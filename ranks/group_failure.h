@@ -8,11 +8,11 @@
 
 namespace feedline::gpu {
 
-/// Keeps the first Error that it is given. Any thread may read it at any time without a lock, because the Error is
-/// written once, before the flag that says that there is one.
+/// Keeps the first Error that it is given. Any thread may read the Error at any time without a lock, because it is
+/// written only once, before `failed_` is set.
 class GroupFailure {
  public:
-  /// Keeps `why` if it is the first. One thread at a time may call this, so the owner's mutex must be held.
+  /// Keeps `why` if it is the first Error. The caller must hold the mutex of this object's owner.
   void set(const Error& why) {
     if (failed_.load(std::memory_order_relaxed)) return;
     error_ = why;

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,13 +16,14 @@ namespace {
 using gpu::CollectiveCall;
 using Part = Communicator::Part;
 
-// What a rank lets the others read during a call.
+// The buffers that a rank lets the others read during a call.
 struct Buffers {
   const std::byte* in = nullptr;
   std::span<const Part> sends = {}, receives = {};
 };
 
-// The place where the ranks meet. Between two meetings they read each other's buffers.
+// What all ranks share: a barrier, and pointers to each rank's buffers. Between two barriers the ranks read each
+// other's buffers without a lock.
 class Group {
  public:
   explicit Group(size_t ranks) : calls_(ranks), buffers_(ranks) {}
@@ -46,17 +45,17 @@ class Group {
     changed_.notify_all();
   }
 
-  // A rank that leaves is a failure only if other ranks wait for it.
+  // Marks a rank as gone. This is a failure only if other ranks wait for that rank, now or in a later call.
   void leave(size_t rank) {
     const Lock lock(mutex_);
-    left_.push_back(rank);
+    if (!left_) left_ = rank;
     if (arrived_ > 0) fail_if_left();
   }
 
   std::optional<Error> failure() const { return failure_.get(); }
 
  private:
-  // Returns when all ranks have come to the same call. Throws if they never will.
+  // Waits until all ranks make the same call. Throws the Error that ends the group if they do not.
   void meet(size_t rank, const CollectiveCall& call, const Buffers& buffers) {
     Lock lock(mutex_);
     fail_if_left();
@@ -79,12 +78,12 @@ class Group {
   }
 
   void fail_if_left() FEEDLINE_REQUIRES(mutex_) {
-    if (failure_ || left_.empty()) return;
-    failure_.set(gpu::failure_of_rank(static_cast<int>(left_.front()), number_, gpu::has_left()));
+    if (failure_ || !left_) return;
+    failure_.set(gpu::failure_of_rank(static_cast<int>(*left_), number_, gpu::has_left()));
     changed_.notify_all();
   }
 
-  // Waits for all ranks to finish a phase. Every rank that has returned from meet() comes here, because phases do not
+  // Waits for all ranks to finish a phase. Every rank that has returned from meet() calls this, because phases do not
   // throw.
   void settle() {
     Lock lock(mutex_);
@@ -92,6 +91,7 @@ class Group {
     changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round; });
   }
 
+  // Counts this rank's arrival at the barrier; the last rank opens it. Returns the number of this barrier.
   uint64_t arrive() FEEDLINE_REQUIRES(mutex_) {
     const uint64_t round = round_;
     if (++arrived_ == size()) {
@@ -120,12 +120,12 @@ class Group {
   Mutex mutex_;
   Condition changed_;
   std::vector<CollectiveCall> calls_ FEEDLINE_GUARDED_BY(mutex_);
-  std::vector<Buffers> buffers_;  // written with the mutex held, and between two meetings read without it
+  std::vector<Buffers> buffers_;  // written with the mutex held, and read without it between two barriers
   size_t arrived_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  // The number of meetings so far, and the number of calls so far.
+  // How many barriers all ranks have passed, and how many calls they have begun.
   uint64_t round_ FEEDLINE_GUARDED_BY(mutex_) = 0, number_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  gpu::GroupFailure failure_;  // set with the mutex held
-  std::vector<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);
+  gpu::GroupFailure failure_;                               // set with the mutex held
+  std::optional<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);  // the first rank that has left
 };
 
 class HostCommunicator final : public Communicator {
@@ -149,7 +149,8 @@ class HostCommunicator final : public Communicator {
                 [&] { copy(group_->of(static_cast<size_t>(root)).in, data.data(), data.size()); });
   }
 
-  // Each rank reduces one slice in its own buffer, and then copies the slices that the others have reduced.
+  // A reduce-scatter and an all-gather: each rank reduces one slice in its own buffer, and then copies the slices that
+  // the others have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     group_->run(
@@ -202,8 +203,8 @@ class HostCommunicator final : public Communicator {
   const std::shared_ptr<Group> group_;
   const size_t rank_;
   // Allocated beforehand, because phases must not throw.
-  std::vector<const std::byte*> in_;  // by rank: where its version of this rank's slice begins
-  std::vector<size_t> taken_;         // for each rank, how many of its sends have been looked at
+  std::vector<const std::byte*> in_;  // by rank: the address in its data of the slice that this rank reduces
+  std::vector<size_t> taken_;         // by rank: the index of the first of its sends that was not examined yet
 };
 
 }  // namespace

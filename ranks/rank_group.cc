@@ -32,7 +32,7 @@ std::string pack(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return pack(Error(Category::io_error, error.what()));
   } catch (...) {
-    return pack(Error(Category::io_error, "its start ended with an exception that says nothing"));
+    return pack(Error(Category::io_error, "its start threw something that is not a std::exception"));
   }
 }
 
@@ -53,7 +53,7 @@ template <typename... Args>
 
 }  // namespace
 
-// What comes before each piece of a message.
+// The header of each piece of a message.
 struct RankGroup::Head {
   enum Says : uint64_t { goes_on, failed, done };
   uint64_t magic;
@@ -62,7 +62,7 @@ struct RankGroup::Head {
   uint64_t rest;  // how many bytes of the message come after this piece
 };
 
-// What one call of the exchange gives.
+// The result of one call of the exchange.
 struct RankGroup::Pieces {
   std::vector<std::string> bytes;  // the piece of each rank
   bool last = true;                // no rank has more pieces
@@ -75,7 +75,7 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
   size_ = world_size;
 }
 
-// Passes on a piece of every rank's message. All ranks check the same strings, so they all come to the same verdict.
+// Exchanges one piece of every rank's message. All ranks check the same strings, so all of them accept or refuse them.
 RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) {
   over_ = true;
   MessageWriter out;
@@ -85,14 +85,21 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) 
   std::vector<Head> heads;
   for (size_t rank = 0; rank < all.size(); rank++) {
     if (all[rank].size() < sizeof head || MessageReader(all[rank]).get<uint64_t>() != magic)
-      refuse("the string that it returned for rank {} is not a message of this version of feedline", rank);
+      refuse(
+          "the string that it returned for rank {} is not a message of this version of feedline; let it return the "
+          "ranks' strings unchanged, and run the same version on all ranks",
+          rank);
     heads.push_back(MessageReader(all[rank]).get<Head>());
     if (heads[rank].rank != static_cast<int64_t>(rank) || heads[rank].size != std::ssize(all))
-      refuse("it returned {} strings, and the one for rank {} says that it is from rank {} of {}", all.size(), rank,
-             heads[rank].rank, heads[rank].size);
+      refuse(
+          "it returned {} strings, and the one for rank {} says that it is from rank {} of {}; give all ranks the same "
+          "world size, and each rank its place among the strings as its number",
+          all.size(), rank, heads[rank].rank, heads[rank].size);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
-    refuse("what it returned for rank {} is not the string that rank {} gave to it", rank_, rank_);
+    refuse(
+        "what it returned for rank {} is not the string that rank {} gave to it; let it return the strings unchanged",
+        rank_, rank_);
   Pieces pieces;
   for (size_t rank = 0; rank < all.size(); rank++) {
     pieces.bytes.push_back(all[rank].substr(sizeof head));
@@ -145,7 +152,7 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
   exchange_pieces({magic, Head::failed, rank_, size_, 0}, pack(failure));
 } catch (...) {
-  // This rank ends with its own reason, whatever the others say, and also if they cannot be told.
+  // This rank throws its own exception in any case, also if the others cannot be told.
 }
 
 void RankGroup::run(const std::function<void()>& start) {

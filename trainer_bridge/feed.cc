@@ -1,7 +1,5 @@
 #include "trainer_bridge/feed.h"
 
-#include <utility>
-
 namespace feedline {
 
 Feed::Feed(const Setup& setup, const flow::Plan* plan, const flow::FeedFacts& facts, const flow::Position& position)
@@ -40,7 +38,10 @@ void Feed::make_upload(const flow::FeedFacts& facts, const flow::Position& posit
   const Options& options = setup_.options;
   flow::ExpectedAudit expected = route.transfer ? flow::ExpectedAudit{} : plan_->expected_audit;
   if (expected.passes)
-    expected = {.sum = {}, .why_none = "on GPUs whole epochs are compared, and this one ends within a pass"};
+    expected = {
+        .sum = {},
+        .why_none =
+            "on GPUs only epochs that end with a pass over the data are compared, and this one ends within a pass"};
   const bool alone = !route.transfer && setup_.distribution.ranks() == 1;
   upload_ = std::make_unique<flow::Upload>(
       setup_.spec, flow::Upload::Start{.from = transfer_ ? transfer_->delivery() : graph_->delivery(),
@@ -66,7 +67,7 @@ void Feed::stop() noexcept {
 
 void Feed::end_together() {
   if (!transfer_) return;
-  // A rank that waits inside next() for this one must learn that this one will not come.
+  // Ends the wait of a rank that is inside next(): its call differs from this barrier, so it throws Error.
   if (setup_.route.between_gpus) setup_.options.gpu_communicator->barrier();
   transfer_->end_together();
 }
@@ -97,7 +98,7 @@ flow::Delivery::Outcome Feed::next(int replica, std::optional<std::chrono::stead
   return outcome;
 }
 
-// Throws if a rank has failed: the rows of the previous batch may then not have arrived.
+// Throws Error if a rank has failed, because the rows of the previous batch may then be incomplete.
 void Feed::check_rows_came() const {
   if (!setup_.route.between_gpus) return;
   if (const auto error = setup_.options.gpu_communicator->failure()) {
@@ -106,14 +107,14 @@ void Feed::check_rows_came() const {
   }
 }
 
-// If `error` has ended this rank's feed, ends the feeds of the other ranks with it.
+// Ends the feeds of the other ranks with `error`, if it has ended this rank's feed.
 void Feed::tell_failure(const std::exception& error) const {
   const auto* own = dynamic_cast<const Error*>(&error);
   const Error why = own ? *own : Error(Category::io_error, error.what());
-  // A transfer itself tells the other ranks about what ends it.
+  // A transfer itself sends the Error that ends it to the other ranks.
   const bool mine = transfer_ ? upload_ && upload_->failed() : delivery().failed();
   if (setup_.options.communicator && mine) setup_.options.communicator->abort(why);
-  // Other ranks may be waiting for this one inside next(), in a call of this communicator.
+  // Other ranks may wait for this rank inside next(), in a call of the gpu_communicator.
   if (setup_.route.between_gpus && (upload_->failed() || upload_->delivery().failed()))
     setup_.options.gpu_communicator->abort(why);
 }

@@ -1,5 +1,5 @@
-// The pieces that bring batches to next(), from one position on: graph, transfer and upload, as far as this rank's
-// route has them. A feeder that is set to another position makes another Feed.
+// The pieces (graph, transfer, upload) of this rank's Route, which bring batches to next() from one position on. A
+// feeder that is set to another position makes another Feed.
 #pragma once
 
 #include <chrono>
@@ -18,33 +18,33 @@ namespace feedline {
 class Feed {
  public:
   /// Makes the pieces in the order in which batches pass through them. Makes no call of a communicator, so it waits for
-  /// no other rank. `plan` is null on a rank that does not read; `facts` are those of its reader then. Keeps references
-  /// to `setup` and `plan`, which must outlive the feed. Throws Error if memory, threads or a device cannot be
-  /// obtained.
+  /// no other rank. `plan` is null on a rank that does not read; `facts` then come from the rank that reads for it.
+  /// `setup` and `plan` must outlive the feed. Throws Error if memory, threads or a device cannot be obtained.
   Feed(const Setup& setup, const flow::Plan* plan, const flow::FeedFacts& facts, const flow::Position& position);
-  /// Takes the pieces down in the opposite order, each before the one that it takes batches from.
+  /// Destroys the pieces in the opposite order, each before the one from which it takes batches.
   ~Feed() = default;
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
 
-  /// Begins the transfer, if there is one. All ranks must have made their feeds.
+  /// Starts the transfer, if there is one. All ranks must have made their feeds before.
   void run();
   /// Wakes every next(), and waits for no other rank. May be called from any thread.
   void stop() noexcept;
-  /// If rows travel: returns when all ranks have called it, or after stop(). Throws the error that has ended the feed.
+  /// Ends the transfer, if there is one: returns when all ranks have called it, or after stop(). Throws the Error that
+  /// has ended the feed, if there is one.
   void end_together();
-  /// Ends the use of Options::gpu_communicator. No other call may run, and none but the destructor may follow.
+  /// Ends the use of Options::gpu_communicator. No other call may run; only the destructor may follow.
   void end_upload() { upload_.reset(); }
 
-  /// Does what Feeder::next does. With an Options::gpu_communicator a stream must be given. If this rank has failed,
-  /// the feeds of the other ranks end with the same Error.
+  /// Does what Feeder::next does. With an Options::gpu_communicator, `stream` must be set. If this rank's feed fails,
+  /// ends the feeds of the other ranks with the same Error.
   flow::Delivery::Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                                std::optional<Stream> stream);
 
-  /// Returns where batches wait for next(): the last piece's delivery.
+  /// Returns the Delivery of the last piece, in which batches wait for next().
   flow::Delivery& delivery() const noexcept;
 
-  // The pieces; null if the route has none. `plan` is that of the graph.
+  // The pieces, null if the route lacks them, and the plan of the graph.
   const flow::Plan* plan() const noexcept { return plan_; }
   flow::Graph* graph() const noexcept { return graph_.get(); }
   const flow::Transfer* transfer() const noexcept { return transfer_.get(); }
@@ -59,7 +59,7 @@ class Feed {
 
   const Setup& setup_;
   const flow::Plan* const plan_;
-  // They are destroyed in the opposite order.
+  // Destroyed in the opposite order: each piece takes batches from the one before it.
   std::unique_ptr<flow::Graph> graph_;
   std::unique_ptr<flow::Transfer> transfer_;
   std::unique_ptr<flow::Upload> upload_;

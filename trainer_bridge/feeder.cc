@@ -36,7 +36,7 @@ struct Feeder::Impl {
       settle(setup, pipeline, ranks);
       elements = flow::elements_of(setup.spec);
       setup.on_cpus([&] {
-        // No other thread knows this object yet.
+        // Needs no lock, because no other thread can use this object yet.
         ranks.among(setup.distribution.readers(), [&](RankGroup& readers) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
           plan = open_plan(setup, readers);
           facts = flow::facts_of(*plan);
@@ -49,10 +49,11 @@ struct Feeder::Impl {
   }
 
   // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().
-  // Until the feed is made, stop() has only the communicators to abort; making it waits for no rank.
+  // Until the feed is made, stop() can only abort the communicators. That is enough, because making a feed waits for no
+  // rank.
   //
-  // The constructor and the set_...() calls, of which one runs at a time and no next() beside it, are all that changes
-  // plan, facts and feed. So begin() and run(), which they call, read these without the lock.
+  // begin() and run() read plan, facts and feed without the lock. Only the constructor and the set_...() calls change
+  // these, only one of them runs at a time, and no next() runs beside it.
   void begin(const flow::Position& position, RankGroup& ranks)
       FEEDLINE_EXCLUDES(mutex) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
     if (setup.route.transfer) {
@@ -79,10 +80,10 @@ struct Feeder::Impl {
 
   static Error was_stopped() { return Error(Category::stalled, "the feeder was stopped"); }
 
-  // Begins the feed again at `position`: with the plan `reweighted` if it is given, else with `counted` if there is
-  // one. `other_weights` says that all ranks change the mixture's weights; then a rank without a plan cannot check the
-  // position beforehand, because it does not know the new number of steps. The lock is released while other ranks or
-  // threads are waited for; stop() ends that wait.
+  // Begins the feed again at `position`: with the plan `reweighted` if that is not null, else with `counted` if that is
+  // not null, else with the present plan. `other_weights` says that all ranks change the mixture's weights; then a rank
+  // without a plan cannot check the position beforehand, because it does not know the new number of steps. Releases the
+  // lock while it waits for other ranks or threads; stop() ends that wait.
   void begin_anew(const flow::Position& position, bool other_weights = false,
                   std::unique_ptr<flow::Plan> reweighted = nullptr) FEEDLINE_REQUIRES(mutex) {
     if (stopped) throw was_stopped();
@@ -100,14 +101,14 @@ struct Feeder::Impl {
     std::exception_ptr failure;
     {
       const Unlock unlocked(mutex);
-      take_down();  // the old feed goes first, so that there is memory for the new one
+      take_down();  // destroys the old feed first, so that its memory is free for the new one
       try {
         if (other) {
           const Lock relock(mutex);
           plan = std::move(other);
           facts = flow::facts_of(*plan);
         }
-        // If nothing travels, each rank is set to its new place by itself.
+        // If no rows travel, each rank moves to its new place without the others.
         RankGroup ranks = setup.route.transfer ? RankGroup(exchange_over(setup.options.communicator),
                                                            setup.options.rank, setup.options.world_size)
                                                : RankGroup();
@@ -129,14 +130,15 @@ struct Feeder::Impl {
     if (failure) std::rethrow_exception(failure);
   }
 
-  /// Returns what all replicas have received. While the feeder is being set to another place, that is everything before
-  /// it.
+  /// Returns the position up to which all replicas have received the steps. While the feeder moves to another position,
+  /// returns that one.
   flow::Position received() const FEEDLINE_REQUIRES(mutex) {
     return going_to ? *going_to : delivery().positions().last;
   }
 
-  /// Returns whether the feed is at `position` and has not failed, so that it need not begin again. Returns false if
-  /// rows travel: ranks could be at different places, and either all of them begin again or none.
+  /// Returns whether the feed is at `position` and has not failed, so that it need not begin again. Always returns
+  /// false if rows travel, because the ranks could be at different positions, and all of them must begin again
+  /// together.
   bool stands_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
     if (counted || setup.route.transfer || !feed || delivery().failed()) return false;
     const auto [last, first] = delivery().positions();
@@ -159,15 +161,15 @@ struct Feeder::Impl {
       throw Error(Category::bad_pipeline,
                   "next(): with options.gpu_communicator rows arrive on the caller's stream, and this call names none; "
                   "call next(replica, stream)");
-    if (!feed && setup.route.between_gpus)  // what another rank failed with is the better reason
+    if (!feed && setup.route.between_gpus)  // the Error of a failed rank says more than that of live_feed()
       if (const auto error = setup.options.gpu_communicator->failure()) throw *error;
     const auto outcome = live_feed().next(replica, deadline, batch, stream);
     if (outcome == flow::Delivery::Outcome::end_of_epoch) note_end_of_epoch();
     return outcome;
   }
 
-  /// For index.mode LAZY: after all replicas have had the first epoch, makes the plan with its counts. The present
-  /// graph continues until the feed begins again.
+  /// Makes, for index.mode LAZY, the plan with the counts of the first epoch, once all replicas have finished that
+  /// epoch. The present graph continues with its own plan until the feed begins again.
   void note_end_of_epoch() FEEDLINE_EXCLUDES(mutex) {
     const Lock lock(mutex);
     if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
@@ -178,7 +180,7 @@ struct Feeder::Impl {
   void check_counted() const FEEDLINE_REQUIRES(mutex) {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
-                  "state: with index.mode LAZY the data is known only after the first epoch; call this after it, or "
+                  "state: with index.mode LAZY the data is counted only in the first epoch; call this after it, or "
                   "use BUILD, which counts the data at the start");
   }
 
@@ -189,14 +191,15 @@ struct Feeder::Impl {
   }
 
   bool forked() const noexcept { return getpid() != process; }
-  /// Throws in a forked child: it has none of the threads, and no thread that would release a lock.
+  /// Throws Error in a forked child, because the child has none of the feeder's threads, and none that would release a
+  /// lock.
   void check_process() const {
     if (forked())
       throw Error(Category::bad_pipeline,
                   "this process is a fork of the one that made the feeder, and has none of its threads; make a feeder "
                   "here, or start processes by exec or \"spawn\"");
   }
-  /// Holds the mutex, but takes no lock in a forked child, which has no other thread. For functions that must not throw.
+  /// A lock of the mutex that does nothing in a forked child, which has no other thread. It is for noexcept functions.
   class FEEDLINE_SCOPED_CAPABILITY LockUnlessForked {
    public:
     explicit LockUnlessForked(const Impl& impl) FEEDLINE_ACQUIRE(impl.mutex) {
@@ -208,8 +211,8 @@ struct Feeder::Impl {
     std::optional<Lock> lock_;
   };
 
-  // The gpu_communicator is destroyed before the transfer ends, because ranks that wait in next() for this one are told
-  // only by it.
+  // Destroys the gpu_communicator before the transfer, because only its destruction ends the wait of ranks that wait in
+  // next() for this rank.
   ~Impl() {
     if (feed) feed->end_upload();
     setup.options.gpu_communicator.reset();
@@ -220,18 +223,18 @@ struct Feeder::Impl {
   Setup setup;
   std::vector<std::string> files;
   std::vector<ElementSpec> elements;
-  Mutex setting;  // one set_...() call at a time; locked before `mutex`
-  // set_state() changes the members below, and other threads may read them at any time.
+  Mutex setting;  // held during a set_...() call, so that only one runs at a time; locked before `mutex`
+  // Guards the members below: set_...() calls change them, and other threads may read them at any time.
   mutable Mutex mutex;
-  // What is known of the data so far.
+  // What this rank knows of the data: counts, identity and names.
   flow::FeedFacts facts FEEDLINE_GUARDED_BY(mutex);
-  // The plan of the feed's graph; null: another rank reads for this one.
+  // The plan of the feed's graph; null if another rank reads for this one.
   std::unique_ptr<flow::Plan> plan FEEDLINE_GUARDED_BY(mutex);
-  // LAZY: the plan for the next time that the feed begins.
+  // With index.mode LAZY: the plan for the next time that the feed begins.
   std::unique_ptr<flow::Plan> counted FEEDLINE_GUARDED_BY(mutex);
-  // Null while the feeder moves, and if that has failed.
+  // Null while the feeder moves to another position, and after it has failed to do so.
   std::unique_ptr<Feed> feed FEEDLINE_GUARDED_BY(mutex);
-  // Set while the feeder moves to this place.
+  // The position to which the feeder is moving.
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
 };
@@ -274,10 +277,10 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
   for (const NamedTensor& to : tensors) {
     const TensorView from = batch.at(to.name);
     if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
-      throw Error(
-          Category::bad_pipeline,
-          fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}", to.name,
-                      name(from.dtype), to_string(from.shape), name(to.tensor.dtype), to_string(to.tensor.shape)));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}; make them equal",
+                              to.name, name(from.dtype), to_string(from.shape), name(to.tensor.dtype),
+                              to_string(to.tensor.shape)));
     batch.copy_on(stream, from, to.tensor.data);
   }
   batch.release_on(stream);
@@ -346,9 +349,10 @@ void Feeder::set_weights(const std::vector<double>& weights) {
                     weights.size(), feed.mixed_sources));
   const auto [last, first] = impl_->delivery().positions();
   if (last != first || last.step != 0)
-    throw Error(Category::bad_pipeline,
-                fmt::format("set_weights: epoch {} has begun; call it when every replica has had the end of an epoch",
-                            first.epoch));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("set_weights: epoch {} has begun; call it when every replica has received the end of an epoch",
+                    first.epoch));
   flow::Reweighted reweighted{.shares = flow::shares_of(weights)};
   if (!impl_->plan) return impl_->begin_anew(last, true);
   const flow::Mixture& mixture = *impl_->plan->mixture;

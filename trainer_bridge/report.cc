@@ -29,7 +29,7 @@ void add_graph(Report& report, const flow::DataSet& data, const flow::Graph& of)
 }
 
 void add_transfer(Report& report, const flow::Transfer& transfer, flow::Graph* graph) {
-  // The rank that reads audits all parts that it sends, so its graph's audit is reported.
+  // A rank that reads audits the parts of all ranks in its graph, so the graph's audit replaces that of the delivery.
   const flow::DeliveryReport parts = graph ? graph->delivery().report() : flow::DeliveryReport{};
   report.last_epoch = parts.last_epoch;
   report.differing_epochs = parts.differing_epochs;

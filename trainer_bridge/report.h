@@ -1,4 +1,4 @@
-// What a feeder reports, from what its feed has counted.
+// Fills a feeder's Report from the counters of its feed.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace feedline {
 
-/// Adds what next() has given out, and how long it took. `start` is when the feeder was made.
+/// Adds what next() has delivered, and how long its calls took. `start` is when the feeder was made.
 void add_delivery(Report& report, const flow::DeliveryReport& delivered, std::chrono::steady_clock::time_point start);
 
-/// Adds the mode, and where each output is made.
+/// Adds the distribute mode, and for each output the device that makes it.
 void add_route(Report& report, const Setup& setup, const flow::FeedFacts& facts);
 
 /// Adds what each of the feed's pieces has done.

@@ -6,7 +6,7 @@
 
 namespace feedline {
 
-/// Returns the keys of `to_json(report)`, without the version.
+/// Returns the document of to_json(report) without its first key, the version `feedline_json`.
 Json report_json(const Report& report);
 
 }  // namespace feedline

@@ -1,5 +1,5 @@
-// The way that batches take on this rank, from the files to next(). Everything that depends on `distribute.mode`, the
-// devices and the communicators is decided here, once.
+// The Route of batches on this rank: the pieces (graph, transfer, upload) through which they pass between the files and
+// next(). route_of() decides, once, everything that depends on `distribute.mode`, the devices and the communicators.
 //
 //                    SPLIT                         REPLICATE and SCATTER
 //   host             graph -> next()               graph (if it reads) -> transfer -> next()
@@ -16,24 +16,25 @@
 namespace feedline {
 
 struct Route {
-  // The pieces that this rank has, in the order in which batches pass through them.
+  // Which pieces this rank has, in the order in which batches pass through them.
   bool graph = false;     // this rank reads files
-  bool transfer = false;  // packed rows travel, between ranks or only between the replicas of this one
+  bool transfer = false;  // packed rows are sent between ranks, or only between the replicas of this rank
   bool upload = false;    // the replicas are GPUs
-  /// Rows go from the reader's GPU to those of other ranks, inside next(). The transfer then carries only shapes and
-  /// counts; the rows that it delivers are those of a reader, for its own GPU.
+  /// Rows go from the GPU of the rank that reads to the GPUs of the other ranks, inside next(). The transfer then sends
+  /// only shapes and counts to the other ranks. On the rank that reads, it also delivers the rows of all ranks.
   bool between_gpus = false;
 
+  // A part is the share of a global batch that one rank or replica is given.
   std::vector<DeviceId> graph_devices = {};     // by replica of the plan: the device that its batches are copied to
   std::vector<DeviceId> transfer_devices = {};  // the devices that the transfer delivers to
-  std::vector<int> transfer_parts = {};  // the reader's parts that these devices are given; one: all are given the same
-  bool same_rows = false;                // all GPUs of this rank are given the same rows, which are uploaded once
-  size_t parts_for_each_gpu = 1;         // how many parts the buffers of a GPU have room for
+  std::vector<int> transfer_parts = {};         // the part for each of these devices; only one: all are given that part
+  bool same_rows = false;         // all GPUs of this rank are given the same rows, which are uploaded once
+  size_t parts_for_each_gpu = 1;  // how many parts the buffers of a GPU have room for
 
   bool watches_ranks = false;    // next() asks the communicator whether another rank has failed
   bool audits_together = false;  // only the sums of all ranks together say whether an epoch was complete
 
-  /// Return whether the graph makes, and whether the transfer delivers, packed rows, which are unpacked later.
+  /// Return whether the graph makes packed rows, and whether the transfer delivers packed rows.
   bool graph_packs() const noexcept { return transfer || upload; }
   bool transfer_packs() const noexcept { return upload; }
 };

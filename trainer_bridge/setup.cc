@@ -43,9 +43,9 @@ void check_options(const Options& options, bool transfers) {
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "options.gpu_communicator: it is for REPLICATE and SCATTER with one replica on each rank, "
-              "on a GPU, beside an options.communicator; here distribute.mode {} SPLIT, replicas: {}, on {}, and "
-              "options.communicator is {}",
+              "options.gpu_communicator: it is for REPLICATE and SCATTER with one replica on each rank, on a GPU, and "
+              "needs an options.communicator besides; here distribute.mode {} SPLIT, this rank has {} replicas on {}, "
+              "and options.communicator is {}; meet these conditions or set no gpu_communicator",
               transfers ? "is not" : "is", options.devices.size(), on_gpus ? "GPUs" : "the host",
               options.communicator ? "set" : "not set"));
     if (between->device() != options.devices[0])
@@ -65,7 +65,8 @@ void check_options(const Options& options, bool transfers) {
                             options.world_size));
 }
 
-// Compares the pipelines of all ranks, and tells every rank which part of a global batch each rank is given.
+// Compares the pipelines of all ranks, and fills `distribution` with the part of a global batch that each rank is
+// given.
 void agree(flow::Distribution& distribution, const Options& options, const Pipeline& pipeline, RankGroup& ranks) {
   const bool whole = distribution.mode == flow::DistributeMode::replicate;
   const bool given = options.data_parallel_size > 0;
@@ -76,7 +77,7 @@ void agree(flow::Distribution& distribution, const Options& options, const Pipel
   flow::compare_pipelines(ranks, pipeline.message(), distribution.replicas, distribution.data_parallel_size,
                           options.epoch);
   distribution.data_parallel_ranks.assign(static_cast<size_t>(options.world_size), 0);
-  if (ranks.size() == 1) {  // the parts of the other ranks cannot be known
+  if (ranks.size() == 1) {  // without an exchange, the parts of the other ranks are unknown
     distribution.data_parallel_ranks[static_cast<size_t>(options.rank)] = part;
     return distribution.check(options.world_size == 1);
   }
@@ -126,7 +127,7 @@ Setup begin_setup(const Pipeline& pipeline, Options options) {
 
 void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks) {
   const bool transfers = setup.distribution.transfers();
-  // Where rows travel, only the ranks that read need the files to be there.
+  // If rows travel, only the ranks that read need the files, so the other ranks do not list them.
   setup.spec = flow::validate(pipeline, transfers ? patterns_only : flow::list_files);
   check_options(setup.options, transfers);
   agree(setup.distribution, setup.options, pipeline, ranks);

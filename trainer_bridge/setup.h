@@ -1,10 +1,6 @@
-// What a feeder settles before it opens its data: its options, checked and completed; who reads for whom; the way that
-// batches take.
+// The Setup of a feeder, made before it opens its data: the checked options, which rank reads for which, and the Route
+// of the batches.
 #pragma once
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/thread.h"
 #include "feedline/feeder.h"
@@ -15,15 +11,15 @@
 
 namespace feedline {
 
-/// The same during the feeder's whole life.
+/// The settings of a feeder, which do not change during its life.
 struct Setup {
   Options options;  // `rank` and `world_size` are those of the communicator, if there is one
   flow::Distribution distribution;
   Route route;
   flow::PipelineSpec spec;
 
-  /// Returns the feed's pipeline, or, if `packed`, the one whose outputs are packed rows, from which the feed's outputs
-  /// are made later: on the rank that receives them, or on a GPU.
+  /// Returns the feed's pipeline if `packed` is false. Otherwise returns the pipeline whose outputs are packed rows:
+  /// rows as the records store them, which the receiving rank or a GPU unpacks into the feed's outputs.
   flow::PipelineSpec carried(bool packed) const;
   /// Returns how many threads the feed has. Call it inside on_cpus().
   int threads() const;
@@ -34,12 +30,12 @@ struct Setup {
   }
 };
 
-/// Makes the setup of a rank before the ranks meet: only `options` and the distribution's mode are known. The exchange
-/// of the options is that of the communicator, if there is one.
+/// Makes the setup of a rank before the ranks exchange anything: only `options` and `distribution.mode` are complete.
+/// Replaces the exchange of the options by one over their communicator, if they have one.
 Setup begin_setup(const Pipeline& pipeline, Options options);
 
-/// Completes the setup. Call it inside RankGroup::run. Throws Error bad_pipeline if the pipeline or the options are
-/// wrong, or if the ranks differ in them.
+/// Completes the setup together with the other ranks. Call it inside RankGroup::run. Throws Error bad_pipeline if the
+/// pipeline or the options are wrong, or if the ranks differ in them.
 void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks);
 
 }  // namespace feedline

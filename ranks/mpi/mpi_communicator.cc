@@ -9,7 +9,6 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/leak.h"
@@ -21,7 +20,7 @@ namespace {
 
 using gpu::Note;
 
-constexpr size_t piece_bytes = size_t{1} << 30;  // the most bytes in one call of MPI, whose counts are ints
+constexpr size_t piece_bytes = size_t{1} << 30;  // the most bytes in one MPI call, because its counts are ints
 
 void check(int result, const char* call) {
   if (result == MPI_SUCCESS) return;
@@ -39,7 +38,8 @@ MPI_Comm duplicate(const MpiOptions& options) {
   if (level != MPI_THREAD_MULTIPLE)
     throw Error(
         Category::bad_pipeline,
-        "mpi_communicator: call MPI_Init_thread() with MPI_THREAD_MULTIPLE first, and check that MPI provides it");
+        "mpi_communicator: MPI is not initialised with MPI_THREAD_MULTIPLE; call MPI_Init_thread() with it first, and "
+        "check that MPI provides it");
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(options.communicator ? MPI_Comm_f2c(*options.communicator) : MPI_COMM_WORLD, &copy),
         "MPI_Comm_dup");
@@ -47,7 +47,8 @@ MPI_Comm duplicate(const MpiOptions& options) {
   return copy;
 }
 
-// The duplicated MPI communicators are never freed, because MPI_Comm_free would have to wait for all ranks.
+// Links over MPI: one duplicate of the MPI communicator carries the data, another one the notes. The duplicates are
+// never freed, because MPI_Comm_free would have to wait for all ranks.
 class MpiLinks final : public gpu::Links {
  public:
   explicit MpiLinks(const MpiOptions& options) : data_(duplicate(options)), notes_(duplicate(options)) {
@@ -115,8 +116,8 @@ class MpiLinks final : public gpu::Links {
     return Heard{status.MPI_SOURCE, mail_->heard};
   }
 
-  // MPI offers no way to sleep until something happens. So this spins at first, because most calls end soon, and then
-  // sleeps for short times, because another rank may pause for long.
+  // No call of MPI blocks until a message arrives or wake() is called. So wait() spins at first, because most
+  // operations end soon, and later sleeps for 50 us at a time, because another rank may pause for long.
   void wait(std::chrono::milliseconds most, bool under_way) override {
     constexpr uint32_t spins = 1000;
     if (under_way && ++waited_ < spins) return;
@@ -163,7 +164,7 @@ class MpiLinks final : public gpu::Links {
     MPI_Request hearing = MPI_REQUEST_NULL;
   };
   const std::shared_ptr<Mail> mail_ = std::make_shared<Mail>();
-  uint32_t waited_ = 0;  // how often wait() was called for what is under way
+  uint32_t waited_ = 0;  // how often wait() has been called since the current operation began
   Mutex mutex_;
   Condition wake_;
   bool woken_ FEEDLINE_GUARDED_BY(mutex_) = false;

@@ -42,13 +42,14 @@ void nccl_call(DeviceId gpu, const char* name, Body body) {
   const ncclResult_t result = error ? static_cast<ncclResult_t>(error) : body();
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* why = ncclGetLastError(nullptr);  // the last error in this process
-  throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; NCCL_DEBUG=WARN says more", gpu.ordinal, name,
-                                                  ncclGetErrorString(result), *why ? ": " : "", why));
+  throw Error(Category::device_error, fmt::format("GPU {}: {}: {}{}{}; set NCCL_DEBUG=WARN to see more", gpu.ordinal,
+                                                  name, ncclGetErrorString(result), *why ? ": " : "", why));
 }
 
-// Owns an NCCL communicator. It is not blocking: a call may return before NCCL has taken the work, and the caller asks
-// busy() until it has. abort() lets the streams go on; after that no work may be given to it. (The abort of the last
-// communicator in a process waits for what the streams of the process's other communicators are still doing.)
+// Owns an NCCL communicator in non-blocking mode: a call may return before NCCL has enqueued the work on the stream,
+// and the caller polls busy() until it has. abort() ends the kernels on which streams wait; after it, group() does
+// nothing. (The abort of the last communicator in a process waits for the streams' work of the process's other
+// communicators.)
 class Comm {
  public:
   Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
@@ -81,7 +82,7 @@ class Comm {
     return true;
   }
 
-  /// Returns whether NCCL is still busy taking the last work. Throws Error if something has gone wrong meanwhile.
+  /// Returns whether NCCL has yet to enqueue the last work. Throws Error if NCCL has failed asynchronously.
   bool busy() {
     const Lock lock(mutex_);
     if (!comm_) return false;
@@ -121,10 +122,10 @@ class Comm {
   ncclComm_t comm_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;
 };
 
-// What a rank tells all others before each call, because NCCL itself does not check that the ranks' calls match.
+// What a rank sends to all others before each call, because NCCL itself does not check that the ranks' calls match.
 struct Announcement {
   CollectiveCall call;
-  std::vector<PartsDigest> sent, to_come;  // for each rank: what is sent to it, and what is received from it
+  std::vector<PartsDigest> sent, to_come;  // by rank: the parts sent to it, and the parts to receive from it
 };
 size_t announcement_bytes(int ranks) {
   return sizeof(CollectiveCall) + 2 * static_cast<size_t>(ranks) * sizeof(PartsDigest);
@@ -161,11 +162,11 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
-    // Before the wait, because ranks that still wait for this one must hear that it has left.
+    // The control is destroyed before the wait, because it tells ranks that wait for this one that this one has left.
     const bool whole = !failure();
     control_.reset();
     if (whole) wait_for_others_to_leave();
-    comm_.abort();  // if it was not destroyed: no stream may still wait when the memory that it uses is freed
+    comm_.abort();  // does nothing after destroy(); otherwise ends the kernels before their memory is freed below
     cudaEventSynchronize(made_->last.get());
     made_.reset();
   }
@@ -258,8 +259,8 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Body>
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
-    // Before the ranks meet in this call: an allocation may wait for other GPUs. Until then all of their work is from
-    // earlier calls, which every rank has made, so it can finish.
+    // Allocates before agree(), because an allocation may wait for the work of other GPUs. At this point that work
+    // comes from earlier calls, which every rank has made, so it will finish.
     try {
       const gpu::ScopedContext scoped(context_);
       reserve(slice_bytes * static_cast<size_t>(size()));
@@ -275,7 +276,8 @@ class NcclCommunicator final : public Communicator {
     const bool host = stream.kind() == DeviceId::Kind::host;
     if (stream == Stream::cuda_per_thread)
       throw Error(Category::bad_pipeline,
-                  "NCCL launches from threads of its own, whose default streams are others: use a stream of your own");
+                  "Stream::cuda_per_thread cannot be used with NCCL, which launches kernels from its own threads; use "
+                  "a stream that the program has created");
     if (!host) gpu::check_device(gpu_, stream);
     const gpu::ScopedContext scoped(context_);
     const cudaStream_t on = host ? made_->stream.get() : stream.cuda_stream();
@@ -290,15 +292,16 @@ class NcclCommunicator final : public Communicator {
       made_->last.record(on);
       if (host) wait_for_streams();
     } catch (const Error& error) {
-      if (behind_last) cudaEventRecord(made_->last.get(), on);  // for the destructor: some work may be on the stream
+      // The destructor waits for this event, because part of the call's work may be on the stream.
+      if (behind_last) cudaEventRecord(made_->last.get(), on);
       end_group(error);
-      if (host) cudaStreamSynchronize(on);  // the caller gets its buffers back; the watcher lets the stream go on
+      if (host) cudaStreamSynchronize(on);  // so that the caller may reuse its buffers; watch() ends stuck kernels
       throw_failure();
     }
     calls_++;
   }
 
-  // Waits for all ranks to announce their call. Throws if they do not all make this call.
+  // Exchanges the Announcements of all ranks. Throws Error if they do not all make this call.
   void agree(const Announcement& mine) {
     if (const auto error = failure()) throw *error;
     write(mine);
@@ -313,7 +316,7 @@ class NcclCommunicator final : public Communicator {
           error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
     if (!error) return;
     const Lock lock(mutex_);
-    failure_.set(*error);  // every rank finds the same error
+    failure_.set(*error);  // all ranks compute the same Error, so none needs to be told
     throw *failure_;
   }
   void write(const Announcement& from) {
@@ -347,8 +350,8 @@ class NcclCommunicator final : public Communicator {
     comm_.call("ncclRecv", [&] { return ncclRecv(bytes.data(), bytes.size(), ncclUint8, from, comm, on); });
   }
 
-  // Receives this rank's slice of all ranks' data, and writes the reduced slice to `to`. slice(r) is the part of this
-  // rank's data that rank r reduces.
+  // Receives this rank's slice of all ranks' data, reduces it, and writes the result to `to`. slice(r) is the part of
+  // this rank's data that rank r reduces.
   template <typename Slice>
   void reduce_slices(Slice slice, DType dtype, Reduction reduction, std::span<std::byte> to, cudaStream_t on) {
     std::byte* const gathered = made_->scratch.empty() ? nullptr : made_->scratch.back()->get();
@@ -368,8 +371,9 @@ class NcclCommunicator final : public Communicator {
                                 on);
     });
   }
-  // Makes sure that there is scratch memory of `bytes`. Memory that has become too small is kept, because cudaFree
-  // would wait for the whole GPU and so for other ranks. All that is kept is less than what is in use.
+  // Makes the scratch memory at least `bytes` large. Keeps the smaller buffers used before, because cudaFree would wait
+  // for the whole GPU and so for other ranks. Each buffer is at least twice as large as the one before, so the kept
+  // buffers together are smaller than the one in use.
   void reserve(size_t bytes) {
     if (made_->scratch_bytes >= bytes) return;
     const size_t more = std::max(bytes, 2 * made_->scratch_bytes);
@@ -377,13 +381,13 @@ class NcclCommunicator final : public Communicator {
     made_->scratch_bytes = more;
   }
 
-  // Waits until NCCL has given its work to the stream. A failure meanwhile is no reason to stop, because all ranks have
-  // come to this call.
+  // Waits until NCCL has enqueued its work on the stream. Goes on waiting after a failure of the group, because all
+  // ranks have made this call, so its work can still complete.
   void settle() {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
   }
-  // Waits until the streams have done the work of this communicator.
+  // Waits until the streams have done all work of this communicator. Throws Error if NCCL was aborted meanwhile.
   void wait_for_streams() {
     poll([this] { return streams_are_busy() && !comm_.aborted(); });
     if (comm_.aborted()) throw_failure();
@@ -404,17 +408,18 @@ class NcclCommunicator final : public Communicator {
       if (i > spins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   [[noreturn]] void throw_failure() const {
-    throw failure().value_or(Error(Category::device_error, "the NCCL communicator has ended"));
+    throw failure().value_or(
+        Error(Category::device_error, "the NCCL communicator was aborted, and no rank has said why"));
   }
 
   void end_group(const Error& why) {
-    // The control has already finished its part of this call, so the Error must name the number of the call here.
+    // The control adds the number of one of its own calls, so this adds the number of this communicator's call.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
   }
 
-  // The watcher thread. While the streams work, it notices that a rank has died, or that NCCL has found an error. After
-  // a failure it aborts NCCL, as soon as the streams are done or `drain_` is over.
+  // Runs in the watcher thread. Polls NCCL and the control for a failure, such as the death of a rank. After a failure,
+  // aborts NCCL as soon as the streams are done or `drain_` is over.
   void watch() {
     try {
       gpu::enter(gpu_);
@@ -448,11 +453,11 @@ class NcclCommunicator final : public Communicator {
       }
       comm_.destroy();
     } catch (const Error&) {
-      // The destructor aborts the communicator then.
+      // The destructor aborts the communicator after this.
     }
   }
 
-  // Sets `flag` during a call. Until the call is over, its work may not have been given to the stream yet.
+  // Sets `flag` during a call, because the work of an unfinished call may not be on the stream yet.
   struct UnderWay {
     explicit UnderWay(std::atomic<bool>& of) : flag(of) { flag = true; }
     ~UnderWay() { flag = false; }
@@ -463,14 +468,14 @@ class NcclCommunicator final : public Communicator {
   const DeviceId gpu_;
   const std::chrono::milliseconds drain_;
   const gpu::Context context_;
-  // The objects that must be destroyed while the GPU's context is the current one, because otherwise CUDA might make a
-  // context on another GPU.
+  // Objects that must be destroyed while the context of this GPU is current. Otherwise CUDA might make a context on
+  // another GPU.
   struct Made {
     explicit Made(DeviceId gpu) : stream(gpu), last(gpu, cudaEventDisableTiming) {}
     gpu::CudaStream stream;                                 // for Stream::host
     gpu::CudaEvent last;                                    // recorded after the work of the last call
-    std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;  // only the last one is used
-    size_t scratch_bytes = 0;                               // the size of the last one
+    std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;  // only the last buffer is used; see reserve()
+    size_t scratch_bytes = 0;                               // the size of the last buffer
   };
   std::unique_ptr<Made> made_;
   Comm comm_;
@@ -497,7 +502,7 @@ std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> co
   } catch (const Error& error) {
     others->abort(error);
     throw others->failure().value_or(error);
-  } catch (const std::exception& error) {  // there is no memory, or no thread could be started
+  } catch (const std::exception& error) {  // no memory could be allocated, or no thread started
     others->abort(Error(Category::io_error, error.what()));
     throw;
   }

@@ -1,6 +1,5 @@
 #include "ranks/process/linked_communicator.h"
 
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -13,12 +12,12 @@
 namespace feedline::gpu {
 namespace {
 
-// The communicator's own buffers, which are sent and received besides the callers' buffers.
+// The communicator's own buffers for sending and receiving.
 struct Kept {
   CollectiveCall call;                     // this rank's
   std::vector<CollectiveCall> calls;       // all ranks'
-  std::vector<PartsDigest> sent, to_come;  // for each other rank: what this rank sends it, and what it sends this rank
-  std::vector<std::byte> others;           // the other ranks' versions of the slice that this rank reduces
+  std::vector<PartsDigest> sent, to_come;  // by other rank: what this rank sends to it, and what it sends to this rank
+  std::vector<std::byte> others;           // by other rank: its data of the slice that this rank reduces
 };
 
 class LinkedCommunicator final : public Communicator {
@@ -42,7 +41,8 @@ class LinkedCommunicator final : public Communicator {
         [&] { thread_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
   }
 
-  // Each rank reduces one slice, and then receives the slices that the others have reduced.
+  // A reduce-scatter and an all-gather: each rank reduces one slice, and then receives the slices that the others have
+  // reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
     run(all_reduce_call(data, reduction), [&] {
@@ -73,6 +73,7 @@ class LinkedCommunicator final : public Communicator {
   std::optional<Error> failure() const override { return thread_.failure(); }
 
  private:
+  // Makes sure that all ranks make this call, and then runs `body`, which carries it out.
   template <typename Body>
   void run(const CollectiveCall& call, Body body) {
     kept_->call = call;
@@ -84,7 +85,7 @@ class LinkedCommunicator final : public Communicator {
     if (const auto error = disagreement(kept_->calls, thread_.calls())) throw thread_.fail(*error);
     try {
       body();
-    } catch (const std::bad_alloc&) {  // the others are in the middle of the call and must be told
+    } catch (const std::bad_alloc&) {  // the other ranks are inside this call and must be told
       throw thread_.fail(failure_of_rank(rank(), thread_.calls(), Error(Category::io_error, "out of memory")));
     }
     thread_.finish_call();

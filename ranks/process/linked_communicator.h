@@ -1,4 +1,4 @@
-// A communicator between processes. It makes all calls out of links, which can only send and receive.
+// A communicator between processes. It builds all collective calls from point-to-point links.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace feedline::gpu {
 
-/// Returns this rank's communicator over `links`. timeout: how long a rank may be silent before the others end with an
-/// Error. Buffers lie in host memory, and streams are Stream::host.
+/// Returns this rank's communicator over `links`. timeout: how long a rank may send no heartbeat before the others end
+/// with an Error. Buffers lie in host memory, and streams are Stream::host.
 std::unique_ptr<Communicator> linked_communicator(std::shared_ptr<Links> links, std::chrono::milliseconds timeout);
 
 }  // namespace feedline::gpu

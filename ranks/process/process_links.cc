@@ -5,13 +5,6 @@
 #include <vector>
 
 namespace feedline::gpu {
-namespace {
-
-std::span<std::byte> writable(std::span<const std::byte> bytes) {
-  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
-}
-
-}  // namespace
 
 Note::Note(Kind k, const Error& why, uint64_t finished)
     : kind(k), category(why.category()), calls(finished), offset(why.place().offset), record(why.place().record) {
@@ -35,7 +28,7 @@ void Links::begin_all_gather(std::span<const std::byte> mine, std::span<std::byt
       if (!mine.empty() && theirs.data() != mine.data()) std::memcpy(theirs.data(), mine.data(), mine.size());
       continue;
     }
-    sends.push_back({other, writable(mine)});
+    sends.push_back({other, {const_cast<std::byte*>(mine.data()), mine.size()}});
     receives.push_back({other, theirs});
   }
   begin(sends, receives);

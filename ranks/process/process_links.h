@@ -1,4 +1,4 @@
-// Links carry bytes between processes. A communicator's thread (ranks/process/process_thread.h) drives them.
+// Links: point-to-point connections between processes. A communicator's ProcessThread calls them.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@
 
 namespace feedline::gpu {
 
-/// A message between ranks that is not part of a call. Plain data: it is sent as it lies in memory. Texts that are too
-/// long are cut.
+/// A control message between ranks, which belongs to no collective call. Ranks send it as raw bytes. Texts that are too
+/// long are truncated.
 struct Note {
   enum Kind : uint32_t {
-    alive,   // the sender lives
+    alive,   // a heartbeat
     left,    // the sender has left without a failure, after `calls` calls
     failed,  // the sender ends the group, with the Error in the note
-    lost,    // not sent by a rank: the links say that the connection to the rank has ended
+    lost,    // made by the receiver's own Links: the connection to the rank has ended
   };
 
   Note() = default;
@@ -36,8 +36,8 @@ struct Note {
   std::array<char, 512> message{};
 };
 
-/// One rank's links to all ranks, which all ranks make together. One thread calls all functions except wake(). They
-/// throw Error if a link fails.
+/// One rank's connections to all ranks. All ranks make their Links together. One thread calls all functions except
+/// wake(). The functions throw Error if a connection fails.
 class Links {
  public:
   using Part = Communicator::Part;
@@ -49,20 +49,20 @@ class Links {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// Begins to send and receive parts. Between any two ranks (and from a rank to itself) the n-th part sent becomes the
-  /// n-th part received, and both must have the same size.
+  /// Begins to send and receive parts; does not wait. Between any two ranks (and from a rank to itself) the n-th part
+  /// sent becomes the n-th part received, and both must have the same size.
   virtual void begin(std::span<const Part> sends, std::span<const Part> receives) = 0;
-  /// Begin whole operations: all_gather gives every rank's bytes to every rank, in the order of the ranks; broadcast
-  /// gives one rank's bytes to all. The defaults call begin().
+  /// Begin an all-gather (every rank gets every rank's bytes, in the order of the ranks) or a broadcast from `root`.
+  /// The default implementations call begin().
   virtual void begin_all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
   virtual void begin_broadcast(std::span<std::byte> data, int root);
-  /// Goes on with what was begun, without waiting. Returns whether all of it is done. The buffers are in use until
-  /// then.
+  /// Sends and receives what is possible without waiting. Returns whether everything that was begun is complete. The
+  /// buffers are in use until drive() returns true.
   virtual bool drive() = 0;
-  /// Returns whether, after a failure, the buffers may be in use until the process ends.
+  /// Returns whether, after a failure, the buffers may stay in use until the process ends.
   virtual bool keeps_buffers() const noexcept = 0;
 
-  /// Sends a note to a rank. Notes may overtake the parts that are under way, but not one another.
+  /// Begins to send a note to a rank. Notes may overtake parts, but not one another.
   virtual void tell(int rank, const Note& note) = 0;
   /// Returns whether all notes have been sent.
   virtual bool told() = 0;
@@ -73,9 +73,10 @@ class Links {
   /// Returns the next note that has arrived, if there is one. Does not wait.
   virtual std::optional<Heard> hear() = 0;
 
-  /// Returns when there may be something to do, when woken, or after `most`. under_way: drive() has not finished.
+  /// Returns when data or a note may have arrived, after wake(), or after `most`. under_way: the last drive() returned
+  /// false.
   virtual void wait(std::chrono::milliseconds most, bool under_way) = 0;
-  /// Ends a wait(), or the next one if there is none. Any thread may call it.
+  /// Makes the current wait() return; if there is none, the next one. Any thread may call it.
   virtual void wake() noexcept = 0;
 
   /// Waits until all notes have been sent, but at most for `most`. This is the last call.

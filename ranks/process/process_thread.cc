@@ -62,7 +62,7 @@ void ProcessThread::loop() {
     try {
       if (!to_do) links_->wait(idle, under_way);
       if (to_tell) tell_all(Note(Note::failed, *failure_, calls_));
-      listen();
+      while (const auto heard = links_->hear()) take(heard->from, heard->note);
       if (!failed) watch();
       beat();
       under_way = !drive();
@@ -71,16 +71,16 @@ void ProcessThread::loop() {
     }
   }
   try {
-    // A failure is told to all even if another rank has told it before, because a link that ends without a note looks
-    // as if this rank had died.
+    // Sends a failure to all ranks even if another rank has sent it before. A rank whose connection to this rank ends
+    // without such a note would think that this rank has died.
     tell_all(failure_ ? Note(Note::failed, *failure_, calls_) : Note(Note::left, calls_));
     links_->leave(std::min<milliseconds>(timeout_, std::chrono::seconds(1)));
   } catch (const Error&) {
-    // The other ranks cannot be told any more.
+    // A connection has failed, so the other ranks cannot be told.
   }
 }
 
-// Goes on with what is under way, if anything. Returns whether nothing is under way any more.
+// Continues the operation that run() waits for, if there is one. Returns whether nothing is left to do.
 bool ProcessThread::drive() {
   const Begin* begin = nullptr;
   {
@@ -107,6 +107,8 @@ bool ProcessThread::drive() {
   return done;
 }
 
+// Begins the operation if that has not been done, and drives the links. Ends the group if a rank has left that this
+// operation needs.
 bool ProcessThread::go_on(const Begin& begin) {
   if (!std::exchange(begun_, true)) begin(*links_);
   for (int rank = 0; rank < size(); rank++) {
@@ -116,10 +118,6 @@ bool ProcessThread::go_on(const Begin& begin) {
     return false;
   }
   return links_->drive();
-}
-
-void ProcessThread::listen() {
-  while (const auto heard = links_->hear()) take(heard->from, heard->note);
 }
 
 void ProcessThread::take(int from, const Note& note) {
@@ -132,7 +130,7 @@ void ProcessThread::take(int from, const Note& note) {
 
 void ProcessThread::watch() {
   const auto now = Clock::now();
-  // Time in which this process was stopped itself says nothing about other ranks.
+  // If this process itself was suspended, notes could not be received in that time. So the timeout starts anew.
   const bool was_away = now - last_listened_ > timeout_ / 4;
   last_listened_ = now;
   const int before = neighbour(-1);
@@ -140,8 +138,9 @@ void ProcessThread::watch() {
   if (before != rank() && now - last_heard_ > timeout_)
     fail(failure_of_rank(
         before, calls_,
-        Error(Category::io_error, fmt::format("silent for {} s: it has died, was stopped, or cannot be reached",
-                                              std::chrono::duration<double>(timeout_).count()))));
+        Error(Category::io_error,
+              fmt::format("silent for {} s: it has died, was stopped, or cannot be reached; see the log of that rank",
+                          std::chrono::duration<double>(timeout_).count()))));
 }
 
 void ProcessThread::beat() {
@@ -157,8 +156,8 @@ void ProcessThread::tell_all(const Note& note) {
     if (other != rank()) links_->tell(other, note);
 }
 
-// Returns the next rank in the ring (1) or the one before (-1) that has not left. If there is no other, returns this
-// one.
+// Returns the nearest rank that has not left, after this one (direction 1) or before it (-1) in the ring of ranks.
+// Returns this rank if all others have left.
 int ProcessThread::neighbour(int direction) const {
   int other = rank();
   do other = (other + direction + size()) % size();

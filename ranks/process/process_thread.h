@@ -1,6 +1,6 @@
-// The thread of a rank that is a process. It drives what is under way, tells the next rank that this one lives, and
-// watches the rank before it. So a trainer's thread never waits where nothing could wake it, and the other ranks know
-// that a trainer which pauses still lives.
+// The background thread of a rank that is a process. It carries out the operations on the links, sends heartbeats to
+// the next rank of the ring of ranks, and expects heartbeats from the rank before. So the thread of the trainer never
+// blocks in a call that nothing could interrupt, and a trainer that pauses between two calls still sends heartbeats.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class ProcessThread {
  public:
   using Begin = std::function<void(Links&)>;
 
-  /// Starts the thread. timeout: how long a rank may be silent before the group ends.
+  /// Starts the thread. timeout: how long a rank may send no heartbeat before the group ends.
   ProcessThread(std::shared_ptr<Links> links, std::chrono::milliseconds timeout);
   /// Tells the other ranks that this one leaves, and ends the thread.
   ~ProcessThread();
@@ -34,12 +34,12 @@ class ProcessThread {
   uint64_t calls() const noexcept { return calls_; }
   void finish_call() noexcept { calls_++; }
 
-  /// Calls `begin` in the thread, and returns when the links have done what it began. Throws the Error that has ended
-  /// the group; then the buffers are not used any more, unless Links::keeps_buffers().
+  /// Calls `begin` in the thread, and returns when the operation that it began is complete. Throws the Error that has
+  /// ended the group; then the buffers are not used any more, unless Links::keeps_buffers().
   void run(const Begin& begin);
 
-  /// Ends the group with `why`, unless it has ended already, and tells the other ranks. Returns the reason for which
-  /// the group has ended.
+  /// Ends the group with `why`, unless it has ended already, and tells the other ranks. Returns the Error that has
+  /// ended the group.
   Error fail(const Error& why) { return end(why, true); }
 
   std::optional<Error> failure() const { return failure_.get(); }
@@ -52,7 +52,6 @@ class ProcessThread {
   void loop();
   bool drive();
   bool go_on(const Begin& begin);
-  void listen();
   void take(int from, const Note& note);
   void watch();
   void beat();
@@ -65,16 +64,17 @@ class ProcessThread {
 
   Mutex mutex_;
   Condition done_;
-  const Begin* begin_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;  // what is under way, or null
-  // The thread is driving the links, so the buffers are in use, and begin_ does not change.
+  const Begin* begin_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;  // the operation that run() waits for; null if none
+  // The thread is inside go_on(), so the buffers are in use, and begin_ does not change.
   bool driving_ FEEDLINE_GUARDED_BY(mutex_) = false;
   GroupFailure failure_;  // set with the mutex held
+  // The thread must send failure_ to the other ranks; the thread must end.
   bool to_tell_ FEEDLINE_GUARDED_BY(mutex_) = false, ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
 
-  // Only the thread uses these.
+  // Members that only the thread uses.
   bool begun_ = false;                         // *begin_ has been called
   std::vector<std::optional<uint64_t>> left_;  // for each rank that has left, how many calls it had finished
-  int watched_ = -1;                           // the rank that this one watches
+  int watched_ = -1;                           // the rank from which this one expects heartbeats
   Clock::time_point last_beat_, last_heard_, last_listened_;
   std::thread thread_;
 };

@@ -80,7 +80,7 @@ Socket make_socket(int family) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
 
-// Makes the system send small messages at once, because ranks wait for each of them.
+// Disables Nagle's algorithm, because ranks wait for each small message.
 void send_at_once(const Socket& socket) noexcept {
   const int on = 1;
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -100,13 +100,13 @@ Address address_at(const sockaddr* found, socklen_t size) {
   return address;
 }
 
-// Returns whether this is a link-local IPv6 address. Another machine could not use it without naming a link of its own.
+// Returns whether this is a link-local IPv6 address. Another machine could not use it without a zone id of its own.
 bool is_of_one_link(const Address& address) {
   return address.storage.ss_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
 }
 
-// Returns the wildcard address, which is all zeros.
+// Returns the wildcard address, all zeros, which stands for all network interfaces.
 Address any_address(int family, uint16_t port) {
   Address address;
   address.storage.ss_family = static_cast<sa_family_t>(family);
@@ -118,7 +118,7 @@ Address any_address(int family, uint16_t port) {
 Socket listen_at(const Address& address) {
   Socket listener = make_socket(address.storage.ss_family);
   const int on = 1, off = 0;
-  // A program that has been restarted may find connections of its predecessor at the port.
+  // A restarted program may find connections of its predecessor at the port, in the state TIME_WAIT.
   setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
@@ -127,7 +127,7 @@ Socket listen_at(const Address& address) {
   return listener;
 }
 
-// Returns an IPv4 address that was mapped to IPv6 as IPv4, because other machines may have no IPv6.
+// Converts an IPv4-mapped IPv6 address to IPv4, because other machines may have no IPv6. Returns others unchanged.
 Address plain(const Address& address) {
   const auto& six = reinterpret_cast<const sockaddr_in6&>(address.storage);
   if (address.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return address;
@@ -136,8 +136,8 @@ Address plain(const Address& address) {
   return four;
 }
 
-// Returns whether an error of accept(2) concerns only the new connection: it broke before it was accepted, or its
-// network failed.
+// Returns whether an error of accept(2) concerns only the new connection, not the listening socket: the connection or
+// its network failed before the connection was accepted.
 bool is_of_the_visitor(int error) {
   for (const int one :
        {ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM})
@@ -200,7 +200,8 @@ std::vector<Address> resolve(const std::string& host, uint16_t port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found))
-    throw Error(Category::io_error, fmt::format("no address of \"{}\" is found: {}", host, gai_strerror(error)));
+    throw Error(Category::io_error,
+                fmt::format("the host name \"{}\" cannot be resolved: {}", host, gai_strerror(error)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   std::vector<Address> addresses;
   for (const addrinfo* one = found; one; one = one->ai_next) {
@@ -228,7 +229,7 @@ std::vector<std::string> addresses_of_this_machine() {
 Socket listen_everywhere(uint16_t port) {
   try {
     return listen_at(any_address(AF_INET6, port));
-  } catch (const Error&) {  // a machine without IPv6
+  } catch (const Error&) {  // this machine has no IPv6
     return listen_at(any_address(AF_INET, port));
   }
 }
@@ -261,8 +262,8 @@ Socket connect_to(const Address& address, Deadline until) {
     socklen_t size = sizeof error;
     if (getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
-  // The socket may have connected to itself: no process listens at this port of this machine, but the system has chosen
-  // it as this end's port.
+  // The socket may have connected to itself (TCP's simultaneous open): no process listens at this port of this machine,
+  // but the system has chosen the same port for this end.
   if (error == 0 && address_of(socket) == peer_of(socket)) error = ECONNREFUSED;
   if (error != 0) fail(call, error);
   send_at_once(socket);

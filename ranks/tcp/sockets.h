@@ -1,5 +1,5 @@
-// TCP connections. No call takes longer than its deadline. The functions throw Error io_error; messages name the call
-// that failed: "recv: Connection reset by peer".
+// TCP connections. A function with a deadline returns or throws by then. The functions throw Error io_error;
+// the messages name the system call that failed: "recv: Connection reset by peer".
 #pragma once
 
 #include <poll.h>
@@ -18,7 +18,7 @@ namespace feedline::gpu {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Owns the descriptor of a socket, which does not block and is not inherited by programs that this process starts.
+/// Owns the file descriptor of a socket, which is non-blocking and close-on-exec.
 class Socket {
  public:
   Socket() = default;
@@ -37,7 +37,7 @@ class Socket {
   int fd_ = -1;
 };
 
-/// IPv4 or IPv6, with a port. Plain data.
+/// An IPv4 or IPv6 address with a port. Ranks send it as raw bytes.
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -47,39 +47,39 @@ struct Address {
   bool is_host_of(Address other) const noexcept;
   uint16_t port() const noexcept;
   void set_port(uint16_t port) noexcept;
-  /// Returns the number of the host: "10.0.0.1".
+  /// Returns the IP address: "10.0.0.1".
   std::string host() const;
-  /// Returns the number of the host and the port: "10.0.0.1:29501", "[::1]:29501".
+  /// Returns the IP address and the port: "10.0.0.1:29501", "[::1]:29501".
   std::string text() const;
   bool operator==(const Address& other) const noexcept;
 };
-/// Returns the addresses that a name stands for. Throws Error if there are none. It asks the system's resolver, which
-/// has time limits of its own.
+/// Returns the addresses of a host name. Throws Error if there are none. Has no deadline: the system's resolver has
+/// time limits of its own.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
-/// Returns the IP addresses, as text, under which other machines reach this one. If it has no network, returns those
-/// under which it reaches itself.
+/// Returns the IP addresses, as text, of this machine's network interfaces. Returns the loopback addresses only if
+/// there are no others.
 std::vector<std::string> addresses_of_this_machine();
 
-/// Listens in every network of this machine, IPv6 and IPv4. Port 0: the system chooses a free port.
+/// Returns a socket that listens on all network interfaces, IPv6 and IPv4. Port 0: the system chooses a free port.
 Socket listen_everywhere(uint16_t port);
-/// Return the address of this end and of the other end. An IPv4 address is given as IPv4, even if the socket is IPv6.
+/// Return the local and the remote address of a connection. An IPv4-mapped IPv6 address is returned as IPv4.
 Address address_of(const Socket& socket);
 Address peer_of(const Socket& socket);
-/// Accepts a connection. Returns nothing if none has come before the deadline.
+/// Accepts a connection. Returns nullopt if none arrives before the deadline.
 std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, Deadline until);
 Socket connect_to(const Address& address, Deadline until);
 
-/// Send or receive what is possible without waiting, and return how many bytes that was, perhaps 0. receive_some()
-/// returns nothing if the other end has closed the connection.
+/// Send or receive as many bytes as possible without waiting, and return their number, which may be 0. receive_some()
+/// returns nullopt if the other end has closed the connection.
 size_t send_some(const Socket& socket, std::span<const std::byte> bytes);
 std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> bytes);
-/// Send or receive all bytes. Throw Error if that is not done before the deadline.
+/// Send or receive all bytes. Throw Error if that takes longer than the deadline.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);
-/// Tells the other end that nothing more will be sent.
+/// Shuts down the sending side, so that the other end receives an end of file.
 void end_sending(const Socket& socket) noexcept;
 
-/// Returns when one of the sockets is ready, or at the deadline. Returns whether one is ready.
+/// Waits with poll(2) until a socket is ready or the deadline has come. Returns whether a socket is ready.
 bool wait_for(std::span<pollfd> sockets, Deadline until);
 
 }  // namespace feedline::gpu

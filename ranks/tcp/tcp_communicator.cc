@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -35,7 +36,7 @@ gpu::Socket make_event() {
   return gpu::Socket(fd);
 }
 
-// Data are sent without frames, because both ranks know what comes. Notes all have the same size.
+// Data is sent without framing, because both ranks know the sizes of the parts. All notes have the same size.
 class TcpLinks final : public gpu::Links {
  public:
   TcpLinks(int rank, std::vector<TcpPeer> peers) : rank_(rank), event_(make_event()) {
@@ -63,12 +64,13 @@ class TcpLinks final : public gpu::Links {
       try {
         while (move_some(peer.to_send, [&](auto bytes) { return send_some(peer.sockets.data, bytes); })) {
         }
-        while (move_some(peer.to_receive, [&](auto bytes) { return take(peer, bytes); })) {
+        while (move_some(peer.to_receive, [&](auto bytes) { return receive(peer.sockets.data, bytes); })) {
         }
       } catch (const Error& error) {
-        if (peer.lost)  // it left without a failure, but before it had sent all that this rank needs
+        if (peer.lost)  // it left without a failure, but before it had sent everything
           throw Error(Category::io_error,
-                      fmt::format("a rank left before all its data was sent ({})", error.message()));
+                      fmt::format("another rank destroyed its communicator before it had sent all its data ({})",
+                                  error.message()));
         lose(peer, error);
       }
       done = done && peer.to_send.empty() && peer.to_receive.empty();
@@ -101,7 +103,8 @@ class TcpLinks final : public gpu::Links {
     }
     return all;
   }
-  // Notes that ranks have sent come before the news that their connections have ended.
+  // Returns the notes that ranks have sent before those of lost connections, because a failed rank sends its reason as
+  // a note before its connections end.
   std::optional<Heard> hear() override {
     for (const auto hear_of : {&TcpLinks::said_by, &TcpLinks::loss_of})
       for (int rank = 0; rank < size(); rank++)
@@ -128,20 +131,16 @@ class TcpLinks final : public gpu::Links {
     static_cast<void>(write(event_.fd(), &once, sizeof once));
   }
 
-  // Waits until each peer has received the last note, and has shown that by ending its own notes. To close a connection
-  // while it holds unread bytes would discard what was sent on it.
+  // Waits until each peer has shut down its side of the notes connection, which it does after this rank's last note. If
+  // a connection is closed while it holds unread bytes, TCP resets it, and the peer may never receive the last note.
   void leave(std::chrono::milliseconds most) override {
     const auto until = std::chrono::steady_clock::now() + most;
-    const auto all_gone = [&] {
-      for (const Peer& peer : peers_)
-        if (peer.sockets.notes && !peer.lost) return false;
-      return true;
-    };
+    const auto is_gone = [](const Peer& peer) { return !peer.sockets.notes || peer.lost; };
     while (std::chrono::steady_clock::now() < until) {
       told();
       while (hear()) {
       }
-      if (all_gone()) return;
+      if (std::ranges::all_of(peers_, is_gone)) return;
       wait(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()), false);
     }
   }
@@ -150,16 +149,17 @@ class TcpLinks final : public gpu::Links {
   struct Peer {
     TcpPeer sockets;  // empty for this rank itself
     std::deque<std::span<std::byte>> to_send = {}, to_receive = {};
-    std::vector<std::byte> telling = {};  // the notes that have yet to be sent
+    std::vector<std::byte> telling = {};  // the bytes of notes that have yet to be sent
     Note hearing = {};                    // the note that is being received
     size_t heard = 0;                     // how many bytes of `hearing` have been received
-    bool deaf = false;                    // the peer takes no more notes
-    bool lost = false;                    // the peer sends nothing more
+    bool deaf = false;                    // the peer receives no more notes
+    bool lost = false;                    // the peer sends no more notes
     std::optional<Error> why = {};        // why a connection to the peer has failed
   };
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Lets `move` send or receive some of the first bytes in the queue. Returns whether to try again at once.
+  // Lets `move` send or receive bytes of the first span in the queue, and removes these bytes from the queue. Returns
+  // whether it made progress, so that the caller tries again.
   template <typename Move>
   static bool move_some(std::deque<std::span<std::byte>>& bytes, Move move) {
     if (bytes.empty()) return false;
@@ -169,14 +169,15 @@ class TcpLinks final : public gpu::Links {
     if (whole) bytes.pop_front();
     return whole || moved > 0;
   }
-  static size_t take(Peer& peer, std::span<std::byte> bytes) {
-    const auto received = receive_some(peer.sockets.data, bytes);
+  // Does the same as receive_some(), but throws Error if the other end has closed the connection.
+  static size_t receive(const gpu::Socket& socket, std::span<std::byte> bytes) {
+    const auto received = receive_some(socket, bytes);
     if (!received) throw Error(Category::io_error, "recv: the connection has ended");
     return *received;
   }
 
-  // Remembers why a connection has failed. This is not reported at once, because the peer may still say in its notes
-  // why its connection ends.
+  // Stores why a connection has failed. hear() reports it later, because the peer may still say in its notes why it
+  // ends the connection.
   static void lose(Peer& peer, const Error& why) {
     if (!peer.why) peer.why = why;
   }
@@ -185,10 +186,9 @@ class TcpLinks final : public gpu::Links {
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&peer.hearing, 1));
     try {
       while (peer.heard < bytes.size()) {
-        const auto received = receive_some(peer.sockets.notes, bytes.subspan(peer.heard));
-        if (!received) throw Error(Category::io_error, "recv: the connection has ended");
-        if (*received == 0) return std::nullopt;
-        peer.heard += *received;
+        const size_t received = receive(peer.sockets.notes, bytes.subspan(peer.heard));
+        if (received == 0) return std::nullopt;
+        peer.heard += received;
       }
     } catch (const Error& error) {
       lose(peer, error);
@@ -218,7 +218,7 @@ std::string variable(const char* name) {
   const char* value = std::getenv(name);
   if (!value || !*value)
     throw Error(Category::bad_pipeline,
-                fmt::format("{} is not set: start the ranks by torchrun, or set MASTER_ADDR, MASTER_PORT, RANK and "
+                fmt::format("{} is not set; start the ranks with torchrun, or set MASTER_ADDR, MASTER_PORT, RANK and "
                             "WORLD_SIZE",
                             name));
   return value;
@@ -230,7 +230,7 @@ int number(const char* name, int from, int to) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < from || value > to)
     throw Error(Category::bad_pipeline,
-                fmt::format("{} is \"{}\", it must be a number from {} to {}", name, text, from, to));
+                fmt::format("{} is \"{}\"; set it to a number from {} to {}", name, text, from, to));
   return value;
 }
 
@@ -240,7 +240,8 @@ void check(const TcpOptions& options) {
                 fmt::format("tcp_communicator: there is no rank {} of {}; ranks are numbered from 0 to world_size - 1",
                             options.rank, options.world_size));
   if (options.timeout <= std::chrono::milliseconds(0))
-    throw Error(Category::bad_pipeline, "tcp_communicator: the timeout must be more than 0");
+    throw Error(Category::bad_pipeline,
+                fmt::format("tcp_communicator: the timeout is {} ms; it must be more than 0", options.timeout.count()));
 }
 
 }  // namespace
@@ -256,12 +257,13 @@ TcpOptions tcp_options_of_environment() {
 
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
   std::unique_ptr<Communicator> made;
-  // By reference, because a copy of the program's exchange might have a state of its own, such as a count of its calls.
+  // Holds the program's exchange by reference, because a copy might have its own state, such as a count of its calls.
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {
     check(options);
     if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
-      throw Error(Category::bad_pipeline, "tcp_communicator: set the address and the port at which rank 0 listens");
+      throw Error(Category::bad_pipeline,
+                  "tcp_communicator: the address or the port is missing; set both to those at which rank 0 listens");
     std::vector<TcpPeer> peers(1);
     if (options.world_size > 1) peers = gpu::meet(options, exchange ? &ranks : nullptr);
     made = gpu::linked_communicator(std::make_shared<TcpLinks>(options.rank, std::move(peers)), options.timeout);

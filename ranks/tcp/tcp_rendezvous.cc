@@ -19,9 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds patience(5);  // how long to wait for one process, for example to connect to it
+constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
-// The messages, which are sent as they lie in memory. Each begins with a number that says which message it is.
+// The messages, which are sent as raw bytes. Each begins with a magic number that says which message it is.
 struct Hello {
   uint64_t begins = hash64("feedline ranks 1: hello");
   int32_t rank = 0, world_size = 0;
@@ -31,7 +31,7 @@ struct Hello {
 struct Welcome {
   uint64_t begins = hash64("feedline ranks 1: welcome");
   uint64_t token = 0;
-  std::array<char, 512> refused{};  // why there will be no group; empty: the start goes on
+  std::array<char, 512> refused{};  // why rank 0 forms no group; empty: the start continues
 };
 struct Join {
   uint64_t begins = hash64("feedline ranks 1: join");
@@ -47,8 +47,8 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 constexpr auto connected = std::byte{1};  // what a rank sends to rank 0 when it has all its connections
 
-// Takes in the processes that connect to a port, and receives the first message T of each. It receives from all of them
-// side by side, so a stranger that sends nothing makes no rank wait.
+// Accepts connections at a port, and receives the first message, a T, of each. It polls all connections together, so a
+// process that connects and sends nothing makes no rank wait.
 template <typename T>
 class Lobby {
  public:
@@ -61,7 +61,7 @@ class Lobby {
     size_t heard = 0;  // how many bytes of `message` have been received
   };
 
-  /// Returns the next visitor that has sent a whole T. Returns nothing if one of the sockets `others` has something to
+  /// Returns the next visitor that has sent a whole T. Returns nullopt if one of the sockets `others` has something to
   /// read, or at the time `until`.
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
@@ -86,7 +86,7 @@ class Lobby {
   }
 
  private:
-  // Receives more of the visitor's message. Returns whether there is still more to come.
+  // Receives more of the visitor's message. Returns whether the message is still incomplete and the connection open.
   static bool goes_on(Visitor& visitor) {
     try {
       const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
@@ -98,22 +98,23 @@ class Lobby {
     }
   }
 
-  static constexpr size_t most = 256;  // visitors; if there are more, the oldest, which has sent nothing, is dropped
+  static constexpr size_t most = 256;  // visitors without a whole message; one more disconnects the oldest of them
   const Socket& listener_;
   std::vector<Visitor> visitors_;  // the oldest first
 };
 
 Error too_late(const TcpOptions& options, const std::string& who) {
   return Error(Category::stalled,
-               fmt::format("{} within {} s; see that all ranks are started with the same address, port and world size, "
-                           "and that no firewall is between them",
+               fmt::format("{} within {} s; start all ranks with the same address, port and world size, and check that "
+                           "no firewall is between them",
                            who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
 Error not_connected(const TcpOptions& options) {
   return Error(Category::stalled,
-               fmt::format("all {} ranks came, but have not all connected within {} s", options.world_size,
-                           std::chrono::duration<double>(options.timeout).count()));
+               fmt::format("all {} ranks came to rank 0, but not all connected to one another within {} s; check that "
+                           "no firewall is between them",
+                           options.world_size, std::chrono::duration<double>(options.timeout).count()));
 }
 
 /// Returns "rank 3" or "ranks 1, 3".
@@ -124,7 +125,7 @@ std::string named(const std::vector<int>& ranks) {
 /// Returns "have" or "has", as the number of ranks demands.
 const char* have(const std::vector<int>& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
-/// Logs what a rank waits for when it has waited for `limit`, and again each time that it has waited twice as long.
+/// Logs what a rank waits for once it has waited for `limit`, 2 * `limit`, 4 * `limit`, ...
 class LongWait {
  public:
   explicit LongWait(milliseconds limit) : next_(limit) {}
@@ -149,10 +150,10 @@ std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", op
 
 struct Group {
   uint64_t token = 0;
-  std::vector<Address> listening;  // by rank; an address of size 0 means the machine of rank 0, at this port
+  std::vector<Address> listening;  // by rank; size 0: the IP address at which rank 0 was reached, with this port
 };
 
-// Returns whether a byte has come, or nothing if the other end has closed the connection.
+// Receives a byte if one has arrived, and returns whether one had. Returns nullopt if the connection has ended.
 std::optional<bool> word_of(const Socket& socket) {
   std::byte word;
   try {
@@ -184,7 +185,7 @@ class Connections {
   bool late() const noexcept { return Clock::now() >= until_; }
   std::vector<TcpPeer> take() { return std::move(peers_); }
 
-  /// Waits for the next rank that joins this one. Returns false where Lobby::next() returns nothing.
+  /// Waits for the next connection from a rank with a larger number. Returns false if Lobby::next() returns nullopt.
   bool let_join(const std::vector<const Socket*>& others) {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
@@ -217,7 +218,7 @@ class Connections {
   std::vector<TcpPeer> peers_;
 };
 
-// Rank 0: takes in all other ranks, and makes sure that all are connected to one another.
+// Rank 0: accepts all other ranks, and waits until all of them are connected to one another.
 class Host {
  public:
   Host(const TcpOptions& options, milliseconds long_wait)
@@ -238,7 +239,7 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      listener_ = Socket();  // a rank that has its answer may go on to make another group at this port
+      listener_ = Socket();  // before the last answer: a rank that has it may at once form another group at this port
       answer_all({});
       return peers;
     } catch (const Error& error) {
@@ -283,7 +284,7 @@ class Host {
       if (from.is_loopback() || from.is_host_of(there)) address.size = 0;  // the rank is on the machine of rank 0
       return;
     }
-    came_.push_back(std::move(socket));  // so that refuse_all() tells it, too
+    came_.push_back(std::move(socket));  // so that refuse_all() answers this connection, too
     if (twice)
       throw Error(Category::bad_pipeline,
                   fmt::format("two processes came as rank {}; give each process a rank of its own", hello.rank));
@@ -294,7 +295,7 @@ class Host {
             hello.rank, hello.world_size, place_of(options_), options_.world_size));
   }
 
-  // Forgets ranks that have ended while they waited, because they may be started again.
+  // Closes the connections of ranks that have ended while they waited, because they may be started again.
   void forget_gone() {
     for (Socket& socket : came_)
       if (socket && !word_of(socket)) socket = Socket();
@@ -315,7 +316,7 @@ class Host {
         const auto word = word_of(came_[rank]);
         if (!word)
           throw Error(Category::io_error,
-                      fmt::format("rank {} ended while the ranks were connecting to one another", rank));
+                      fmt::format("rank {} ended while the ranks were connecting to one another; see its error", rank));
         done[rank] = *word;
       }
     }
@@ -328,7 +329,7 @@ class Host {
       if (socket) sockets.push_back(&socket);
     return sockets;
   }
-  /// Returns the other ranks that have come, or those that have not.
+  /// Returns the ranks other than 0 that are connected to rank 0, or, if `are_here` is false, those that are not.
   std::vector<int> ranks_that(bool are_here) const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.world_size; rank++)
@@ -351,7 +352,7 @@ class Host {
     for (const Socket* socket : there()) try {
         send_all(*socket, bytes_of(refusal), Clock::now() + patience);
       } catch (const Error&) {
-        // The rank has ended already, and all others are about to.
+        // This rank has ended already, so it needs no refusal.
       }
   }
 
@@ -362,7 +363,7 @@ class Host {
   std::vector<Socket> came_;  // by rank
 };
 
-// Connects to rank 0. Tries again until it succeeds, because rank 0, and the entries of its names, may come later.
+// Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later.
 Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
   for (;;) {
     for (const std::string& name : names) try {
@@ -372,7 +373,8 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
           }
       } catch (const Error&) {
       }
-    if (Clock::now() > until) throw too_late(options, fmt::format("rank 0 was not met at {}", place_of(options)));
+    if (Clock::now() > until)
+      throw too_late(options, fmt::format("rank 0 could not be reached at {}", place_of(options)));
     wait.tell_if_long([&](int64_t seconds) {
       return fmt::format("rank {} has waited {} s for rank 0 at {}, which is not there", options.rank, seconds,
                          place_of(options));
@@ -401,8 +403,9 @@ class Guest {
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
     while (!wait_for(answer, wait_.until(until_)) && Clock::now() < until_)
       wait_.tell_if_long([&](int64_t seconds) {
-        return fmt::format("rank {} has waited {} s for other ranks to come to rank 0 at {}, which names them",
-                           options_.rank, seconds, place_of(options_));
+        return fmt::format(
+            "rank {} has waited {} s for other ranks to come to rank 0 at {}; the log of rank 0 names them",
+            options_.rank, seconds, place_of(options_));
       });
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
@@ -436,15 +439,18 @@ class Guest {
     } catch (const Error& error) {
       if (Clock::now() >= until_)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
-      throw Error(Category::io_error,
-                  fmt::format("rank 0 at {} has ended, or something else is there ({}); where a launcher "
-                              "listens at that port, choose another",
-                              place_of(options_), error.message()));
+      throw Error(
+          Category::io_error,
+          fmt::format("rank 0 at {} has ended, or another program, such as a launcher, listens there ({}); see the "
+                      "error of rank 0, or choose another port",
+                      place_of(options_), error.message()));
     }
     if (welcome.begins != Welcome{}.begins)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("what listens at {} is not rank 0 of feedline; choose a port that no other program uses",
-                              place_of(options_)));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "the program that listens at {} is not rank 0 of feedline; choose a port that no other program uses",
+              place_of(options_)));
     welcome.refused.back() = 0;
     if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
     return welcome.token;
@@ -456,8 +462,8 @@ class Guest {
   Deadline until_;
 };
 
-// Rank 0 tells the others at which port and addresses it listens; the addresses are texts, which each rank resolves for
-// itself. Sets the port and address in `options`, and returns the addresses.
+// Sends the port and the addresses at which rank 0 listens to all ranks. `host` is null on the other ranks. Returns the
+// addresses, as names that each rank resolves for itself. Sets the port in `options`, and the address for messages.
 std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, const Host* host) {
   MessageWriter mine;
   if (host) {

@@ -7,9 +7,9 @@
 //   rank r -> rank 0    one byte: I have all my connections
 //   rank 0 -> rank r    Welcome: all ranks are connected; or why there will be no group
 //
-// The token is a random number that tells this group's connections from others. Either all ranks have a group or none
-// has. The one exception: if a rank ends during the last step, some ranks may have a group and others not. A stranger that connects to
-// one of the ports, and sends something else or nothing, makes no rank wait and is disconnected.
+// The token is a random number by which ranks recognise the connections of their group. Either all ranks get a group or
+// none does, with one exception: if a rank ends during the last step, some ranks may have a group and others not. Any
+// other program that connects to one of the ports is disconnected, and no rank waits for it.
 #pragma once
 
 #include <chrono>
@@ -27,9 +27,9 @@ struct TcpPeer {
 };
 
 /// Connects this rank to all others. Returns the connections by rank; the entry of this rank itself is empty. If
-/// `ranks` is not null, rank 0 uses it to tell the others where it listens; else the options say so. Throws Error. A
-/// rank that has waited for `long_wait`, twice as long, four times as long, ... logs for whom it waits. Rank 0 names
-/// the ranks that have come and those that have not.
+/// `ranks` is not null, rank 0 sends its addresses and port through `ranks`; otherwise `options` must name them. Throws
+/// the Errors of tcp_communicator(). A rank that has waited for `long_wait`, twice as long, four times as long, ...
+/// logs for which ranks it waits. Rank 0 logs the ranks that have connected to it and those that have not.
 std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks,
                           std::chrono::milliseconds long_wait = std::chrono::seconds(5));
 

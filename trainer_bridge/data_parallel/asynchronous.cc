@@ -19,18 +19,18 @@ namespace {
 
 constexpr int server_rank = 0, worker_rank = 1;
 
-// The message that a worker sends before its gradients, or instead of them.
+// The message that a worker sends to each server before its gradients, or, when it has finished, instead of them.
 struct WorkerMessage {
   enum class Kind : uint32_t { gradients, done } kind = Kind::gradients;
   float loss_scale = 1;
 };
 static_assert(std::is_trivially_copyable_v<WorkerMessage>);
 
-// Allocates a message where communicators can use it.
+// Allocates a message in host memory that communicators can use.
 WorkerMessage& allocate_message(Places& places) {
   return *new (places.allocate_on_host(sizeof(WorkerMessage))) WorkerMessage;
 }
-// Sends the message on the worker, and receives it on the server.
+// Broadcasts the message from the worker to the server. Both ranks of the pair call it.
 void exchange_message(const TrainingCommunicator& pair, WorkerMessage& message) {
   pair->broadcast(std::as_writable_bytes(std::span(&message, 1)), worker_rank, Stream::host);
 }
@@ -54,7 +54,7 @@ class Worker final : public DataParallel {
     for (const TrainingCommunicator& server : servers_) try {
         exchange_message(server, message_);
       } catch (const Error&) {
-        // The server is gone, so it needs no message.
+        // The server has failed or ended, so it needs no message.
       }
   }
 
@@ -113,9 +113,9 @@ class Worker final : public DataParallel {
   ReadyVariables ready_;
 };
 
-// What the services of all workers share.
+// What the Services of all workers share.
 struct Shared {
-  Mutex mutex;  // guards the values, the trainer's stream and the state of Apply as well
+  Mutex mutex;  // also guards the variables, the trainer's stream and the state of Apply
   Served served FEEDLINE_GUARDED_BY(mutex);
 };
 
@@ -166,8 +166,8 @@ class Service {
   }
 
  private:
-  // Sends the values, after it has updated them with the worker's gradients if `update` is true. One lock covers the
-  // update and the copy that is sent.
+  // Sends the values to the worker; if `update`, first updates them with the worker's gradients. Holds one lock during
+  // the update and the copy of the values, so that the worker receives the result of its own update.
   void send_values(bool update) {
     {
       const Lock lock(shared_.mutex);
@@ -216,7 +216,7 @@ Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& worker
   threads.reserve(services.size());
   for (Service& service : services) try {
       threads.push_back(start_thread("feedline-server", [&service] { service.run(); }));
-    } catch (const std::exception& error) {  // the other workers are served all the same
+    } catch (const std::exception& error) {  // the other workers are served nevertheless
       service.lose(Error(Category::io_error,
                          fmt::format("the thread that serves a worker cannot be started: {}", error.what())));
     }

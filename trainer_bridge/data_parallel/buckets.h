@@ -1,4 +1,4 @@
-// Buckets: groups of variables whose gradients travel together.
+// Buckets: groups of variables whose gradients are sent together.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,24 @@
 namespace feedline {
 
 /// Variables that have the same owner and the same gradient dtype. Their gradients lie one after another in one buffer.
-/// In the names of members, "here" is where the trainer's variables lie, and "home" is where gradients are summed and
-/// applied; class Places says when these differ.
+/// In the names of members, "here" is the device on which the trainer's variables lie, and "home" is the device on
+/// which gradients are summed and applied; class Places says when these differ.
 struct Bucket {
   Places* places;
   int owner = -1;  // the rank, or server, that applies the gradients; -1: every rank
   DType dtype = DType::unset;
-  std::vector<size_t> variables = {};
-  std::vector<size_t> offsets = {};  // of each of `variables`: where it begins in the bucket, in elements
+  std::vector<size_t> variables = {};  // their numbers in the model
+  std::vector<size_t> offsets = {};    // for each of `variables`: the element of the bucket at which it begins
   size_t elements = 0;
 
   struct Memory {
-    std::byte* gradient = nullptr;  // the gradients as they travel, in the order of `variables`
+    std::byte* gradient = nullptr;  // the gradients in `dtype`, as they are sent, in the order of `variables`
     float* numbers = nullptr;       // first the mean gradients, then the values that are sent back
   };
   Memory here = {}, home = {};
   float* masters = nullptr;  // float32 master copies, at home; null: `apply` changes the variables themselves
 
+  /// Allocates the memory. applies: this rank changes the variables, so it needs masters if `here` is not `home`.
   void allocate(bool applies);
 
   size_t gradient_bytes() const noexcept { return elements * size_of(dtype); }
@@ -39,8 +40,8 @@ struct Bucket {
     return std::as_writable_bytes(std::span(place.numbers, elements));
   }
 
-  // Each of these puts its work on the queue of its place and runs in that queue's order. to_home copies have finished
-  // when the call returns.
+  // The functions below give their work to the queue of its device: the host does it at once, a GPU asynchronously.
+  // The ..._to_home() copies are complete when the call returns.
   void take_gradients(const std::vector<Variable>& of);  // copies the gradients into `here`
   void gradient_to_home() { places->to_home(home.gradient, here.gradient, gradient_bytes()); }
   void numbers_to_home() { places->to_home(home.numbers, here.numbers, elements * sizeof(float)); }
@@ -51,9 +52,10 @@ struct Bucket {
   void give_values(const std::vector<Variable>& to);  // copies the values out of `here.numbers`
   // Copies `home.numbers` into the masters, if there are any.
   void begin_masters();
-  // Copies the values that `apply` changed (the masters or the variables) into `home.numbers`.
+  // Copies the values that apply() has changed (the masters, or the variables themselves) into `home.numbers`.
   void take_masters(const std::vector<Variable>& of);
-  // Calls the optimizer for each variable, with the mean gradients in `home.numbers`.
+  // Calls the optimizer for each variable, with the mean gradients in `home.numbers`. trainer: the stream on which the
+  // optimizer works.
   void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);
 
  private:
@@ -65,8 +67,8 @@ struct Bucket {
   }
 };
 
-/// Records which gradients of a step are ready. add() throws Error bad_pipeline for a variable that is ready twice,
-/// expect_all() for one that is not ready.
+/// The set of variables whose gradients are ready in this step. add() throws Error bad_pipeline for a variable that is
+/// ready already, and expect_all() for one that is not ready.
 class ReadyVariables {
  public:
   explicit ReadyVariables(const std::vector<Variable>& variables) : variables_(variables), ready_(variables.size()) {}

@@ -19,18 +19,19 @@
 namespace feedline {
 namespace {
 
-// Moves the gradients of a bucket to the ranks that apply them, and the new values back. Each training mode has its
-// own.
+// Sends the gradients of a bucket to the ranks that apply them, and the new values back. Each synchronous training mode
+// has an Exchanger of its own. `here` and `home` are those of Places.
 class Exchanger {
  public:
   virtual ~Exchanger() = default;
-  /// Called once, before all other calls.
-  virtual void prepare(const std::vector<Bucket>&) {}
-  /// Sums the gradients of all ranks, which are read `here`. The ranks that apply them have the sum at `home`.
+  /// Allocates what the other calls need. Called once, before them.
+  virtual void prepare(const std::vector<Bucket>& buckets) = 0;
+  /// Sums the gradients that the ranks have `here`. Afterwards the ranks that apply the bucket have the sum at `home`.
   virtual void reduce(Bucket& bucket) = 0;
+  /// Returns whether this rank applies the bucket's gradients.
   virtual bool applies(const Bucket& bucket) const = 0;
-  /// Combines the verdicts at the home of the ranks that apply gradients. Afterwards `here` says on every rank whether
-  /// the gradients are finite on all ranks.
+  /// Combines the verdicts that the ranks which apply gradients have at `home`. Afterwards the verdict `here` says on
+  /// every rank whether the gradients are finite on all ranks.
   virtual void agree(Verdict& verdict) = 0;
   /// Copies the numbers at the owner's home to `here` on all ranks.
   virtual void publish(Bucket& bucket) = 0;
@@ -41,8 +42,8 @@ class Exchanger {
   virtual std::optional<Error> failure() const = 0;
 };
 
-// Reduces the largest bucket once, whatever its memory contains. Between GPUs the first reduction allocates memory, and
-// an allocation later would wait for the work of other ranks.
+// Reduces the largest bucket once, whatever its memory contains, if the queue is on a GPU. The first reduction between
+// GPUs allocates memory, and an allocation during the training would wait for the work of other ranks.
 void reduce_once(const TrainingCommunicator& communicator, const std::vector<Bucket>& buckets,
                  const gpu::Queue& queue) {
   if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
@@ -131,8 +132,8 @@ class ToOwners final : public WithOneCommunicator {
   std::byte* gathered_ = nullptr;  // the gradients of a bucket, from all ranks
 };
 
-// All-reduces inside a machine, on the device of the variables; between machines it does what ToOwners does, with the
-// leaders as ranks.
+// All-reduces inside a machine, on the device of the variables. Between machines, the leaders (rank 0 of each machine)
+// use ToOwners.
 class ByMachine final : public Exchanger {
  public:
   ByMachine(std::shared_ptr<Communicator> machine, std::shared_ptr<Communicator> leaders, Places& places)
@@ -172,7 +173,7 @@ class ByMachine final : public Exchanger {
   void agree(Verdict& verdict) override {
     if (leaders_) {
       here_.wait();
-      if (const auto failure = machine_->failure()) throw *failure;  // after a failure the buffer may hold anything
+      if (const auto failure = machine_->failure()) throw *failure;  // after a failure the sums are undefined
       leaders_->agree(verdict);
     }
     pass_on(std::as_writable_bytes(std::span(verdict.at(here_), 1)));
@@ -204,8 +205,8 @@ class ByMachine final : public Exchanger {
   int ranks_ = 0, machines_ = 0;
 };
 
-// A background thread reduces the buckets, in their order, when they are full. step() makes all other calls, after that
-// thread has reduced the last bucket.
+// The synchronous training modes. A background thread reduces each bucket, in the order of the buckets, once all its
+// variables are ready. step() makes all other calls of the Exchanger, after that thread has reduced the last bucket.
 class Training final : public DataParallel {
  public:
   Training(std::unique_ptr<Places> places, std::unique_ptr<Exchanger> exchanger, std::vector<Variable> variables,
@@ -234,7 +235,7 @@ class Training final : public DataParallel {
     thread_ = start_thread("feedline-reduce", [this] { loop(); });
   }
   ~Training() override {
-    bool within_step = false;  // an exception ended the trainer: the others must not wait
+    bool within_step = false;  // other ranks wait for gradients that this rank will not send
     {
       const Lock lock(mutex_);
       ending_ = true;
@@ -248,7 +249,7 @@ class Training final : public DataParallel {
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
     ready_.add(variable);
-    if (is_last_of(b)) places_->here().mark(b, trainer_);  // before the thread can see a full bucket
+    if (is_last_of(b)) places_->here().mark(b, trainer_);  // before the thread can begin to reduce the bucket
     {
       const Lock lock(mutex_);
       if (--missing_[b] > 0) return;
@@ -288,7 +289,7 @@ class Training final : public DataParallel {
       if (exchanger_->applies(bucket)) bucket.divide_at(places_->home(), divisor, verdict_);
     exchanger_->agree(verdict_);
     const bool finite = verdict_.read();
-    throw_failure();  // after a failure the verdict may have any value
+    throw_failure();  // after a failure the verdict is undefined
     if (finite) update();
     {
       const Lock lock(mutex_);
@@ -302,8 +303,8 @@ class Training final : public DataParallel {
     if (const auto failure = exchanger_->failure()) throw *failure;
   }
 
-  // Returns whether only one variable of the bucket is missing. Needs no lock on the trainer's thread, because no other
-  // thread writes missing_.
+  // Returns whether only one variable of the bucket is not ready yet. The trainer's thread calls it without the lock,
+  // because no other thread writes missing_.
   bool is_last_of(size_t bucket) const FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { return missing_[bucket] == 1; }
 
   void begin_step() FEEDLINE_REQUIRES(mutex_) {
@@ -312,6 +313,7 @@ class Training final : public DataParallel {
     reduced_ = 0;
   }
 
+  // Runs in the background thread.
   void loop() noexcept {
     for (;;) {
       size_t next = 0;
@@ -354,12 +356,13 @@ class Training final : public DataParallel {
     places_->here().lead(trainer_);
   }
 
+  // Applies the gradients, and gives all ranks the new values.
   void update() {
-    places_->here().follow(trainer_);  // its work may still read the values
+    places_->here().follow(trainer_);  // the trainer's work may still read the values
     for (Bucket& bucket : buckets_) {
       if (exchanger_->applies(bucket)) {
         bucket.apply(apply_, variables_, trainer_);
-        // Every rank has applied the gradients, and to the variables themselves: there is nothing to send.
+        // Every rank has applied the gradients to the variables themselves, so no values need to be sent.
         if (bucket.owner < 0 && !places_->apart()) continue;
         bucket.take_masters(variables_);
       }

@@ -11,9 +11,11 @@ namespace {
 
 void check(const DataParallelOptions& options, DeviceId home) {
   if (options.stream.kind() != options.device.kind || options.stream == Stream::cuda_per_thread)
-    throw Error(Category::bad_pipeline, fmt::format("options.stream: variables on {} need a stream of this device, and "
-                                                    "not the per-thread default stream, because several threads use it",
-                                                    device_name(options.device)));
+    throw Error(Category::bad_pipeline,
+                fmt::format("options.stream: it is of another device than the variables, or the "
+                            "per-thread default stream, which several threads cannot share; use "
+                            "another stream of {}",
+                            device_name(options.device)));
   if (home.kind == DeviceId::Kind::cuda && home != options.device)
     throw Error(Category::bad_pipeline, fmt::format("variables are on {}, and the communicator takes memory of {}; it "
                                                     "must take memory of the host or of the variables' GPU",

@@ -1,4 +1,4 @@
-// The two places of a training: where variables are read, and where they are changed.
+// The two places of a training: the device on which the trainer reads variables, and the one on which they are changed.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ namespace feedline {
 /// master copies of the variables lie on the host.
 class Places {
  public:
-  /// `home` is the device of the communicator. Throws Error bad_pipeline if the devices, or the stream in `options`, do
-  /// not fit together.
+  /// `home` is the device of the communicator. Throws Error bad_pipeline if that device, options.device and
+  /// options.stream do not match.
   Places(const DataParallelOptions& options, DeviceId home);
 
   gpu::Queue& here() noexcept { return *here_; }
   gpu::Queue& home() noexcept { return *home_; }
   bool apart() const noexcept { return here_ != home_; }
 
-  /// Copy between the places; do nothing if both are one device. The copy to home has finished when to_home() returns.
-  /// After to_here(), memory at home must not be written until here().wait() has returned.
+  /// Copy between the two places; do nothing if both are one device. The copy is complete when to_home() returns. After
+  /// to_here(), memory at home must not be written until here().wait() has returned.
   void to_home(void* at_home, const void* here, size_t bytes);
   void to_here(void* here, const void* at_home, size_t bytes);
 
-  /// Allocates host memory that GPUs and communicators can use as well.
+  /// Allocates host memory that GPUs and communicators can access as well. It lives as long as this object.
   std::byte* allocate_on_host(size_t bytes) { return host_->allocate(bytes); }
-  /// Keeps the host memory for the rest of the process: a failed communicator may still use it.
+  /// Keeps the host memory for the rest of the process, because a failed communicator may still access it.
   void keep_host_memory() const;
 
  private:
@@ -57,18 +57,18 @@ class TrainingCommunicator {
   const Places& places_;
 };
 
-/// A flag that says whether all gradients are finite. It has a copy on each device on which gradients are divided by the
-/// number of replicas or on which ranks exchange their flags, and one on the host, where the program reads it.
+/// A flag of one step: whether all gradients are finite. It has a copy `here` and at `home` (see Places), where
+/// divisions clear it and ranks combine it, and a copy on the host, from which the program reads it.
 class Verdict {
  public:
   explicit Verdict(Places& places);
 
-  /// Sets the flag to "all is finite" on the device of this queue, `here` or `home`.
+  /// Sets the flag to "all gradients are finite" on the device of this queue, `here` or `home`.
   void begin(gpu::Queue& on);
   /// Returns the flag's address on the queue's device, for divisions on that queue and for communicators.
   int32_t* at(gpu::Queue& queue) const noexcept { return &queue == &places_.home() ? home_ : here_; }
   void home_to_here() { places_.to_here(here_, home_, sizeof *here_); }
-  /// Waits for the flag's value on `here` and returns it.
+  /// Waits for the work `here`, and returns the flag's value there: whether all gradients are finite.
   bool read();
 
  private:

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "feedline/device.h"
@@ -17,14 +16,14 @@
 
 namespace feedline {
 
-/// One rank's end of a group of ranks. All ranks must make the same calls in the same order, with buffers of the same
-/// sizes. A rank makes one call at a time, from any thread. The function that makes the communicator says in which
-/// memory the buffers may lie and which streams a call may be given. On Stream::host a call returns when its buffers
-/// may be used again.
+/// One rank's handle to a group of ranks, which exchange data by collective calls. All ranks must make the same calls
+/// in the same order, with buffers of the same sizes. A rank makes one call at a time, from any thread. The function
+/// that makes the communicator says in which memory the buffers may lie, and on which streams a call may work. On
+/// Stream::host a call returns when its buffers may be used again.
 ///
 /// A call waits for the ranks that have not made it yet. It waits without limit while they live, so a trainer may pause
 /// between two calls. A rank fails if it dies, is stopped, leaves (destroys its communicator) while others wait for it,
-/// calls abort(), or makes another call than the others.
+/// calls abort(), or makes a different call from the others.
 ///
 /// A failure soon ends the whole group: on all ranks, the call under way and every later call throw an Error. A rank
 /// always throws the same Error, which says which rank failed, at which call (counted from 0), and why. If a rank dies,
@@ -61,7 +60,7 @@ class FEEDLINE_PUBLIC Communicator {
   /// overlap it.
   virtual void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) = 0;
 
-  /// Bytes to send to a rank, or room for bytes to receive from it.
+  /// The bytes to send to `rank`, or the buffer for the bytes to receive from it.
   struct Part {
     int rank;
     std::span<std::byte> bytes;
@@ -74,13 +73,12 @@ class FEEDLINE_PUBLIC Communicator {
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
 
-  /// Ends the group: on every other rank, calls that wait and all later calls throw `why`, with this rank's number before
-  /// its message. May be called from any thread, any number of times; calls after the first do nothing.
+  /// Ends the group: on every other rank, calls that wait and all later calls throw `why`, with this rank's number
+  /// before its message. May be called from any thread, any number of times; calls after the first do nothing.
   virtual void abort(const Error& why) noexcept = 0;
 
-  /// Returns the Error that has ended the group, or nothing while the group goes on. May be called from any thread,
-  /// also during another call. It must be cheap because a feed asks at each step; feedline's communicators take no
-  /// lock.
+  /// Returns the Error that has ended the group, or nullopt if none has. May be called from any thread, also during
+  /// another call. A feed calls it at each step, so an implementation must be cheap; those of feedline take no lock.
   virtual std::optional<Error> failure() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Exchanges: how ranks compare notes while they start. (For how they exchange data later, see communicator.h.)
+// Exchanges: how ranks send one another byte strings while they start. communicator.h is for the time after that.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 namespace feedline {
 
 /// An all-gather of byte strings, which the program supplies. It gives `mine` to all ranks, waits for their strings,
-/// and returns all of them in the order of the ranks; `mine` is at this rank's place. A string may hold any bytes and
-/// may be empty. It has at most 257 KiB. The ranks' strings may differ in length.
+/// and returns the strings of all ranks, this one's included, in the order of the ranks. A string may hold any bytes,
+/// may be empty, and has at most 257 KiB. The ranks' strings may differ in length.
 ///
 /// All ranks call their exchange equally often, one call after another. feedline calls it on the thread that makes the
 /// feeder or the communicator; with parallelism.cpu_set, on a thread that the feeder starts for this purpose. The

@@ -15,9 +15,8 @@ struct MpiOptions {
   /// The MPI communicator whose ranks form the group, as MPI_Comm_c2f() returns it. If absent, MPI_COMM_WORLD. feedline
   /// uses a duplicate of it.
   std::optional<int> communicator = {};
-  /// How long a rank may be silent before the others end with an Error. A separate thread in each process tells the
-  /// others that the process lives, also while the program pauses between two calls. A process that is stopped or dead
-  /// tells them nothing.
+  /// How long a rank may send no heartbeat before the others end with an Error. A separate thread in each process sends
+  /// the heartbeats, also while the program pauses between two calls. A process that is stopped or dead sends none.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 

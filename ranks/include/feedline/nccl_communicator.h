@@ -18,17 +18,17 @@ struct NcclOptions {
 
 /// Makes this rank's communicator. All ranks must call it together, each in a thread of its own, each with a different
 /// GPU. `control` is a communicator of the same ranks over host memory (between threads, or over TCP or MPI). From now
-/// on only this communicator may use it. It carries NCCL's id, compares the calls of the ranks, and notices when a rank
-/// has died, which NCCL does not. Making this communicator counts as its call 0. Throws Error if a rank fails; the
-/// others then throw too, here or at their next call.
+/// on only the new communicator may use `control`: it sends NCCL's unique id to all ranks, compares the ranks' calls,
+/// and notices when a rank has died, which NCCL does not. Making this communicator counts as its call 0. Throws Error
+/// if a rank fails; the others then throw too, here or at their next call.
 ///
 /// Buffers lie in memory of this GPU, or in pinned memory of the host. Streams are this GPU's, or Stream::host. A call
-/// returns when all ranks have made it and the stream has been given the work. The work comes after everything that the
-/// stream was given before, and after the work of the previous call, whatever its stream was. On Stream::host a call
-/// returns when the work is done, also if it throws an Error.
+/// returns when all ranks have made it and its work is enqueued on the stream. The work runs after everything that was
+/// enqueued on the stream before, and after the work of the previous call, even if that call used another stream. On
+/// Stream::host a call returns when the work is done, also if it throws an Error.
 ///
 /// Do not make a call while the stream captures a CUDA graph, or inside an ncclGroupStart() of the program. Do not use
-/// Stream::cuda_per_thread, because NCCL launches its kernels from threads of its own.
+/// Stream::cuda_per_thread, because NCCL launches kernels from its own threads, where that name means other streams.
 ///
 /// After a failure, calls that every rank had already made are still completed if the streams reach them within
 /// `drain`. Then the group releases the streams: work that still waits for other ranks ends, its buffers have undefined

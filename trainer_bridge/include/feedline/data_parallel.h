@@ -47,8 +47,8 @@ struct Variable {
 /// parameter server, one of feedline's own threads calls it, with the server's GPU as its current device.
 using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
 
-/// One rank's end of the training. All ranks have the same variables and make the same calls. If the communicator has
-/// failed, step() and wait() throw the Error that ended it. Only one thread at a time may use the object.
+/// One rank's handle to the training. All ranks have the same variables and make the same calls. If the communicator
+/// has failed, step() and wait() throw the Error that ended it. Only one thread at a time may use the object.
 ///
 /// If the object is destroyed between the first ready() and the end of step(), the synchronous modes abort the
 /// communicator (Error stalled), so that the other ranks do not wait for gradients that never come.
@@ -56,20 +56,21 @@ class FEEDLINE_PUBLIC DataParallel {
  public:
   virtual ~DataParallel();
 
-  /// Says that the variable's gradient is written; on a GPU, that the work given to the stream so far writes it. The
-  /// trainer may overwrite the gradient after step(). Variables may become ready in any order, each once in a step.
-  /// Throws Error bad_pipeline for a variable that is ready twice.
+  /// Marks the variable's gradient as complete: it is written, or, on a GPU, the work that writes it is enqueued on the
+  /// stream. The trainer may overwrite the gradient after step(). Variables may become ready in any order, each once in
+  /// a step. Throws Error bad_pipeline for a variable that is ready twice.
   ///
-  /// Gradients that are ready are sent in the background, in buckets, the last variables first, because backward
-  /// computes them in that order.
+  /// A background thread sends gradients that are ready, in buckets, the last variables first, because the backward
+  /// pass computes them in that order.
   ///
-  /// With NCCL, nothing else may be given to NCCL on this GPU from the first ready() until step() returns, because the
-  /// calls of two communicators may reach the GPUs in different orders. So the trainer makes no collective of its own
-  /// then, and does not call next(replica, stream) of a feeder that has an options.gpu_communicator.
+  /// With NCCL, the program must give NCCL no other work on this GPU from the first ready() until step() returns,
+  /// because the calls of two communicators may reach the GPUs in different orders and then deadlock. So the trainer
+  /// makes no collective call of its own in that time, and does not call next(replica, stream) of a feeder that has an
+  /// options.gpu_communicator.
   virtual void ready(size_t variable) = 0;
 
   /// Waits for all gradients, divides their mean over all replicas by `loss_scale`, and applies it. Returns when this
-  /// rank has the new values; on a GPU, when the work that is given to the stream from now on finds the new values.
+  /// rank has the new values; on a GPU, when all work enqueued on the stream from now on sees the new values.
   /// Returns false if a gradient is infinite or NaN on some rank; then no rank has changed anything. Throws Error
   /// bad_pipeline if a variable is not ready.
   [[nodiscard]] virtual bool step(float loss_scale = 1) = 0;
@@ -87,6 +88,8 @@ class FEEDLINE_PUBLIC DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 };
 
+/// Options of all training modes.
+///
 /// With a communicator whose device is the GPU of the variables (feedline/nccl_communicator.h), everything stays on
 /// GPUs. With a communicator that takes host memory, the gradients of a GPU are summed on the host and applied there to
 /// float32 master copies that feedline keeps, and the new values are copied back to the GPU. Values that the trainer
@@ -94,15 +97,15 @@ class FEEDLINE_PUBLIC DataParallel {
 struct DataParallelOptions {
   /// The size of the gradients that are sent together. A larger variable is sent alone.
   size_t bucket_bytes = size_t{4} << 20;
-  /// The device on which the variables lie, and the trainer's stream on it. Not Stream::cuda_per_thread, and not a
-  /// stream that is capturing a graph during these calls.
+  /// The device on which the variables lie, and the trainer's stream on that device. The stream must not be
+  /// Stream::cuda_per_thread, and must not capture a graph during a call of DataParallel.
   DeviceId device = host();
   Stream stream = Stream::host;
 };
 
 /// Every rank has the whole model: gradients are all-reduced, and each rank applies them. This mode waits the least,
-/// but every rank keeps the optimizer's state. At the start all ranks, as in the other modes, receive the values of
-/// rank 0. Collective: all ranks must call it.
+/// but every rank keeps the optimizer's state. At the start all ranks receive the values of rank 0, as in the other
+/// modes. Collective: all ranks must call it.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator,
                                                          std::vector<Variable> variables, Apply apply,
                                                          const DataParallelOptions& options = {});
@@ -147,8 +150,8 @@ struct Served {
 /// share of the variables, which must lie on the device whose memory its communicators take.
 ///
 /// workers: one communicator of size two for each worker, in which this server is rank 0. Each worker is served by a
-/// thread of its own. If a worker is lost, or no thread can be started for it, the others are still served; updates
-/// that it had sent completely are applied. `apply` is called by one thread at a time.
+/// thread of its own. If a worker is lost, or no thread can be started for it, the others are still served; the updates
+/// that the lost worker had sent completely are applied. `apply` is called by one thread at a time.
 FEEDLINE_PUBLIC Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server,
                                         int servers, const std::vector<Variable>& variables, const Apply& apply,
                                         const DataParallelOptions& options = {});

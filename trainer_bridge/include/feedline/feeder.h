@@ -16,7 +16,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "feedline/batch.h"
@@ -59,18 +58,18 @@ struct Options {
   /// the same rows, as tensor- and pipeline-parallel training needs. The defaults -1 and 0 mean: with REPLICATE the
   /// whole batch, otherwise part `rank` of `world_size`.
   int data_parallel_rank = -1, data_parallel_size = 0;
-  /// The number of threads; if not 0, it takes precedence over the pipeline's parallelism.threads. If both are 0, the
+  /// The number of threads. A value that is not 0 overrides the pipeline's parallelism.threads. If both are 0, the
   /// feeder takes the number of CPUs that this process may use, divided by the number of ranks that torchrun, mpirun or
   /// srun has started on this machine, unless each rank was bound to CPUs of its own.
   int threads = 0;
   uint64_t epoch = 0;  // the epoch with which the feeder begins
   IoOptions io = {};
-  /// For a pipeline whose errors are raised: if the good rows before the error are too few for a step, deliver them as
-  /// a last, shorter batch.
+  /// Whether the feeder delivers the good rows before a bad record as a last, shorter batch, if they are too few for a
+  /// step. This is for a pipeline whose errors are raised (errors { on_error: RAISE }).
   bool deliver_before_error = false;
-  /// Called while the constructor counts the data, with the number of bytes counted so far and their total; if ranks
-  /// share the counting, both are of this rank's share. Calls come from any thread, one at a time. If it throws, the
-  /// constructor throws the same exception.
+  /// Called while the constructor counts the data, with the number of bytes counted so far and their total. If ranks
+  /// share the counting, both numbers are those of this rank's share. Calls come from any thread, one at a time. If
+  /// on_progress throws, the constructor throws the same exception.
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};
 };
 
@@ -150,19 +149,19 @@ class FEEDLINE_PUBLIC Feeder {
   void stop() noexcept;
 
   /// Returns what the trainer has received, as a text of at most 256 bytes of JSON. The text is the same on all ranks,
-  /// whatever the number of ranks and replicas. Without a step it counts up to the last step that all replicas of this
-  /// process have received. Replicas that are ahead will receive their later steps again, so it is best called when all
-  /// have received the same steps.
+  /// whatever the number of ranks and replicas. It covers the steps up to the last one that all replicas of this
+  /// process have received. Replicas that are ahead will receive their later steps again, so call get_state() when all
+  /// replicas have received the same steps.
   std::string get_state() const;
   /// Returns the state after the first `step` steps of epoch(), or of the epoch given; `step` is 0 to
-  /// steps_per_epoch(). For trainers that know more exactly which steps they have used. Throws Error bad_pipeline for a
-  /// step that the epoch does not have.
+  /// steps_per_epoch(). This is for trainers that know more exactly which steps they have used. Throws Error
+  /// bad_pipeline for a step that the epoch does not have.
   std::string get_state(int64_t step) const;
   std::string get_state(uint64_t epoch, int64_t step) const;
 
-  /// Continues after what a state says was received. The place is computed; nothing is read to get there. Any number of
-  /// ranks and replicas may continue from it. May be called at any time when no next() is running. Batches that the
-  /// trainer holds stay valid; their memory is then in addition to that of the plan.
+  /// Continues after the steps that the state says were received. The feeder computes the place and reads nothing to
+  /// get there. Any number of ranks and replicas may continue from a state. May be called at any time when no next() is
+  /// running. Batches that the trainer holds stay valid; their memory is then in addition to that of the plan.
   ///
   /// Throws Error bad_pipeline, and changes nothing, for a text that is no state, and if the data or the pipeline are
   /// not those of the state; the message names what changed. Only what decides the order of samples is compared: names,
@@ -177,13 +176,13 @@ class FEEDLINE_PUBLIC Feeder {
   /// unless the feed has failed. Call it before each epoch, like set_epoch() of torch's DistributedSampler.
   void set_epoch(uint64_t epoch);
 
-  /// Sets new weights of a mixture, one for each source. They apply from the next epoch on, and are rounded to multiples
-  /// of 2^-24 of their sum. After this call the weights are part of the state, which becomes longer by 16 bytes for each
-  /// source, or by 22 bytes if 2^40 samples or more had been taken from any source.
+  /// Sets new weights of a mixture, one for each source. They apply from the next epoch on, and are rounded to
+  /// multiples of 2^-24 of their sum. After this call the weights are part of the state, which becomes longer by 16
+  /// bytes for each source, or by 22 bytes if 2^40 samples or more had been taken from any source.
   ///
   /// Call it only between epochs: before the first next(), or after every replica has received the end of an epoch. At
-  /// any other time it throws Error bad_pipeline. All ranks must call it at the same point with the same weights. In all
-  /// other respects the rules of set_state() apply. The number of steps in an epoch may change.
+  /// any other time it throws Error bad_pipeline. All ranks must call it at the same point with the same weights. In
+  /// all other respects the rules of set_state() apply. The number of steps in an epoch may change.
   void set_weights(const std::vector<double>& weights);
 
   /// Returns what every batch has, in the pipeline's order; known before the first batch, and the same on all ranks.
@@ -205,9 +204,11 @@ class FEEDLINE_PUBLIC Feeder {
 
   /// Parses the first `of_each_file` samples of each file, to find out whether the pipeline's features match the
   /// records. It is quick whatever the size of the data, because it reads only some of many or large files. It does not
-  /// change the feed. On a rank that other ranks send its rows it examines nothing. Throws Error io_error.
+  /// change the feed. On a rank whose rows another rank reads it examines nothing, and returns an empty result. Throws
+  /// Error io_error.
   TriedRecords try_records(uint64_t of_each_file) const;
 
+  /// Returns what the feeder has done so far. See Report.
   Report report() const;
 
   /// Returns whether the last epoch that this rank has finished was complete over all ranks; nullopt if this rank has

@@ -1,4 +1,4 @@
-// What a feeder has done: as values, and as JSON.
+// The report of what a feeder has done, as values and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Report {
   /// of several replicas and ranks can be added.
   uint64_t audit = 0;
   std::optional<EpochAudit> last_epoch;  // whether the last finished epoch was complete
-  uint64_t differing_epochs = 0;         // epochs whose audit differs from what the indexes say; 0 is right
+  uint64_t differing_epochs = 0;         // epochs whose sum of hashes differs from that of the indexes; should be 0
   uint64_t bytes_read = 0;               // bytes read from files for the feed, without the counting pass
   std::string distribute_mode;           // `distribute.mode` of the pipeline
   uint64_t bytes_sent = 0;               // bytes of packed rows sent, counted for each receiving rank
@@ -41,16 +41,16 @@ struct Report {
   double wall_s = 0;                     // seconds since the first batch
   struct {
     double p50 = 0, p99 = 0, max = 0;
-    /// In ascending order: a duration, and the number of calls that took at most so long.
+    /// The buckets that have calls, in ascending order: the bucket's upper bound, and the number of calls in it.
     std::vector<std::pair<double, uint64_t>> histogram;
   } next_us;                  // microseconds that next() took, without each replica's first batch
   double data_readiness = 1;  // the share of next() calls that found their batch ready
   /// Seconds that next() has waited, added over all replicas, since the first batch (before the first batch: since the
   /// start). Divided by wall_s times the number of replicas, it is the share of time that the trainers have lost.
   double next_wait_s = 0;
-  /// The same seconds by the stage that next() waited for, the longest wait first.
+  /// next_wait_s, split by the stage that next() waited for, the longest wait first.
   std::vector<std::pair<std::string, double>> waited_s;
-  std::string waited_for;  // the first of these stages; empty if every call found its batch ready
+  std::string waited_for;  // the first stage of waited_s; empty if every call of next() found its batch ready
   std::vector<std::pair<std::string, std::string>> outputs;  // for each output, its name and where it is made, in words
   std::string backend;                                       // what reads the files, and why it was chosen
   std::vector<StageReport> stages;
