@@ -1,4 +1,4 @@
-// Makes steps from rows that have not been counted: a step is known when all its rows have arrived.
+// index.mode LAZY: makes steps from rows that have not been counted. A step is known when all its rows have arrived.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,20 @@
 
 namespace feedline::flow {
 
-/// Takes the place of a Walk if counts are not known (index.mode LAZY). One thread at a time may use it.
+/// Gives the steps of a feed, as a Walk does if the data has been counted. One thread at a time may use it.
 class ArrivingRows {
  public:
-  /// `steps` is that of the plan, whose counts are not known. Epochs are numbered from `epoch` on.
+  /// `steps` is Schedule::steps, whose length of an epoch is not known yet. Epochs are numbered from `epoch` on.
   ArrivingRows(const Steps& steps, uint64_t epoch) : steps_(steps), epoch_(epoch) {}
 
   /// Adds the next chunk of the feed; chunks must be added in order.
   void add(const Chunk& chunk);
 
-  /// Sets `step` to the next step or end of an epoch, and returns true, if all of it has arrived. If an error ends the
-  /// data, the last step ends with a row that its chunk does not have.
+  /// If all rows of the next step have arrived, or the end of the epoch has, sets `step` to it and returns true. If an
+  /// error ends the data, the last step ends with a row that its chunk does not have; this row stands for the error.
   bool next(Step& step);
 
-  /// After next() gave the end of an epoch: returns how many samples the epoch had, if they made no step for any
-  /// replica.
+  /// Returns how many samples the epoch that ended last had, if they made no step for any replica; else nullopt.
   std::optional<int64_t> too_few() const noexcept {
     return last_.steps == 0 ? std::optional(last_.samples) : std::nullopt;
   }
@@ -46,7 +45,7 @@ class ArrivingRows {
   Count count_, last_;  // counts of this epoch so far, and of the one that ended last
   uint64_t tickets_ = 0;
   std::deque<TicketRows> rows_;  // rows that are not yet in a step; `at` is not used
-  int64_t waiting_ = 0;          // how many rows these are
+  int64_t waiting_ = 0;          // the number of rows in rows_
   enum class End : uint8_t { none, of_pass, of_data } end_ = End::none;
 };
 

@@ -11,7 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-// Moves the rows of a step that cannot be completed together. Returns how many samples they make.
+// Renumbers the rows of a step that cannot be completed: they begin at 0 and, unless samples are windows, have no gaps.
+// Returns how many whole samples the rows make.
 int64_t close_up(std::vector<TicketRows>& step, int64_t frames) {
   int64_t rows_so_far = 0;
   const int64_t first = step.empty() ? 0 : step.front().at;
@@ -22,7 +23,7 @@ int64_t close_up(std::vector<TicketRows>& step, int64_t frames) {
   return rows_so_far / frames;
 }
 
-// Returns which of the samples a replica is given if they are shared evenly.
+// Returns which of `samples` samples a replica is given if the replicas share them evenly.
 Rows even_share(int64_t samples, int replica, int replicas) {
   return {samples * replica / replicas, samples * (replica + 1) / replicas};
 }
@@ -78,7 +79,7 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
   }
 }
 
-// Takes out of chunks_, and returns, the chunks that no later step uses.
+// Removes from chunks_ the chunks that no later step uses, and returns them.
 std::vector<ChunkRef> Assembler::finish() {
   std::vector<ChunkRef> finished = std::exchange(dropped_, {});
   for (const uint64_t ticket : step_.finished) finished.push_back(std::move(chunks_[ticket - first_ticket_].chunk));
@@ -121,10 +122,8 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
     return fail(newest, *chunk.first_error, out);
   }
   if (step_.kind != Steps::Kind::dropped) {
-    const auto step = share_rows();
-    const auto outcome = make_outcome();
-    for (int replica = 0; replica < schedule_.replicas; replica++)
-      emit_batch(replica, step, steps().of_replica(step_.kind, replica), outcome, out);
+    emit_batches(
+        schedule_.replicas, [&](int replica) { return steps().of_replica(step_.kind, replica); }, out);
   } else if (deliver_before_error_ && !schedule_.data.raised.empty()) {
     emit_unfinished(out);
   } else {
@@ -133,32 +132,31 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
   }
 }
 
-// Emits the rows of a step that cannot be completed, shared evenly among the replicas.
+// Emits the rows of a step that cannot be completed. The replicas share them evenly.
 void Assembler::emit_unfinished(Out& out) {
   const int64_t samples = close_up(step_.rows, schedule_.frames);
+  emit_batches(
+      samples > 0 ? schedule_.replicas : 0,
+      [&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out);
+}
+
+// Emits a batch of the step for each of the first `replicas` replicas, with the samples that samples_of(replica)
+// returns.
+template <typename SamplesOf>
+void Assembler::emit_batches(int replicas, const SamplesOf& samples_of, Out& out) {
   const auto step = share_rows();
-  const auto outcome = make_outcome();
-  for (int replica = 0; replica < (samples > 0 ? schedule_.replicas : 0); replica++)
-    emit_batch(replica, step, even_share(samples, replica, schedule_.replicas), outcome, out);
-}
-
-std::shared_ptr<StepOutcome> Assembler::make_outcome() const {
-  return schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
-}
-
-void Assembler::emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples,
-                           const std::shared_ptr<StepOutcome>& outcome, Out& out) {
-  const Rows wanted{samples.first * schedule_.frames, samples.last * schedule_.frames};
-  out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
-                                               .epoch = step_.epoch,
-                                               .step = static_cast<uint64_t>(step_.step),
-                                               .of_step = step,
-                                               .wanted = wanted,
-                                               .rows = std::max(schedule_.frames, wanted.count()),
-                                               .brought_by = {},
-                                               .error = {},
-                                               .end = {},
-                                               .outcome = outcome});
+  const auto outcome = schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
+  for (int replica = 0; replica < replicas; replica++) {
+    const Rows samples = samples_of(replica);
+    const Rows wanted{samples.first * schedule_.frames, samples.last * schedule_.frames};
+    out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,
+                                                 .epoch = step_.epoch,
+                                                 .step = static_cast<uint64_t>(step_.step),
+                                                 .of_step = step,
+                                                 .wanted = wanted,
+                                                 .rows = std::max(schedule_.frames, wanted.count()),
+                                                 .outcome = outcome});
+  }
 }
 
 void Assembler::end_epoch(const ChunkRef& chunk, Out& out) {
@@ -218,8 +216,6 @@ void Assembler::emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::sh
                           .epoch = step_.epoch,
                           .step = static_cast<uint64_t>(step_.step),
                           .of_step = step,
-                          .wanted = {},
-                          .rows = 0,
                           .brought_by = chunk,
                           .error = error,
                           .end = end_});

@@ -18,8 +18,8 @@
 
 namespace feedline::flow {
 
-/// The rows of a step, which its batches share. A chunk may be named here by pointer: the last step that uses it owns
-/// it, and a replica writes its steps in order, so the chunk outlives every step that names it.
+/// The rows of a step, which its batches share. Plain pointers to chunks are safe here: the last step that uses a chunk
+/// owns it, and a replica writes its steps in order, so the chunk outlives every step that points to it.
 struct StepRows {
   std::vector<TicketRows> rows;      // the rows of this rank, ascending by `at`
   uint64_t first_ticket = 0;         // the ticket of chunks[0]
@@ -37,20 +37,24 @@ struct BatchRows {
   uint64_t epoch = 0;
   uint64_t step = 0;
   std::shared_ptr<const StepRows> of_step;
-  // Batch: the rows of the step that the replica is given. Places among them without a sample are padding.
-  Rows wanted;
-  // Batch: how many rows its tensors have: as many as are wanted, but at least one (or one window with its frames).
+  // Batch: the rows of the step that the replica is given. Rows among them that have no sample become filler.
+  Rows wanted = {};
+  // Batch: how many rows its tensors have: wanted.count(), but at least one (or one window with its frames).
   int64_t rows = 0;
-  ChunkRef brought_by;  // end or failure: the chunk that brought it, whose slot bounds how many there are
-  std::shared_ptr<const Error> error;         // failure: what failed
-  EpochEnd end;                               // end of an epoch: its sums
+  // End of an epoch or failure: the chunk that completed it. It holds its slot until the replica takes the end, so the
+  // number of slots bounds how many ends are under way.
+  ChunkRef brought_by = {};
+  std::shared_ptr<const Error> error = {};    // failure: what failed
+  EpochEnd end = {};                          // end of an epoch: its sums
   std::shared_ptr<StepOutcome> outcome = {};  // batch: shared by the step's batches; null: its rows cannot fail
 };
 
-/// Returns the replica's batch of a step that ends before row `end`, if the step has whole samples there. The rows are
-/// shared evenly among the replicas of the rank. `batch` is a batch of the step; its rows must stay valid.
+/// Returns the replica's batch of the rows before row `end` of a step, which an error cuts short there. The replicas of
+/// the rank share these rows evenly. Returns nullopt if they hold no whole sample. `batch` is any batch of the step;
+/// the chunks of its rows must still be alive.
 std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule);
 
+/// Used by one thread at a time.
 class Assembler {
  public:
   /// Keeps a reference to `schedule`, which must outlive this object. For `deliver_before_error` see Options.
@@ -62,7 +66,7 @@ class Assembler {
 
   bool failed() const noexcept { return failed_; }
 
-  /// Returns how many chunks it keeps for the next step or later ones.
+  /// Returns how many chunks this object keeps for the next step or later ones.
   uint64_t held() const noexcept { return held_; }
 
   uint64_t next_epoch() const noexcept { return step_.epoch; }
@@ -74,9 +78,8 @@ class Assembler {
   using Out = std::vector<std::vector<BatchRows>>;
   void emit(const ChunkRef& newest, Out& out);
   void emit_unfinished(Out& out);
-  void emit_batch(int replica, const std::shared_ptr<const StepRows>& step, const Rows& samples,
-                  const std::shared_ptr<StepOutcome>& outcome, Out& out);
-  std::shared_ptr<StepOutcome> make_outcome() const;
+  template <typename SamplesOf>
+  void emit_batches(int replicas, const SamplesOf& samples_of, Out& out);
   std::shared_ptr<const StepRows> share_rows();
   std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
@@ -101,9 +104,9 @@ class Assembler {
   std::vector<ChunkRef> dropped_;  // finished by a step that was given to no replica
   uint64_t first_ticket_ = 0;
   uint64_t held_ = 0;       // how many of chunks_ are still needed
-  bool cut_short_ = false;  // a chunk ends with an error, so it may have fewer rows than are wanted of it
+  bool cut_short_ = false;  // a chunk ends with an error, so it may have fewer rows than its step wants
   bool failed_ = false;
-  EpochEnd end_;  // sums of the epoch that is going on
+  EpochEnd end_;  // the sums of the current epoch
   // Set until the first epoch that was fed from its beginning has ended.
   std::optional<AbsentFeatures> absent_;
 };

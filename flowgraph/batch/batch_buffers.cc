@@ -22,12 +22,6 @@ BatchContent content_of(const Plan& plan, std::byte* memory) {
   return content;
 }
 
-std::vector<BatchBuffer*> pointers(std::vector<BatchBuffer>& buffers) {
-  std::vector<BatchBuffer*> out;
-  for (BatchBuffer& buffer : buffers) out.push_back(&buffer);
-  return out;
-}
-
 }  // namespace
 
 BatchRing::BatchRing(const Plan& plan, int replica, DeviceId copied_to)
@@ -38,7 +32,7 @@ BatchRing::BatchRing(const Plan& plan, int replica, DeviceId copied_to)
 BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to)
     : memory_(buffers * buffer_bytes),
       buffers_(make_buffers(buffers, buffer_bytes, memory_.bytes().data(), replica, content)),
-      pool_(pointers(buffers_)) {
+      pool_(pointers_to(buffers_)) {
   memory_.pin_for(copied_to);
 }
 
@@ -46,7 +40,7 @@ BatchRing::BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, ui
                      const Content& content)
     : device_(std::move(device)),
       buffers_(make_buffers(buffers, buffer_bytes, device_->memory(), replica, content)),
-      pool_(pointers(buffers_), Pool<BatchBuffer*>::Next::oldest) {
+      pool_(pointers_to(buffers_), Pool<BatchBuffer*>::Next::oldest) {
   for (size_t i = 0; i < buffers; i++) buffers_[i].content.order = &device_->order(i);
 }
 

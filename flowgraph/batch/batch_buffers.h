@@ -1,4 +1,4 @@
-// The ring of a replica's output buffers.
+// The output buffers of a replica: the memory of its batches.
 #pragma once
 
 #include <atomic>
@@ -19,13 +19,13 @@ namespace feedline::flow {
 /// The memory for every tensor of a batch, and what is in it now.
 struct BatchBuffer {
   std::byte* memory = nullptr;
-  std::chrono::steady_clock::time_point written;  // when it was written last; the beginning of time: never
-  PassAudit passes;                               // how `content.audit` is split by pass; ExpectedAudit::passes
-  std::shared_ptr<const Chunk> lender;            // the chunk in whose slot some of the tensors lie; MemoryPlan::lends
-  BatchContent content;  // for the graph's batches its tensors are MemoryPlan::tensors, in order
+  std::chrono::steady_clock::time_point written;  // when it was written last; time_point(): never
+  PassAudit passes;                               // if ExpectedAudit::passes is set: how `content.audit` is split
+  std::shared_ptr<const Chunk> lender;            // the chunk in whose slot some tensors lie (MemoryPlan::lends)
+  BatchContent content;                           // in a graph, its tensors are MemoryPlan::tensors, in the same order
 };
 
-/// A ring lives as long as the graph, or as any of its batches.
+/// The buffers of a replica, and a pool of the free ones. They live as long as the graph or any of its batches.
 class BatchRing : public std::enable_shared_from_this<BatchRing> {
  public:
   /// Returns the content of a buffer that begins at the given address, with its tensors.
@@ -33,7 +33,7 @@ class BatchRing : public std::enable_shared_from_this<BatchRing> {
 
   /// Makes the buffers of a plan's batches in host memory, which is pinned if they are to be copied to a GPU.
   BatchRing(const Plan& plan, int replica, DeviceId copied_to = host());
-  BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to = host());
+  BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to);
   /// Uses the buffers of a GPU.
   BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, uint64_t buffer_bytes, int replica,
             const Content& content);
@@ -43,10 +43,10 @@ class BatchRing : public std::enable_shared_from_this<BatchRing> {
   bool on_device() const noexcept { return device_ != nullptr; }
   size_t number_of(const BatchBuffer* buffer) const noexcept { return static_cast<size_t>(buffer - buffers_.data()); }
 
-  /// Returns the buffer as a batch, whose last user gives the buffer back.
+  /// Returns the content of a taken buffer. The buffer goes back to the pool when the last reference is gone.
   std::shared_ptr<const BatchContent> share(BatchBuffer* buffer);
 
-  /// How many batches the caller has and has not given back; Delivery keeps the count.
+  /// How many batches the trainer holds. Delivery keeps the count.
   std::atomic<size_t> held{0};
 
  private:

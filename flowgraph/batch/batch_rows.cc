@@ -18,7 +18,8 @@ std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row
 
 }  // namespace
 
-// A place without a sample repeats the row before it, or the row after it if there is none before.
+// A row without a sample (filler) refers to the nearest row before it that has one, or after it if there is none
+// before.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
   const StepRows& step = *batch.of_step;
   const auto first = step.rows.begin(), last = step.rows.end();
@@ -28,7 +29,7 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   const int64_t stop_of_rows = std::min(stop, batch.wanted.last);
   BatchRow* next = out;
   while (at < stop) {
-    // With a shuffle each run is a single row.
+    // The fast path of a shuffle, where each run is a single row.
     for (; run != last && run->count == 1 && run->at == at && at < stop_of_rows && !step.has_filler; ++run, at++)
       *next++ = {step.chunk_of(*run), run->first, false};
     if (at == stop) break;

@@ -25,11 +25,11 @@ struct BatchRow {
   bool filler = false;  // the row is padding, or stands in for a bad record
 };
 
-/// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span of
-/// `out` that it filled.
+/// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span
+/// of `out` that it filled.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out);
 
-/// Returns whether the rows [begin, end) of a batch lie one after another in one chunk, and none of them is filler.
+/// Returns whether the rows [begin, end) of a batch are consecutive rows of one chunk, and none of them is filler.
 bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept;
 
 /// Calls body(begin, end) for pieces of [0, count) with at most `grain` elements each, in parallel in the calling

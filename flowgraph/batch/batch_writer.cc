@@ -22,8 +22,7 @@ namespace feedline::flow {
 struct RowBlock {
   int64_t first;  // the number of the first row in the batch
   std::span<BatchRow> rows;
-  // What in_sequence() returns. It is false for the rows of a shuffle, because none of them says where the next one
-  // lies.
+  // The result of in_sequence(). It is false for the rows of a shuffle, because they are scattered over chunks.
   bool in_sequence;
 };
 
@@ -39,7 +38,7 @@ struct BatchWriter::Failures {
   Mutex mutex;
   Found found FEEDLINE_GUARDED_BY(mutex);
 
-  // Makes the row filler.
+  // Notes a row of the block that could not be written, and makes it filler.
   void add(RowBlock& block, RowFailure&& failure, const std::string& feature, const Plan& plan) {
     BatchRow& row = block.rows[failure.row];
     block.in_sequence = false;
@@ -60,8 +59,9 @@ struct BatchWriter::Failures {
 
 namespace {
 
-// A buffer that was not written for this long has left the last-level cache, if the cache is shared with others. Then
-// writing it past the caches takes half the time; otherwise it takes 1.3 times as long (bench/README.md).
+// A buffer that was not written for this long has left the last-level cache, if other programs share the cache. Then
+// streaming (non-temporal) stores take half the time. For a buffer in the cache they take 1.3 times as long
+// (bench/README.md).
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // These are not system calls. Tests inject them as the faults that the audit must find.
@@ -74,8 +74,8 @@ struct DoubleRecordOp {
   static constexpr int error = EPROTO;
 };
 
-// Injects the faults above. Called once for each block of rows, because this is the last place where records can be
-// told apart. Returns whether rows may have changed.
+// Injects the faults above. Returns whether rows may have changed. Called once for each block of rows: in the tensors
+// that are written next, records can no longer be told apart.
 bool act_out_faults(std::span<BatchRow> rows) {
   const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
   if (leaves_out)
@@ -167,13 +167,13 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
     scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
   int64_t row_bytes = 1;
   for (const BatchTensor& tensor : plan.memory.tensors) {
-    if (tensor.part == BatchTensor::Part::dense)
-      row_bytes += tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
+    if (tensor.part == BatchTensor::Part::dense) row_bytes += static_cast<int64_t>(tensor.row_bytes());
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  // Batches that exceed the cache have left it before they are read, or before they are written the next time. (If a
-  // ring is larger and its batches are small, few of them are in use while the trainer is fast.)
+  // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
+  // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
+  // here, but few of them are in use while the trainer is fast.)
   const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) *
                                static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
@@ -258,14 +258,14 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
   for (size_t first = 0, last = 0; first < failed.size(); first = last) {
     while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
-    // One after another: failed[first] to failed[last - 1]. The rows before and after them are good.
+    // Here failed[first] to failed[last - 1] are consecutive rows, and the rows before and after them are good.
     const int64_t before = failed[first] - 1, after = failed[last - 1] + 1;
     for (int64_t row = before + 1; row < after; row++) {
       const bool from_before = before >= 0 && (after == rows || row - before <= after - row);
       const bool has_good = before >= 0 || after < rows;
       for (const BatchTensor& tensor : plan_.memory.tensors) {
         if (tensor.part != BatchTensor::Part::dense) continue;
-        const size_t bytes = static_cast<size_t>(tensor.shape.elements()) * size_of(tensor.dtype);
+        const size_t bytes = tensor.row_bytes();
         std::byte* const memory = buffer.memory + tensor.offset;
         std::byte* const out = memory + static_cast<size_t>(row) * bytes;
         if (has_good)
@@ -303,8 +303,8 @@ int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
   return count;
 }
 
-// Points the tensor at the row in its slot, if the row is delivered as it lies there, so that it need not be copied.
-// Returns whether it did.
+// If the tensor's bytes are the record's bytes as they lie in the slot, points the tensor at them, so that nothing is
+// copied. Returns whether it did.
 bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
   const BatchTensor& tensor = plan_.memory.tensors[t];
   TensorView& view = buffer.content.tensors[t].tensor;
@@ -331,8 +331,8 @@ void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, Batch
     const BatchTensor& tensor = plan_.memory.tensors[t];
     if (tensor.part != BatchTensor::Part::dense || (plan_.memory.lends && lend_dense(t, rows.front(), buffer)))
       continue;
-    const auto row_bytes = tensor.shape.elements() * static_cast<int64_t>(size_of(tensor.dtype));
-    write_dense(tensor.output, block, unpackers, buffer.memory + tensor.offset + block.first * row_bytes, failures);
+    std::byte* const out = buffer.memory + tensor.offset + static_cast<size_t>(block.first) * tensor.row_bytes();
+    write_dense(tensor.output, block, unpackers, out, failures);
   }
   // The masks come last, because rows may have failed above.
   for (const BatchTensor& tensor : plan_.memory.tensors) {

@@ -16,18 +16,19 @@ namespace feedline::flow {
 
 struct RowBlock;
 
-/// Writes the batches of a plan; [unpack] of every replica uses the same writer. Immutable. Keeps a reference to the
-/// plan.
+/// Writes the batches of a plan. The graph's nodes [unpack] of all replicas share one writer. Immutable. Keeps a
+/// reference to the plan.
 class BatchWriter {
  public:
   explicit BatchWriter(const Plan& plan);
 
-  /// Fills `buffer`, or points its tensors at the rows if the plan lends rows. Writes dense tensors in blocks of rows,
-  /// in parallel in the calling thread's arena. Reads each row once and writes each element once.
+  /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
+  /// tensors in blocks of rows, in parallel in the calling thread's arena. Reads each row once and writes each element
+  /// once.
   ///
-  /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good row
-  /// of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most Schedule::threads
-  /// threads.
+  /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
+  /// row of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most
+  /// Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
  private:
@@ -36,8 +37,8 @@ class BatchWriter {
     int64_t valid = 0;
   };
   struct Failures;
-  using Unpackers =
-      std::vector<std::vector<gpu::Unpacker>>;  // by output: one for each of its jobs, or one for a single number
+  /// For each output: one for each of its jobs, or, if it is not dense, one that casts a single number.
+  using Unpackers = std::vector<std::vector<gpu::Unpacker>>;
 
   static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
   void write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer, Failures& failures) const;

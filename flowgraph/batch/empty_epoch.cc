@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <string>
 
+#include "base/format_count.h"
 #include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
 namespace {
-
-std::string counted(uint64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 Error error_of(const std::string& why) {
   return Error(Category::bad_pipeline, why + "; if an epoch may have no step, write epoch { allow_empty: true }");
@@ -23,21 +20,22 @@ std::string no_window(const Schedule& schedule) {
   uint64_t most = 0;
   for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: one takes {} in a row, but {}",
-                     counted(schedule.orders.front()->windows()->span(), "record"),
-                     !window.key.empty()   ? fmt::format("no value of '{}' holds for as many", window.key)
-                     : window.across_files ? fmt::format("the data has {}", counted(most, "sample"))
-                                           : fmt::format("no file has more than {}", counted(most, "sample")));
+  return fmt::format("window: a window takes {} in a row, but {}",
+                     format_count(schedule.orders.front()->windows()->span(), "record"),
+                     !window.key.empty()   ? fmt::format("no value of '{}' holds for so many", window.key)
+                     : window.across_files ? fmt::format("the data has {}", format_count(most, "sample"))
+                                           : fmt::format("no file has more than {}", format_count(most, "sample")));
 }
 
 std::string too_few(const Schedule& schedule, int64_t samples) {
   return fmt::format(
-      "{} has {}, and a global batch of {} with last_batch_policy DROP needs as many as it has rows; take a smaller "
+      "{} has {}, but a global batch of {} with last_batch_policy DROP needs as many as it has rows; take a smaller "
       "batch, or last_batch_policy PARTIAL or PAD",
       schedule.mixture           ? "an epoch of the mixture"
       : schedule.spec.repeat > 1 ? "an epoch"
                                  : "the data",
-      counted(static_cast<uint64_t>(samples), schedule.spec.window ? "window" : "sample"), schedule.global_batch);
+      format_count(static_cast<uint64_t>(samples), schedule.spec.window ? "window" : "sample"),
+      format_count(static_cast<uint64_t>(schedule.global_batch)));
 }
 
 std::string why_empty(const Schedule& schedule, uint64_t chosen) {
@@ -47,17 +45,18 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   for (const auto& order : schedule.orders) samples += order->samples();
   if (records == 0)
     return fmt::format("the data has no {}record: {}{}", data.skipped_total > 0 ? "good " : "",
-                       counted(data.files.size(), "file"),
-                       data.skipped_total > 0 ? fmt::format(", {}", counted(data.skipped_total, "failure")) : "");
-  if (chosen == 0) return fmt::format("source: range and shard choose none of {}", counted(records, "record"));
+                       format_count(data.files.size(), "file"),
+                       data.skipped_total > 0 ? fmt::format(", {}", format_count(data.skipped_total, "failure")) : "");
+  if (chosen == 0) return fmt::format("source: range and shard choose none of {}", format_count(records, "record"));
   if (data.samples == 0) {
     const std::string& text = schedule.spec.filter_text;
-    return fmt::format("filter: it keeps none of {}: {}", counted(chosen, "record"), text.substr(0, text.find('\n')));
+    return fmt::format("filter: the formula keeps none of {}: {}", format_count(chosen, "record"),
+                       text.substr(0, text.find('\n')));
   }
   if (schedule.spec.window && samples == 0) return no_window(schedule);
   for (size_t s = 0; s < schedule.orders.size() && schedule.mixture && schedule.samples_per_epoch == 0; s++)
     if (schedule.orders[s]->samples() == 0)
-      return fmt::format("mixture: it ends with the first source that is exhausted, and source[{}] has no sample", s);
+      return fmt::format("mixture: an epoch ends when the first source is exhausted, and source[{}] has no sample", s);
   return "";
 }
 
@@ -73,8 +72,9 @@ void refuse_empty_epoch(const Schedule& schedule, uint64_t chosen) {
 }
 
 Error empty_epoch(const Schedule& schedule, int64_t samples) {
-  return error_of(samples == 0 ? fmt::format("the data has no record: {}", counted(schedule.data.files.size(), "file"))
-                               : too_few(schedule, samples));
+  return error_of(samples == 0
+                      ? fmt::format("the data has no record: {}", format_count(schedule.data.files.size(), "file"))
+                      : too_few(schedule, samples));
 }
 
 }  // namespace feedline::flow

@@ -29,7 +29,7 @@ void EpochLedger::ended(size_t replica, const EpochEnd& end) {
 }
 
 void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
-  // When the feed began, some lanes may already have been in the next pass.
+  // If the feed began within a pass, some lanes may already have been in the next pass then, so both are incomplete.
   if (!first_whole_) first_whole_ = begins_within_ ? of.pass + 2 : 0;
   passes_[of.pass] += audit - of.later;
   passes_[of.pass + 1] += of.later;
@@ -47,9 +47,9 @@ FinishedEpoch EpochLedger::passes_ended_in(const EpochEnd& end) {
   }
   if (end.bad != 0 || end.lost != 0 || !end.doubts.empty()) {
     first_whole_ = ended + 2;
-    finished.expected.why_none = "there were bad records in the passes that ended in it";
+    finished.expected.why_none = "this epoch had bad records, which may belong to the passes that ended in it";
   } else if (whole == 0) {
-    finished.expected.why_none = "no pass over the data that was fed whole ended in it";
+    finished.expected.why_none = "no pass over the data that was fed whole ended in this epoch";
   } else {
     finished.expected.sum = whole * passes.sum;
   }
@@ -62,7 +62,7 @@ EpochAudit EpochLedger::audit(const FinishedEpoch& finished) const {
   EpochAudit audit = judge(finished.sums, finished.expected);
   if (alone_ || audit.verdict == Verdict::open) return audit;
   audit.verdict = Verdict::open;
-  audit.why = "this is one of several ranks: add their parts";
+  audit.why = "this rank fed only its part of the data; Feeder::audit_ranks(), or run --meet, compares all ranks";
   return audit;
 }
 

@@ -63,7 +63,8 @@ class Packer {
     return static_cast<int>(packing_.spec.outputs.size()) - 1;
   }
 
-  /// What can fail is done on the host, by the rank that reads. Its result is copied.
+  /// Returns the job of an output that a RowWriter makes. A RowWriter can fail, so the rank that reads runs it on its
+  /// host. Its result travels, and the job copies it.
   Packing::Job of_writer(OutputSpec output) {
     gpu::UnpackSpec copy = stored_elements(output.dtype, output.shape);
     copy.out = output.dtype;
@@ -87,7 +88,7 @@ class Packer {
     const std::string name = "packed " + feature.name;
     if (feature.dtype != DType::bytes)
       return add_stored(name, {.column = column, .unpack = stored_elements(feature.dtype, feature.shape)});
-    // Each value is unpacked by itself.
+    // Bytes: each value is unpacked by itself.
     return add_stored(name, {.column = column,
                              .unpack = stored_elements(DType::uint8, {feature.length}),
                              .values = static_cast<size_t>(feature.shape.elements())});
@@ -155,13 +156,7 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
 }
 
 size_t PackedBatches::column_of(int output) const {
-  return static_cast<size_t>(
-      std::find_if(packed_.begin(), packed_.end(), [&](const BatchTensor& t) { return t.output == output; }) -
-      packed_.begin());
-}
-
-size_t PackedBatches::column_row_bytes(size_t column) const {
-  return static_cast<size_t>(packed_[column].shape.elements()) * size_of(packed_[column].dtype);
+  return static_cast<size_t>(std::ranges::find(packed_, output, &BatchTensor::output) - packed_.begin());
 }
 
 void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed) {
@@ -179,7 +174,7 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
                 .column = column_of(packed.jobs[0].column)};
   const size_t first = jobs_.size();
   for (const Packing::Job& job : packed.jobs) {
-    const size_t column = column_of(job.column), column_row = column_row_bytes(column);
+    const size_t column = column_of(job.column), column_row = packed_[column].row_bytes();
     gpu::Unpacker unpack(job.unpack);
     tensor.stored = packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
     if (tensor.stored) break;

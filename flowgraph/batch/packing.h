@@ -1,5 +1,5 @@
-// What travels in place of a batch's tensors: its rows as they are stored. For example, 194 bytes of bit planes travel
-// as 194 bytes.
+// Packed batches: the form in which batches travel between ranks and to GPUs. Rows are packed as records store them,
+// and unpacked where they arrive. For example, 194 bytes of bit planes travel as 194 bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@
 
 namespace feedline::flow {
 
-/// A second form of a feed, which delivers rows as they are stored. Its outputs are the columns from which the outputs of
-/// the original feed are unpacked, so a batch of the original can be made from a packed batch alone, on another rank or
-/// on a GPU. Outputs that are not dense (ragged values, strings) are delivered unchanged by both forms.
+/// A second pipeline, made from the original one. Its outputs are the columns from which the original outputs are
+/// unpacked. So an original batch can be made from a packed batch alone, on another rank or on a GPU. Outputs that are
+/// not dense (ragged values, strings) are the same in both pipelines.
 struct Packing {
   struct Job {
     int column = -1;         // index into spec.outputs
-    gpu::UnpackSpec unpack;  // unpacks one value of that column
-    size_t values = 1;       // in a row of it; they are written one after another
+    gpu::UnpackSpec unpack;  // unpacks one value of the column
+    size_t values = 1;       // the number of values in a row of the column; they are written one after another
     size_t offset = 0;       // bytes from the beginning of a row of the output
   };
   struct Output {
     int passed_through = -1;  // not dense: index into spec.outputs
-    std::vector<Job> jobs;    // dense: what unpacks it; an internal output has none
+    std::vector<Job> jobs;    // dense: how the output is unpacked; an internal output has no jobs
   };
-  PipelineSpec spec;
-  std::vector<Output> outputs;  // by number of the feed's output
+  PipelineSpec spec;            // the second pipeline
+  std::vector<Output> outputs;  // for each output of the original pipeline
 };
+/// Returns the packing of a pipeline.
 Packing pack(const PipelineSpec& spec);
 
 /// Makes batches from packed batches. Both are in one buffer: first the packed tensors, then the unpacked ones. A
-/// tensor that is delivered as it is stored is one of the packed tensors. Immutable.
+/// tensor that needs no unpacking is one of the packed tensors. Immutable.
 class PackedBatches {
  public:
   /// `facts` must be those of a plan of pack(spec).spec. Keeps neither argument.
@@ -51,22 +52,22 @@ class PackedBatches {
   BatchContent content(std::byte* memory) const;
   /// Sets the shapes of all tensors, from the shapes of the packed tensors and content.rows.
   void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
-  /// Makes the other tensors of a buffer in host memory from its packed tensors. Works on blocks of rows in parallel in
-  /// the calling thread's arena.
+  /// Unpacks the packed tensors of a buffer in host memory into its other tensors. Works on blocks of rows in parallel
+  /// in the calling thread's arena.
   void unpack(BatchBuffer& buffer) const;
 
-  /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. There is one row for
-  /// each row of the batch, frame and value.
+  /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. Here each value of
+  /// each frame of a sample is a row.
   struct Job {
     size_t column = 0, column_stride = 0;  // index into packed(); bytes from row to row
     uint64_t offset = 0;                   // where in the buffer it writes its first element
     size_t stride = 0;                     // bytes from row to row, in the tensor
-    int64_t rows = 1;                      // how many for each row of the batch
+    int64_t rows = 1;                      // the number of rows for each sample of the batch
     gpu::UnpackSpec spec;
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
 
-  /// Where each output comes from, for people: as it is stored, or unpacked from a column.
+  /// Says for people how an output is made: it is a packed column as it is (`stored`), or is unpacked from that column.
   struct Origin {
     std::string name, column;
     bool stored;
@@ -79,13 +80,12 @@ class PackedBatches {
     DType dtype = DType::unset;
     Shape shape = {};     // dense: of one row
     bool dense = false;   // false: it has the shape of its column
-    size_t column = 0;    // index into packed_: the column in which it lies, or from which it is unpacked
-    bool stored = true;   // it lies in the column
-    uint64_t offset = 0;  // not stored: where it lies in the buffer
+    size_t column = 0;    // index into packed_: the column that is the tensor, or from which it is unpacked
+    bool stored = true;   // the column is the tensor
+    uint64_t offset = 0;  // not stored: offset of the tensor in the buffer
   };
   void add(const OutputSpec& output, const Packing::Output& packed);
   size_t column_of(int output) const;
-  size_t column_row_bytes(size_t column) const;
 
   std::vector<BatchTensor> packed_;
   std::vector<Tensor> tensors_;

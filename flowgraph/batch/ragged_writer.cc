@@ -13,7 +13,8 @@ namespace {
 
 using Part = BatchTensor::Part;
 
-/// Row r has the values [starts[r], starts[r + 1]) of the tensor: first its own values, then padding.
+/// Row r has the values [starts[r], starts[r + 1]) of the tensor: first its own values, then padding. So `starts` is
+/// the prefix sum of the rows' lengths.
 struct Layout {
   std::vector<ValuesRef> own;
   std::vector<int64_t> starts;
@@ -83,7 +84,7 @@ void check_room(const BatchTensor& tensor, int64_t values, size_t size) {
 }
 
 // Writes the offsets of the values, and copies their bytes to `out`, the memory of `tensor`. If `out` is null, the
-// bytes stay where they are. Returns how many bytes there are.
+// bytes are delivered in the slot and not copied. Returns how many bytes there are.
 int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, const BatchTensor& tensor,
                     std::byte* out) {
   BytesRef padding;

@@ -22,11 +22,11 @@ struct StepOutcome {
   explicit StepOutcome(int batches) : unwritten(batches) {}
 
   std::atomic<int> unwritten;  // batches that are still to be written
-  uint64_t bad_before = 0;     // bad records that were known when the step was assembled
+  uint64_t bad_before = 0;     // the number of bad records that were known when the step was assembled
   Mutex mutex;
   // The rows of all batches that could not be written, in any order.
   std::vector<FailedRow> failed FEEDLINE_GUARDED_BY(mutex);
-  bool settled FEEDLINE_GUARDED_BY(mutex) = false;  // the next two are set, and change no more
+  bool settled FEEDLINE_GUARDED_BY(mutex) = false;  // `end` and `end_row` are final
   std::optional<Error> end;                         // the error with which the feed ends in place of this step
   int64_t end_row = 0;                              // the row of the step with that error
 };

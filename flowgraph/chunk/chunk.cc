@@ -86,7 +86,7 @@ void Chunk::parse(const Schedule& schedule) {
     evaluate(schedule, arena, bad);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
-    // The arena is planned so that whatever extents of this many bytes and rows can hold fits into it.
+    // The planned arena has room for any records that fit into these extents, so the index has too many rows.
     const Extent& first = ticket.extents.front();
     end_before(0,
                Error(Category::bad_pipeline,
@@ -135,7 +135,7 @@ void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category,
 bool Chunk::Scan::extent(size_t number) {
   const Extent& extent = chunk.ticket.extents[number];
   const std::byte* const bytes = chunk.extents[number];
-  // A longer record is refused, because memory is planned for the largest record that was counted.
+  // The scanner refuses a longer record, because memory is planned for the largest record that was counted.
   io::RecordScanner scanner({bytes, extent.length}, schedule.data.files[extent.file].index.largest_record);
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;
@@ -173,7 +173,7 @@ bool Chunk::Scan::extent(size_t number) {
     }
     if (stop == io::RecordScanner::Stop::full || row == end) continue;
 
-    // Scanning stopped at a bad record. Every record of the extent was good when it was counted.
+    // The scanner stopped at a bad record. Every record of the extent was good when the data was counted.
     const uint64_t offset = extent.offset + scanner.position();
     const bool damaged = stop == io::RecordScanner::Stop::error;
     const Category category = damaged ? scanner.damage() : Category::truncated_data;
@@ -182,7 +182,8 @@ bool Chunk::Scan::extent(size_t number) {
       skip--;
     } else if (is_row(record++)) {
       lose(row++, bytes, category, offset,
-           "this record was good when the data was counted; the file has changed since, or its disk fails",
+           "this record is damaged, but was good when the data was counted: the file has changed since, or its disk "
+           "fails; repair the file, or copy it anew",
            category == Category::bad_data_crc
                ? damaged_term(schedule.audit_keys[extent.file], offset, bytes + scanner.position())
                : lost);
@@ -194,7 +195,8 @@ bool Chunk::Scan::extent(size_t number) {
     }
     while (row < end) {  // without the record's length it is unknown where the next record begins
       lose(row++, bytes, category, offset,
-           "comes after a record whose length is damaged, so it cannot be found; repair the file, or copy it anew",
+           "this record cannot be found, because it comes after a record whose length is damaged; repair the file, or "
+           "copy it anew",
            lost);
       if (raise()) return false;
     }
@@ -227,12 +229,12 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
     bad.push_back(
         {row, Error(Category::bad_pipeline,
-                    "an integer of the formula overflows, or mod by 0; write the constants with a decimal point to "
+                    "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to "
                     "compute in float64",
                     place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
-  std::stable_sort(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row < b.row; });
+  std::ranges::stable_sort(bad, {}, &BadRow::row);
   bad.erase(std::unique(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row == b.row; }),
             bad.end());
 }

@@ -24,11 +24,12 @@ struct BadTerm {
   bool lost = false;         // the record cannot be identified, so both terms are unknown
 };
 
-/// The chunk of one slot. It holds the records of one ticket after another, whenever the slot is used again.
+/// The chunk of one slot. It holds the records of one ticket. When the slot is used again, the same object holds the
+/// records of the next ticket.
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
-  /// Makes the chunk of slot number `slot`, a piece of memory that is read into. `data` takes the bytes as they are read
-  /// from the file, and `scratch` the columns that are parsed from them. Both must outlive the chunk.
+  /// Makes the chunk of slot number `slot`. `data` takes the bytes as they are read from the file, and `scratch` the
+  /// columns that are parsed from them. Both must outlive the chunk.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
       : slot_(slot), data_(data), scratch_(scratch) {}
 
@@ -39,17 +40,17 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   Ticket ticket;
 
   std::span<std::byte> data() const noexcept { return data_; }
-  /// Returns whether the bytes lie in the slot. Default values of the pipeline do not.
+  /// Returns whether the bytes lie in the slot. (The bytes of a default value lie in the PipelineSpec.)
   bool holds(std::span<const std::byte> bytes) const noexcept;
 
   /// Where each extent of the ticket lies in data(). Extents that are read as they are each begin in a disk block of
   /// their own; inflated extents lie one after another. Set by the code that issues the reads.
   std::vector<const std::byte*> extents;
 
-  /// The error of a failed read. Nothing of the chunk can be used then.
+  /// The error of a failed read. If it is set, nothing of the chunk can be used.
   std::optional<Error> failed;
 
-  /// LAZY: the bad regions that were passed over, each with the number of the chunk's rows that come before it.
+  /// index.mode LAZY: the bad regions that were passed over, each with the number of the chunk's rows before it.
   struct PassedOver {
     uint32_t rows;
     Error error;
@@ -57,9 +58,9 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<PassedOver> passed_over;
 
   /// Verifies and parses all rows, and sets records() and the columns. If the read failed, there are no rows, and
-  /// `first_error` is the reason. A bad record under RAISE ends the rows early: rows() is smaller than ticket.rows, and
-  /// `first_error` says why. Without RAISE a bad row becomes filler: a copy of the nearest good row, or zeros if there
-  /// is no good row. Its number is in `filler` and its error in `errors`.
+  /// `first_error` is the reason. With `on_error: RAISE` a bad record ends the rows early: rows() is smaller than
+  /// ticket.rows, and `first_error` says why. Otherwise a bad row becomes filler: a copy of the nearest good row, or
+  /// zeros if there is no good row. Its number is in `filler` and its error in `errors`.
   void parse(const Schedule& schedule);
 
   /// The number of rows that are good or filler.
@@ -74,7 +75,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::span<const Column> features() const noexcept { return features_; }
   /// One column for each expression of the pipeline: a double for each row.
   std::span<const Column> expressions() const noexcept { return expressions_; }
-  /// For each row, what it adds to the audit of what is delivered (base/audit.h). Undefined for filler.
+  /// For each row, its record's term in the audit of what is delivered (base/audit.h). Undefined for filler.
   std::span<const uint64_t> audit_terms() const noexcept { return audit_terms_; }
   /// Returns the extent of the ticket in which a row lies.
   const Extent& extent_of(uint32_t row) const noexcept;
@@ -100,7 +101,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   struct BadRow {
     uint32_t row;
     Error error;
-    std::optional<BadTerm> term = {};  // none: the record's bytes are good, but its contents are not what was wanted
+    std::optional<BadTerm> term = {};  // nullopt: the checksums are good, but the parser or a formula refused the row
   };
   struct Scan;
   Place place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature = {}) const;

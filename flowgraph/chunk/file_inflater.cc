@@ -113,7 +113,7 @@ bool FileInflater::input_ready() {
     in_ = {inputs_[current_].buffer, inputs_[current_].length};
     in_use_ = true;
   }
-  return true;  // even if the file is used up: in_ is empty then
+  return true;  // also at the end of the file, where in_ is empty
 }
 
 bool FileInflater::fill(Chunk& chunk) {
@@ -145,8 +145,9 @@ bool FileInflater::fill(Chunk& chunk) {
     if (status != io::Inflater::Status::more && position_ < end) {
       chunk.failed =
           Error(Category::bad_compression,
-                fmt::format("the stream was good here when the data was counted; the file has changed since ({})",
-                            status == io::Inflater::Status::end ? "it ends" : inflater_->message()),
+                fmt::format("the compressed stream is damaged ({}), but was good when the data was counted: the file "
+                            "has changed since; repair the file, or copy it anew",
+                            status == io::Inflater::Status::end ? "it ends here" : inflater_->message()),
                 {schedule_.data.files[file_].id.uri, static_cast<int64_t>(position_), -1, {}});
       break;
     }

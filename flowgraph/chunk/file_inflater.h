@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -18,11 +17,11 @@ namespace feedline::flow {
 
 struct Schedule;
 
-/// A file must be inflated serially, so only one thread may be inside run(). The other methods may be called from any
-/// thread. When add(), finish() or arrived() returns true, the caller must see to it that run() is called; until run()
-/// returns, they return false to all other callers.
+/// Inflates one compressed file after another. Between two files it is idle.
 ///
-/// An inflater serves one file after another. Between two files it is idle.
+/// A stream can only be inflated serially, so only one thread may be inside run(). The other methods may be called from
+/// any thread. If add(), finish() or arrived() returns true, the caller must see to it that run() is called. Until
+/// that run() returns, these methods return false to all other callers.
 class FileInflater {
  public:
   /// One of the two buffers for compressed bytes.
@@ -30,7 +29,7 @@ class FileInflater {
     FileInflater* inflater = nullptr;
     uint32_t number = 0;  // 0 or 1
     std::byte* buffer = nullptr;
-    uint64_t offset = 0, length = 0;  // the bytes of the file that are, or will be, in the buffer
+    uint64_t offset = 0, length = 0;  // the range of the file that is, or will be, in the buffer
   };
   struct Callbacks {
     std::function<void(uint32_t file, Input&)> read;  // must start a read, whose completion must call arrived()
@@ -50,11 +49,11 @@ class FileInflater {
   /// Adds the next chunk of the file. Its ticket and extents must be set. Precondition: continues_with() its ticket.
   /// Returns whether the caller must see to it that run() is called.
   [[nodiscard]] bool add(ChunkRef chunk);
-  /// Tells that no chunk of the file follows. The inflater becomes idle when the chunks added so far are done. Returns
+  /// Ends the file: no chunk of it follows. The inflater becomes idle when the chunks added so far are done. Returns
   /// whether the caller must see to it that run() is called.
   [[nodiscard]] bool finish();
-  /// Tells that a read has completed; `error` is an errno or 0. Returns whether the caller must see to it that run() is
-  /// called.
+  /// Takes an input whose read has completed; `error` is an errno or 0. Returns whether the caller must see to it that
+  /// run() is called.
   [[nodiscard]] bool arrived(Input& input, int error);
 
   /// Inflates until it lacks input or chunks.
@@ -73,7 +72,7 @@ class FileInflater {
 
   const Schedule& schedule_;
   const Callbacks callbacks_;
-  std::span<std::byte> skipped_;  // where inflated bytes go that no ticket wants
+  std::span<std::byte> skipped_;  // the buffer for inflated bytes that no ticket wants
 
   Mutex mutex_;
   std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
@@ -83,16 +82,17 @@ class FileInflater {
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
   int read_error_ FEEDLINE_GUARDED_BY(mutex_) = 0;
 
-  uint64_t added_until_ = 0;  // offset in the inflated stream: the end of the last extent added; used by add()'s caller
+  // Offset in the inflated stream: the end of the last extent added. Used by open(), continues_with() and add().
+  uint64_t added_until_ = 0;
 
   // Used by run(), and by open() while the inflater is idle.
   uint32_t file_ = 0;
   uint64_t size_ = 0;
-  uint64_t next_offset_ = 0;  // the file's bytes from here on have not been asked for
+  uint64_t next_offset_ = 0;  // the offset in the file of the next read
   std::optional<io::Inflater> inflater_;
   std::array<Input, 2> inputs_;
-  size_t current_ = 0;             // index of the input that in_ is from, or that comes next
-  bool in_use_ = false;            // in_ is from that input
+  size_t current_ = 0;             // index of the input that is inflated now or next
+  bool in_use_ = false;            // in_ points into inputs_[current_]
   std::span<const std::byte> in_;  // the compressed bytes that are left of the current input
   uint64_t position_ = 0;          // offset in the inflated stream
   size_t extent_ = 0;              // index of the current extent of the chunk that is being filled

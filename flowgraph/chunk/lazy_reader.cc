@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -44,7 +43,8 @@ void LazyReader::end_file() {
     try {
       io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
     } catch (const Error& error) {
-      log_warning(fmt::format("an index cannot be stored: {}", error.what()));
+      log_warning(
+          fmt::format("an index cannot be stored, so {} will be counted again next time: {}", id.uri, error.what()));
     }
     indexes_.push_back(std::move(index));
   }
@@ -68,13 +68,13 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
     throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
   if (spec.on_error == OnError::raise) throw region.error(path);
   chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
-  // If max_failures is exceeded, the feed ends with this region, when the graph notes the errors of the chunk.
+  // If the region exceeds max_failures, the feed ends with it when the graph notes the bad regions of the chunk.
   passed_over_++;
   if (exceeds_max_failures(spec, passed_over_)) throw region.error(path);
 }
 
-// Makes records_ the next records, unless some have not been taken yet. Returns false if there are none: the pass is
-// over, or error_ says why.
+// If all of records_ have been taken, sets records_ to the next records. Returns false if there are none: either the
+// pass is over, or error_ is set.
 bool LazyReader::next_records(Chunk& chunk) {
   while (records_.empty() && !error_ && file_ < schedule_.data.files.size()) {
     try {
@@ -96,8 +96,8 @@ bool LazyReader::next_records(Chunk& chunk) {
   return !records_.empty();
 }
 
-// Copies those of records_ that fit into the chunk. They lie one after another there, as they do in the file. Returns
-// false if none fits.
+// Copies as many of records_ into the chunk as fit, one after another as in the file. `used` is the number of bytes in
+// the chunk. Returns false if no record fits.
 bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   Ticket& ticket = chunk.ticket;
   uint64_t bytes = 0;

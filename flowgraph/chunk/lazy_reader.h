@@ -14,10 +14,10 @@ namespace feedline::flow {
 
 struct Schedule;
 
-/// Fills chunk after chunk with as many records as fit, in file order and pass after pass. It does on one thread what
-/// io/index/count_records.h does on all threads: it takes the same records to be good, and the first pass makes the
-/// same indexes. It stores the index of each file when the file ends (io/index/index_store.h). Not thread-safe. Its
-/// reads block, and do not go through the read backend.
+/// Fills chunk after chunk with as many records as fit, in file order and pass after pass. The first pass counts on one
+/// thread as io/index/count_records.h does on all threads: the same records count as good, and the indexes are the
+/// same. When a file ends, its index is stored (io/index/index_store.h). Not thread-safe. The reads block, and do not
+/// go through the read backend.
 class LazyReader {
  public:
   /// Keeps a reference to `schedule`.
@@ -44,7 +44,7 @@ class LazyReader {
   uint32_t file_ = 0;
   std::optional<io::RecordStream> stream_;   // reads file_
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet
-  uint64_t told_ = 0;                        // how many bytes of this file bytes_read_ includes
+  uint64_t told_ = 0;                        // how many bytes of file_ bytes_read_ includes
   uint64_t bytes_read_ = 0;
   uint64_t passed_over_ = 0;    // the bad regions that were passed over in this pass
   std::optional<Error> error_;  // the error with which the data ends
@@ -52,7 +52,7 @@ class LazyReader {
 
   // Used in the first pass.
   std::optional<io::IndexBuilder> builder_;
-  std::vector<io::BadRegion> bad_;  // the bad regions of this file
+  std::vector<io::BadRegion> bad_;  // the bad regions of file_
   uint64_t bad_regions_ = 0;        // the number of bad regions in all files
   std::vector<io::FileIndex> indexes_;
   std::optional<std::vector<io::FileIndex>> counted_;

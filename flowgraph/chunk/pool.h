@@ -1,12 +1,12 @@
-// A fixed set of items that are taken from the pool, and are given back from any thread.
+// A fixed set of items (slots, buffers, inflaters) that are taken from the pool, and are given back from any thread.
+// The pools are the graph's backpressure.
 //
 // A call of take() that finds no item marks the pool hungry, in the same critical section. When items come back and a
 // hungry pool has enough of them, give_back() clears the mark and kicks the owner once, also in one critical section.
-// The owner must then take until the pool is dry. Anything looser loses wake-ups: when the mark was set after the look,
-// the feed stalled in every run on two CPUs.
+// The owner must then take until the pool is dry. If the mark were set in another critical section than the one that
+// found no item, an item could come back between the two, and the wake-up would be lost.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -88,7 +88,7 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Kicks the owner if the pool is hungry and has enough.
+  // Kicks the owner if the pool is hungry and has enough items.
   void feed() FEEDLINE_REQUIRES(mutex_) {
     if (!hungry_ || free_.size() < enough_) return;
     hungry_ = false;
@@ -107,5 +107,13 @@ class Pool {
   std::optional<Clock::time_point> dry_since_ FEEDLINE_GUARDED_BY(mutex_);
   Clock::duration dry_time_ FEEDLINE_GUARDED_BY(mutex_){0};
 };
+
+/// Returns a pointer to each item of a container, for a pool of pointers.
+template <typename Items>
+std::vector<typename Items::value_type*> pointers_to(Items& items) {
+  std::vector<typename Items::value_type*> pointers;
+  for (auto& item : items) pointers.push_back(&item);
+  return pointers;
+}
 
 }  // namespace feedline::flow

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace feedline::flow {
 namespace {
@@ -16,27 +15,22 @@ std::deque<Chunk> make_chunks(const MemoryPlan& plan, std::span<std::byte> memor
   return chunks;
 }
 
-std::vector<Chunk*> pointers(std::deque<Chunk>& chunks) {
-  std::vector<Chunk*> out;
-  for (Chunk& chunk : chunks) out.push_back(&chunk);
-  return out;
-}
-
 }  // namespace
 
 Slots::Slots(const MemoryPlan& plan, DeviceId copied_to)
     : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes))),
       read_memory_(memory_.bytes().first(plan.slots * plan.slot_data_bytes)),
       chunks_(make_chunks(plan, memory_.bytes())),
-      pool_(pointers(chunks_)) {
+      pool_(pointers_to(chunks_)) {
   memory_.pin_for(copied_to);
 }
 
 ChunkRef Slots::take(size_t keep) {
   const auto chunk = pool_.take(keep);
   if (!chunk) return nullptr;
-  // The deleter moves `slots` out of itself when it runs. It exists as long as the chunk's weak reference to itself, so
-  // otherwise it would keep the slots alive for ever.
+  // The deleter moves `slots` out of itself when it runs. The chunk's weak reference to itself
+  // (enable_shared_from_this) keeps the deleter alive, so a deleter that kept `slots` would keep the slots alive for
+  // ever.
   return {*chunk, [slots = shared_from_this()](Chunk* done) mutable {
             const auto ours = std::move(slots);
             ours->pool_.give_back(done);

@@ -12,16 +12,16 @@
 
 namespace feedline::flow {
 
-/// The memory of all slots, and a pool of the free ones. It lives as long as the graph or any ChunkRef. A batch that
-/// was lent a row keeps a ChunkRef.
+/// The memory of all slots, and a pool of the free ones. It lives as long as the graph or any ChunkRef. A batch whose
+/// tensors point into a slot keeps a ChunkRef (MemoryPlan::lends).
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// copied_to: the device to which batches are copied that lie in the slots (MemoryPlan::lends). If it is a GPU, the memory
-  /// is pinned.
-  explicit Slots(const MemoryPlan& plan, DeviceId copied_to = host());
+  /// copied_to: the device to which batches in the slots are copied (MemoryPlan::lends). If it is a GPU, the memory is
+  /// pinned.
+  explicit Slots(const MemoryPlan& plan, DeviceId copied_to);
 
   /// Takes a free slot and returns its chunk. The slot is given back when the last ChunkRef is gone. Returns null if at
-  /// most `keep` slots are free, which leaves those for other callers.
+  /// most `keep` slots are free.
   ChunkRef take(size_t keep = 0);
 
   Pool<Chunk*>& pool() noexcept { return pool_; }

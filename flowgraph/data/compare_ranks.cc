@@ -26,8 +26,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Throws if a rank differs from the first one. in_what[r] says in what rank r differs; it is empty if it does not
-// differ.
+// Throws Error bad_pipeline if a rank differs from rank 0 of the group. in_what[r] says how rank r differs from it; an
+// empty text means that they are equal.
 void refuse_differences(const RankGroup& group, const std::vector<std::string>& in_what) {
   std::map<std::string_view, std::vector<size_t>> alike;
   for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(group.number_in_all(rank));
@@ -69,10 +69,10 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
     return path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "{ " + text + "}" : text;
   }
   void ReportAdded(const pb::Message&, const pb::Message& theirs, const Path& path) override {
-    found.push_back(fmt::format("{}: {}, there left out", name(path), value(theirs, path, path.back().new_index)));
+    found.push_back(fmt::format("{}: {}, but not set there", name(path), value(theirs, path, path.back().new_index)));
   }
   void ReportDeleted(const pb::Message& first, const pb::Message&, const Path& path) override {
-    found.push_back(fmt::format("{}: left out, there {}", name(path), value(first, path, path.back().index)));
+    found.push_back(fmt::format("{}: not set, but {} there", name(path), value(first, path, path.back().index)));
   }
   void ReportModified(const pb::Message& first, const pb::Message& theirs, const Path& path) override {
     if (path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are reported
@@ -122,8 +122,8 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
   std::vector<std::vector<uint64_t>> lists;
   for (const std::string& list : ranks.all_gather(mine.take()))
     lists.push_back(MessageReader(list).get_rows<uint64_t>());
-  // The ranks exchange the text of the first file in which each differs from rank 0: rank 0 tells its own text once for
-  // each rank, and every other rank tells its own.
+  // Each rank sends the text of the first file in which it differs from rank 0. Rank 0 sends for each rank its own text
+  // of that file.
   for (size_t rank = 0; rank < lists.size(); rank++) {
     if (ranks.rank() != 0 && ranks.rank() != rank) continue;
     const std::vector<uint64_t>&there = lists[0], &here = lists[rank];
@@ -142,10 +142,6 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
     in_what[rank] += fmt::format("the first that differs: {}, not {}", MessageReader(texts[rank]).get_text(), other);
   }
   refuse_differences(ranks, in_what);
-}
-
-std::string_view name_of(const DataFile& file) {
-  return std::string_view(file.id.uri).substr(file.id.uri.rfind('/') + 1);
 }
 
 }  // namespace
@@ -192,7 +188,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);
     constexpr size_t most = 5;
     if (found.size() > most) {
-      const std::string more = fmt::format("{} fields more", found.size() - most);
+      const std::string more = fmt::format("{} more fields", found.size() - most);
       found.resize(most);
       found.push_back(more);
     }
@@ -204,14 +200,14 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 void compare_files(RankGroup& ranks, const DataSet& data) {
   compare_texts(ranks, data, [](const DataFile& file) {
     return fmt::format("{}{} of {} bytes", file.source > 0 ? fmt::format("source[{}]: ", file.source) : "",
-                       name_of(file), file.id.size);
+                       file.name(), file.id.size);
   });
 }
 
 void compare_content(RankGroup& ranks, const DataSet& data) {
   compare_texts(ranks, data, [](const DataFile& file) {
     std::string text =
-        fmt::format("{} with {} good records (audit {:016x})", name_of(file), file.index.records, file.index.audit);
+        fmt::format("{} with {} good records (audit {:016x})", file.name(), file.index.records, file.index.audit);
     if (file.kept_audit)
       text += fmt::format(", of which the filter keeps {} (audit {:016x})", file.samples.samples(), *file.kept_audit);
     return text;

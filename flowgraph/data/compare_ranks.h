@@ -23,13 +23,13 @@ struct Position;
 /// Ignores the fields that depend on the machine: paths, index.dir, index.mode, memory, parallelism and cache.
 void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch);
 
-/// Compares the positions at which the ranks go on.
+/// Compares the positions (step and epoch) from which the ranks continue.
 void compare_positions(RankGroup& ranks, const Position& position);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);
 
-/// Compares what was counted in each file, and what the filter keeps of it.
+/// Compares the number of records and the audit sum of each file, and of the records that the filter keeps.
 void compare_content(RankGroup& ranks, const DataSet& data);
 
 }  // namespace feedline::flow

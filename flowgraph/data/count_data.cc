@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/audit.h"
@@ -49,7 +48,7 @@ uint64_t digest_of(const DataSet& data) noexcept {
   const auto add = [&](uint64_t value) { digest = mix64(digest ^ mix64(value)); };
   for (const DataFile& file : data.files) {
     add(file.source);
-    add(hash64(std::string_view(file.id.uri).substr(file.id.uri.rfind('/') + 1)));
+    add(hash64(file.name()));
     add(file.id.size);
     add(file.index.records);
     add(file.index.audit);
@@ -57,7 +56,8 @@ uint64_t digest_of(const DataSet& data) noexcept {
   return digest;
 }
 
-// Completes data whose indexes are known.
+// Completes data whose indexes are known: digest, warnings, what is left out, and samples. Throws Error if too much is
+// bad.
 void settle(const PipelineSpec& spec, DataSet& data) {
   data.digest = digest_of(data);
   for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
@@ -74,15 +74,12 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   const auto start = std::chrono::steady_clock::now();
   DataSet data;
   data.source = &source;
-  size_t files = 0;
-  for (const SourceSpec& of : spec.sources) files += of.files.size();
-  data.files.reserve(files);
   for (uint32_t s = 0; s < spec.sources.size(); s++)
     for (const std::string& path : spec.sources[s].files)
       data.files.push_back({.id = {path}, .source = s, .index = {}, .first_record = 0, .samples = {}});
   WorkerArena arena(threads, spec.cpu_set);
   arena.execute([&] {
-    tbb::parallel_for(size_t{0}, files,
+    tbb::parallel_for(size_t{0}, data.files.size(),
                       [&](size_t f) { data.files[f].id = source.stat(data.files[f].id.uri); });
   });
   for (const DataFile& file : data.files) data.bytes += file.id.size;

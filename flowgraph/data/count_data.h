@@ -13,17 +13,17 @@ class RankGroup;
 
 namespace feedline::flow {
 
-/// Returns the pipeline's files as their indexes describe them. Files without a valid index are counted, every byte of
-/// them, on `threads` threads, which count several files and several ranges of a large file at the same time. The new
-/// indexes are kept (io/index/index_store.h). For files below 1 MiB this is done only if the pipeline says something
-/// about an index, because counting such a file again takes no longer than reading its index.
+/// Returns the pipeline's files as their indexes describe them. Files without a valid index are counted: every byte is
+/// read and verified, on `threads` threads, which count several files and several ranges of a large file at the same
+/// time. The new indexes are kept (io/index/index_store.h). The index of a file below 1 MiB is kept only if the source
+/// has an `index` field, because counting so small a file again takes no longer than reading its index.
 ///
 /// Applies errors.on_error and chooses the samples. Throws Error if max_failures or max_failure_rate is exceeded, or if
 /// index.mode is REQUIRE and an index is missing; throws Error io_error if a file cannot be read. `on_progress` is told
 /// how many of the bytes to be counted are done. It may be called from any thread, but never from two at the same time.
 ///
-/// The files are those of `source`, which must outlive the data. All ranks in `ranks` must call this function. Either all of them get the same data, or all throw. Each rank counts
-/// its share (flowgraph/data/index_files.h).
+/// `source` lists and opens the files, and must outlive the data. All ranks in `ranks` must call this function. Either
+/// all of them get the same data, or all throw. Each rank counts its share (flowgraph/data/index_files.h).
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks,
                    const io::Source& source = io::local_files());

@@ -1,7 +1,6 @@
 #include "flowgraph/data/data_set.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/audit.h"
 #include "base/mul_div.h"
@@ -17,7 +16,7 @@ uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
 struct Chosen {
   uint64_t records = 0;  // good records in the whole source
   uint64_t begin = 0, end = 0;
-  /// Returns whether an error that comes after `record` good records of the source lies in what is chosen.
+  /// Returns whether an error that comes after `record` good records of the source lies in the chosen part.
   bool reaches(uint64_t record) const noexcept {
     return record >= begin && (record < end || (record == end && end == records));
   }
@@ -29,7 +28,7 @@ Chosen choose(const SourceSpec& source, uint64_t records) noexcept {
   return {records, cut(source.shard_id), cut(source.shard_id + 1)};
 }
 
-// With RAISE: ends the data at the first error that lies in what is chosen.
+// With RAISE: ends the data at the first error that lies in a chosen part.
 void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
   for (size_t f = 0; f < data.files.size(); f++) {
     DataFile& file = data.files[f];

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flowgraph/data/selection.h"
@@ -19,13 +20,14 @@ struct DataFile {
   io::FileId id;
   uint32_t source = 0;
   io::FileIndex index;
-  // The number of the file's first record in the source: how many good records the source's files before it have.
-  uint64_t first_record = 0;
+  uint64_t first_record = 0;  // the number of good records in the files before this one of the same source
   Selection samples;
-  // What apply_filter() (flowgraph/feed/filter.h) finds:
+  // apply_filter() (flowgraph/feed/filter.h) sets these two:
   std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, with the file's key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the sample before
   bool compressed() const noexcept { return index.compression != Compression::none; }
+  /// Returns the file's name without its folder.
+  std::string_view name() const noexcept { return std::string_view(id.uri).substr(id.uri.rfind('/') + 1); }
   /// What one pass over the samples adds to the audit, with the file's key (flowgraph/plan/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
@@ -38,9 +40,10 @@ struct FileRange {
 };
 
 struct DataSet {
-  const io::Source* source = &io::local_files();  // where the files lie
+  const io::Source* source = &io::local_files();  // what opens and lists the files
   std::vector<DataFile> files;                    // in the order of the sources and their files
   FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
+  /// Returns the files of a source, which is given by its number.
   FileRange files_of(uint32_t number) const noexcept;
   std::span<const DataFile> in(FileRange range) const noexcept {
     return std::span(files).subspan(range.first, range.count());
@@ -48,37 +51,38 @@ struct DataSet {
   /// Returns the size in bytes of the largest record of these files.
   uint64_t largest_record(FileRange range) const noexcept;
   uint64_t largest_record() const noexcept { return largest_record(all_files()); }
-  uint64_t samples = 0;        // fed in a pass: good, chosen, and before the first error if errors are raised
+  uint64_t samples = 0;        // samples of a pass, of all files together
   uint64_t bytes = 0;          // size on disk of all files together
   uint64_t counted_bytes = 0;  // bytes of the files that had no valid index; if ranks share them, this rank's share
   double count_s = 0;
 
-  /// Whether index.mode is LAZY and some files have no valid index. Then there are no counts, no samples and no digest,
-  /// and the indexes hold only `largest_record`, which is record_limit.
+  /// Whether index.mode is LAZY and some files have no valid index. Then nothing has been counted: there are no samples
+  /// and no digest, and each index holds only `largest_record`, which is the source's record_limit.
   bool lazy = false;
 
   /// A digest of the names (without folders), sizes, counts and audit sums of all files in their order, before anything
   /// is left out. The same data has the same digest, wherever it lies and whenever it was written.
   uint64_t digest = 0;
 
-  /// What was found bad and left out, in order: with SKIP_RECORD each bad region; with SKIP_FILE each file, with the
-  /// first of its bad regions. `skipped` holds the first 100, `skipped_total` counts all.
+  /// The errors of what was found bad and left out, in file order: with SKIP_RECORD one for each bad region; with
+  /// SKIP_FILE one for each file, that of its first bad region. `skipped` holds the first 100, `skipped_total` counts
+  /// all.
   std::vector<Error> skipped;
   uint64_t skipped_total = 0;
   void skip(Error error) {
     if (skipped_total++ < 100) skipped.push_back(std::move(error));
   }
-  /// Says, for people, why pass_audit is not known; empty if it is known.
-  std::string no_pass_audit = "nobody has summed it up";
-  /// With RAISE: the error that the data ends with.
-  std::vector<Error> raised;  // none or one
+  /// Text for the user: why DataFile::pass_audit is not known. Empty if it is known.
+  std::string no_pass_audit = "the audit of a pass has not been computed";
+  std::vector<Error> raised;  // with RAISE: the error that ends the feed; none or one
 
   /// Warnings: indexes that are not valid or cannot be kept, and shards whose number of records differs from the one in
   /// dataset_info.json.
   std::vector<std::string> warnings;
 };
 
-/// Returns the key of each file's audit terms (base/audit.h), which says which file of which source it is.
+/// Returns for each file the key by which its audit terms are multiplied (base/audit.h). Each file of each source has a
+/// key of its own.
 std::vector<uint64_t> audit_keys(std::span<const DataFile> files);
 
 /// Chooses the samples of each source by its `range`, `num_shards` and `shard_id`. Numbers the records, and sets the

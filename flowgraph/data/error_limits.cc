@@ -14,7 +14,7 @@ std::optional<std::string> exceeds_max_failures(const PipelineSpec& spec, uint64
 
 std::optional<std::string> exceeds_failure_rate(const PipelineSpec& spec, uint64_t bad, uint64_t all,
                                                 const char* noun) {
-  if (spec.max_failure_rate >= 1) return std::nullopt;  // also LAZY, which does not know of how many
+  if (spec.max_failure_rate >= 1) return std::nullopt;  // always so with LAZY, where `all` is not known
   const double rate = static_cast<double>(bad) / static_cast<double>(std::max<uint64_t>(1, all));
   if (rate <= spec.max_failure_rate) return std::nullopt;
   return fmt::format("{:.3g} of the {} are bad, but errors.max_failure_rate allows {:.3g}", rate, noun,

@@ -10,7 +10,8 @@
 namespace feedline::flow {
 
 /// Returns why `failures` (bad records and, with SKIP_FILE, files that were left out) are too many for
-/// errors.max_failures: "3 bad records, errors.max_failures allows 2". Returns nullopt if they are allowed.
+/// errors.max_failures: "3 bad records were found, but errors.max_failures allows 2". Returns nullopt if they are
+/// allowed.
 std::optional<std::string> exceeds_max_failures(const PipelineSpec& spec, uint64_t failures);
 
 /// Returns why `bad` of `all` are too many for errors.max_failure_rate; nullopt if they are allowed. `noun` is

@@ -46,7 +46,9 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
 
 [[noreturn]] void refuse(size_t rank, const std::string& why) {
   throw Error(Category::bad_pipeline,
-              fmt::format("rank {} sent an impossible description of its files: {}", rank, why));
+              fmt::format("rank {} sent an impossible description of its files: {}; all ranks must run the same "
+                          "version of feedline",
+                          rank, why));
 }
 
 /// Bytes [begin, end) of a file, which one rank counts.
@@ -160,8 +162,8 @@ void IndexFiles::find() {
                source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
 }
 
-// Cuts the files that have no index on any rank into equal shares. Every rank computes the shares of all ranks, so that
-// no rank must believe another.
+// Lays the files that have no index on any rank end to end, and cuts them into equal shares, one for each rank. Every
+// rank computes the shares of all ranks, so that no rank must trust another.
 void IndexFiles::deal() {
   in_parts_.resize(data_.files.size());
   chains_.resize(data_.files.size());
@@ -174,7 +176,7 @@ void IndexFiles::deal() {
   size_t rank = 0;  // the first rank whose share ends after the file begins
   const auto border = [&](size_t of_rank) { return mul_div(total, of_rank, ranks_.size()); };
   for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
-    const auto cut = [&](size_t of_rank) -> uint64_t {
+    const auto cut = [&](size_t of_rank) -> uint64_t {  // the offset in the file at which this rank's share begins
       if (border(of_rank) <= first) return 0;
       return border(of_rank) >= first + weight(f) ? weight(f) : (border(of_rank) - first) / cut_bytes * cut_bytes;
     };
@@ -228,7 +230,7 @@ void IndexFiles::keep(const DataFile& file) {
   }
 }
 
-// Lets the ranks tell each other what one knows and others do not.
+// Exchanges between the ranks the indexes that some of them lack, and the chains of records in the parts of files.
 void IndexFiles::share() {
   MessageWriter mine;
   tell(mine);
@@ -269,7 +271,7 @@ void IndexFiles::take(size_t rank, MessageReader message) {
     for (auto chains = message.get<uint64_t>(); chains > 0; chains--) try {
         chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
       } catch (const Error& error) {
-        refuse(rank, fmt::format("of {}: {}", file.id.uri, error.message()));
+        refuse(rank, fmt::format("{}: {}", file.id.uri, error.message()));
       }
   }
   if (!message.at_end()) refuse(rank, "the message is longer than it can be");
@@ -282,7 +284,8 @@ io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::strin
   return std::move(*got.index);
 }
 
-// Joins the files that were counted in parts. Every rank does this for itself; mostly nothing is left to read.
+// Makes the indexes of the files that were counted in parts from the chains of all ranks. Every rank does this for
+// itself. Usually nothing is left to read (io::join_parts()).
 void IndexFiles::join() {
   std::vector<size_t> files;
   for (size_t f = 0; f < in_parts_.size(); f++)

@@ -31,8 +31,8 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
 /// Any other file goes to the rank in whose part it begins. Each rank tells all others what it has counted, and the
 /// indexes that it has and others lack. An index is kept by the rank that counted the file, or the first part of it.
 ///
-/// Throws Error as soon as the regions found bad exceed max_failures, or take more than half of memory.limit. With
-/// LAZY, if an index is missing, nothing is counted and `data.lazy` is set.
+/// Throws Error as soon as more regions were found bad than max_failures allows, or the list of bad regions takes more
+/// than half of memory.limit. With LAZY, if an index is missing, counts nothing and sets `data.lazy`.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

@@ -1,5 +1,5 @@
-// Which of a file's good records are samples: the part that `range` and `num_shards` leave, and of that part only what
-// the filter keeps.
+// Which of a file's good records are samples: those in the part that `range` and `num_shards` leave which the filter
+// keeps.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace feedline::flow {
 
-/// A set of numbers below some bound. Immutable.
+/// A set of numbers below some bound: a bitmap with prefix sums, so that rank, before(), takes O(1), and select, at(),
+/// O(log n). Immutable.
 class NumberSet {
  public:
   /// Number i is in the set if bit i % 64 of words[i / 64] is 1.
@@ -24,13 +25,12 @@ class NumberSet {
   /// Returns the number at position `index` of the set in ascending order. Precondition: index < size().
   uint64_t at(uint64_t index) const noexcept;
 
-  const std::vector<uint64_t>& words() const noexcept { return words_; }
   uint64_t memory_bytes() const noexcept { return (words_.capacity() + before_.capacity()) * sizeof(uint64_t); }
 
  private:
   static constexpr uint64_t group = 8;  // words in a group
   std::vector<uint64_t> words_;
-  std::vector<uint64_t> before_;  // how many numbers the groups before each one have; the last: how many the set has
+  std::vector<uint64_t> before_;  // prefix sums: the numbers in the groups before each group; the last one is the total
 };
 
 /// The samples of a file. Samples and good records are both numbered from 0. Copies share the set.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/mutex.h"
@@ -13,13 +12,14 @@ namespace feedline::flow {
 namespace {
 
 Error ends_feed(const std::string& limit, const Error& last) {
-  return Error(last.category(), fmt::format("{}; the last: {}", limit, last.message()), last.place());
+  return Error(last.category(), fmt::format("{}; the last one: {}", limit, last.message()), last.place());
 }
 
 }  // namespace
 
-// Returns why a limit of `errors` is exceeded by `bad` records that the feed met and those that were left out before;
-// nullopt if all are allowed. A file that SKIP_FILE left out is one failure, and does not count among the records.
+// Returns which limit of `errors` is exceeded by the `bad` records that the feed met, together with those that were
+// left out when the data was counted; nullopt if none is. A file that SKIP_FILE left out counts as one failure, but not
+// as a bad record.
 std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
   const uint64_t skipped = schedule_.data.skipped_total;
   const uint64_t records = schedule_.spec.on_error == OnError::skip_file ? 0 : skipped;
@@ -28,7 +28,7 @@ std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
   return limit;
 }
 
-// Notes a bad record. After the last failure that is allowed, returns the Error that ends the feed.
+// Notes a bad record. Returns the Error that ends the feed if the record exceeds a limit of `errors`.
 std::optional<Error> BadRecords::note(const Error& error) {
   in_chunks_.note(error);
   const auto limit = exceeded_limit(in_chunks_.total());
@@ -45,8 +45,7 @@ void BadRecords::note(Chunk& chunk) {
 void BadRecords::settle(StepOutcome& step) {
   const Lock lock(step.mutex);
   if (std::exchange(step.settled, true)) return;
-  std::sort(step.failed.begin(), step.failed.end(),
-            [](const FailedRow& a, const FailedRow& b) { return a.row < b.row; });
+  std::ranges::sort(step.failed, {}, &FailedRow::row);
   const auto end_at = [&](int64_t row, Error error) {
     step.end = std::move(error);
     step.end_row = row;
@@ -58,7 +57,7 @@ void BadRecords::settle(StepOutcome& step) {
     last_in_steps_ = bad.error;
     if (const auto exceeded = limit()) return end_at(bad.row, ends_feed(*exceeded, bad.error));
   }
-  // Chunks that have come since the last failed row may have brought the sum over the limit.
+  // Bad records in chunks that were parsed after the last failed row may exceed the limit.
   if (!last_in_steps_) return;
   if (const auto exceeded = limit()) end_at(0, ends_feed(*exceeded, *last_in_steps_));
 }

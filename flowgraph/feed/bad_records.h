@@ -13,22 +13,22 @@
 
 namespace feedline::flow {
 
-/// Counts bad records in the order of the data, so that the feed ends at the same step whatever the timing. Records are
-/// found to be bad at two places: when a chunk is parsed, and when a step is written. Parsing is ahead of writing, so
-/// each step says how many records were known to be bad when it was assembled.
+/// Counts bad records in the order of the data, so that the feed ends at the same step whatever the timing. A record is
+/// found to be bad either when its chunk is parsed or when its step is written. Parsing is ahead of writing, so each
+/// step says how many records were known to be bad when it was assembled (StepOutcome::bad_before).
 class BadRecords {
  public:
   /// Keeps a reference to `schedule`.
   explicit BadRecords(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Notes the bad records of a chunk. After the last one that is allowed, ends the chunk's rows with an error. Chunks
-  /// must come in order.
+  /// Notes the bad records of a chunk. If one exceeds a limit of `errors`, ends the chunk's rows before it, with an
+  /// error. Chunks must come in order.
   void note(Chunk& chunk);
   /// Returns how many bad records have been noted in chunks.
   uint64_t in_chunks() const noexcept { return in_chunks_.total(); }
 
-  /// Settles a step that is written: notes its failed rows, and sets `end` if the feed ends there. Steps must come in
-  /// order. May be called again, from any thread, without effect.
+  /// Settles a step whose batches are all written: notes its failed rows, and sets StepOutcome::end if the feed ends
+  /// there. Steps must come in order. May be called again, from any thread, without effect.
   void settle(StepOutcome& step);
 
   uint64_t total() const noexcept { return in_chunks_.total() + in_steps_.total(); }

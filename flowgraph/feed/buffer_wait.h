@@ -1,5 +1,5 @@
-// Lets a thread outside of the graph take buffers. The thread waits until a buffer comes back; the graph never waits,
-// but is sent a message.
+// Lets a thread outside of the graph take buffers. This thread blocks until a buffer comes back. (The graph never
+// blocks: a message tells it that a buffer has come back.)
 #pragma once
 
 #include <atomic>

@@ -46,7 +46,7 @@ void Delivery::put_all(int number, std::span<Ready> ready) {
   arrived_[static_cast<size_t>(number)].notify_one();
 }
 
-// next() may have looked just before. Because of the lock, it either has not looked yet or is waiting already.
+// Sets the flag under the lock. So a next() either looks at the flag afterwards, or already waits and is woken below.
 void Delivery::out_of_buffers(int number) {
   {
     const Lock lock(mutex_);
@@ -75,8 +75,7 @@ void Delivery::stop() noexcept {
 }
 
 const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
-  const auto last = std::min_element(replicas_.begin(), replicas_.end(),
-                                     [](const Replica& a, const Replica& b) { return a.received < b.received; });
+  const auto last = std::ranges::min_element(replicas_, {}, &Replica::received);
   return replica.received + 1 > last->received + apart_ ? &*last : nullptr;
 }
 
@@ -96,8 +95,8 @@ void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& repl
     if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(static_cast<int>(other));
 }
 
-// If all batches of a ring are held, that is no error by itself: what comes next may be the end of the epoch, or an
-// error.
+// Throws only if a batch is next and has no buffer (out_of_buffers). The end of an epoch or an error needs no buffer,
+// so a caller may hold all batches until then.
 void Delivery::throw_if_all_is_held(int number) const {
   const Replica& replica = replicas_[static_cast<size_t>(number)];
   const size_t held = replica.ring->held;
@@ -141,7 +140,7 @@ void Delivery::add_wait(Replica& replica) {
   replica.waiting.reset();
 }
 
-// The time before the first batch does not count as lost, because it is reported as the time of the start.
+// Sets the waits to 0 at the first batch, because the report has the time before it as the time of the start.
 void Delivery::begin_clock(Clock::time_point first_batch) {
   report_.first_batch = first_batch;
   std::fill(std::begin(report_.waited_s), std::end(report_.waited_s), 0);
@@ -190,8 +189,9 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
     const Replica* const slowest = laggard(replica);
     const bool ready = !slowest && !replica.ready.empty();
-    // If this feed itself has ended with an error, every replica is given that error, after the batches before it.
-    // Without this check it would be hidden by what others_() returns, because this rank has told the others of it.
+    // If this rank's own error has ended the feed, every replica is given that error, after the batches before it.
+    // Without the check of `failed_` and `front().error`, the error that others_() returns would hide it: the other
+    // ranks have failed because this rank told them of its error.
     if (others_ && !(ready && (failed_ || replica.ready.front().error)))
       if (const auto error = others_()) throw in_step(replica.position, *error);
     if (ready) break;
@@ -223,7 +223,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     if (arrive) wait_for(arrive, *content, batch, replica);  // if it throws, this is still the next batch
     count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
   }
-  Ready ready = std::move(replica.ready.front());  // what it keeps is released without the lock
+  Ready ready = std::move(replica.ready.front());  // Ready::keeps is released after the lock
   replica.ready.pop_front();
   const bool falls_short = replica.ready.empty();
   if (falls_short) short_replicas_++;
@@ -232,7 +232,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     count_end(static_cast<size_t>(number), ready.end);
     if (end) *end = std::move(ready.end);
   }
-  const bool others_wait = std::any_of(replicas_.begin(), replicas_.end(), [](auto& r) { return r.too_far_ahead; });
+  const bool others_wait = std::ranges::any_of(replicas_, &Replica::too_far_ahead);
   const auto now = Clock::now();
   if (outcome == Outcome::batch) {
     if (!report_.first_batch) begin_clock(now);
@@ -265,11 +265,8 @@ DeliveryReport Delivery::report() const {
     if (replica.waiting)
       report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
           std::chrono::duration<double>(now - replica.waiting->since).count();
-  report.steps =
-      std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.steps < b.steps; })->steps;
-  report.finished_epochs = std::min_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) {
-                             return a.epochs < b.epochs;
-                           })->epochs;
+  report.steps = std::ranges::min_element(replicas_, {}, &Replica::steps)->steps;
+  report.finished_epochs = std::ranges::min_element(replicas_, {}, &Replica::epochs)->epochs;
   report.last_epoch = ledger_.last();
   report.differing_epochs = ledger_.differing();
   return report;
@@ -287,8 +284,7 @@ size_t Delivery::waiting_batches(int replica) const {
 
 Delivery::Positions Delivery::positions() const {
   const Lock lock(mutex_);
-  const auto [last, first] =
-      std::minmax_element(replicas_.begin(), replicas_.end(), [](auto& a, auto& b) { return a.position < b.position; });
+  const auto [last, first] = std::ranges::minmax_element(replicas_, {}, &Replica::position);
   return {last->position, first->position};
 }
 

@@ -1,4 +1,4 @@
-// The end of the feed: here finished batches wait for next(), and next() waits for batches.
+// The end of the feed: a queue for each replica, in which finished batches wait for next().
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace feedline::flow {
 
-/// When a wait has taken this long, the log says what is waited for.
+/// A wait that takes this long is in the log, with the stage that it waits for.
 inline constexpr std::chrono::seconds long_wait{10};
 
 /// The stages that next() can wait for.
@@ -33,9 +33,9 @@ const char* name(Stage stage) noexcept;
 
 /// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither is set).
 struct Ready {
-  std::shared_ptr<const BatchContent> batch;
-  std::shared_ptr<const Error> error;
-  std::shared_ptr<const void> keeps;  // end of an epoch: the slot that it holds until it is taken
+  std::shared_ptr<const BatchContent> batch = {};
+  std::shared_ptr<const Error> error = {};
+  std::shared_ptr<const void> keeps = {};  // end of an epoch: the chunk whose slot it holds until it is taken
   EpochEnd end = {};
   PassAudit passes = {};  // batch: how its audit is split by pass
 };
@@ -62,13 +62,14 @@ class Delivery {
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
   void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
-  /// Moves the elements of `ready`, in their order, to what the replica is given next. Wakes next() once.
+  /// Moves the elements of `ready`, in their order, to the end of the replica's queue. Wakes its next() once.
   void put_all(int replica, std::span<Ready> ready);
-  /// Says that everything that was begun for the replica has been put, and that its ring has no buffer for the next
-  /// batch. Holds until the next put.
+  /// Says that everything that was begun for the replica is in its queue, and that its ring has no buffer for the next
+  /// batch. The statement holds until the next put().
   void out_of_buffers(int replica);
   /// Makes every next() from now on throw this error. Only the first call has an effect.
   void fail(std::exception_ptr error) noexcept;
+  /// Makes every next() from now on throw Error stalled.
   void stop() noexcept;
   /// Returns whether next() has thrown an Error that ended the feed.
   bool failed() const noexcept { return failed_; }
@@ -88,17 +89,18 @@ class Delivery {
   /// same batch again.
   using Arrive = std::function<void(Batch&)>;
   /// Gives the next batch or end of an epoch to a replica. Waits for it until `deadline`, or as long as it takes if
-  /// there is no deadline; returns Outcome::not_ready if it passes. Throws as Feeder::next does. At the end of an epoch, sets `end`.
+  /// there is no deadline. Returns Outcome::not_ready if the deadline passes. At the end of an epoch, sets `end`.
+  /// Throws as Feeder::next does.
   Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                EpochEnd* end = nullptr, const Arrive& arrive = {});
   /// Returns which stage has the work that the replica's next() waits for.
   Stage busy_stage(int replica) const { return busy_stage_(replica); }
 
   DeliveryReport report() const;
-  /// Returns what is known of the last epoch that all replicas have finished; nullopt if there is none.
+  /// Returns the sums of the last epoch that all replicas have finished; nullopt if there is none.
   std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
-  /// What the replica that is furthest behind, and the one that is furthest ahead, have received.
+  /// The positions of the slowest replica (`last`) and of the fastest one (`first`).
   struct Positions {
     Position last, first;
   };
@@ -114,7 +116,7 @@ class Delivery {
     uint64_t steps = 0, epochs = 0;
     Position position;
     std::optional<std::thread::id> served_by;
-    bool too_far_ahead = false;  // it waits because it is too far ahead
+    bool too_far_ahead = false;  // its next() waits for a slower replica
     struct Waiting {
       Stage stage;
       Clock::time_point since;

@@ -14,7 +14,7 @@ namespace feedline::flow {
 /// The bad records met so far. Thread-safe.
 class ErrorLog {
  public:
-  /// How many errors are kept as a whole.
+  /// How many errors are kept with place and message. Further ones are only counted.
   static constexpr size_t kept = 100;
   /// How many bad records are told apart. After these, a bad record counts each time that it is read.
   static constexpr size_t told_apart = 1 << 16;

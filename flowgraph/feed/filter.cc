@@ -21,7 +21,7 @@ namespace {
 
 constexpr char magic[9] = "feedflt1";
 
-/// What filter and key say of every sample, in order.
+/// The results of filter and window key for all samples, in order.
 struct Answer {
   Answer(const PipelineSpec& spec, const DataSet& data)
       : kept((data.samples + 63) / 64),
@@ -51,8 +51,8 @@ uint64_t digest_of(const PipelineSpec& spec, const DataSet& data) {
 bool has(const std::vector<uint64_t>& set, uint64_t number) { return (set[number / 64] >> number % 64 & 1) != 0; }
 void put(std::vector<uint64_t>& set, uint64_t number) { set[number / 64] |= uint64_t{1} << number % 64; }
 
-// Layout: magic, digest, words of `kept`, `changes` and `audits`, CRC32C of everything before it. The sizes follow from
-// what is digested.
+// Returns the bytes of an answer's file: magic, digest, the words of `kept`, `changes` and `audits`, and the CRC32C of
+// all bytes before it. The numbers of words follow from the pipeline and the data, which the digest stands for.
 std::string bytes_of(const Answer& answer, uint64_t digest) {
   std::string bytes(magic, 8);
   const auto add = [&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); };
@@ -67,7 +67,7 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::string bytes = bytes_of(answer, digest);
   try {
-    // A file of another size, or one that is not regular, was not written by keep(), so it is not read.
+    // keep() wrote no file of another size, and none that is not regular, so such a file is not read.
     const auto file = io::InputFile::find(path);
     if (!file || file->size() != bytes.size()) return std::nullopt;
     file->read_at(0, std::as_writable_bytes(std::span(bytes)));
@@ -88,11 +88,11 @@ std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answ
 Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& run) {
   Answer answer(spec, data);
   DataSet whole = data;
-  whole.raised.clear();  // the main feed throws the error when it gets there
+  whole.raised.clear();  // the main feed throws this error when it reaches the bad record
   const Plan plan(*spec.filter, std::move(whole), {}, run.threads);
-  Graph graph(plan, {.copied_to = {host()}, .io = run.io, .start = {}, .deliver_before_error = false});
+  Graph graph(plan, {.copied_to = {host()}, .io = run.io});
   uint64_t sample = 0;
-  std::optional<int64_t> key;  // of the sample that was kept last
+  std::optional<int64_t> key;  // the key of the sample that was kept last
   for (Batch batch; graph.delivery().next(0, std::nullopt, batch) == Delivery::Outcome::batch;) {
     const auto keeps = batch.at("filter").as<double>();
     const auto valid = batch.at("@valid").as<bool>();
@@ -153,15 +153,14 @@ void apply(const Answer& answer, DataSet& data) {
 }  // namespace
 
 void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run) {
-  if (!spec.filter) return;
-  if (data.samples == 0) return;
+  if (!spec.filter || data.samples == 0) return;
   const uint64_t digest = digest_of(spec, data);
   const std::string path = io::cache_place(fmt::format("{:016x}.feedline-filter", digest), spec.sources[0].index.dir);
   std::optional<Answer> answer;
   if (!path.empty()) answer = load(path, digest, Answer(spec, data));
   if (!answer) {
     answer = evaluate(spec, data, run);
-    // Every run must report the errors that it meets, so an answer with errors is not kept.
+    // Every run must report the errors that it meets, so an answer with errors is not stored.
     if (!path.empty() && answer->bad_total == 0) keep(path, *answer, digest, data);
   }
   for (Error& error : answer->bad) data.skip(std::move(error));

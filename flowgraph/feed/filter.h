@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "feedline/io_options.h"
 #include "flowgraph/data/data_set.h"
@@ -16,10 +15,10 @@ struct FilterRun {
 };
 
 /// Removes the samples for which the filter is 0, and marks the remaining ones at which the window key changes. Reads
-/// and evaluates all samples once. The answer is kept in index.dir, or in the user's cache folder. Its name is made of
-/// the digests of the data and of everything that the answer depends on. Records that are found bad are then no
-/// samples, like those that were known to be bad before; with RAISE the first of them is thrown. Does nothing if there
-/// is neither a filter nor a key.
+/// and evaluates all samples once, and stores the answer in a file in index.dir, or in the user's cache folder. The
+/// name of the file is a digest of the data and of everything else that the answer depends on. A record that is found
+/// bad is no sample any more, like those that counting found bad. With `on_error: RAISE` the first such record is
+/// thrown as an Error. Does nothing if there is neither a filter nor a key.
 void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run);
 
 }  // namespace feedline::flow

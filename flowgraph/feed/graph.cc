@@ -4,6 +4,8 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <atomic>
+#include <deque>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -32,8 +34,8 @@ struct BodyOp {
 };
 
 struct Kick {};
-/// The batches that one chunk completed for one replica, in order. Null: an output buffer has come back, or a batch has
-/// been written.
+/// A message to [unpack r]: the batches that one chunk completed for replica r, in order. Null is a kick: an output
+/// buffer has come back, or a batch has been written.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
 
 }  // namespace
@@ -52,7 +54,7 @@ struct Graph::Impl {
   Stage busy_stage(int replica) const;
   void stop() noexcept;
 
-  /// Runs a body. Every body runs in here, because an exception that left it would wake nobody.
+  /// Runs the body of a node. Every body runs in here, so that an exception ends the feed and next() throws it.
   template <typename Body>
   void guarded(StageCounters& counters, Body&& body) noexcept {
     const StageCounters::Busy busy(counters);
@@ -85,8 +87,8 @@ struct Graph::Impl {
   StageCounters parse_counters{"feedline parse"}, assemble_counters{"feedline assemble"};
   std::atomic<uint64_t> layout_hits{0}, parsed{0};
 
-  // The graph is the last member, so that it is destroyed first. All places of its arena are for threads that come by
-  // themselves, so oneTBB sends no threads of its own.
+  // All places of the arena are reserved for the threads of `workers`, so oneTBB's own workers never enter it. ~Impl()
+  // ends these members in the order that threads, tasks and reads in flight need.
   tbb::task_arena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
@@ -120,7 +122,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               if (const ChunkRef chunk = impl.arrived(message)) {
                 impl.guarded(impl.parse_counters, [&] {
                   impl.parse(*chunk);
-                  std::get<0>(to).try_put(chunk);  // even if it could not be read: its number must arrive
+                  std::get<0>(to).try_put(chunk);  // also after a failed read: [in order] waits for each number
                 });
               }
               impl.parse_counters.waiting--;
@@ -133,7 +135,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
       write(
           graph, tf::unlimited,
           [&impl](UnpackStage::Pending* batch) {
-            impl.guarded(batch->stage.counters(), [&] { UnpackStage::write(*batch); });
+            impl.guarded(batch->stage.counters(), [&] { batch->stage.write(*batch); });
           },
           tf::node_priority_t(1)) {
   tf::make_edge(tf::output_port<0>(parse), in_order);
@@ -202,8 +204,8 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  // For all rings: what one replica lacks may wait for slots. These may be held by batches of another replica that has
-  // no buffer for them.
+  // Lets every ring kick as soon as one buffer is free. The replica that lacks batches may wait for slots, and these
+  // may be held by batches of another replica, which has no buffer for them.
   delivery->on_shortage([this](int) {
     for (UnpackStage& stage : unpack) stage.ring().pool().set_enough(1);
     workers->wake_all();
@@ -234,8 +236,8 @@ void Graph::Impl::stop() noexcept {
   nodes->graph.cancel();
 }
 
-// Returns the chunk that the message is about if it can be parsed. If it returns null, the chunk comes again when it
-// has been read.
+// Returns the chunk of a message to [parse], if all of it has been read. Returns null if some of it must be read from a
+// disk; the chunk then comes in another message.
 ChunkRef Graph::Impl::arrived(const ChunkRef& message) noexcept {
   ChunkRef chunk = message ? message : read->take_untried();
   if (!read->is_untried(*chunk)) return chunk;
@@ -254,7 +256,8 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->errors.empty() || !chunk->passed_over.empty()) bad_records.note(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) read->end();
-  // Otherwise the chunks that the next step lacks could never be read, because no slot comes back before it is made.
+  // If the chunks held here filled all slots, the chunks that the next step lacks could never be read: no slot comes
+  // back before the step is made.
   check_invariant(
       assembler.failed() || assembler.held() + plan.memory.lent_chunks(plan.replicas) < plan.memory.slots_of_page_cache,
       "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
@@ -277,7 +280,7 @@ Stage Graph::Impl::busy_stage(int replica) const {
   if (parse_counters.waiting > 0) return Stage::parse;
   if (read->inflating().waiting > 0) return Stage::inflate;
   if (read->reading().waiting > 0) return Stage::read;
-  // Nothing is on its way. Batches that other replicas do not take may hold every slot.
+  // No stage has work. Batches that wait for a buffer of another replica may hold every slot.
   for (const UnpackStage& other : unpack)
     if (other.counters().waiting > 0 && other.ring().pool().dry()) return Stage::replica;
   return Stage::read;
@@ -302,11 +305,9 @@ GraphReport Graph::report() const {
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
                      .errors_total = impl.bad_records.total(),
-                     .errors = impl.bad_records.first(),
-                     .stages = {}};
+                     .errors = impl.bad_records.first()};
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {
-    report.stages.push_back(
-        {std::move(name), static_cast<double>(counters.busy_ns) / 1e9, wait_s, counters.messages, queue});
+    report.stages.push_back(counters.report(std::move(name), wait_s, queue));
   };
   add("read", read.reading(), read.no_slot_s(), read.reading().waiting);
   if (impl.plan.memory.inflaters > 0) add("inflate", read.inflating(), read.no_inflater_s(), read.inflating().waiting);

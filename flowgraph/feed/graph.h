@@ -5,18 +5,14 @@
 //   +---- slots: when the last row of a chunk is written ---------------------------------+  |                     |
 //                                             output buffers: when a batch is released ------+---------------------+
 //
-// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick, which says that a slot or an
-// output buffer has come back. Slots and output buffers bound everything. There are only three ways back: the two
-// kicks, and [assemble] telling [read] that the steps have gone on. For a GPU the batches are packed rows
-// (flowgraph/batch/packing.h), which an Upload takes further.
+// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. A kick says that a slot or an
+// output buffer has come back. The pools of slots and output buffers bound everything (backpressure). Only three
+// messages go backwards: the two kicks, and the one by which [assemble] tells [read] that the steps have gone on. For a
+// GPU the batches are packed (flowgraph/batch/packing.h), and an Upload unpacks them there.
 #pragma once
 
-#include <atomic>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "feedline/batch.h"
@@ -29,21 +25,21 @@
 namespace feedline::flow {
 
 struct GraphOptions {
-  // By replica of the plan: the device that wants its batches. They are made on the host.
+  // By replica of the plan: the device to which its batches are copied later. The graph makes them in host memory.
   std::vector<DeviceId> copied_to;
   IoOptions io;
-  Walk::Start start;
+  Walk::Start start = {};
   bool deliver_before_error = false;
 };
 
-/// Counters since the start. They are exact when nothing is running.
+/// Counters since the start. They are exact while no stage runs.
 struct GraphReport {
   uint64_t bytes_read = 0;
   uint64_t layout_hits = 0;
   uint64_t parsed = 0;
   uint64_t errors_total = 0;
   std::vector<Error> errors;
-  std::vector<StageReport> stages;
+  std::vector<StageReport> stages = {};
 };
 
 /// Runs a feed from construction to destruction. It may be destroyed at any moment, and then leaves no thread,
@@ -58,7 +54,7 @@ class Graph {
 
   Delivery& delivery() noexcept;
 
-  /// Lets nothing new begin and wakes every next(). May be called from any thread.
+  /// Lets no stage begin new work, and wakes every next(). May be called from any thread.
   void stop() noexcept;
 
   /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.

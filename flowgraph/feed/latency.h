@@ -1,5 +1,5 @@
-// A histogram of times. Its memory is fixed, adding an entry takes a few nanoseconds, and results are within 1/16 of
-// the truth.
+// A log-linear histogram of times. Its memory is fixed, adding an entry takes a few nanoseconds, and quantiles are
+// exact to 1/16.
 #pragma once
 
 #include <algorithm>

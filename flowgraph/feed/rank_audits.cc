@@ -13,7 +13,7 @@
 namespace feedline::flow {
 namespace {
 
-/// What a rank sends if it has finished no epoch.
+/// The epoch that a rank sends if it has finished none.
 constexpr uint64_t no_epoch = UINT64_MAX;
 
 std::string pack(const EpochSums& sums) {

@@ -1,4 +1,4 @@
-// Adds up the audits of ranks that read for themselves.
+// Adds up the audits (base/audit.h) of several ranks, each of which reads its own part of the data.
 #pragma once
 
 #include <optional>

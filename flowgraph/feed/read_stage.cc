@@ -8,12 +8,11 @@
 namespace feedline::flow {
 namespace {
 
-// After this many chunks in a row that were not in the page cache, chunks are no longer looked for there first. One
-// alone may be missed while the kernel moves its pages. Even then one chunk in `cache_tried_once_in` is looked for
-// there.
+// After `misses_until_disk` chunks in a row that were not in the page cache, only one chunk in `cache_tried_once_in` is
+// looked for there before it is read. (A single chunk may be missed while the kernel moves its pages.)
 constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
-// After this many reads from a disk the memory of all slots is registered for reading. This makes the memory resident,
-// which is not worth it for data that the page cache has.
+// After this many reads from a disk the memory of all slots is registered with io_uring. This makes the memory
+// resident, which does not pay if the page cache has the data.
 constexpr uint64_t reads_before_registering = 64;
 
 Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
@@ -44,7 +43,6 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
 }
 
 void ReadStage::make_inflaters() {
-  std::vector<FileInflater*> idle;
   if (plan_.memory.inflaters > 0) inflater_memory_ = gpu::Memory(plan_.memory.inflaters * inflater_memory_bytes);
   for (uint32_t i = 0; i < plan_.memory.inflaters; i++) {
     flights_.emplace_back();
@@ -63,9 +61,8 @@ void ReadStage::make_inflaters() {
     callbacks.idle = [this](FileInflater* idle_inflater) { idle_inflaters_->give_back(idle_inflater); };
     inflaters_.emplace_back(plan_, inflater_memory_.bytes().subspan(i * inflater_memory_bytes, inflater_memory_bytes),
                             std::move(callbacks));
-    idle.push_back(&inflaters_.back());
   }
-  idle_inflaters_.emplace(std::move(idle));
+  idle_inflaters_.emplace(pointers_to(inflaters_));
 }
 
 void ReadStage::make_backend(const IoOptions& io) {
@@ -105,8 +102,8 @@ void ReadStage::read() {
     }
     return;
   }
-  if (next_sequence_ > needed_ + read_ahead() / 2)
-    return;  // several at a time, because each burst wakes the I/O thread
+  // Issues reads in large bursts, because each burst wakes the I/O thread.
+  if (next_sequence_ > needed_ + read_ahead() / 2) return;
   while (issue_next()) {
   }
   if (requests_.empty()) return;
@@ -114,8 +111,9 @@ void ReadStage::read() {
   requests_.clear();
 }
 
-// Takes everything that the next ticket needs, or nothing; then a kick runs read() again. A chunk that is read earlier
-// than it must be has left the cache by the time that it is wanted.
+// Begins to read the next ticket. Returns false if it is too far ahead, or if no slot or no inflater is free; a kick
+// then runs read() again. (A chunk that is read too early has left the CPU's caches when it is
+// used.)
 bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
   Ticket* const ticket = tickets_.front();
@@ -130,7 +128,8 @@ bool ReadStage::issue_next() {
   return true;
 }
 
-// Reads the next chunk. It is read here because the next ticket is not known before its records have been read.
+// index.mode LAZY: reads the next chunk on the calling thread, because a ticket is known only when its records have
+// been read. Returns false if the data has ended or no slot is free.
 bool ReadStage::read_lazily() {
   if (ended_ || lazy_->ended()) return false;
   const ChunkRef chunk = slots_->take();
@@ -142,14 +141,15 @@ bool ReadStage::read_lazily() {
   return true;
 }
 
-// Returns the inflater that serves the ticket. The sources of a mixture take turns, so each keeps its own inflater.
+// Returns the open inflater of the ticket's source. The sources of a mixture take turns, so each keeps its own
+// inflater.
 FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
   return open_inflaters_[plan_.mixture ? plan_.data.files[ticket.extents.front().file].source : 0];
 }
 
-// Makes an inflater ready for the ticket, if its file is compressed. The inflater that has the file open is used, if it
-// has not passed the ticket's place; otherwise another one begins at the front of the file. Returns false if no
-// inflater is idle; the next one that becomes idle kicks.
+// Makes an inflater ready for the ticket, if its file is compressed. If the source's inflater has the file open and has
+// not passed the ticket's first byte, it is used; otherwise an idle one begins at the front of the file. Returns false
+// if no inflater is idle; the next one that becomes idle kicks.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
@@ -219,7 +219,7 @@ ChunkRef ReadStage::take_untried() {
 }
 
 // The thread that parses the chunk copies it. So the bytes are then in that core's cache, no thread must be woken, and
-// as many threads copy as parse. From the first read that is not in the page cache on, the reads are submitted.
+// as many threads copy as parse. The first read that is not in the page cache is submitted, with all reads after it.
 bool ReadStage::read_cached(const ChunkRef& chunk) {
   InFlight& flight = flights_[chunk->slot()];
   const std::vector<io::Read> reads = std::exchange(flight.untried, {});
@@ -241,7 +241,7 @@ bool ReadStage::read_cached(const ChunkRef& chunk) {
   return false;
 }
 
-// Submits reads; `flying` is how many chunks or inputs will come out of completed().
+// Submits reads. `flying` is the number of chunks and inflater inputs that they fill.
 void ReadStage::submit(std::span<const io::Read> reads, size_t flying) {
   read_counters_.waiting += static_cast<int64_t>(flying);
   backend_->submit(reads);

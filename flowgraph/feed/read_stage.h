@@ -34,34 +34,36 @@ class ReadStage {
  public:
   /// Where the stage's messages go. The functions are called on any thread, and must not block.
   struct Outlets {
-    std::function<void(ChunkRef)> parse;         // the chunk is to be parsed; null: take_untried() has it
+    std::function<void(ChunkRef)> parse;         // the chunk is to be parsed; null: the one that take_untried() returns
     std::function<void(FileInflater*)> inflate;  // the inflater's run() is to be called
     std::function<void()> kick;                  // a slot or an inflater has come back: read() is to be called
-    std::function<void()> wake;                  // the I/O thread has called one of the others
+    std::function<void()> wake;                  // the I/O thread has called one of the functions above
     std::function<void(std::exception_ptr)> fail;
   };
 
-  /// Keeps a reference to `plan`. `lent_to`: the device to which batches are copied that lie in slots (MemoryPlan::lends).
+  /// Keeps a reference to `plan`. `lent_to`: the device to which batches in the slots are copied (MemoryPlan::lends).
   /// `needed`: how many chunks the first step needs. Throws Error if memory or the read backend cannot be obtained.
   ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
             Outlets outlets);
 
-  /// Reads as much as there is room for. One thread at a time may call it.
+  /// Reads as many tickets ahead as the plan says, while slots are free. One thread at a time may call it.
   void read();
   /// Says how many chunks, counted from the start of the feed, the next step needs. Returns whether this has changed;
   /// read() is to be called then.
   bool set_needed(uint64_t chunks) noexcept { return needed_.exchange(chunks) != chunks; }
 
-  /// Returns the oldest of the chunks that may lie in the page cache.
+  /// Takes the oldest chunk that was not looked for in the page cache yet. Precondition: parse(nullptr) was called for
+  /// it.
   ChunkRef take_untried();
   bool is_untried(const Chunk& chunk) const noexcept { return !flights_[chunk.slot()].untried.empty(); }
-  /// Copies what lies in the page cache. Returns whether all of the chunk did; if not, it comes again when it has been
-  /// read. Precondition: is_untried().
+  /// Copies the chunk from the page cache, and submits the reads of what the page cache lacks. Returns whether all of
+  /// the chunk was there. If not, the chunk is given to Outlets::parse when it has been read. Precondition:
+  /// is_untried().
   bool read_cached(const ChunkRef& chunk);
 
-  /// Lets nothing new begin.
+  /// Lets no new read begin.
   void end() noexcept { ended_ = true; }
-  /// The same, and ends the kicks.
+  /// Does what end() does, and ends the kicks.
   void stop() noexcept;
   /// Waits for the reads in flight. Nothing is given to the outlets after it returns.
   void stop_backend();
@@ -81,7 +83,7 @@ class ReadStage {
   }
 
  private:
-  /// What is being read, into a slot or into an input of an inflater. It is the tag of its reads.
+  /// The reads into a slot, or into an input of an inflater, that are in flight. Its address is the tag of the reads.
   struct InFlight {
     ChunkRef chunk;
     FileInflater::Input* input = nullptr;
@@ -92,7 +94,7 @@ class ReadStage {
       left = reads;
       error = error_so_far;
     }
-    std::vector<io::Read> untried;  // these may lie in the page cache, where [parse] looks first
+    std::vector<io::Read> untried;  // reads that are not submitted, because [parse] looks into the page cache first
   };
 
   void make_inflaters();
@@ -112,8 +114,8 @@ class ReadStage {
 
   const Plan& plan_;
   const Outlets outlets_;
-  // Nothing new is to begin: the feed has been stopped, or has ended with an error that is on its way to next(). To
-  // read on could keep a lone thread from ever delivering it.
+  // No new read may begin: the feed has been stopped, or has ended with an error that is on its way to next(). Further
+  // reads could keep the only thread of a feed busy, so that it never delivers the error.
   std::atomic<bool> ended_{false};
 
   // The memory, and the pools that say who may use it.
@@ -126,19 +128,18 @@ class ReadStage {
   // Only read() uses these members.
   TicketQueue tickets_;
   uint64_t next_sequence_ = 0;
-  std::vector<FileInflater*>
-      open_inflaters_;              // by source of a mixture, or only one: reads the source's compressed file
-  std::vector<io::Read> requests_;  // the reads of one burst
-  size_t burst_ = 0;                // how many chunks these are for
-  uint64_t passed_by_ = 0;          // how many chunks were not looked for in the page cache
-  std::optional<LazyReader> lazy_;  // LAZY: used instead of all these
+  std::vector<FileInflater*> open_inflaters_;  // by source of a mixture, or only one; null: no compressed file is open
+  std::vector<io::Read> requests_;             // the reads of one burst
+  size_t burst_ = 0;                           // the number of chunks that requests_ is for
+  uint64_t passed_by_ = 0;                     // how many chunks were not looked for in the page cache
+  std::optional<LazyReader> lazy_;             // index.mode LAZY: used instead of tickets, inflaters and requests
 
   std::atomic<uint64_t> needed_;
-  std::atomic<uint64_t> misses_{0};  // how many chunks the page cache did not have since the last one that it had
+  std::atomic<uint64_t> misses_{0};  // how many chunks in a row were not in the page cache
   std::atomic<uint64_t> bytes_read_{0};
 
-  // Chunks that may lie in the page cache. A task of [parse] takes the oldest one: the chunk that is read last is
-  // needed last, but oneTBB runs the newest task first.
+  // Chunks that were not looked for in the page cache yet. A task of [parse] takes the oldest one, because the chunk
+  // that was read last is needed last, but oneTBB runs the newest task first.
   Mutex untried_mutex_;
   std::deque<ChunkRef> untried_ FEEDLINE_GUARDED_BY(untried_mutex_);
 

@@ -1,10 +1,13 @@
-// Counts what a stage does with its time, at a cost of nanoseconds for each message.
+// Counts the messages of a stage, and the time that it works on them. Counting costs nanoseconds for each message.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <utility>
 
+#include "feedline/stage_report.h"
 #include "gpu/device/trace.h"
 
 namespace feedline::flow {
@@ -16,6 +19,11 @@ struct StageCounters {
   std::atomic<uint64_t> messages{0};
   std::atomic<uint64_t> busy_ns{0};
   std::atomic<int64_t> waiting{0};  // messages that were sent to the stage and are not done
+
+  /// Returns the report of the stage. `wait_s` and `queue` are as in StageReport.
+  StageReport report(std::string stage, double wait_s, int64_t queue) const {
+    return {std::move(stage), static_cast<double>(busy_ns) / 1e9, wait_s, messages, queue};
+  }
 
   /// While an object of this class lives, the stage is busy with one message.
   class Busy {

@@ -20,7 +20,7 @@ using Part = Communicator::Part;
 
 // How long the other ranks have to hear that this rank leaves.
 constexpr auto leave_timeout = std::chrono::seconds(5);
-// How often ranks meet while some are to begin anew and others not yet.
+// The time between two votes while some ranks are to begin anew and others not yet.
 constexpr auto between_meetings = std::chrono::milliseconds(50);
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 
@@ -32,11 +32,12 @@ std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_wr
 
 }  // namespace
 
-// Checks what another rank says of its batch, before anything relies on it.
+// Throws Error bad_pipeline if the numbers of a head are impossible.
 void Transfer::check_head(const Head& head) const {
   const auto refuse = [] {
     throw Error(Category::bad_pipeline,
-                "a rank sent an impossible description of its rows; all ranks must run the same version of feedline");
+                "the rank that reads sent an impossible description of its rows; all ranks must run the same version "
+                "of feedline");
   };
   if (head.rows() < 0 || head.rows() > batches_.rows() || head.numbers[1] < 0 || head.numbers[1] > head.rows())
     refuse();
@@ -104,7 +105,7 @@ Transfer::~Transfer() {
     lock.unlock();
     if (!heard)
       communicator_.abort(
-          Error(Category::stalled, "the feeder of this rank has ended, and not all other ranks could be told"));
+          Error(Category::stalled, "the feeder of this rank has ended, and not all other ranks heard of it in time"));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
@@ -191,12 +192,13 @@ void Transfer::end_with(const Error& error) {
   }
   const auto shared = std::make_shared<const Error>(error);
   for (size_t replica = 0; replica < rings_.size(); replica++)
-    delivery_->put(static_cast<int>(replica), {.batch = {}, .error = shared, .keeps = {}});
+    delivery_->put(static_cast<int>(replica), {.error = shared});
 }
 
 bool Transfer::step() {
   exchanged_->vote = prepare();
-  meet();
+  communicator_.all_gather(std::as_bytes(std::span(&exchanged_->vote, 1)),
+                           std::as_writable_bytes(std::span(exchanged_->votes)), feedline::Stream::host);
   const std::vector<StepVote>& all = exchanged_->votes;
   const auto one_that = [&](Intent intent) {
     return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
@@ -210,7 +212,7 @@ bool Transfer::step() {
   }
   if (one_that(Intent::begin_anew) != all.end()) {
     if (one_that(Intent::go_on) == all.end()) return false;
-    // The ranks go on meeting, so that they hear of a rank that gives up or is lost.
+    // The ranks go on voting, so that they learn of a rank that leaves or is lost.
     paused_ = true;
     Lock lock(mutex_);
     changed_.wait_for(lock, between_meetings,
@@ -245,18 +247,13 @@ Transfer::StepVote Transfer::prepare() {
   } catch (const Error&) {
     const Lock lock(mutex_);
     if (intent_ == Intent::go_on) throw;
-    vote = {.intent = intent_};  // this intent has woken the thread
+    vote = {.intent = intent_};  // intend() has stopped the graph, and so ended the wait in next()
   }
   waits_for_rows_ = false;
   return vote;
 }
 
-void Transfer::meet() {
-  communicator_.all_gather(std::as_bytes(std::span(&exchanged_->vote, 1)),
-                           std::as_writable_bytes(std::span(exchanged_->votes)), feedline::Stream::host);
-}
-
-// Throws Error bad_pipeline unless all readers are at the same place as this rank.
+// Throws Error bad_pipeline unless all readers are at this rank's step and offer the same.
 void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
@@ -317,7 +314,8 @@ void Transfer::send_heads() {
   for (const Head& head : heads) check_head(head);
 }
 
-// Returns where the packed tensors lie in the buffer, as long as they are according to the head.
+// Returns the bytes of the packed tensors in the buffer, with the lengths that follow from the head. Throws Error
+// bad_pipeline if a tensor has no room for them.
 std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, const Head& head) const {
   const std::vector<Shape> shapes = head.shapes();
   std::vector<std::span<std::byte>> spans;
@@ -355,7 +353,7 @@ void Transfer::send_rows() {
   exchanged_->parts.clear();
 }
 
-// Broadcasts from the reader's own buffer. Tensors that lie side by side are sent in one call.
+// Broadcasts the rows from the reader's own buffer. Tensors that lie side by side are sent in one call.
 void Transfer::broadcast_rows() {
   const int reader = distribution_.reader_of(distribution_.rank);
   keep_own_rows();
@@ -374,7 +372,7 @@ void Transfer::broadcast_rows() {
   }
 }
 
-// On a reader: copies the rows that its own replicas are given.
+// Copies the rows that a reader's own replicas are given. Does nothing on other ranks.
 void Transfer::keep_own_rows() {
   if (exchanged_->parts.empty()) return;
   for (size_t arrival = 0; arrival < start_.parts.size(); arrival++) {
@@ -396,7 +394,8 @@ void Transfer::copy_to_replicas() {
 }
 
 BatchBuffer* Transfer::take_buffer(size_t replica) {
-  // take() holds the mutex when it calls this, but under the name that the BufferWait has for it.
+  // take() holds mutex_ when it calls stop(), but clang does not see it, because BufferWait has its own reference to
+  // mutex_.
   const auto stop = [this]() FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { return intent_ != Intent::go_on; };
   BatchBuffer* const buffer = buffer_wait_.take(*rings_[replica], *delivery_, static_cast<int>(replica), stop);
   return buffer ? buffer : scratch_buffer();
@@ -410,7 +409,7 @@ BatchBuffer* Transfer::scratch_buffer() {
 }
 
 void Transfer::deliver(size_t replica) {
-  if (!exchanged_->scratch.empty()) return;  // the step is no longer wanted
+  if (!exchanged_->scratch.empty()) return;  // this rank leaves or begins anew, so nobody takes the step
   BatchBuffer& buffer = *buffers_[replica];
   const Head& head = exchanged_->heads[std::min(replica, start_.parts.size() - 1)];
   buffer.content.epoch = position_.epoch;
@@ -420,24 +419,19 @@ void Transfer::deliver(size_t replica) {
   buffer.content.audit = static_cast<uint64_t>(head.numbers[2]);
   batches_.set_shapes(head.shapes(), buffer.content);
   arena_.execute([&] { batches_.unpack(buffer); });
-  delivery_->put(static_cast<int>(replica), {.batch = rings_[replica]->share(&buffer), .error = {}, .keeps = {}});
+  delivery_->put(static_cast<int>(replica), {.batch = rings_[replica]->share(&buffer)});
 }
 
 void Transfer::end_epoch() {
   for (size_t replica = 0; replica < rings_.size(); replica++)
-    delivery_->put(static_cast<int>(replica),
-                   {.batch = {}, .error = {}, .keeps = {}, .end = {.epoch = position_.epoch}});
+    delivery_->put(static_cast<int>(replica), {.end = {.epoch = position_.epoch}});
   position_ = {position_.epoch + 1, 0};
 }
 
 TransferReport Transfer::report() const {
-  TransferReport report{.bytes_sent = sent_, .bytes_received = received_, .stage = {}};
-  report.stage = {.name = "transfer",
-                  .busy_s = static_cast<double>(counters_.busy_ns) / 1e9,
-                  .wait_s = buffer_wait_.waited_s(),
-                  .messages = counters_.messages,
-                  .queue = 0};
-  return report;
+  return {.bytes_sent = sent_,
+          .bytes_received = received_,
+          .stage = counters_.report("transfer", buffer_wait_.waited_s(), 0)};
 }
 
 }  // namespace feedline::flow

@@ -5,21 +5,19 @@
 //                                              step by step       +-> ...
 //
 // A thread on each rank makes the calls, ahead of the trainer by as many batches as its buffers hold. Before each step
-// all ranks meet. There a reader says what comes, and any rank says if it wants to stop or to begin anew. So a feed
-// ends with no call left open, and the communicator can be used for the next feed.
+// all ranks exchange a vote (StepVote) in an all_gather. In its vote a reader says what comes next, and any rank may
+// say that it leaves or begins anew. So a feed ends with no call left open, and the next feed can use the communicator.
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/worker_arena.h"
 #include "feedline/communicator.h"
-#include "feedline/stage_report.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/buffer_wait.h"
 #include "flowgraph/feed/delivery.h"
@@ -33,7 +31,7 @@ namespace feedline::flow {
 struct TransferReport {
   uint64_t bytes_sent = 0;      // packed bytes that other ranks were given, counted for each rank
   uint64_t bytes_received = 0;  // packed bytes that other ranks gave
-  StageReport stage;
+  StageReport stage = {};
 };
 
 class Transfer {
@@ -43,17 +41,17 @@ class Transfer {
     Distribution distribution;
     FeedFacts facts;                // facts of the feed of this rank's reader
     Graph* graph = nullptr;         // on a rank that reads: its replicas are the parts; must outlive this object
-    std::vector<DeviceId> devices;  // to deliver to; those on GPUs are given packed batches, to be uploaded
-    std::vector<int> parts;         // the reader's parts that the devices are given; one: all are given the same
-    bool heads_only = false;        // rows go another way, except for those of a reader
+    std::vector<DeviceId> devices;  // for each replica: where its batches go; an Upload copies those for GPUs
+    std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given
+    bool heads_only = false;        // send heads alone, because an Upload sends the rows; a reader keeps its own rows
     int threads = 1;
     Position position;
   };
   /// Allocates the buffers, but makes no call. On a rank that does not read, throws Error if the batches that arrive do
   /// not fit into memory.limit.
   Transfer(const PipelineSpec& spec, Start start);
-  /// Leaves: the feeds of the other ranks end after the steps that they have. Waits a few seconds until they have heard
-  /// of it; if they do not, aborts the communicator.
+  /// Leaves the feed: the feeds of the other ranks end after the steps that they have. Waits for at most 5 s until the
+  /// other ranks know that this rank leaves. If some do not, aborts the communicator.
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -61,22 +59,22 @@ class Transfer {
   /// Begins the transfer. Every rank must have made its own Transfer before.
   void run();
 
-  /// Ends without leaving: returns when all ranks have called it, or after stop(). Throws what ended the feed before
-  /// this call, if anything did.
+  /// Ends the transfer on all ranks at the same step: returns when all ranks have called it, or after stop(). If an
+  /// error ended the feed before, throws that error.
   void end_together();
 
-  /// Leaves, and waits for no other rank; see Feeder::stop().
+  /// Leaves the feed, and waits for no other rank; see Feeder::stop().
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
   TransferReport report() const;
-  /// Returns what its buffers take, for the memory plan of a rank that reads.
+  /// Returns the memory of a Transfer's buffers, for the memory plan of a rank that reads.
   static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas);
 
  private:
   enum class Intent : uint32_t { go_on, begin_anew, leave };
   enum class Offer : uint32_t { nothing, batch, end_of_epoch };
-  /// What a rank says when all ranks meet.
+  /// A rank's vote before a step. `epoch` and `step` say where a reader stands.
   struct StepVote {
     Intent intent = Intent::go_on;
     Offer offer = Offer::nothing;
@@ -89,6 +87,8 @@ class Transfer {
     gpu::Memory memory;
     BatchBuffer buffer = {};
   };
+  /// What is sent of a part before its rows. `numbers` are: rows, valid rows, audit, and for each packed tensor its
+  /// rank and its axes, with zeros after them, so that all heads have the same length.
   struct Head {
     std::vector<int64_t> numbers;
     int64_t rows() const { return numbers[0]; }
@@ -98,7 +98,6 @@ class Transfer {
   void loop() noexcept;
   bool step();
   StepVote prepare();
-  void meet();
   void check_votes() const;
   void receive();
   static Head head_of(const Batch& part);
@@ -130,8 +129,8 @@ class Transfer {
   // Only the thread uses these members.
   Position position_;
   bool paused_ = false;  // some rank is to begin anew, so no more steps come
-  /// What the communicator's calls read and write. A communicator that has failed may go on doing so at any time; then
-  /// this memory is never freed.
+  /// The memory that the communicator's calls read and write. A communicator that has failed may still use it at any
+  /// time, so it is never freed after a failure.
   struct Exchanged {
     std::vector<StepVote> votes;    // the votes of all ranks
     StepVote vote;                  // the vote of this rank

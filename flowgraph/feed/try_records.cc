@@ -1,7 +1,6 @@
 #include "flowgraph/feed/try_records.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "flowgraph/parse/absent_features.h"

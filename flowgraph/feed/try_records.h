@@ -1,4 +1,4 @@
-// Tells from a few records whether records are what a pipeline's features say.
+// Parses a few records to find out whether the data fits the features of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Parses the first `of_each_file` samples of each file. If there are many files, takes some from all over the data.
-/// Reads no more than 256 MiB of them. Throws Error io_error if a file cannot be read.
+/// Parses the first `of_each_file` samples of each file, or of 128 files from all over the data if there are more.
+/// Reads no more than 256 MiB. Throws Error io_error if a file cannot be read.
 TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file);
 
 }  // namespace feedline::flow

@@ -27,14 +27,14 @@ void UnpackStage::begin_batches() {
   }
 }
 
-void UnpackStage::write_into_buffer(Pending& batch) {
+void UnpackStage::write(Pending& batch) {
   std::vector<FailedRow> failed = writer_.write(batch.rows, *batch.buffer);
   const std::shared_ptr<StepOutcome> outcome = batch.rows.outcome;
   if (outcome && !failed.empty()) {
     const Lock lock(outcome->mutex);
     std::move(failed.begin(), failed.end(), std::back_inserter(outcome->failed));
   }
-  batch.done = true;  // after this it may be gone
+  batch.done = true;  // from here on another thread may deliver and destroy `batch`
   if (!outcome) return outlets_.run(replica_);
   if (--outcome->unwritten > 0) return;
   for (int replica = 0; replica < plan_.replicas; replica++) outlets_.run(replica);
@@ -45,8 +45,7 @@ void UnpackStage::deliver_done() {
   for (; !ended_ && !pending_.empty() && pending_.front().done; pending_.pop_front()) {
     Pending& next = pending_.front();
     if (next.rows.outcome && !settled(next, done)) break;
-    done.push_back(
-        {.batch = {}, .error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
+    done.push_back({.error = next.rows.error, .keeps = next.rows.brought_by, .end = std::move(next.rows.end)});
     if (next.buffer) {
       done.back().passes = next.buffer->passes;
       done.back().batch = ring_->share(next.buffer);
@@ -70,15 +69,15 @@ bool UnpackStage::settled(Pending& batch, std::vector<Ready>& done) {
   if (deliver_before_error_) {
     if (const auto shorter = rows_before(outcome.end_row, batch.rows, replica_, plan_)) {
       writer_.write(*shorter, *batch.buffer);
-      done.push_back({.batch = ring_->share(batch.buffer), .error = {}, .keeps = {}, .passes = batch.buffer->passes});
+      done.push_back({.batch = ring_->share(batch.buffer), .passes = batch.buffer->passes});
     }
   }
-  done.push_back({.batch = {}, .error = std::make_shared<const Error>(*outcome.end), .keeps = {}});
+  done.push_back({.error = std::make_shared<const Error>(*outcome.end)});
   return false;
 }
 
-// While every replica has batches ready, the pool waits for buffers until many can be filled in one go. A shortage has
-// the last word, whether it comes before this or after it.
+// Lets the pool kick only when many buffers are free, as long as every replica has batches ready. A shortage of ready
+// batches undoes this: if it came before, the last line does; if it comes later, Delivery::on_shortage() does.
 void UnpackStage::wait_for_many_buffers() {
   const size_t size = ring_->pool().size(), others = size - std::min<size_t>(ring_->held + 1, size);
   ring_->pool().set_enough(std::max<size_t>(1, others / 2));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,12 +47,13 @@ class UnpackStage {
         deliver_before_error_(deliver_before_error),
         outlets_(outlets) {}
 
-  /// Takes these batches, if any, and goes on with all batches that it has. One thread at a time may call it.
+  /// Queues `batches` (null: none). Gives buffers to as many queued batches as possible, and delivers those that are
+  /// written. One thread at a time may call it.
   void run(std::vector<BatchRows>* batches);
-  /// Writes a batch into its buffer.
-  static void write(Pending& batch) { batch.stage.write_into_buffer(batch); }
+  /// Writes a batch of this stage into its buffer. May be called on any thread.
+  void write(Pending& batch);
 
-  /// Drops the batches that wait. Precondition: nothing runs.
+  /// Drops the batches that wait. Precondition: no thread is in run() or write().
   void clear() noexcept {
     waiting_.clear();
     pending_.clear();
@@ -65,7 +65,6 @@ class UnpackStage {
 
  private:
   void begin_batches();
-  void write_into_buffer(Pending& batch);
   void deliver_done();
   bool settled(Pending& batch, std::vector<Ready>& done);
   void wait_for_many_buffers();
@@ -82,7 +81,7 @@ class UnpackStage {
 
   // Only run() uses these members.
   std::deque<BatchRows> waiting_;  // batches that wait for a buffer
-  std::deque<Pending> pending_;    // batches that have one and wait to be delivered in their order
+  std::deque<Pending> pending_;    // batches that have a buffer and wait to be delivered in their order
   bool ended_ = false;             // a step of this replica has ended the feed
 };
 

@@ -18,17 +18,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // How often a thread that waits for packed rows checks whether it must stop; and how often a thread that waits for
-// copies checks whether rows of other ranks have been awaited for too long.
+// copies checks whether arrive() has waited for other ranks for too long.
 constexpr auto between_looks = std::chrono::milliseconds(50),
                between_looks_at_arrivals = std::chrono::milliseconds(1000);
 
-// In bytes. Kernels may read the tables that they look up in words of this size.
+// The alignment of lookup tables in bytes: kernels may read tables in words of this size.
 constexpr size_t table_alignment = 16;
 
 size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
 
-// Returns how many bytes a buffer has: those of a batch, and after it the packed rows of the parts that are for other
-// ranks.
+// Returns the bytes of a buffer: a batch, and after it the packed rows of the parts that are for other ranks.
 uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
   return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
 }
@@ -218,8 +217,8 @@ void Upload::upload(size_t first) {
   }
 }
 
-// Waits until this source may hold another packed batch. It never holds all that there are, because then none could
-// come any more.
+// Waits until this source may hold another packed batch. Returns false if the feed stops. A source never holds all
+// packed batches of its replica, because then no buffer would be free for the next one.
 bool Upload::wait_for_room(size_t first) {
   Lock lock(mutex_);
   replicas_[first].changed.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) {
@@ -342,7 +341,7 @@ void Upload::exchange(const PendingArrival& arrival, feedline::Stream stream) {
   for (const Communicator::Part& part : receives) received_ += part.bytes.size();
 }
 
-// Returns whether the log is to warn of the arrival that is under way; true at most once for each.
+// Returns whether the log must warn of the current arrive(). Returns true at most once for each call of arrive().
 bool Upload::arrival_takes_long() {
   if (!arriving_since_ || Clock::now() - *arriving_since_ < long_wait) return false;
   arriving_since_.reset();
@@ -357,7 +356,7 @@ void Upload::finish_copies(size_t first) {
     const auto has_work = [&] { return copying.no_more || !copying.in_flight.empty(); };
     while (between_ && !source.changed.wait_for(lock, between_looks_at_arrivals, has_work)) {
       if (!arrival_takes_long()) continue;
-      // next() is in arrive() then, where nothing can wake it, so this thread writes the warning.
+      // next() waits inside arrive(), where it cannot write the warning itself.
       lock.unlock();
       log_warning(
           fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
@@ -383,11 +382,8 @@ std::vector<StageReport> Upload::report() const {
   std::vector<StageReport> stages;
   for (size_t r = 0; r < replicas_.size(); r++) {
     const Replica& replica = replicas_[r];
-    stages.push_back({.name = fmt::format("upload {}", r),
-                      .busy_s = static_cast<double>(replica.counters.busy_ns) / 1e9,
-                      .wait_s = replica.buffer_wait.waited_s(),
-                      .messages = replica.counters.messages,
-                      .queue = static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))});
+    stages.push_back(replica.counters.report(fmt::format("upload {}", r), replica.buffer_wait.waited_s(),
+                                             static_cast<int64_t>(delivery_->waiting_batches(static_cast<int>(r)))));
     stages.push_back({.name = fmt::format("copy {}", r),
                       .busy_s = static_cast<double>(replica.copy_ns) / 1e9,
                       .wait_s = 0,

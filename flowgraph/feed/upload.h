@@ -19,10 +19,10 @@
 //
 // If each rank is given other rows, the reader's buffers have room for all parts, and each part goes to its own rank.
 //
-// One thread for each source of rows gives its GPUs the work of one batch after another. It is ahead of the trainer by
-// as many batches as there are buffers, and does not wait for the work: a batch is delivered when its work has been
-// given to the streams (gpu/device/device_ring.h). Another thread waits for the copies, after which the packed batches
-// go back to where they came from.
+// A source of rows is a replica of `Start::from`, and serves one GPU, or all GPUs that are given the same rows. For
+// each source one thread gives its GPUs the work of one batch after another. It is ahead of the trainer by as many
+// batches as there are buffers, and does not wait for the work: a batch is delivered when its work has been given to
+// the streams (gpu/device/device_ring.h). Another thread waits for each copy and then releases the packed batch.
 #pragma once
 
 #include <atomic>
@@ -53,8 +53,9 @@ class Upload {
     FeedFacts facts;
     std::vector<DeviceId> devices;
     bool same_rows = false;  // all replicas are given the same rows: those of `from`'s only replica
-    /// The communicator between the GPUs of ranks with one replica each, if rows go on to them. On the rank that reads,
-    /// `from` then has the rows of all parts, by replica. On any other rank it has only the shapes of that rank's part.
+    /// The communicator between GPUs, if rows go on to other ranks; each rank then has one replica. On the rank that
+    /// reads, `from` has the rows of all parts, one for each of its replicas. On another rank `from` has only the
+    /// shapes of that rank's part.
     std::shared_ptr<Communicator> between = {};
     Distribution distribution = {};
     size_t parts = 1;  // how many parts `from` has for one replica
@@ -72,8 +73,8 @@ class Upload {
   /// Wakes every next(), except one in arrive(), which waits for the other ranks. May be called from any thread.
   void stop() noexcept;
 
-  /// If rows go on between ranks: call this for each batch that is taken. Its rows arrive and are unpacked on this
-  /// stream, and the batch is then ready on it. Throws Error, which ends the feeds of all ranks.
+  /// If rows go on between ranks: call this for each batch that is taken. Gives the stream the work by which the rows
+  /// arrive and are unpacked; the batch is then ready on this stream. Throws Error, which ends the feeds of all ranks.
   void arrive(feedline::Stream stream);
   /// Throws Error if arrive() cannot use this stream; call it before arrive().
   void check(feedline::Stream stream) const { replicas_[0].device->check(stream); }
@@ -111,12 +112,12 @@ class Upload {
     std::thread uploads, finishes;
   };
   using Parts = std::vector<Batch>;
-  // What one source copies to its GPUs.
+  // The copies of one source to its GPUs.
   struct Copying {
     std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
     bool no_more = false;         // no more batches will be copied
   };
-  // A batch that has been delivered and has not yet arrived.
+  // A batch in the Delivery for which arrive() has not been called yet.
   struct PendingArrival {
     size_t buffer;
     Position position;
@@ -145,18 +146,18 @@ class Upload {
   const Distribution distribution_;
   const size_t alike_;           // how many replicas each source has
   const size_t parts_;           // how many parts a replica's buffer has room for
-  const size_t own_;             // number of the replica's own part among them
+  const size_t own_;             // number of the replica's own part among these parts
   const size_t most_in_flight_;  // how many packed batches of one replica are copied at a time
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // one for each job of batches_
-  std::vector<size_t> tables_at_;               // where the tables of each begin
+  std::vector<size_t> tables_at_;               // by unpacker: where its tables begin in DeviceRing::tables()
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};
-  mutable Mutex mutex_;  // the waits for buffers use it, too
+  mutable Mutex mutex_;  // Replica::buffer_wait uses it, too
   std::deque<PendingArrival> pending_ FEEDLINE_GUARDED_BY(mutex_);
   std::optional<Position> arrived_ FEEDLINE_GUARDED_BY(mutex_);
-  // Reset when the log has warned of it.
+  // When the current call of arrive() began; empty if there is none, or if the log has warned of it.
   std::optional<std::chrono::steady_clock::time_point> arriving_since_ FEEDLINE_GUARDED_BY(mutex_);
   std::vector<Copying> copying_ FEEDLINE_GUARDED_BY(mutex_);  // by the first replica of a source
   std::deque<Replica> replicas_;

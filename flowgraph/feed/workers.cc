@@ -8,12 +8,13 @@
 namespace feedline::flow {
 namespace {
 
-constexpr int looks = 100;  // about 50 us, which is what it takes to sleep and to be woken
+// How often a thread in haste looks for a ring before it sleeps: for about 50 us, as long as sleeping and waking take.
+constexpr int looks = 100;
 
 }  // namespace
 
-// A thread that goes to sleep says so before it looks for rings. A thread that rings does so before it looks for
-// sleepers. So at least one of the two sees the other.
+// A thread that goes to sleep counts itself in asleep_ before it reads rings_. A thread that rings counts up rings_
+// before it reads asleep_. So at least one of the two sees the other, and no wake-up is lost.
 void Workers::Bell::ring(bool in_haste) noexcept {
   if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;

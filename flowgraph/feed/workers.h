@@ -36,7 +36,7 @@ class Workers {
   }
 
  private:
-  /// What threads sleep on. A thread that hears it learns of all rings since it last heard it.
+  /// An event count, on which threads sleep until it rings. One wake-up stands for all rings since the last one.
   class Bell {
    public:
     /// Wakes the sleepers. `in_haste`: one of the threads that hear it looks for the next ring for a moment before it

@@ -128,7 +128,7 @@ struct Program::Impl {
       if (instruction.op == Op::input) {
         const auto* values = static_cast<const std::byte*>(inputs[static_cast<size_t>(instruction.input)].values);
         std::memcpy(to.rows, values + first * size_t{8}, rows * size_t{8});
-        // Fill up missing rows with the last one, so that they fail only if it does.
+        // Pads the block with copies of its last row, so that the padding fails only if that row does.
         std::fill(to.as<uint64_t>() + rows, to.as<uint64_t>() + block_rows, to.as<uint64_t>()[rows - 1]);
       } else if (instruction.op == Op::constant) {
         std::fill_n(to.as<uint64_t>(), block_rows, instruction.value.bits);

@@ -186,10 +186,11 @@ class Parser {
     return operation(of_float, {a, b}, at);
   }
 
-  // Enters one level of something that may contain itself, which bounds the depth of the parser's stack.
+  // Counts one level of recursion. Refuses formulas that are nested too deeply, so that the parser cannot overflow the
+  // stack.
   struct Level {
     explicit Level(Parser& p) : parser(p) {
-      if (++parser.level_ > deepest_nesting) parser.fail("nested too deeply");
+      if (++parser.level_ > deepest_nesting) parser.fail("nested too deeply; use a second output for a part of it");
     }
     ~Level() { parser.level_--; }
     Parser& parser;

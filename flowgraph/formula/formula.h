@@ -33,8 +33,8 @@ struct Formula {
 Formula parse_formula(std::string_view text, const std::map<std::string, double>& constants,
                       std::span<const FormulaInput> known);
 
-/// The greatest depth that a formula's syntax tree may have. parse_formula() refuses deeper ones, so that walking a tree
-/// cannot overflow the stack.
+/// The greatest depth that a formula's syntax tree may have. parse_formula() refuses deeper ones, so that walking a
+/// tree cannot overflow the stack.
 inline constexpr int deepest_formula = 1000;
 
 }  // namespace feedline::flow

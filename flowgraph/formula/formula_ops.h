@@ -10,7 +10,7 @@
 
 namespace feedline::flow::ops {
 
-// `failed` becomes nonzero if a row has no answer. Integer sums are computed unsigned, because overflow is defined
+// `failed` becomes nonzero if a row has no result. Integer sums are computed unsigned, because overflow is defined
 // there, and without branches, so that loops over them can be vectorised.
 inline int64_t wrap(uint64_t bits) { return static_cast<int64_t>(bits); }
 inline uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }

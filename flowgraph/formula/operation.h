@@ -61,7 +61,7 @@ struct Scalar {
   }
 };
 
-/// Calls `use` with the operation in ops:: that `op` stands for. Not for Op::input and Op::constant.
+/// Calls `use` with an object of the type in ops:: that `op` stands for. Not for Op::input and Op::constant.
 template <typename Use>
 decltype(auto) with_operation(Op op, Use&& use) {
   switch (op) {
@@ -160,7 +160,7 @@ Scalar call(R (*of)(A, B, C, uint64_t&), const Scalar* args, uint64_t& failed) {
 }
 }  // namespace detail
 
-/// Applies one operation to one row. `failed` becomes nonzero if the row has no answer.
+/// Applies one operation to one row. `failed` becomes nonzero if the row has no result.
 inline Scalar apply(Op op, const Scalar* args, uint64_t& failed) {
   return with_operation(op, [&](auto operation) { return detail::call(&decltype(operation)::of, args, failed); });
 }

@@ -11,8 +11,8 @@
 
 namespace feedline::flow {
 
-/// One lane of BLOCK. Each block (or the lane's part of it) is one ticket, which is open for as many rounds as the
-/// block has segments.
+/// One lane of BLOCK. Each block (or the lane's part of it) is one ticket, which stays open for W rounds, one for each
+/// segment of the block.
 class BlockStream final : public SampleStream {
  public:
   /// Begins at sample `sample` of the lane, counted from the beginning of pass `first_pass`.

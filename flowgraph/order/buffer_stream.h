@@ -68,7 +68,7 @@ class BufferStream final : public SampleStream {
   Run run_;                        // what is left of the run that the sequence returned last
   std::vector<Sample> buffer_;     // its size is the number of samples in the buffer; it shrinks at the end of a pass
   std::vector<uint64_t> open_;     // for each block: its ticket, or `none` if it is not open
-  std::vector<bool> expired_;      // for each block: whether its remaining samples must be read again
+  std::vector<bool> expired_;      // for each block: whether it is finished, so that samples still drawn are read again
   std::deque<Expiring> expiring_;  // blocks whose samples have all entered the buffer, the earliest to expire first
   std::optional<Picks> picks_;
 };

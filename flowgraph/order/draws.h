@@ -10,8 +10,8 @@
 
 namespace feedline::flow {
 
-/// Returns a key that is independent of all keys with other parts. Give each random choice a key of its own:
-/// key_of({seed, purpose, number}).
+/// Returns a hash of `parts`, to seed Draws with. Give each random choice a key of its own, such as
+/// key_of({seed, purpose, number}), where `purpose` tells the kinds of choices apart.
 constexpr uint64_t key_of(std::initializer_list<uint64_t> parts) noexcept {
   uint64_t key = 0;
   for (uint64_t part : parts) key = mix64(key ^ mix64(part + 1));

@@ -1,4 +1,4 @@
-// GLOBAL: all samples of a pass in random order, each read by itself from wherever it lies.
+// GLOBAL: all samples of a pass in random order, each read by itself.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Dealing samples to lanes: one by one, in turn, as cards are dealt to players.
+// Dealing samples to lanes: one by one, in turn (round-robin).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ constexpr uint64_t dealt(uint64_t begin, uint64_t end, uint32_t lane, uint32_t l
   return up_to(end) - up_to(begin);
 }
 
-/// How many samples of an order each lane has. Only these numbers are dealt in turn: within a pass, a lane is one
-/// contiguous stretch of that length (Order::pass()). Counted from the beginning of the epoch, the lanes never differ
-/// by more than one sample.
+/// How many samples of an order each lane has: as many as if the samples were dealt to the lanes in turn. The samples
+/// themselves are not dealt: within a pass, a lane is one contiguous stretch of that length (Order::pass()). Counted
+/// from the beginning of the epoch, the lanes never differ by more than one sample.
 struct Lanes {
   uint32_t count = 1;     // the number of lanes, C
   uint64_t step = 1;      // the most samples that a step takes of one lane

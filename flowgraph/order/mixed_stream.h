@@ -28,7 +28,7 @@ class MixedStream final : public SampleStream {
   struct Source {
     uint64_t begins_at = 0;                // the sample of the source's lane at which its stream is opened
     std::unique_ptr<SampleStream> stream;  // null: no sample has been drawn from the source yet
-    // The rest is about the step that is being taken.
+    // The members below describe the step that take() is taking.
     int64_t drawn = 0;   // how many of the step's samples come from this source
     Rows wanted;         // the drawn samples that this rank wants, counted from the source's first one in the step
     Step taken;          // what the stream gave; its rows are numbered among the drawn samples of this source

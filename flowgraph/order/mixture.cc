@@ -8,6 +8,7 @@
 #include "base/mul_div.h"
 #include "feedline/error.h"
 #include "flowgraph/order/draws.h"
+#include "flowgraph/order/lanes.h"
 
 namespace feedline::flow {
 namespace {
@@ -20,7 +21,7 @@ uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
 }
 
-// Returns whether a source is exhausted before another, if both are drawn from by their shares. It is the one whose
+// Returns whether a source is exhausted before another source if both are drawn from by their shares: whether its
 // size / share is less.
 bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_share) {
   return Wide{size} * other_share < Wide{other_size} * share;
@@ -55,7 +56,8 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "source[{}]: an epoch of a mixture can draw at most {} samples from one source; here it would draw {}",
+              "source[{}]: an epoch of a mixture can draw at most {} samples from one source, but this one has {} in "
+              "an epoch; give it a smaller `range`, or lower epoch.repeat",
               source, most_samples, sizes[source]));
   }
   size_t first = 0, last = 0;  // the sources that are exhausted first and last
@@ -95,8 +97,9 @@ void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_so
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "mixture: before source[{}] is exhausted, another source would be drawn {} times; raise its weight",
-              whole_source, part.back()));
+              "mixture: {} samples would be drawn from another source before source[{}] is exhausted, and at most {} "
+              "can be; raise the weight of source[{}]",
+              part.back(), whole_source, most_samples, whole_source));
   }
   part[whole_source] = sizes[whole_source];
   parts_.push_back(std::move(part));

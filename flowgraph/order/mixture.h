@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/order/lanes.h"
 #include "flowgraph/order/stratified.h"
 #include "flowgraph/pipeline/spec.h"
 
@@ -54,14 +53,14 @@ class Mixture {
   /// Returns the key of the random order in which a lane draws a part of an epoch.
   uint64_t key(uint64_t epoch, uint32_t lane, size_t part) const noexcept;
 
-  /// Returns the source's share of something that all sources divide, such as a shuffle buffer: by its weight, rounded
-  /// up (an exact share is raised by one, too). The share of 0 is 0.
+  /// Returns the source's share, by its weight, of `whole`, which all sources divide among themselves, such as a
+  /// shuffle buffer. The share is rounded down and raised by one. The share of 0 is 0.
   uint64_t part_of(size_t source, uint64_t whole) const noexcept;
 
   /// Returns an upper bound for how many of any `count` consecutive samples of a lane come from this source.
   uint64_t most_of(size_t source, uint64_t count) const noexcept;
 
-  /// Returns the source's weight and amount as text for the user.
+  /// Returns the source's weight and its samples in an epoch as text for the user.
   std::string text(size_t source) const;
 
  private:

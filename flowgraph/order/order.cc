@@ -11,8 +11,6 @@
 #include "base/mul_div.h"
 #include "flowgraph/data/bad_bytes.h"
 #include "flowgraph/order/draws.h"
-#include "io/read/read_backend.h"
-#include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 namespace {
@@ -28,13 +26,15 @@ enum Purpose : uint64_t { of_pass, of_segments, of_files };
 // other modes.
 constexpr uint64_t picked_bytes = 512 << 10;
 
-// No part of a compressed file can be read by itself.
+// Throws Error bad_pipeline if a file is compressed. `what` says which field reads files out of order, and how.
 void refuse_compressed(std::span<const DataFile> files, const char* what) {
   for (const DataFile& file : files)
     if (file.compressed())
       throw Error(
           Category::bad_pipeline,
-          fmt::format("{}, which a compressed file does not allow; write this file anew with `feedline split`", what),
+          fmt::format("{}, but this file is compressed and can only be read from its beginning; write a plain copy "
+                      "with `feedline split`",
+                      what),
           Place::of_file(file.id.uri));
 }
 
@@ -42,14 +42,15 @@ void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffl
   for (const DataFile& file : files)
     if (shuffle.block_bytes % file.index.stride != 0)
       throw Error(Category::bad_pipeline,
-                  fmt::format("shuffle.block_size: {} bytes are not a multiple of the index's stride of {}",
+                  fmt::format("shuffle.block_size: {} bytes are not a multiple of the index's stride of {}; write a "
+                              "multiple of the stride",
                               shuffle.block_bytes, file.index.stride));
 }
 
 Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave) {
   switch (shuffle.mode) {
     case ShuffleMode::none:
-      if (interleave.on()) refuse_compressed(data.in(files), "interleave: several files are open at once");
+      if (interleave.on()) refuse_compressed(data.in(files), "interleave: it reads several files in turn");
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::block:
       refuse_compressed(data.in(files), "shuffle.mode: BLOCK reads blocks in random order");
@@ -65,12 +66,12 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
   return {};
 }
 
-// Goes through the index entries of files, and sums up what lies before the current entry.
+// Walks over the index entries of files, and keeps prefix sums: what lies before the current entry.
 class Cuts {
  public:
   struct Sums {
     uint64_t bytes = 0;   // bytes of good records
-    uint64_t pieces = 0;  // pieces into which bad regions and ends of files cut these, including the current piece
+    uint64_t pieces = 0;  // contiguous pieces of good bytes between bad regions and ends of files, with the current one
     uint64_t frames = 0;  // samples, or frames of windows
   };
 
@@ -177,7 +178,7 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
   if (shuffle.mode != ShuffleMode::block || samples == 0) return 1;
   const auto given = static_cast<uint32_t>(shuffle.lanes);
   if (given == 0) {
-    // A lane of fewer than four samples would hardly be a sequence.
+    // Every lane gets at least four samples; with fewer there is hardly any order to shuffle.
     const uint64_t most = std::clamp<uint64_t>(samples / 4, 1, most_lanes);
     for (auto lanes = static_cast<uint32_t>(std::min(most, static_cast<uint64_t>(global_batch)));; lanes--)
       if (global_batch % lanes == 0) return lanes;
@@ -185,7 +186,9 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
   if (global_batch % given != 0)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("shuffle.lanes: {} lanes do not divide the global batch of {} samples", given, global_batch));
+        fmt::format("shuffle.lanes: {} lanes do not divide the global batch of {} samples; write a divisor of it, or "
+                    "leave it out",
+                    given, global_batch));
   if (given > 1 && samples < 4 * given)
     throw Error(Category::bad_pipeline,
                 fmt::format("shuffle.lanes: {} lanes are too many for {} samples; leave it out, or write at most {}",
@@ -220,7 +223,8 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
   const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
   mixed_blocks_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
-  // Takes what four random orders need and an eighth more, so that most other orders fit. pass() rejects the rest.
+  // Allows the open blocks that four random orders need and an eighth more, so that most orders fit. pass() draws again
+  // if an order does not fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
     uint32_t open = 0;
     draw(0, 0, attempt, open);
@@ -247,8 +251,8 @@ void Order::plan_buffer() {
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
-uint64_t Order::seed_of_pass(uint64_t number) const noexcept {
-  return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, 0});
+uint64_t Order::seed_of_pass(uint64_t number, uint64_t attempt) const noexcept {
+  return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
 }
 
 Order::FileSample Order::place(uint64_t sample) const noexcept {
@@ -311,9 +315,9 @@ uint64_t Order::open_in_buffer(uint64_t step) const {
 
 // Adds up three kinds of blocks. First, blocks that the step takes whole and that are not the last of their file: as
 // many of the smallest ones as fit into the step. Second, the last blocks of files that the step takes to their end.
-// They are counted separately because they can be many and small; but each belongs to a file that was open before the
-// step, or to a file that the step takes whole. Third, for each open file the block in which the step begins, and the
-// one in which it ends.
+// Last blocks are counted separately, because they can be many and small. But each belongs to a file that was open
+// before the step, or to a file that the step takes whole. Third, for each open file the block in which the step
+// begins, and the block in which it ends.
 uint64_t Order::open_when_interleaved(uint64_t step) const {
   std::vector<uint64_t> blocks, files;  // samples of each block that is not the last of its file; samples of each file
   for (size_t b = 0; b < blocks_.size(); b++) {
@@ -426,7 +430,7 @@ std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t epoch_pass, uint64_t
   const auto pass = std::make_shared<Pass>();
   pass->blocks.resize(blocks_.size());
   std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
-  pass->key = key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
+  pass->key = seed_of_pass(number, attempt);
   shuffle(std::span(pass->blocks), Draws(pass->key));
   pass->starts.reserve(blocks_.size() + 1);
   pass->starts.push_back(0);
@@ -450,8 +454,8 @@ std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t epoch_pass) co
 
 Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
   if (blocks_.empty()) return {};
-  // Blocks are numbered on from pass to pass. A span that touches the most begins at the last sample of its first
-  // block. `end` is the first block after the span.
+  // Two pointers: `begin` is the first block of the span, `end` the first block after it. Block numbers go on from pass
+  // to pass. The span that touches the most blocks begins at the last sample of its first block.
   const uint64_t blocks = blocks_.size();
   const auto rows = [&](uint64_t b) { return blocks_[b % blocks].rows; };
   Span largest;

@@ -59,7 +59,7 @@ struct Pass {
   std::vector<uint32_t> blocks;  // indexes in Order::blocks(), in the order of this pass
   std::vector<uint64_t> starts;  // the number of samples before each of `blocks`; the last entry is their total
   std::vector<Lane> lanes;
-  std::vector<uint64_t> round_ends;  // lane after lane, for each round: samples of the lane up to the end of the round
+  std::vector<uint64_t> round_ends;  // prefix sums, lane after lane: the lane's samples up to the end of each round
 
   /// The samples [first, first + rows) of a block: those that belong to one lane. A block on the border between two
   /// lanes has a part in each.
@@ -99,22 +99,24 @@ class Order {
   /// the passes of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
   std::shared_ptr<const Pass> pass(uint64_t number, uint64_t epoch_pass) const;
 
-  /// Returns the seed of the random choices of pass `number`, for modes that need nothing else of a Pass.
-  uint64_t seed_of_pass(uint64_t number) const noexcept;
+  /// Returns the seed of the random choices of pass `number`. BLOCK draws a pass again if its order needs too many open
+  /// blocks; `attempt` counts these draws.
+  uint64_t seed_of_pass(uint64_t number, uint64_t attempt = 0) const noexcept;
 
   /// A sample, by its file and its number within that file.
   struct FileSample {
     uint32_t file = 0;
     uint64_t sample = 0;
   };
-  /// Returns the file and the number in it of a sample that is given by its number in file order through all files.
+  /// Returns the place of a sample that is given by its number in file order through all files.
   FileSample place(uint64_t sample) const noexcept;
   /// Returns the index in blocks() of the block that holds a sample of a file (in NONE with windows: a frame).
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
   /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
-  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() after the one before.
+  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() after the one
+  /// before.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };
@@ -153,22 +155,23 @@ class Order {
   /// Interleaved files: returns the most blocks of one pass that are open at once while a step takes `step` samples.
   uint64_t open_when_interleaved(uint64_t step) const;
 
-  /// GLOBAL, and the samples that BUFFER reads again: the number of samples in a ticket whose samples are each read by
-  /// themselves.
+  /// GLOBAL, and BUFFER for samples that it reads again: the number of samples in a ticket that reads each of its
+  /// samples by itself.
   uint32_t picks() const noexcept { return picks_; }
-  /// The most bytes of a slot that one sample of such a ticket takes.
+  /// The most bytes of a slot that a sample takes if it is read by itself: from the index entry before it to the entry
+  /// after it, in whole disk blocks.
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
-  /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If epochs go
-  /// on from each other, samples and passes are counted from the beginning of the feed.
+  /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If epochs go on from
+  /// each other, samples and passes are counted from the beginning of the feed.
   uint64_t epoch_pass_at(uint32_t lane, uint64_t sample) const noexcept;
   /// Returns the number of samples that a lane has in its first `passes` passes.
   uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept {
     return lanes_.samples(lane, 0, passes * samples());
   }
 
-  /// BLOCK: the most blocks that a lane has open at once while a step takes its samples. If the random order of a pass
-  /// needs more, pass() draws another order, by the same rule on every rank.
+  /// BLOCK: the most blocks that a lane has open at once while a step takes samples. If the random order of a pass
+  /// needs more open blocks, pass() draws another order. Every rank draws the same one.
   uint32_t open_blocks() const noexcept { return open_blocks_; }
 
   struct Span {
@@ -178,8 +181,8 @@ class Order {
   /// touches, wherever the run begins. The run lies within one pass, or in an endless sequence of passes. O(blocks).
   Span largest_span(uint64_t count, bool within_one_pass) const;
 
-  /// Returns the bytes of the blocks, the files' tables, the windows and the passes that are kept. In BUFFER it
-  /// includes the buffers of the streams that follow this order.
+  /// Returns the bytes of the blocks, the files' tables, the windows and the passes that are kept. For BUFFER it adds
+  /// the buffers of the streams that follow this order.
   uint64_t memory_bytes() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// Where passes over the data end within steps. It matters for epochs of a fixed number of steps (`epoch.steps`), which
-// go on from each other, so that the end of an epoch is not the end of a pass. Pure arithmetic.
+// Where passes over the data end within steps. This matters for epochs of a fixed number of steps (`epoch.steps`): each
+// epoch goes on where the one before it ended, so a pass may end in the middle of an epoch. Pure arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace feedline::flow {
 
-/// How the audit of a batch is divided between the two passes that its step may belong to.
+/// How the audit of a batch (the sum of hashes of its records, base/audit.h) is divided between the two passes that its
+/// step may belong to.
 struct PassAudit {
   uint64_t pass = 0;   // the older of the two passes, counted from the beginning of the feed
   uint64_t later = 0;  // the part of the batch's audit that belongs to the next pass

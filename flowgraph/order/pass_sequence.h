@@ -8,6 +8,7 @@
 
 namespace feedline::flow {
 
+/// A Sequence that goes on into the next pass when a pass ends.
 class PassSequence {
  public:
   /// Begins at sample `sample`, counted from the beginning of pass `first_pass`. Keeps a reference to `order`.

@@ -1,7 +1,6 @@
 #include "flowgraph/order/picked_stream.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace feedline::flow {
 

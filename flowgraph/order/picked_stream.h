@@ -10,9 +10,9 @@
 
 namespace feedline::flow {
 
-/// Each block is one ticket. It holds the rows that this rank must have in all steps that the block reaches into. If
-/// the records of a block are so small that the steps in it are short (see Order::picks_rows()), the ticket also holds
-/// the rows between them: everything from the first of the rank's rows to the last.
+/// Each block is one ticket. The ticket holds the rows that this rank must have in all steps that the block reaches
+/// into. If a step takes too few bytes of the block (Order::picks_rows()), the ticket also holds the rows between them:
+/// everything from the first of the rank's rows to the last.
 class PickedStream final : public SampleStream {
  public:
   PickedStream(const Order& order, const Steps& steps, uint64_t sample);

@@ -60,7 +60,7 @@ struct TakeResult {
 
 /// The samples of one lane of an order. A stream begins at a sample that is given to its constructor, and goes on
 /// through the passes. Two streams that begin at the same sample open the same tickets, whatever their TakeResults ask
-/// for. A caller must ask one stream for the same in every call (`opened` null or not, `with_rows`).
+/// for. In all calls to one stream `with_rows` must be the same, and `opened` must be null in all of them or in none.
 class SampleStream {
  public:
   virtual ~SampleStream() = default;

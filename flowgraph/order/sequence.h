@@ -14,9 +14,10 @@ struct Run {
   uint64_t first = 0, count = 0;
 };
 
-/// The sequence of the samples. Files are interleaved in the same way as in tf.data: `cycle_length` files are open, and
-/// each in turn gives `block_length` samples. When a file ends, its turn ends, too; the next file takes its place when
-/// the turn comes round to that place again. With a cycle_length of 1 the files come one after another.
+/// The samples of a pass, before they are shuffled. Files are interleaved in the same way as in tf.data: `cycle_length`
+/// files are open, and each in turn gives `block_length` samples. When a file ends, its turn ends, too; the next file
+/// takes its place when the turn comes round to that place again. With a cycle_length of 1 the files come one after
+/// another.
 class Sequence {
  public:
   /// Begins at sample `position` of the pass. Takes O(files * cycle_length), whatever the position. `starts`: for each
@@ -45,7 +46,7 @@ class Sequence {
   size_t next_file_ = 0;  // index in files_ of the file that is opened next
   std::vector<CycleFile> cycle_;
   size_t turn_ = 0;     // the place of the cycle whose turn it is
-  uint64_t given_ = 0;  // the samples that it has given in this turn
+  uint64_t given_ = 0;  // the samples that the file in that place has given in this turn
   size_t open_ = 0;     // the number of open files
 };
 

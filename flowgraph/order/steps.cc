@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "flowgraph/order/lanes.h"
+
 namespace feedline::flow {
 
 Steps::Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
@@ -49,8 +51,8 @@ Rows Steps::hull(Kind kind) const noexcept {
   return {of_replica(kind, 0).first, of_replica(kind, ranks_.replicas - 1).last};
 }
 
-// Filler is a copy of a sample. So a rank whose rows all lack a sample takes the nearest row that has one. Rows after
-// the last sample are left out.
+// Returns `rows` without the rows after the last sample. If none of the rows has a sample, returns the nearest row that
+// has one, because the rank makes its filler from a sample.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   int64_t before = -1, after = -1, last = 0;
   bool has_one = false;

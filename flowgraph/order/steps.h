@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
-#include "flowgraph/order/lanes.h"
 #include "flowgraph/pipeline/spec.h"
 
 namespace feedline::flow {
@@ -74,11 +72,11 @@ class Steps {
   /// Returns the number of samples in a step.
   int64_t rows(Kind kind) const noexcept { return kind == Kind::full ? global_batch_ : remainder_; }
 
-  /// Returns the rows that a replica of this rank is given. Rows without a sample are filler; it is possible that none
-  /// of the rows has a sample.
+  /// Returns the rows that a replica of this rank is given. Rows without a sample become filler (a copy of a sample, 0
+  /// in the mask). Possibly none of the rows has a sample.
   Rows of_replica(Kind kind, int replica_of_rank) const noexcept;
-  /// The rows that this rank must have for its replicas. At least one of them has a sample, because filler is a copy of
-  /// a sample. For a dropped step: the rank's share of the rows.
+  /// The rows that this rank must have for its replicas. At least one of the rows has a sample, because filler is a
+  /// copy of a sample. For a dropped step: the rank's share of the rows.
   const Rows& of_rank(Kind kind) const noexcept { return of_rank_[static_cast<size_t>(kind)]; }
 
   /// The rows [first, first + count) of a step: those whose samples come from one lane.

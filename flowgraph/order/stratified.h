@@ -38,8 +38,8 @@ class Stratified {
       return time != other.time ? time > other.time : number > other.number;
     }
   };
-  // The sequence takes the time [0, 1); times are stored in units of 2^-64. The time of a number is divided into as many
-  // equal parts as its amount, and the number comes once in each part, at a random time.
+  // The sequence takes the time [0, 1); times are stored in units of 2^-64. The time of a number is divided into as
+  // many equal parts as its amount, and the number comes once in each part, at a random time.
 
   /// Returns the time at which part `part` of the number begins.
   uint64_t begin(uint32_t number, uint64_t part) const noexcept;

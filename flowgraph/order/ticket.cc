@@ -6,14 +6,6 @@
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
-namespace {
-
-uint32_t samples_between(const DataFile& file, uint32_t begin, uint32_t end) {
-  const auto& entries = file.index.entries;
-  return static_cast<uint32_t>(file.samples.before(entries[end].record) - file.samples.before(entries[begin].record));
-}
-
-}  // namespace
 
 uint64_t Ticket::bytes() const noexcept {
   uint64_t sum = 0;
@@ -105,15 +97,11 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
     const auto last = static_cast<uint32_t>(index.entries.size()) - 1;
     for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
       const uint32_t end = begin + std::min(strides, last - begin);
-      const uint64_t bytes = index.entries[end].offset - index.entries[begin].offset;
-      Block block{.file = f,
-                  .begin = begin,
-                  .end = end,
-                  .first = data.files[f].samples.before(index.entries[begin].record),
-                  .rows = samples_between(data.files[f], begin, end),
-                  .bytes = bytes};
-      block.bytes -= bad.until(index.entries[end].offset).bytes;
-      if (block.rows > 0) blocks.push_back(block);
+      const io::IndexEntry &from = index.entries[begin], &to = index.entries[end];
+      const uint64_t first = data.files[f].samples.before(from.record);
+      const uint64_t bytes = to.offset - from.offset - bad.until(to.offset).bytes;
+      const auto rows = static_cast<uint32_t>(data.files[f].samples.before(to.record) - first);
+      if (rows > 0) blocks.push_back({f, begin, end, first, rows, bytes});
     }
   }
   return blocks;

@@ -9,12 +9,12 @@
 
 namespace feedline::flow {
 
-/// A contiguous stretch of a file that contains only good records. It must begin at an offset that the index knows. So
-/// the records that are wanted, the rows, may come after a few records that are passed over.
+/// A contiguous stretch of a file that contains only good records. It must begin at an offset that the index knows, so
+/// its first `skip` records may be unwanted. The records after them that are wanted are the rows.
 struct Extent {
   uint32_t file = 0;
   uint64_t offset = 0, length = 0;  // bytes of the file, or of its inflated stream
-  uint32_t skip = 0;                // the number of records before the first row, which are passed over
+  uint32_t skip = 0;                // the number of records before the first row, which are skipped
   uint32_t rows = 0;                // the number of rows
   uint32_t first_row = 0;           // the number of the first row in the ticket
   uint64_t first_record = 0;        // the number of the first row's record in its file
@@ -30,7 +30,7 @@ struct Extent {
 struct Ticket {
   std::vector<Extent> extents;  // if there are none, the ticket only stands for the end of an epoch
   uint32_t rows = 0;            // the rows of all extents
-  uint64_t audit = 0;           // LAZY, in a ticket that ends a pass: the pass's audit, as Schedule::expected_audit has it
+  uint64_t audit = 0;           // LAZY, if the ticket ends a pass: the pass's audit, as in Schedule::expected_audit
 
   /// Returns the length of all extents.
   uint64_t bytes() const noexcept;
@@ -57,8 +57,8 @@ struct Block {
 /// Blocks in file order: the sources one after another, their files in order, the records from front to back.
 using Blocks = std::vector<Block>;
 
-/// How much one block may hold. The bytes include what is read around bad regions. A single stride of the index may
-/// exceed the limits; then it is a block of its own.
+/// The most that one block may hold. `bytes` include what is read around bad regions. If the records between two
+/// neighbouring index entries exceed the limits, they are a block of their own.
 struct BlockLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;

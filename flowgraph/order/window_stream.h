@@ -10,9 +10,9 @@
 
 namespace feedline::flow {
 
-/// Each block is one ticket, which stays open as long as windows reach into it. So records that several windows share
-/// are read and parsed once. The rows of a step are the frames of its windows, and each window has `size` of them. If a
-/// window is short, the rows of its missing frames are left out.
+/// Each block is one ticket, which stays open as long as windows reach into it. So a record that is a frame of several
+/// windows is read and parsed once. The rows of a step are the frames of its windows, `size` row numbers for each
+/// window. The missing frames of a short window leave their row numbers unused.
 class WindowStream final : public SampleStream {
  public:
   WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);

@@ -42,8 +42,9 @@ class Windows {
 
   /// Returns the number of windows that contain a frame.
   uint64_t uses(uint64_t frame) const noexcept;
-  /// Calls edge(begin, end) for the frames that may be in fewer windows than frames in the middle of a long group are:
-  /// those near the ends of a group, and those of groups that have no window. The calls are in ascending order.
+  /// Calls edge(begin, end) for the frames [begin, end) that may be in fewer windows than the frames in the middle of a
+  /// long group: frames near the ends of a group, and frames of groups that have no window. The calls are in ascending
+  /// order.
   template <typename Edge>
   void for_each_edge(const Edge& edge) const {
     const auto call = [&](uint64_t begin, uint64_t end) {

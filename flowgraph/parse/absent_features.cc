@@ -24,7 +24,7 @@ std::vector<Error> AbsentFeatures::errors(std::string_view which) const {
   for (size_t f = 0; any_ && f < absent_.size(); f++) {
     const FeatureSpec& feature = features_[absent_[f]];
     errors.emplace_back(Category::missing_feature,
-                        fmt::format("no record {} has it, so every row {}{}", which,
+                        fmt::format("no record {} has this feature, so every row {}{}", which,
                                     feature.kind == FeatureKind::fixed ? "has the default_value" : "has no values",
                                     names_instead(feature.key, names_)),
                         Place{"", -1, -1, feature.name});

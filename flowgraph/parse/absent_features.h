@@ -13,8 +13,8 @@
 
 namespace feedline::flow {
 
-/// Watches whether any record has the features that a record may lack: those with a default value, and those that are
-/// not of kind FIXED. A wrong name of any other feature is an error at the first record.
+/// Watches whether any record has the features that a record may lack: features with a default value, and features that
+/// are not of kind FIXED. (A wrong name of any other feature is an error at the first record.)
 class AbsentFeatures {
  public:
   /// Keeps references to the pipeline's features and to the parser of its records, which must outlive this object.
@@ -31,7 +31,7 @@ class AbsentFeatures {
   const std::vector<FeatureSpec>& features_;
   const RecordParser& parser_;
   std::vector<size_t> absent_;      // numbers of the watched features that no record has had so far
-  std::vector<std::string> names_;  // names of the features in a record that lacks a watched one
+  std::vector<std::string> names_;  // names of the features that one of the records has, for the message
   bool any_ = false;                // whether add() was given any records
 };
 

@@ -1,4 +1,4 @@
-// Computes what each of many records adds to the audit of a delivery (base/audit.h).
+// Computes the audit terms of many records at a time: what each adds to the audit sum of a delivery (base/audit.h).
 #pragma once
 
 #include <cstddef>

@@ -1,17 +1,14 @@
 // Parsed records: one column for each feature, with values still packed as in the records.
 //
 // The parser copies the numbers of fixed features into the column, side by side. Bytes stay where they were read, and
-// the column refers to them. The values of one row of a variable feature lie together somewhere in the arena. So a
-// pointer is enough to reach any row of any column, and rows can be picked in any order without moving their values.
+// the column refers to them. The values of one row of a variable feature lie together somewhere in the arena. So one
+// pointer leads to any row of any column, and rows can be picked in any order without moving their values.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
-#include <vector>
-
-#include "feedline/tensor.h"
 
 namespace feedline::flow {
 
@@ -37,8 +34,8 @@ struct Column {
   }
 };
 
-/// A bump allocator over memory that was allocated beforehand. The plan computes a bound of what is taken, so running
-/// out of memory is a bug and throws std::length_error.
+/// A bump allocator over memory that was allocated beforehand. MemoryPlan computes an upper bound of what is taken, so
+/// running out of memory is a bug and throws std::length_error.
 class Arena {
  public:
   Arena() = default;
@@ -53,7 +50,7 @@ class Arena {
     next_ += count * sizeof(T);
     return taken;
   }
-  /// Gives back the memory from `end` on. `end` must be a place in what was taken last.
+  /// Gives back the memory from `end` on. `end` must lie within what was taken last, or at its end.
   void trim(void* end) noexcept { next_ = static_cast<std::byte*>(end); }
 
  private:

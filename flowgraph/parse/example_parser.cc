@@ -154,8 +154,8 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
     } else {
       state.values.refuse_row();
       errors.push_back({state.row, Category::malformed_proto, state.broken_feature,
-                        fmt::format("is no tf.train.Example: what stands at byte {} of {} is no field of a message; if "
-                                    "the records are of another format, write record_type: RAW",
+                        fmt::format("the record is not a tf.train.Example: at byte {} of {} there is no valid field of "
+                                    "a protobuf message; if the records have another format, write record_type: RAW",
                                     state.broken_at - begin, record.size)});
     }
     state.row++;
@@ -271,9 +271,9 @@ const uint8_t* ExampleParser::Session::State::parse_features_field(const uint8_t
   return p + size;
 }
 
-/// Stores the payload of an entry of a known shape, whatever feature it belongs to. Returns false if the payload is not
-/// as the pipeline wants it. Then nothing that counts has changed, and the caller must parse the entry in the general
-/// way.
+/// Stores the payload of an entry of a known shape in the columns of its feature, if the pipeline wants it. Returns
+/// false if the payload does not fit the feature's specification. Then the caller must parse the entry with
+/// parse_entry(), which overwrites whatever take() has stored.
 bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8_t* p, uint32_t size) {
   if (use.kind == Payload::unread) return true;
   return values.store(static_cast<size_t>(impl.keys.last_feature(use.key)), use.kind, p, size);
@@ -281,7 +281,8 @@ bool ExampleParser::Session::State::take(const EntryShape::Use& use, const uint8
 
 bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash,
                                                 int32_t& key) {
-  // Read the frame first, because the key may come after the value, and the last key counts.
+  // First pass: find the key, which may come after the value, and check the fields around key and value. The last key
+  // counts.
   const uint8_t* const begin = p;
   const uint8_t* key_at = p;
   uint32_t key_size = 0;
@@ -310,7 +311,8 @@ bool ExampleParser::Session::State::parse_entry(const uint8_t* p, const uint8_t*
   key_hash = FeatureKeys::hash_of(key_at, key_size);
   key = impl.keys.find(key_at, key_size, key_hash);
   if (key < 0) return true;
-  // Then read the values, several of which are merged into one. The frame is already known to be sound.
+  // Second pass, for each feature with this key: read the values; protobuf merges several into one. The fields around
+  // them are valid, as the first pass has checked.
   for (int32_t number = impl.keys.last_feature(key); number >= 0;) {
     const size_t feature = static_cast<size_t>(number);
     FoundValues found = values.begin_values(feature, static_cast<uint64_t>(end - begin));

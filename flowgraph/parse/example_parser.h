@@ -39,8 +39,8 @@ class ExampleParser {
   /// Fills the columns of one chunk in blocks of records, in order. Only one thread may use a session at a time.
   class Session {
    public:
-    /// Allocates the columns for `rows` rows in the arena. The parser and the arena must outlive the session. The parser
-    /// must outlive the columns, too, because the default values lie in it.
+    /// Allocates the columns for `rows` rows in the arena. The parser and the arena must outlive the session. The
+    /// parser must outlive the columns, too, because columns refer to the default values in it.
     Session(const ExampleParser& parser, uint32_t rows, Arena& arena);
     ~Session();
     Session(Session&&) noexcept;
@@ -57,7 +57,7 @@ class ExampleParser {
     /// Returns how many records had the byte layout of earlier records (record_layout.h), so that the fast way of
     /// parsing was enough.
     uint64_t layout_hits() const noexcept;
-    /// Returns, by number of the feature, whether any record so far had it, sound or not.
+    /// Returns for each feature, by its number, whether any record so far had it, even if its values were refused.
     std::vector<bool> seen() const;
 
    private:

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/audit.h"
-#include "flowgraph/parse/wire.h"
+#include "base/load.h"
 
 namespace feedline::flow {
 

@@ -4,8 +4,8 @@
 // message BytesList { repeated bytes value = 1; }   FloatList and Int64List have packed float and int64
 // (tensorflow/core/example/feature.proto)
 //
-// A parser of records finds the Features and says which feature of the pipeline each belongs to. What the pipeline
-// wants of their values, and the errors if they are different, are the same for every record type that has Features.
+// A parser of records finds the Features and says which feature of the pipeline each belongs to. This unit checks their
+// values against the pipeline, stores them, and words the errors, for every record type that has Features.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ enum class Payload : uint8_t {
   varint,     // one int64 that is not packed
 };
 
-/// What a feature of the pipeline wants of a record, in the form that parsers need. Refers to the FeatureSpec, which
-/// must outlive it.
+/// What a feature of the pipeline demands of a record's values, in the form that parsers need. Keeps a pointer to the
+/// FeatureSpec, which must outlive it.
 struct FeatureTarget {
   static constexpr uint64_t any_length = ~uint64_t{0};
 
@@ -96,29 +96,29 @@ class FeatureValues {
     row_ = row;
     for (uint64_t& bits : good_) bits = 0;
   }
-  uint32_t row() const noexcept { return row_; }
 
-  /// Stores the payload of a Feature in the current row. Returns false if the payload is not as the pipeline wants it.
-  /// Then nothing that counts has changed, and the caller must read the Feature by begin_values(), add_feature() and
-  /// end_values(). Precondition: the 10 bytes before the payload may be read; `payload` is not Payload::unread.
+  /// Stores the payload of a Feature in the current row. Returns false if the payload does not fit the feature's
+  /// FeatureTarget. Then the feature's row is unspecified, and the caller must read the Feature again by
+  /// begin_values(), add_feature() and end_values(). Precondition: the 10 bytes before the payload may be read;
+  /// `payload` is not Payload::unread.
   bool store(size_t feature, Payload payload, const uint8_t* p, uint32_t size);
 
   /// Returns where to add the values of a feature. `payload` is the most bytes that all of them together can have.
   FoundValues begin_values(size_t feature, uint64_t payload);
-  /// Checks the values that were found for a feature and puts them into its row. If they are not as the pipeline wants
-  /// them, end_row() refuses the record.
+  /// Checks the values that were found for a feature and puts them into its row. If they do not fit its FeatureTarget,
+  /// end_row() refuses the record.
   void end_values(size_t feature, const FoundValues& found);
 
   /// Returns whether all_features() has a bit for every feature.
   bool few_features() const noexcept { return good_.size() == 1; }
   /// Returns a bit for each feature: bit f is feature number f. Precondition: few_features().
   uint64_t all_features() const noexcept { return ~(~uint64_t{0} << targets_.size()); }
-  /// Notes that the caller has put values of these features into their columns, and that they are as they should be.
-  /// Bit f is feature number f, so this is for the first 64 features only.
+  /// Notes that the caller has stored valid values of these features in their columns. Bit f is feature number f, so
+  /// this is for the first 64 features only.
   void mark_good(uint64_t features) noexcept { good_[0] |= features; }
 
-  /// Ends a row. Fills in defaults for the features that the record lacks. If a feature is missing that must not be, or
-  /// is not as it should be, adds an error and returns false.
+  /// Ends a row. Fills in defaults for the features that the record lacks. If a feature without a default is missing,
+  /// or has wrong values, adds an error and returns false.
   bool end_row(const io::RecordView& record, std::vector<RowError>& errors) {
     if (few_features() && good_[0] == all_features()) [[likely]]
       return true;
@@ -127,12 +127,13 @@ class FeatureValues {
   /// Ends a row whose record is malformed.
   void refuse_row() noexcept { lacking_rows_++; }
 
-  /// Returns, by number of the feature, whether any record had it, sound or not. `rows` is the number of rows so far,
-  /// including those that were filled without begin_row() because their records had every feature.
+  /// Returns for each feature, by its number, whether any record had it, even if its values were refused. `rows` is the
+  /// number of rows so far, including those that were filled without begin_row() because their records had every
+  /// feature.
   std::vector<bool> seen(uint32_t rows) const;
 
  private:
-  /// What was wrong with a feature, the last time that anything was.
+  /// What was wrong with a feature's values in the last row in which they were wrong.
   struct Flaw {
     uint32_t row = ~uint32_t{0};
     ListKind found = ListKind::unset;
@@ -155,8 +156,8 @@ class FeatureValues {
   FeatureNames feature_names_;
   Arena& arena_;
   std::vector<Column> columns_;
-  std::vector<uint64_t> good_;  // bits: features that this record has, and that are as they should be
-  std::vector<uint64_t> seen_;  // bits: features of records that lacked another one, or had a flawed one
+  std::vector<uint64_t> good_;  // bits: the features of which this record has valid values
+  std::vector<uint64_t> seen_;  // bits: the features that were found in the records that lacking_rows_ counts
   // The number of rows whose record lacked a feature, had a flawed one, or was malformed. All other records had every
   // feature.
   uint32_t lacking_rows_ = 0;

@@ -6,8 +6,6 @@
 namespace feedline::flow {
 namespace {
 
-size_t stored_bytes(DType dtype) { return dtype == DType::bytes ? sizeof(BytesRef) : size_of(dtype); }
-
 gpu::Unpacker cast(DType from, DType to) {
   gpu::UnpackSpec spec;
   spec.stored = from;
@@ -18,9 +16,8 @@ gpu::Unpacker cast(DType from, DType to) {
 }  // namespace
 
 RowAccess rows_of(const FeatureSpec& feature) noexcept {
-  const bool bytes = feature.dtype == DType::bytes;
-  const size_t elements = bytes ? 1 : static_cast<size_t>(feature.shape.elements());
-  return {elements * stored_bytes(feature.dtype), bytes};
+  if (feature.dtype == DType::bytes) return {sizeof(BytesRef), true};
+  return {static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype), false};
 }
 
 Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {

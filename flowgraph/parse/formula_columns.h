@@ -1,5 +1,4 @@
-// Computes columns of numbers from a chunk's columns, by formulas that are prepared once. Says how to reach the rows of
-// columns.
+// Evaluates the formulas of a pipeline over the columns of a chunk, and computes addresses of rows of columns.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,8 @@
 
 namespace feedline::flow {
 
-/// How to reach the rows of a column: the rows lie side by side, or BytesRefs to them do.
+/// Computes the address of a row of a column. The rows lie side by side, `stride` bytes apart. If `indirect`, BytesRefs
+/// that point to the rows lie there instead.
 struct RowAccess {
   size_t stride = 0;
   bool indirect = false;
@@ -47,8 +47,8 @@ class Formulas {
  private:
   struct Input {
     ExpressionSpec::Input from;
-    std::optional<gpu::Unpacker> round;  // converts to the dtype of the output that is read
-    std::optional<gpu::Unpacker> widen;  // converts to float64 or int64, which the program computes with
+    std::optional<gpu::Unpacker> round;  // casts to the dtype of the output that the formula reads
+    std::optional<gpu::Unpacker> widen;  // casts to float64 or int64, in which the program computes
   };
   struct Formula {
     const Program* program;

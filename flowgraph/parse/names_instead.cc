@@ -25,7 +25,7 @@ std::string shown(const std::string& name) {
 }  // namespace
 
 std::string names_instead(std::string_view wanted, std::vector<std::string> names) {
-  if (names.empty()) return "; there is none at all";
+  if (names.empty()) return "; there are no features at all";
   constexpr size_t most = 10;
   for (std::string& name : names) name = shown(name);
   std::string text = did_you_mean(wanted, names);
@@ -37,7 +37,7 @@ std::string names_instead(std::string_view wanted, std::vector<std::string> name
     for (size_t i = 0; i < most; i++) names[i] = std::move(by_distance[i].second);
     names.resize(most);
   }
-  text += text.empty() ? "; there is:" : " There is:";
+  text += text.empty() ? "; there are:" : " There are:";
   for (const std::string& name : names) text += ' ' + name;
   return more > 0 ? fmt::format("{} and {} more", text, more) : text;
 }

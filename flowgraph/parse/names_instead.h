@@ -1,4 +1,4 @@
-// Words which names there are, for a message about a name that is missing.
+// Lists the features that a record has, for a message about one that it lacks.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace feedline::flow {
 
-/// Returns text such as "; did you mean 'score'? There is: board score", for a message that says that `wanted` is not
-/// among `names`. If there are more than 10 names, it lists only the nearest ones.
+/// Returns text such as "; did you mean 'score'? There are: board score", to append to a message that says that the
+/// feature `wanted` is not among `names`. If there are more than 10 names, lists the 10 nearest ones.
 std::string names_instead(std::string_view wanted, std::vector<std::string> names);
 
 }  // namespace feedline::flow

@@ -9,6 +9,7 @@
 
 namespace feedline::flow::wire {
 
+/// What decode_varints() returns instead of a count.
 inline constexpr uint64_t unfit = ~uint64_t{0};
 
 /// Decodes the varints in [p, end) and returns how many there are. Returns `unfit` if there are more than `capacity`,

@@ -1,4 +1,4 @@
-// Parses records that are no message: a record is the bytes of the pipeline's only feature.
+// Parses records that are not protobuf messages: a record is the bytes of the pipeline's only feature.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace feedline::flow {
 
-/// Parses raw records into a column. The functions are those of ExampleParser, where they are explained.
+/// Parses raw records into a column. ExampleParser documents the functions that both parsers have.
 class RawParser {
  public:
   /// Precondition: there is one feature: fixed, of dtype bytes, with one value.

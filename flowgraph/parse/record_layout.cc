@@ -81,7 +81,7 @@ class HeaderReader {
 
 enum class Form { exact, shifted, by_length };
 
-/// Fills in what match() or match_long() compares.
+/// Fills in the words and masks that match() compares or, if `form` is by_length, those of match_long().
 void describe(EntryShape& shape, const HeaderReader& reader, const uint8_t* p, Form form) {
   const uint32_t header = reader.header();
   (form == Form::by_length ? shape.long_header : shape.header) = header;
@@ -179,7 +179,7 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
   }
   if (!shape) {
     shape = known[1] ? known[1] : &shapes_.emplace_back();
-    // The shape that followed this key with other lengths probably follows it now.
+    // An older shape of this key differs only in its lengths, so its successors are the best guess for the new shape.
     const EntryShape* like = known[0] && known[0]->key_hash == key_hash ? known[0] : nothing();
     known = {shape, known[0]};
     *shape = EntryShape{};

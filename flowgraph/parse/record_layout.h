@@ -27,8 +27,8 @@ namespace feedline::flow {
 struct RequestedKey {
   static constexpr uint64_t any_size = ~uint64_t{0};
 
-  ListKind kind = ListKind::unset;  // unset: entries are never predicted, because several features take their values
-  uint64_t payload = any_size;      // bytes; the only right size of a bytes value or of a run of floats
+  ListKind kind = ListKind::unset;  // unset: entries are never predicted, because several features have this key
+  uint64_t payload = any_size;      // bytes that every bytes value, or every run of floats, must have
   // Where to store a payload that needs no further checks: one value in each row, or floats of one size. Null: every
   // payload needs Action::think.
   std::byte* column = nullptr;
@@ -36,7 +36,7 @@ struct RequestedKey {
   uint64_t bit = 0;  // the feature's bit, which is set when its payload is stored in this way
 };
 
-/// What an entry that was seen before looked like.
+/// What the bytes of an entry that was seen before looked like, to recognise entries like it, and what to do with them.
 struct alignas(64) EntryShape {
   /// What to do with the payload. `think`: check it against the feature's specification before storing it.
   enum class Action : uint8_t { skip, store_bytes, store_floats, store_int, think };
@@ -59,8 +59,8 @@ struct alignas(64) EntryShape {
     uint64_t bit = 0;
     uint32_t row_size = 0;
 
-    /// Stores a payload that needs no thought. Returns false if the action is `think` or the payload is not as it
-    /// should be; then nothing that counts has changed.
+    /// Stores a payload that needs no further checks. Returns false if the action is `think` or the payload is not
+    /// exactly one varint; then the row of the column is unspecified.
     bool store(const uint8_t* payload, uint32_t size, uint32_t row) const noexcept {
       std::byte* const out = column + uint64_t{row} * row_size;
       switch (action) {
@@ -114,8 +114,8 @@ struct alignas(64) EntryShape {
     return size <= max_payload && size <= static_cast<uint64_t>(end - begin) ? begin : nullptr;
   }
 
-  /// Does the same for the long form, which match() refuses. Precondition: the two bytes before `p` may be read; an
-  /// entry of an Example has as many bytes before it.
+  /// Does the same as match() for entries in the long form, which match() refuses. Precondition: the two bytes before
+  /// `p` may be read; an entry of an Example has as many bytes before it.
   const uint8_t* match_long(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept;
 };
 
@@ -125,7 +125,7 @@ class RecordLayout {
  public:
   explicit RecordLayout(std::vector<RequestedKey> keys);
 
-  /// Returns the shape that stands before the first entry of a record.
+  /// Returns a shape that stands for the beginning of a record; its `next` are the shapes of first entries.
   EntryShape* start() noexcept { return &shapes_[0]; }
 
   /// Notes that the entry [p, end) with this key came after `before` and was not predicted. Learns its shape if it is

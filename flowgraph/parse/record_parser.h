@@ -1,8 +1,8 @@
 // The parser of a pipeline's records, whatever their record type is.
 //
-// This unit alone knows which record types there are. Each is one alternative of two variants: a parser, and its
-// Session. They have the functions of ExampleParser and ExampleParser::Session, with the same contracts. The
-// alternative is looked up once for a block of records.
+// This unit alone knows which record types there are. Each record type is an alternative of two variants: AnyParser and
+// AnySession. All parsers have the functions of ExampleParser, and all sessions those of ExampleParser::Session, with
+// the same contracts. std::visit dispatches once for a block of records.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,6 @@
 
 namespace feedline::flow {
 
-/// One alternative for each record type.
 using AnyParser = std::variant<ExampleParser, RawParser>;
 using AnySession = std::variant<ExampleParser::Session, RawParser::Session>;
 
@@ -42,7 +41,7 @@ class RecordParser {
   /// parser and the arena must outlive the session, and the parser must outlive the columns.
   class Session {
    public:
-    /// Takes the columns for `rows` rows from the arena.
+    /// Allocates the columns for `rows` rows in the arena.
     Session(const RecordParser& parser, uint32_t rows, Arena& arena);
 
     /// Parses the next records, of which there may be at most as many as rows are left. A record that is refused is
@@ -53,9 +52,9 @@ class RecordParser {
 
     /// One column for each feature, in the order of the features.
     std::span<const Column> columns() const noexcept;
-    /// Returns how many records had the byte layout of earlier records; 0 where the record type foresees no layout.
+    /// Returns how many records had the byte layout of earlier records (record_layout.h); always 0 for raw records.
     uint64_t layout_hits() const noexcept;
-    /// Returns, by number of the feature, whether any record so far had it, sound or not.
+    /// Returns for each feature, by its number, whether any record so far had it, even if its values were refused.
     std::vector<bool> seen() const;
 
    private:

@@ -8,7 +8,7 @@ namespace {
 
 using Action = EntryShape::Action;
 
-constexpr size_t most_known = 1024;  // with more entries than this, finding the places is the least of the work
+constexpr size_t most_known = 1024;  // beyond this a record is so long that computing its offsets costs little
 
 /// Fills `shape` from the record. Returns false if its entries do not make a shape.
 bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {

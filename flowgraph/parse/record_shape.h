@@ -1,9 +1,9 @@
 // Recognises whole records that are alike.
 //
-// If a record is read entry by entry, each place in it follows from the lengths before it, and a CPU must wait for one
-// entry to begin with the next. Records of one size mostly have all their lengths alike, too. Then every place is known
-// before anything is read. It only remains to check that the bytes between the payloads are the learned ones, and to
-// store the payloads.
+// If a record is parsed entry by entry, the offset of an entry follows from the lengths before it, so a CPU cannot work
+// on two entries at a time. But records of one size mostly have all their lengths alike, too. Then every offset is
+// known before anything is read. It only remains to check that the bytes between the payloads are the learned ones, and
+// to store the payloads.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct RecordShape {
       if (load<uint64_t>(record + eight.at) != eight.bytes) return false;
     return true;
   }
-  /// Stores the values of a record that matches into row `row` of their columns. Returns false if a value is not as it
-  /// should be.
+  /// Stores the values of a record that matches into row `row` of their columns. Returns false if an int64 is
+  /// not exactly one varint; then the row is unspecified.
   bool store(const uint8_t* record, uint32_t row) const noexcept {
     for (const Value& value : values)
       if (!value.use.store(record + value.at, value.size, row)) return false;
@@ -45,7 +45,7 @@ struct RecordShape {
   }
 };
 
-/// The learned shapes of records, found by the size of the record.
+/// The learned shapes of records: a cache with one shape for each size mod `slots`.
 class RecordShapes {
  public:
   /// Returns the shape of this record, or null if it has none that is known.
@@ -61,7 +61,7 @@ class RecordShapes {
   void learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted);
 
  private:
-  static constexpr size_t slots = 16;  // numbers of different widths lead to a few sizes, pictures to any size
+  static constexpr size_t slots = 16;  // varints lead to a few sizes of records; pictures, of any size, share slots
   struct Slot {
     uint32_t last_size = 0;  // size of the last record in this slot that had no shape
     uint32_t tries = 0;

@@ -19,11 +19,11 @@ enum Type : uint32_t { varint = 0, fixed64 = 1, delimited = 2, group = 3, end_gr
 
 constexpr uint32_t tag(uint32_t number, Type type) { return number << 3 | type; }
 
-/// How deep messages and groups may be nested: protobuf's default recursion limit.
+/// The most levels that messages and groups may be nested: protobuf's default recursion limit.
 inline constexpr int max_depth = 100;
 
-/// Reads the varint at `p` into `value`; bits beyond the 64th are dropped. Returns the position after it, or nullptr if it
-/// does not end before `end` or has more than 10 bytes.
+/// Reads the varint at `p` into `value`; bits beyond the 64th are dropped. Returns the position after it, or nullptr if
+/// it does not end before `end` or has more than 10 bytes.
 inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t& value) noexcept {
   uint64_t result = 0;
   for (int shift = 0; shift < 70; shift += 7) {

@@ -1,4 +1,4 @@
-// The outputs of a spec as users see them.
+// The outputs of a spec as tensors of a batch, which is what users see (ElementSpec).
 #pragma once
 
 #include <vector>
@@ -11,7 +11,8 @@ namespace feedline::flow {
 /// Returns an output of `spec` as it is in a batch.
 ElementSpec element_of(const PipelineSpec& spec, const OutputSpec& output);
 
-/// Returns all outputs that are delivered, in the pipeline's order, followed by the valid mask if the pipeline names it.
+/// Returns all outputs that are delivered, in the pipeline's order, followed by the valid mask if the pipeline names
+/// it.
 std::vector<ElementSpec> elements_of(const PipelineSpec& spec);
 
 }  // namespace feedline::flow

@@ -16,7 +16,7 @@
 namespace feedline::flow {
 namespace {
 
-// In bytes. No version will write more, and the JSON parser recurses.
+// The most bytes of a state's text that are parsed, because the JSON parser recurses. States are far shorter.
 constexpr size_t longest = 1 << 20;
 
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
@@ -164,8 +164,9 @@ void check_position(const FeedIdentity& feed, const Position& position) {
     refuse(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
                        feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
-    refuse(fmt::format("epoch {}: epochs of {} steps that go on from each other end before it", position.epoch,
-                       feed.steps_per_epoch));
+    refuse(fmt::format(
+        "there is no epoch {}: samples can be counted only for {} epochs of {} steps that go on from each other",
+        position.epoch, countable / feed.steps_per_epoch, feed.steps_per_epoch));
 }
 
 std::string state_text(const FeedIdentity& feed, const Position& position) {

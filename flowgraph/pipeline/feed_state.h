@@ -1,5 +1,5 @@
-// The state of a feed as text, which a program keeps and gives back later: what a trainer has received, and of which
-// data and pipeline.
+// The state of a feed as text, which a program stores and gives back later. It says what a trainer has received, and of
+// which data and pipeline.
 //
 //   {"feedline_state":1,"epoch":3,"step":1200,"data":"0123456789abcdef","pipeline":"0123456789abcdef..."}
 //
@@ -35,7 +35,7 @@ struct Position {
   int64_t step = 0;
   auto operator<=>(const Position&) const = default;
 };
-/// Returns `why`, the error that has ended the feed, with the step that the feed was at.
+/// Returns `why`, the error that has ended the feed, with step and epoch of `position` before its message.
 Error in_step(const Position& position, const Error& why);
 
 /// Weights of a mixture that replace those of the pipeline.
@@ -61,7 +61,8 @@ using WrittenStages = std::array<uint32_t, written_stages>;
 /// out may have another digest than one that is left out.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
-/// What a state says about its feed, and what a position is checked against. Ranks without a plan have it, too.
+/// What a state says about its feed, and what a position is checked against. Ranks that do not read have no Plan, but
+/// they have this.
 struct FeedIdentity {
   std::string data, pipeline;  // as the text of a state has them
   int64_t global_batch = 0;
@@ -77,6 +78,7 @@ struct FeedIdentity {
 /// mixture's weights hold, or is too large for the samples to be counted.
 void check_position(const FeedIdentity& feed, const Position& position);
 
+/// Returns the text of the state of `feed` at `position`.
 std::string state_text(const FeedIdentity& feed, const Position& position);
 
 /// What the text of a state says.

@@ -32,7 +32,9 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
   };
   for (const std::string& pattern : patterns.files) {
     if (pattern.empty() || pattern.find('\0') != std::string::npos)
-      throw Error(Category::bad_pipeline, fmt::format("{}.files: '{}' is not a file name", patterns.field, pattern));
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}.files: '{}' is not a file name, because it is empty or has a NUL character",
+                              patterns.field, pattern));
     io::Source::Listing found = list_pattern(pattern);
     if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_index_name(file); });
     if (found.files.empty())
@@ -57,7 +59,8 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
       list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, pattern));
   }
   if (list.files.empty())
-    throw Error(Category::bad_pipeline, fmt::format("{}.exclude: it excludes every file", patterns.field));
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}.exclude: it excludes every file; remove a pattern", patterns.field));
   if (!again.empty())
     list.warnings.push_back(fmt::format("{}.files: {} named more than once, but fed only once", patterns.field,
                                         some_of(*again.begin(), again.size())));

@@ -13,7 +13,7 @@ struct FilePatterns {
   std::string field;   // the source in messages, such as "source[1]"
   std::string folder;  // relative patterns are relative to it; empty: the working directory
   std::vector<std::string> files;
-  std::vector<std::string> exclude;  // with a '/', for the whole path; without, for the file's name in any folder
+  std::vector<std::string> exclude;  // one with a '/' is compared with the whole path, others with the file's name
 };
 
 struct FileList {
@@ -23,8 +23,8 @@ struct FileList {
 
 /// Lists the files of a source that the patterns name; io::Source::list says how patterns match. Index files
 /// (io/index/index_store.h) that a pattern with wildcards matches are left out. Throws Error bad_pipeline for a pattern
-/// that matches no file; the error has the absolute pattern and says what is there instead. Throws Error io_error if the
-/// source cannot be listed. Warns of files that several patterns name.
+/// that matches no file; the error has the absolute pattern and says what is there instead. Throws Error io_error if
+/// the source cannot be listed. Warns of files that several patterns name.
 FileList list_files_of(const io::Source& source, const FilePatterns& patterns);
 /// Does the same with local files.
 FileList list_files(const FilePatterns& patterns);

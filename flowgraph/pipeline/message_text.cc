@@ -23,7 +23,7 @@ struct FirstError : pb::io::ErrorCollector {
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 };
 
-// What comes before a place in the text: the message whose fields are listed there, and the last token.
+// What comes before a place in the text: the type of the message that is open there, and the last token.
 struct Before {
   const pb::Descriptor* message = nullptr;
   pb::io::Tokenizer::Token token;
@@ -57,7 +57,6 @@ Before look_before(std::string_view text, const pb::Descriptor* root, int line, 
       name = open.back().name;
       open.pop_back();
     }
-    before.message = open.back().message;
   }
   before.message = open.back().message;
   return before;
@@ -80,8 +79,8 @@ std::vector<std::string> field_names(const pb::Descriptor& message) {
   return names;
 }
 
-// protobuf says what it did not understand, but not what it would have understood, and points after it. This replaces
-// the message by one that lists what could stand there, and points to the word itself.
+// Replaces protobuf's message about an unknown field or enum value, which names only the word and points after it, by
+// one that lists the known names and points to the word itself.
 void explain(TextError& error, std::string_view text, const pb::Descriptor* root) {
   const bool unknown_field = error.message.find("has no field named") != std::string::npos;
   const bool unknown_value = error.message.find("Unknown enumeration value") != std::string::npos;
@@ -99,10 +98,9 @@ void explain(TextError& error, std::string_view text, const pb::Descriptor* root
              field && field->enum_type()) {
     std::vector<std::string> values;
     for (int i = 0; i < field->enum_type()->value_count(); i++) values.push_back(field->enum_type()->value(i)->name());
-    error.message =
-        fmt::format("{}: there is no '{}'{} It is one of: {}", field->name(), wrong,
-                    values.empty() ? "" : did_you_mean(wrong, values) + (nearest(wrong, values).empty() ? "." : ""),
-                    fmt::join(values, " "));
+    const std::string hint = did_you_mean(wrong, values);
+    error.message = fmt::format("{}: there is no '{}'{} It is one of: {}", field->name(), wrong,
+                                hint.empty() ? "." : hint, fmt::join(values, " "));
   }
 }
 

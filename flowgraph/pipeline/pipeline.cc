@@ -38,7 +38,8 @@ void parse(std::string_view text, std::string_view text_name, pb::Message& messa
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   if (text.size() > longest_text)
     throw Error(Category::bad_pipeline,
-                fmt::format("{}: {} bytes are too many for a pipeline", text_name, text.size()));
+                fmt::format("{}: {} bytes are too many for a pipeline, which has at most {}; is it another file?",
+                            text_name, text.size(), longest_text));
   if (const auto error = flow::read_text(text, message, given))
     throw Error(Category::bad_pipeline,
                 fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));
@@ -83,9 +84,9 @@ std::string element_name(const pb::Message& element) {
   throw Error(Category::bad_pipeline, fmt::format("{}: {}", path, why));
 }
 
-// Returns the element of a repeated field whose name `rest`, the rest of a path, begins with, and removes the name from
-// `rest`. Names may contain dots; if several names match, the longest counts. A single element need not be named.
-// Throws Error bad_pipeline if there is no such element.
+// Returns the element of a repeated field that `rest`, the rest of a path, names, and removes the name from `rest`.
+// Names may contain dots; if several names match, the longest counts. A single element need not be named. Throws Error
+// bad_pipeline if no element has the name.
 pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field, std::string_view path,
                           std::string_view& rest) {
   const pb::Reflection& reflection = *parent.GetReflection();
@@ -148,7 +149,8 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
     if (const auto error = flow::read_text(text, *read)) bad_path(path, error->message);
     std::vector<const pb::FieldDescriptor*> fields;
     read->GetReflection()->ListFields(*read, &fields);
-    if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field)) bad_path(path, "one value is wanted");
+    if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field))
+      bad_path(path, "the value sets other fields, too; write one value");
     message->GetReflection()->ClearField(message, field);
     message->MergeFrom(*read);
     return;

@@ -19,19 +19,6 @@ constexpr int64_t most_default_values = int64_t{1} << 22;  // they are copied fo
   throw Error(Category::bad_pipeline, why, {"", -1, -1, feature.name});
 }
 
-std::string_view kind_name(config::Feature::Kind kind) {
-  switch (kind) {
-    case config::Feature::FIXED:
-      return "FIXED";
-    case config::Feature::VARIABLE:
-      return "VARIABLE";
-    case config::Feature::FIXED_SEQUENCE:
-      return "FIXED_SEQUENCE";
-    default:
-      return "RAGGED";
-  }
-}
-
 // Copies the default values into the feature after checking their dtype and length.
 void read_defaults(const config::Feature& config, FeatureSpec& feature) {
   for (const config::Value& value : config.default_value()) {
@@ -49,7 +36,8 @@ void read_defaults(const config::Feature& config, FeatureSpec& feature) {
     if (found == DType::bytes && feature.length >= 0 &&
         static_cast<int64_t>(value.bytes_value().size()) != feature.length)
       refuse(feature,
-             fmt::format("default_value: {} bytes, but length is {}", value.bytes_value().size(), feature.length));
+             fmt::format("default_value: it has {} bytes, but length is {}; give as many", value.bytes_value().size(),
+                         feature.length));
     if (found == DType::bytes) feature.default_bytes.push_back(value.bytes_value());
     if (found == DType::float32) feature.default_floats.push_back(value.float32_value());
     if (found == DType::int64) feature.default_ints.push_back(value.int64_value());
@@ -63,14 +51,14 @@ void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
   if (feature.kind == FeatureKind::variable || feature.kind == FeatureKind::ragged)
     refuse(feature,
            fmt::format("default_value: a {} feature has no values in a record that lacks it; remove the default",
-                       kind_name(config.kind())));
+                       config::Feature::Kind_Name(config.kind())));
   const int64_t wanted = feature.kind == FeatureKind::fixed ? feature.shape.elements() : 1;
   if (given != 1 && given != wanted)
     refuse(feature,
            feature.kind == FeatureKind::fixed
                ? fmt::format("default_value: {} values are given; give one, or {}, which is as many as shape {} has",
                              given, wanted, to_string(feature.shape))
-               : fmt::format("default_value: {} values are given, but padding is a single value", given));
+               : fmt::format("default_value: {} values are given, but padding is a single value; give one", given));
   if (wanted > most_default_values)
     refuse(feature, fmt::format("default_value: shape {} has too many elements for a default (at most {})",
                                 to_string(feature.shape), most_default_values));
@@ -108,20 +96,23 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
     // A sequence's tensor has two axes more than its shape: rows and steps.
     feature.shape = resolve_shape(config.shape(), "shape", sequence ? 1 : 0, Shape::max_rank - (sequence ? 1 : 0));
   else if (config.shape_size() > 0)
-    refuse(feature, fmt::format("shape: a {} feature has no shape; remove it", kind_name(config.kind())));
+    refuse(feature,
+           fmt::format("shape: a {} feature has no shape; remove it", config::Feature::Kind_Name(config.kind())));
 
   constexpr int64_t largest_value = 16;  // bytes of a value in a column: that of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
     refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
                                 longest_value / largest_value));
-  if (config.length() < 0) refuse(feature, fmt::format("length: {} is negative", config.length()));
+  if (config.length() < 0)
+    refuse(feature, fmt::format("length: {} is negative; write a number of bytes, or leave it out", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature, "length: only BYTES features have a length; the number of values is `shape`");
   if (config.length() > longest_value)
     refuse(feature, fmt::format("length: {} bytes are more than a record can have, which is 2 GiB", config.length()));
   if (config.length() > 0) feature.length = config.length();
 
-  if (config.max_values() < 0) refuse(feature, fmt::format("max_values: {} is negative", config.max_values()));
+  if (config.max_values() < 0)
+    refuse(feature, fmt::format("max_values: {} is negative; write 1 or more, or leave it out", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
     refuse(feature, "max_values: remove it; a FIXED feature has as many values as its `shape` says");
   if (config.max_values() > longest_value)
@@ -132,7 +123,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   return feature;
 }
 
-// A record that is not a message is one feature. The pipeline may declare it, to give its length.
+// Returns the only feature of RAW records, which is the record itself. The pipeline may declare it, to give its length.
 std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
   FeatureSpec record;
   record.name = record.key = "record";
@@ -163,7 +154,7 @@ Shape resolve_shape(const google::protobuf::RepeatedField<int64_t>& axes, const 
     refuse_shape(fmt::format("has {} axes, but at most {} are supported", axes.size(), most_axes));
   int64_t elements = 1;
   for (int64_t axis : axes) {
-    if (axis < least) refuse_shape(fmt::format("has an axis of {}", axis));
+    if (axis < least) refuse_shape(fmt::format("has an axis of {}; an axis must be at least {}", axis, least));
     if (axis != 0 && elements > most_elements / axis) refuse_shape("has more than 2^31 elements");
     elements *= axis;
   }
@@ -198,10 +189,12 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
       throw error.at({"", -1, -1, declared[i].name()});
     }
     const FeatureSpec& feature = features.back();
-    if (!names.insert(feature.name).second) refuse(feature, "name: there are two features of this name");
+    if (!names.insert(feature.name).second)
+      refuse(feature, "name: another feature has this name; give each feature a name of its own");
     if (!keys.insert(feature.key).second)
       refuse(feature,
-             fmt::format("key: another feature reads '{}' already; several outputs can be made from one feature",
+             fmt::format("key: another feature reads '{}' already; remove one of them, because several outputs can be "
+                         "made from one feature",
                          feature.key));
   }
   if (record_type == RecordType::raw) return resolve_raw(features);

@@ -1,4 +1,4 @@
-// Checks what is read of each record: the pipeline's `feature`.
+// Checks the features of a pipeline, which say what is read out of each record.
 #pragma once
 
 #include <vector>

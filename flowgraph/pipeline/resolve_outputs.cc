@@ -38,7 +38,11 @@ std::vector<int64_t> row_major(const Shape& shape, int64_t bits) {
   return strides;
 }
 
-// Resolves one output of the pipeline to numbers.
+DType stored_dtype(const config::DecodeRaw& raw) {
+  return raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
+}
+
+// Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
   OutputResolver(const Output& config, std::string path, const std::vector<FeatureSpec>& features,
@@ -53,8 +57,8 @@ class OutputResolver {
     switch (config_.from_case()) {
       case Output::kExpression:
         nothing_but("expression");
-        if (config_.has_normalize()) refuse("normalize", "write it into the formula");
-        // Its number is set when the formulas are sorted.
+        if (config_.has_normalize()) refuse("normalize", "an expression cannot have it; write it into the formula");
+        // FormulaResolver sets ColumnRef::number.
         from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
         break;
       case Output::kStack:
@@ -90,7 +94,7 @@ class OutputResolver {
 
   void nothing_but(std::string_view what) const {
     if (!config_.feature().empty())
-      refuse("feature", fmt::format("an output is made from a feature or by {}, not both", what));
+      refuse("feature", fmt::format("an output is made from a feature or by {}, not both; remove one", what));
   }
 
   int feature_number(std::string_view field, const std::string& wanted) const {
@@ -153,12 +157,13 @@ class OutputResolver {
       channel_axis = static_cast<int>(rank) - 1;
     }
     if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
-      refuse(field, fmt::format("{} values; shape {} takes 1 or {}", count, to_string(shape), channels));
+      refuse(field, fmt::format("{} values are given, but shape {} has {} channels; give one value, or as many", count,
+                                to_string(shape), channels));
     return result;
   }
 
-  // Permutes the delivered axes if the stored ones have another layout. Returns the channel axis, or -1 if it is not
-  // known.
+  // Permutes the axes if the output's layout is not the stored one. Returns the channel axis of the delivered shape, or
+  // -1 if it is not known.
   int turn(gpu::UnpackSpec& unpack, Layout stored) const {
     const Layout wanted = layout_of(config_.layout());
     if (wanted != Layout::unknown && unpack.shape.rank() != 3)
@@ -181,7 +186,8 @@ class OutputResolver {
     return (wanted == Layout::unknown ? stored : wanted) == Layout::chw ? 0 : 2;
   }
 
-  // Sets `normalize`, and the dtype: the one that was asked for, otherwise the natural one.
+  // Sets `normalize` and the dtype of the output: the one in the pipeline, or else `natural`, but FLOAT32 if the output
+  // is normalised.
   void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
     if (config_.has_normalize()) {
       const config::Normalize& given = config_.normalize();
@@ -200,7 +206,7 @@ class OutputResolver {
         (unpack.normalize && (unpack.normalize->mean.size() > 1 || unpack.normalize->std.size() > 1));
     unpack.channel_axis = by_channel ? channel_axis : -1;
     if (output_.dtype == DType::unset) output_.dtype = natural;
-    if (output_.dtype == DType::bytes) refuse("dtype", "BYTES cannot be made from numbers");
+    if (output_.dtype == DType::bytes) refuse("dtype", "BYTES cannot be made from numbers; write a type of numbers");
     unpack.out = output_.dtype;
   }
 
@@ -239,12 +245,12 @@ class OutputResolver {
 
   void pass_bytes(int number) {
     const FeatureSpec& from = feature(number);
-    constexpr std::string_view advice = "bytes become numbers by decode_raw or unpack_bits";
-    if (config_.has_normalize()) refuse("normalize", std::string(advice));
-    if (config_.layout() != Output::AS_IS) refuse("layout", std::string(advice));
+    const std::string no_numbers = "the feature is BYTES; make numbers of it by decode_raw or unpack_bits";
+    if (config_.has_normalize()) refuse("normalize", no_numbers);
+    if (config_.layout() != Output::AS_IS) refuse("layout", no_numbers);
     const bool dense = from.kind == FeatureKind::fixed && from.length >= 0 && output_.dtype != DType::bytes;
     if (output_.dtype != DType::unset && output_.dtype != DType::bytes && !(dense && output_.dtype == DType::uint8))
-      refuse("dtype", fmt::format("{} from BYTES: {}", name(output_.dtype), advice));
+      refuse("dtype", fmt::format("it is {}, but {}", name(output_.dtype), no_numbers));
     output_.dtype = dense ? DType::uint8 : DType::bytes;
     if (!dense) {
       output_.feature = number;
@@ -272,11 +278,12 @@ class OutputResolver {
     unpack.shape = resolve_shape(bits.shape(), path_ + ": unpack_bits.shape", 1);
     unpack.stride_bits = row_major(unpack.shape, unpack.width);
     const int64_t wanted = unpack.shape.elements() * unpack.width;
-    if (unpack.bit_offset < 0) refuse("unpack_bits.bit_offset", fmt::format("{} is negative", unpack.bit_offset));
+    if (unpack.bit_offset < 0)
+      refuse("unpack_bits.bit_offset", fmt::format("{} is negative; count from 0", unpack.bit_offset));
     if (from.length < 0)
       refuse("unpack_bits",
              fmt::format(
-                 "the length of feature '{}' must be known; write it there: length: {}, or more where bytes follow",
+                 "the length of feature '{}' must be known; write it there: length: {}, or more if bytes follow",
                  from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
     const int64_t available = from.length * 8;
     if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
@@ -304,8 +311,8 @@ class OutputResolver {
     if (rank == 0) refuse(field, "a scalar has no channels; give unpack_bits.shape");
     const int64_t channels = unpack.shape[rank - 1];
     if (bits.channel_order_size() != channels)
-      refuse(field, fmt::format("{} entries; shape {} takes {}", bits.channel_order_size(), to_string(unpack.shape),
-                                channels));
+      refuse(field, fmt::format("{} entries are given, but shape {} has {} channels; give one for each",
+                                bits.channel_order_size(), to_string(unpack.shape), channels));
     std::set<int> used;
     for (int stored : bits.channel_order()) {
       if (stored < 0 || stored >= channels)
@@ -321,7 +328,7 @@ class OutputResolver {
   void from_raw(int number) {
     const FeatureSpec& from = feature(number);
     const config::DecodeRaw& raw = config_.decode_raw();
-    const DType stored = raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
+    const DType stored = stored_dtype(raw);
     if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is not a type of numbers");
     gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
     unpack.big_endian = raw.big_endian();
@@ -352,7 +359,7 @@ class OutputResolver {
       for (int match : matches)
         if (std::find(chosen.begin(), chosen.end(), match) == chosen.end()) chosen.push_back(match);
     }
-    if (chosen.empty()) refuse("stack.features", "there are none");
+    if (chosen.empty()) refuse("stack.features", "it is empty; name at least one feature");
     return chosen;
   }
 
@@ -365,8 +372,8 @@ class OutputResolver {
         refuse("stack.features", fmt::format("feature '{}' is {}; only scalars of numbers can stand side by side",
                                              from.name, describe(from)));
       if (from.dtype != first && output_.dtype == DType::unset && !config_.has_normalize())
-        refuse("dtype", fmt::format("'{}' is {} and '{}' {}; say which it shall be", feature(features[0]).name,
-                                    name(first), from.name, name(from.dtype)));
+        refuse("dtype", fmt::format("feature '{}' is {} and '{}' is {}; write the dtype of the output",
+                                    feature(features[0]).name, name(first), from.name, name(from.dtype)));
     }
     // Check it as one tensor first, then make a job for each feature.
     gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
@@ -495,17 +502,15 @@ class FormulaResolver {
   std::set<size_t> read_;     // outputs that formulas read
 };
 
-// Sets the length of bytes features, because a decode_raw says exactly how long its bytes are.
+// Sets the length of bytes features that a decode_raw reads, because its dtype and shape determine the length.
 void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std::vector<FeatureSpec>& features) {
   for (const Output& output : outputs) {
     if (!output.has_decode_raw()) continue;
     for (FeatureSpec& feature : features) {
       if (feature.name != output.feature() || feature.dtype != DType::bytes || feature.length >= 0) continue;
-      const DType stored =
-          output.decode_raw().stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(output.decode_raw().stored());
       const Shape shape =
           resolve_shape(output.decode_raw().shape(), fmt::format("output '{}': decode_raw.shape", output.name()), 1);
-      feature.length = shape.elements() * static_cast<int64_t>(size_of(stored));
+      feature.length = shape.elements() * static_cast<int64_t>(size_of(stored_dtype(output.decode_raw())));
       for (const std::string& value : feature.default_bytes)
         if (static_cast<int64_t>(value.size()) != feature.length)
           throw Error(Category::bad_pipeline,
@@ -521,13 +526,15 @@ void check_names(const PipelineSpec& spec) {
   for (const OutputSpec& output : spec.outputs) {
     if (!outputs.insert(output.name).second)
       throw Error(Category::bad_pipeline,
-                  fmt::format("output '{}': name: there are two outputs of this name", output.name));
+                  fmt::format("output '{}': name: another output has this name; give each output a name of its own",
+                              output.name));
     if (output.internal) continue;
     for (const std::string& tensor : element_of(spec, output).tensors())
       if (!tensors.insert(tensor).second)
         throw Error(
             Category::bad_pipeline,
-            fmt::format("output '{}': name: its tensor '{}' has the name of another output's", output.name, tensor));
+            fmt::format("output '{}': name: another output has a tensor with the name '{}', too; rename one of them",
+                        output.name, tensor));
   }
   if (tensors.empty())
     throw Error(Category::bad_pipeline,
@@ -543,21 +550,17 @@ void warn_of_unused_features(PipelineSpec& spec) {
   const auto use = [&](int feature) {
     if (feature >= 0) used[static_cast<size_t>(feature)] = true;
   };
-  const auto use_jobs = [&](const OutputSpec& output) {
-    for (const DenseJob& job : output.jobs)
-      if (job.column.kind != ColumnRef::Kind::expression) use(job.column.number);
-  };
-  for (const OutputSpec& output : spec.outputs) {
-    use(output.feature);
-    use_jobs(output);
-  }
-  for (const ExpressionSpec& expression : spec.expressions)
-    for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
-  if (spec.filter) {
-    for (const ExpressionSpec& expression : spec.filter->expressions)
+  const auto use_all_of = [&](const PipelineSpec& feed) {
+    for (const OutputSpec& output : feed.outputs) {
+      use(output.feature);
+      for (const DenseJob& job : output.jobs)
+        if (job.column.kind != ColumnRef::Kind::expression) use(job.column.number);
+    }
+    for (const ExpressionSpec& expression : feed.expressions)
       for (const ExpressionSpec::Input& input : expression.inputs) use(input.feature);
-    for (const OutputSpec& output : spec.filter->outputs) use_jobs(output);
-  }
+  };
+  use_all_of(spec);
+  if (spec.filter) use_all_of(*spec.filter);
   std::vector<std::string> unused;
   for (size_t i = 0; i < used.size(); i++)
     if (!used[i]) unused.push_back("'" + spec.features[i].name + "'");

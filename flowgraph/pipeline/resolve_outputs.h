@@ -1,4 +1,4 @@
-// Resolves outputs and formulas to numbers of features and to gpu::UnpackSpec.
+// Checks outputs and formulas, and replaces names by numbers: of features, of expressions, and in a gpu::UnpackSpec.
 #pragma once
 
 #include "feedline_pipeline.pb.h"

@@ -19,18 +19,19 @@ struct RowFailure {
   std::string message;
 };
 
-/// Unpacking (gpu::UnpackSpec) is not one of these: it cannot fail, and it is plain data because GPUs carry it out, too.
-/// Immutable, and used by several threads at a time.
+/// Makes the rows of a dense output from the values of a feature. A row may fail. Immutable, and used by several
+/// threads at a time. Unpacking (gpu::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain data, because
+/// GPUs carry it out, too.
 class RowWriter {
  public:
   virtual ~RowWriter() = default;
 
-  /// Returns how many bytes write() needs to work in. The plan has them once for each thread.
+  /// Returns how many bytes of scratch memory write() needs. MemoryPlan reserves them once for each thread.
   virtual uint64_t scratch_bytes() const noexcept = 0;
 
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
-  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Appends the rows that cannot be made to
-  /// `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes.
+  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Appends the rows that cannot be made
+  /// to `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes.
   virtual void write(std::span<const std::span<const std::byte>> values, std::byte* out, size_t stride,
                      std::span<std::byte> scratch, std::vector<RowFailure>& failed) const = 0;
 };

@@ -1,5 +1,5 @@
-// A pipeline after validation: plain values with the defaults filled in. After this only what depends on the data can
-// be refused.
+// A pipeline after validation: plain values with the defaults filled in. Later stages refuse a pipeline only for
+// reasons that depend on the data.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "feedline/pipeline.h"
@@ -73,24 +72,24 @@ struct SourceSpec {
   uint32_t num_shards = 1, shard_id = 0;
 };
 
-/// The features @record, @file, @offset and @source, all int64. The filter alone has two more. `audit` is the row's
-/// audit term times its file's key (base/audit.h). `value` is a number for the value of a feature: an INT64 itself, or
-/// hash64() of BYTES.
+/// The features @record, @file, @offset and @source, all int64. Only the filter's feed has `audit` and `value`, too.
+/// `audit` is the row's audit term times its file's key (base/audit.h). `value` is the value of a feature as a number:
+/// an INT64 itself, or hash64() of BYTES.
 enum class Reserved : uint8_t { record, file, offset, source, audit, value };
 
 /// A column of a chunk from which dense outputs are made.
 struct ColumnRef {
   enum class Kind : uint8_t { feature, expression, reserved };
   Kind kind = Kind::feature;
-  // Index into PipelineSpec::features or ::expressions. Of kind reserved: the feature that Reserved::value is about.
+  // Index into PipelineSpec::features or ::expressions. If `what` is Reserved::value: the feature whose value it is.
   int number = -1;
-  Reserved what = Reserved::record;  // which reserved feature, if it is of kind reserved
+  Reserved what = Reserved::record;  // which reserved feature, if `kind` is reserved
 };
 
 /// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// Makes the rows of an output whose only job this is, from a feature. Null: `unpack` says how.
+  /// Makes the rows from a feature; then the output has no other job. Null: `unpack` says how the rows are made.
   std::shared_ptr<const RowWriter> writer = nullptr;
   /// How one value is unpacked. A value is the bytes of a bytes feature, or all numbers that a record has for another
   /// feature, as they lie in memory.
@@ -128,7 +127,7 @@ struct ExpressionSpec {
     int feature = -1;
     int expression = -1;
     std::optional<gpu::UnpackSpec> unpack;  // its `out` is `dtype`
-    DType dtype = DType::unset;             // of the feature or of the other output
+    DType dtype = DType::unset;             // dtype of the feature or of the other output
   };
   std::vector<Input> inputs;  // in the order of program.inputs()
 };
@@ -188,7 +187,7 @@ struct PipelineSpec {
   /// (float64) is not 0. Its outputs `@file` and `@audit` say which row is which. If there is a window.key, its output
   /// `@key` says when the key changes. Null: there is neither a filter nor a key.
   std::shared_ptr<const PipelineSpec> filter;
-  /// Everything that the filter's result depends on, other than the data.
+  /// The text of filter, window.key and features: everything but the data that the filter's result depends on.
   std::string filter_text;
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // with record_type RAW there is one: `record`

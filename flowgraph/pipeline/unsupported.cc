@@ -63,7 +63,7 @@ void check_field(const pb::Message& message, const pb::FieldDescriptor* field, c
       const std::string& text = field->is_repeated()
                                     ? reflection.GetRepeatedStringReference(message, field, i, &scratch)
                                     : reflection.GetStringReference(message, field, &scratch);
-      if (!is_utf8(text)) throw Error(Category::bad_pipeline, fmt::format("{}: not UTF-8", path));
+      if (!is_utf8(text)) throw Error(Category::bad_pipeline, fmt::format("{}: the text is not UTF-8", path));
     } else if (field->message_type()) {
       const pb::Message& value = field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
                                                       : reflection.GetMessage(message, field);

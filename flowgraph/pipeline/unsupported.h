@@ -1,4 +1,4 @@
-// Refuses fields of pipeline.proto that this version does not have yet.
+// Refuses fields and values of pipeline.proto that this version does not support yet.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace feedline::flow {
 
-/// Throws Error bad_pipeline for the first such field that is set; the error says what works instead. Also throws it
-/// for text that is not UTF-8 and for numbers that stand for no value of an enum.
+/// Throws Error bad_pipeline if a field or a value of an enum is set that this version does not support; the error says
+/// what works instead. Also throws it for text that is not UTF-8, and for a number that is not a value of its enum.
 void refuse_unsupported(const config::Pipeline& pipeline);
 
-/// Returns how the user knows an element of a repeated message: "output 'board'", "feature[2]", or "source" if it is
-/// the only one.
+/// Returns what messages call an element of a repeated field: "output 'board'" if it has a name, else "feature[2]", or
+/// "source" if it is the only element.
 std::string element_path(const std::string& field, int index, int count, const std::string& name);
 
 }  // namespace feedline::flow

@@ -36,7 +36,7 @@ uint64_t byte_size(const std::string& path, const std::string& text, uint64_t ot
   } catch (const Error& error) {
     refuse("{}: {}", path, error.message());
   }
-  if (bytes == 0) refuse("{}: 0 bytes are too few", path);
+  if (bytes == 0) refuse("{}: 0 bytes are too few; write a size above 0", path);
   return bytes;
 }
 
@@ -47,7 +47,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   spec.given = true;
   spec.mode = static_cast<IndexMode>(index.mode());
   if (index.dir().find('\0') != std::string::npos)
-    refuse("{}: index.dir: '{}' is not a folder name", path, index.dir());
+    refuse("{}: index.dir: '{}' is not a folder name, because it has a NUL character", path, index.dir());
   if (!index.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
     spec.dir = std::filesystem::absolute(dir).lexically_normal().string();
@@ -87,9 +87,10 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
     spec.begin = resolve_range_end(path + ": range", range.substr(0, colon), spec.begin);
     spec.end = resolve_range_end(path + ": range", range.substr(colon + 1), spec.end);
     if (spec.begin.percent == spec.end.percent && spec.begin.value > spec.end.value)
-      refuse("{}: range: '{}' ends before it begins", path, range);
+      refuse("{}: range: '{}' ends before it begins; write the smaller number first", path, range);
   }
-  if (source.num_shards() < 0) refuse("{}: num_shards: {} is negative", path, source.num_shards());
+  if (source.num_shards() < 0)
+    refuse("{}: num_shards: {} is negative; write 1 or more, or leave it out", path, source.num_shards());
   if (source.num_shards() > 0) spec.num_shards = static_cast<uint32_t>(source.num_shards());
   if (source.shard_id() < 0 || static_cast<uint32_t>(source.shard_id()) >= spec.num_shards)
     refuse("{}: shard_id: {}; of {} shards it must be 0 to {}", path, source.shard_id(), spec.num_shards,
@@ -97,8 +98,7 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
   spec.shard_id = static_cast<uint32_t>(source.shard_id());
 }
 
-// Warns of files that are fed by two sources. Sources may share a file if each takes a part of it; a file that one of
-// them takes whole is fed twice.
+// Warns of files that two sources feed. No warning if both take only a part of their files (`range` or `num_shards`).
 void warn_of_shared_files(const config::Pipeline& config, const std::vector<SourceSpec>& sources,
                           std::vector<std::string>& warnings) {
   const auto takes_part = [&](int s) { return !config.source(s).range().empty() || config.source(s).num_shards() > 1; };
@@ -111,8 +111,9 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
       if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
     }
     for (const auto& [other, files] : shared)
-      warnings.push_back(fmt::format("{}: files: {} in {}, too, and fed by both", name_of(s),
-                                     some_of(files.front(), files.size()), name_of(other)));
+      warnings.push_back(fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
+                                     "of its own",
+                                     name_of(s), some_of(files.front(), files.size()), name_of(other)));
   }
 }
 
@@ -136,7 +137,9 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     spec.index = resolve_index(pipeline, source, path);
     resolve_part(source, path, spec);
     if (i > 0 && spec.record_type != sources[0].record_type)
-      refuse("{}: record_type: all sources must have the same", path);
+      refuse("{}: record_type: it is {}, but source[0] has {}; give all sources the same", path,
+             config::Source::RecordType_Name(source.record_type()),
+             config::Source::RecordType_Name(config.source(0).record_type()));
     if (source.files().empty()) refuse("{}: files: no path is given; name paths or patterns", path);
     FileList files = list({path,
                            pipeline.folder(),
@@ -165,7 +168,7 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
       spec.batch_size_per_replica = size("batch_size_per_replica", batch.batch_size_per_replica());
       break;
     default:
-      refuse("batch: give global_batch_size or batch_size_per_replica");
+      refuse("batch: the number of rows is missing; give global_batch_size or batch_size_per_replica");
   }
   spec.last_batch_policy = static_cast<LastBatchPolicy>(batch.last_batch_policy());
   spec.valid_mask = batch.valid_mask();
@@ -221,13 +224,14 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
     refuse("shuffle.buffer_size: {} samples; it must be 1 to {}", shuffle.buffer_size(), most);
-  if (shuffle.buffer_size() < 0) refuse("shuffle.buffer_size: {} is negative", shuffle.buffer_size());
+  if (shuffle.buffer_size() < 0)
+    refuse("shuffle.buffer_size: {} is negative; write a number of samples", shuffle.buffer_size());
   if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
     refuse("shuffle: give buffer_size or buffer_bytes, not both");
   spec.buffer_size = shuffle.buffer_size();
   spec.buffer_bytes = byte_size("shuffle.buffer_bytes", shuffle.buffer_bytes(), 0);
   spec.block_bytes = byte_size("shuffle.block_size", shuffle.block_size(), spec.block_bytes);
-  if (shuffle.lanes() < 0) refuse("shuffle.lanes: {} is negative", shuffle.lanes());
+  if (shuffle.lanes() < 0) refuse("shuffle.lanes: {} is negative; write 1 or more, or leave it out", shuffle.lanes());
   spec.lanes = shuffle.lanes();
   return spec;
 }
@@ -239,7 +243,8 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
   if (interleave.cycle_length() < 1)
     refuse("interleave.cycle_length: {}; it is the number of files that are open at once, at least 1",
            interleave.cycle_length());
-  if (interleave.block_length() < 0) refuse("interleave.block_length: {} is negative", interleave.block_length());
+  if (interleave.block_length() < 0)
+    refuse("interleave.block_length: {} is negative; write 1 or more, or leave it out", interleave.block_length());
   if (mode == ShuffleMode::block || mode == ShuffleMode::global)
     refuse(
         "interleave: it has no effect, because shuffle.mode {} takes samples of all files in random order; leave it "
@@ -326,11 +331,13 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
   std::set<int> cpus;
   const char* at = text.data();
   const char* const end = at + text.size();
+  const auto refuse_text = [&] {
+    refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
+  };
   const auto number = [&] {
     int cpu = 0;
     const auto [rest, error] = std::from_chars(at, end, cpu);
-    if (error != std::errc() || cpu < 0 || cpu >= CPU_SETSIZE)
-      refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
+    if (error != std::errc() || cpu < 0 || cpu >= CPU_SETSIZE) refuse_text();
     at = rest;
     return cpu;
   };
@@ -341,8 +348,7 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
       at++;
       last = number();
     }
-    if (last < first || (at != end && (*at != ',' || ++at == end)))
-      refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
+    if (last < first || (at != end && (*at != ',' || ++at == end))) refuse_text();
     for (int cpu = first; cpu <= last; cpu++) cpus.insert(cpu);
   }
   cpu_set_t usable;
@@ -376,28 +382,21 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
     spec.device_prefetch = prefetch;
 }
 
-void resolve_order(const config::Pipeline& config, PipelineSpec& spec) {
-  spec.shuffle = resolve_shuffle(config);
-  spec.interleave = resolve_interleave(config, spec.shuffle.mode);
-  spec.window = resolve_window(config, spec);
-  spec.mixture = resolve_mixture(config, spec);
-}
-
-// Returns the number of the feature that window.key names. No window reaches across a change of its value.
+// Returns the number of the feature that window.key names. No window reaches across a change of the feature's value.
 int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features) {
   std::vector<std::string> names;
   for (const FeatureSpec& feature : features) {
     names.push_back(feature.name);
     if (feature.name != key) continue;
     if (feature.dtype == DType::float32 || feature.kind != FeatureKind::fixed || feature.shape.rank() > 0)
-      refuse("window.key: feature '{}' is not one INT64 or BYTES value in each record", key);
+      refuse("window.key: feature '{}' is not one INT64 or BYTES value in each record; name a feature that is", key);
     return static_cast<int>(names.size()) - 1;
   }
   refuse("window.key: there is no feature '{}'; there are: {}", key, fmt::join(names, " "));
 }
 
-// Makes the filter and window.key a feed of its own. It has the same records and features, in file order, and only the
-// outputs that the two need.
+// Sets spec.filter, the pipeline of a second feed that evaluates the filter and window.key before the main feed starts.
+// The second feed has the same records and features, in file order, and only the outputs that filter and key need.
 void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   const bool has_key = spec.window && !spec.window->key.empty();
   if (config.filter().empty() && !has_key) return;
@@ -451,21 +450,21 @@ void refuse_with_lazy(const PipelineSpec& spec) {
   const auto refuse_if = [](bool wanted, const char* what) {
     if (wanted)
       refuse(
-          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no {}: use BUILD, or "
-          "leave that out",
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have {}; use "
+          "index.mode BUILD, or leave that out",
           what);
   };
-  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another mode");
+  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another index.mode");
   for (const SourceSpec& source : spec.sources)
     refuse_if(
         source.begin.value > 0 || !source.end.percent || source.end.value < RangeEnd::all || source.num_shards > 1,
         "a range or shard");
-  refuse_if(spec.filter != nullptr, "filter");
+  refuse_if(spec.filter != nullptr, "a filter");
   refuse_if(spec.interleave.on(), "interleave");
-  refuse_if(spec.window.has_value(), "window");
-  refuse_if(spec.mixture.has_value(), "mixture");
-  refuse_if(spec.shuffle.mode != ShuffleMode::none, "shuffle");
-  refuse_if(spec.repeat != 1, "epoch.repeat or steps");
+  refuse_if(spec.window.has_value(), "a window");
+  refuse_if(spec.mixture.has_value(), "a mixture");
+  refuse_if(spec.shuffle.mode != ShuffleMode::none, "a shuffle");
+  refuse_if(spec.repeat != 1, "epoch.repeat or epoch.steps");
   refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
   refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
   for (const OutputSpec& output : spec.outputs)
@@ -486,8 +485,8 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
   for (size_t s = 0; s < weights.size(); s++) {
     const double share = weights[s] / sum * MixtureSpec::whole;
     if (share < 0.5)
-      refuse("source[{}].weight: {} of {} in all; at least {:.1g} of it can be drawn", s, weights[s], sum,
-             1.0 / MixtureSpec::whole);
+      refuse("source[{}].weight: {} is less than {:.1g} of all weights together, {}; raise it, or remove the source", s,
+             weights[s], 0.5 / MixtureSpec::whole, sum);
     shares.push_back(static_cast<uint32_t>(std::lround(share)));
   }
   return shares;
@@ -501,7 +500,10 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   resolve_batch(config, spec);
   resolve_errors(config.errors(), spec);
   resolve_resources(config, spec);
-  resolve_order(config, spec);
+  spec.shuffle = resolve_shuffle(config);
+  spec.interleave = resolve_interleave(config, spec.shuffle.mode);
+  spec.window = resolve_window(config, spec);
+  spec.mixture = resolve_mixture(config, spec);
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
@@ -510,8 +512,10 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)
       if (!output.internal && !output.dense())
-        refuse("window: output '{}' has no fixed shape; windows are tensors of [samples, {}, ...]", output.name,
-               spec.window->size);
+        refuse(
+            "window: output '{}' has no fixed shape, but windows are tensors of [samples, {}, ...]; make it from a "
+            "FIXED feature, with `length` if it is BYTES",
+            output.name, spec.window->size);
   return spec;
 }
 

@@ -20,16 +20,16 @@ void Distribution::check(bool all_known) const {
           part, data_parallel_size, data_parallel_size - 1));
   if (!all_known) return;
   for (int part = 0; part < data_parallel_size; part++)
-    if (std::find(data_parallel_ranks.begin(), data_parallel_ranks.end(), part) == data_parallel_ranks.end())
-      refuse(fmt::format("no rank is given part {} of {}; its samples would be lost", part, data_parallel_size));
+    if (std::ranges::find(data_parallel_ranks, part) == data_parallel_ranks.end())
+      refuse(fmt::format("no rank is given part {} of {}, whose samples would be lost; give each part to a rank", part,
+                         data_parallel_size));
 }
 
 int Distribution::reader_of(int of_rank) const noexcept {
   if (mode == DistributeMode::split) return of_rank;
   if (mode == DistributeMode::scatter) return 0;
   const int part = data_parallel_ranks[static_cast<size_t>(of_rank)];
-  return static_cast<int>(std::find(data_parallel_ranks.begin(), data_parallel_ranks.end(), part) -
-                          data_parallel_ranks.begin());
+  return static_cast<int>(std::ranges::find(data_parallel_ranks, part) - data_parallel_ranks.begin());
 }
 
 std::vector<int> Distribution::readers() const {

@@ -28,7 +28,7 @@ struct Distribution {
   void check(bool all_known) const;
 
   int ranks() const noexcept { return static_cast<int>(data_parallel_ranks.size()); }
-  /// Returns whether packed rows travel from a reader to others, even if only between the replicas of one rank.
+  /// Returns whether a reader sends packed rows (flowgraph/batch/packing.h), even if only to replicas of its own rank.
   bool transfers() const noexcept { return mode != DistributeMode::split; }
 
   /// Returns the rank that reads for `of_rank`. split: the rank itself. replicate: the first rank that is given the
@@ -37,10 +37,11 @@ struct Distribution {
   bool reads(int of_rank) const noexcept { return reader_of(of_rank) == of_rank; }
   std::vector<int> readers() const;
 
-  /// Returns the ranks and replicas for which this rank's Plan is made. They decide which rows the rank's graph makes
-  /// batches of. If rows travel, the replicas of the result are the parts that the graph makes and that travel.
+  /// Returns the ranks and replicas for which this rank's Plan is made, and so which rows its graph makes batches of.
+  /// If rows travel, each replica of the result stands for one part that the graph makes and sends.
   Ranks planned() const noexcept;
-  /// Returns which of its reader's parts a rank is given: one for each of its replicas (scatter), or one for all.
+  /// Returns the numbers of the reader's parts that a rank is given: one for each of its replicas (scatter), or one for
+  /// all of them.
   std::vector<int> parts_of(int of_rank) const;
   /// Returns whether one reader gives all ranks the same rows.
   bool one_part() const noexcept { return mode == DistributeMode::replicate && data_parallel_size == 1; }

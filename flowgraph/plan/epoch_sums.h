@@ -15,16 +15,16 @@ namespace feedline::flow {
 /// was damaged, and that the stored CRC was. See EpochEnd::doubts.
 inline constexpr size_t doubts_tried = 10;
 
-/// What the graph's node [assemble] knows at the end of an epoch. Reading is ahead of delivery. So this travels with
-/// the end of the epoch to the place where the delivered rows are summed up.
+/// The sums that the graph's node [assemble] has at the end of an epoch. Reading is epochs ahead of delivery, so they
+/// travel with the end of the epoch to the EpochLedger, which adds up the delivered rows.
 struct EpochEnd {
   uint64_t epoch = 0;
   int64_t first_step = 0;  // the step of the epoch at which the feed began; 0 if it fed the epoch from its beginning
   uint64_t dropped = 0;    // the audit of the rank's share of the samples that DROP left out
   uint64_t bad = 0;        // the audit of the rows that became filler
   uint64_t lost = 0;       // the number of rows that became filler and whose records cannot be identified
-  /// If the payload and the stored CRC of a record do not match, `bad` counts the record by its stored CRC. In case it
-  /// was the stored CRC that was damaged, the value here must be added to `bad`. At most doubts_tried + 1 are kept.
+  /// For each record whose payload and stored CRC do not match: the value to add to `bad` if the stored CRC was damaged
+  /// and not the payload. `bad` itself has the term with the stored CRC. At most doubts_tried + 1 values are kept.
   std::vector<uint64_t> doubts = {};
   std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, found while reading it
 };
@@ -37,7 +37,7 @@ struct EpochSums {
 
 /// The audit that an epoch must add up to.
 struct ExpectedAudit {
-  std::optional<uint64_t> sum;  // none: `why_none` says why
+  std::optional<uint64_t> sum;  // nullopt: unknown, and `why_none` says why
   std::string why_none = "the indexes do not say what an epoch holds";
   /// For `epoch.steps`. Epochs end within passes, so whole passes are compared: each pass at the end of the epoch in
   /// which it ends.

@@ -20,8 +20,8 @@ Error makes_no_sense(const BatchTensor& tensor) {
           tensor.name));
 }
 
-// Throws Error bad_pipeline if a tensor does not fit into the buffer. Rows are received into memory that is laid out as
-// another rank says, so nothing may be written outside of that memory.
+// Throws Error bad_pipeline if a tensor does not fit into the buffer. Another rank describes the layout of the buffer
+// into which rows are received, so a wrong description must not let them be written outside of the buffer.
 void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   uint64_t row = size_of(tensor.dtype);
   bool fits = tensor.offset <= facts.buffer_bytes && tensor.capacity <= facts.buffer_bytes - tensor.offset &&
@@ -33,8 +33,9 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   if (!fits) throw makes_no_sense(tensor);
 }
 
-// Returns the digests of all state_stages as text. Those that the pipeline's text alone decides are taken as they are.
-// `batch` and `errors` are digested by their effect: how many samples a step has, and which records are left out.
+// Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages that the
+// pipeline's text alone decides. `batch` and `errors` are digested by their effect: how many samples a step has, and
+// which records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());

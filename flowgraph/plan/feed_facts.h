@@ -11,7 +11,7 @@
 
 namespace feedline::flow {
 
-/// The facts of one plan.
+/// The facts of one plan, as plain values that can be sent to other ranks.
 struct FeedFacts {
   FeedIdentity identity;
   int64_t samples_per_epoch = 0;  // -1: epochs never end, or their length is not known

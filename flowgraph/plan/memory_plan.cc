@@ -13,15 +13,15 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
-// The limits of a replica's buffers if the pipeline does not say how many batches to prefetch. Small batches are then
-// made many at a time, so that a slow trainer rarely makes the feed wake a thread.
+// The limits of a replica's buffers if the pipeline does not say how many batches to prefetch. The feed then makes many
+// small batches at a time, so that it rarely wakes a thread while the trainer is slow.
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
-// How much is read ahead from a disk, so that the disk stays busy while all threads are.
+// The most reads and bytes that are in flight from a disk, so that the disk stays busy while all threads work.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
-// Stands for products that are too large. It is far beyond any memory, so such a plan is refused, and sums of such
-// values do not overflow.
+// The result of product() if the product is larger (saturating arithmetic). It is far beyond any memory, so fit()
+// refuses such a plan. Sums of such values do not overflow.
 constexpr uint64_t too_much = uint64_t{1} << 48;
 
 uint64_t product(uint64_t a, uint64_t b) {
@@ -89,7 +89,7 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
                                   arena_bytes(schedule, ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
       inflates |= compressed;
     }
-    if (inflates) inflaters++;  // each source keeps an inflater of its own, as the sources of a mixture take turns
+    if (inflates) inflaters++;  // each source keeps its own inflater, because the sources of a mixture take turns
   }
   if (inflaters > 0) inflaters += static_cast<uint32_t>(schedule.threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
@@ -164,9 +164,9 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
   const uint64_t chunks = step_chunks = schedule.chunks_of_step();
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
-  // A step needs all its chunks at once; one more chunk is on its way, and one is being emptied. The end of an epoch
-  // holds a slot until every replica has taken it. Because one replica may be `host_prefetch` batches and
-  // ends of epochs later than another, several ends may hold a slot at once.
+  // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of one are being written. The
+  // end of an epoch holds a slot until every replica has taken it. One replica may be `host_prefetch` batches and ends
+  // of epochs later than another, so several ends may hold a slot at once.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;
@@ -190,7 +190,7 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   scratch_bytes = round_up(spec.row_writer_scratch().value_or(0), tensor_alignment);
-  // What is needed whatever the number of slots and batches.
+  // The memory that does not depend on the numbers of slots and batches.
   const std::vector<MemoryLine> fixed = {more,
                                          {"inflating", inflaters, inflater_memory_bytes},
                                          {"making rows", static_cast<uint64_t>(schedule.threads), scratch_bytes},
@@ -227,7 +227,7 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
       advice += fmt::format(", or a global batch of at most {} rows",
                             fit * static_cast<uint64_t>(schedule.ranks.all_replicas()));
   if (data.lazy)
-    advice += fmt::format(", or source.record_limit: index.mode LAZY plans for records of {}",
+    advice += fmt::format(", or a smaller source.record_limit: index.mode LAZY plans for records of {}",
                           format_byte_size(data.largest_record()));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
   for (const BatchTensor& tensor : tensors)

@@ -25,6 +25,9 @@ struct BatchTensor {
   Shape shape;            // dense: the shape of a row; padded: of one step of the row's sequence; else: of a value
   uint64_t offset = 0;    // bytes from the beginning of the buffer, a multiple of tensor_alignment
   uint64_t capacity = 0;  // bytes
+
+  /// Returns the bytes of a row of a dense tensor.
+  size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
 
 /// A line of the memory plan.
@@ -35,14 +38,14 @@ struct MemoryLine {
 };
 
 struct MemoryPlan {
-  /// Plans what a slot and a batch take. The counts of slots and batches come with fit().
+  /// Plans the bytes of a slot and of a batch. fit() then chooses the numbers of slots and batches.
   explicit MemoryPlan(const Schedule& schedule);
 
-  /// Chooses as many slots and batches as memory.limit allows. `more` is what the feed takes beside the graph. Throws
-  /// Error bad_pipeline if memory.limit is too small.
+  /// Chooses as many slots and batches as memory.limit allows. `more` is the memory that the feed takes outside of the
+  /// graph. Throws Error bad_pipeline if memory.limit is too small.
   void fit(const Schedule& schedule, const MemoryLine& more);
 
-  uint64_t step_chunks = 0;  // the most chunks that a step, and the samples that are mixed with it, hold at once
+  uint64_t step_chunks = 0;  // Schedule::chunks_of_step()
   uint32_t slots = 0;
   // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
   uint32_t slots_of_page_cache = 0;
@@ -53,9 +56,9 @@ struct MemoryPlan {
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;   // of each batch buffer
-  bool lends = false;          // batches of one row deliver bytes where they were read, and so hold the row's chunk
+  bool lends = false;          // a batch is one row: its tensors may point into the slot, and it then holds the chunk
   uint32_t inflaters = 0;      // 0: there is no compressed file
-  uint64_t scratch_bytes = 0;  // of each thread: what row writers work in (flowgraph/pipeline/row_writer.h)
+  uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/pipeline/row_writer.h)
   std::vector<MemoryLine> lines;
 
   /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.

@@ -65,8 +65,8 @@ class PassSums {
     const Windows windows(data_, data_.all_files(), window);
     if (std::gcd(window.shift, window.stride) != 1 || window.size % window.shift != 0)
       throw Unknown{
-          fmt::format("windows of {} frames, {} apart, every {}: the indexes do not say which frames are in how "
-                      "many of them",
+          fmt::format("windows of {} frames with stride {} and shift {}: the indexes do not say in how many windows "
+                      "each frame is",
                       window.size, window.stride, window.shift)};
     const uint64_t common = static_cast<uint64_t>(window.size / window.shift);
     uint64_t at_edges = 0;
@@ -75,8 +75,8 @@ class PassSums {
     const uint64_t allowed =
         std::max(frames / most_read_one_in, data_.bytes > 0 ? mul_div(always_read_bytes, frames, data_.bytes) : 0);
     if (at_edges > allowed)
-      throw Unknown{
-          fmt::format("{} of {} frames are near the ends of files or of the window's keys", at_edges, frames)};
+      throw Unknown{fmt::format("{} of {} frames are near ends of files or changes of window.key, too many to read",
+                                at_edges, frames)};
     for (DataFile& file : data_.files) *file.pass_audit *= common;
     windows.for_each_edge([&](uint64_t begin, uint64_t end) {
       windows.for_each_file(begin, end, [&](uint32_t f, uint64_t first, uint64_t count) {

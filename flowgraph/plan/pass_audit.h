@@ -9,8 +9,9 @@ namespace feedline::flow {
 /// Sets DataFile::pass_audit of every file. If that cannot be computed, sets DataSet::no_pass_audit to the reason.
 /// Throws Error io_error if a file cannot be read.
 ///
-/// The indexes have a sum for each 64 strides of a file. If a range or a shard ends between two such borders, the
-/// records from its end to the next border are read: at most 2 MiB of a source at the default stride.
+/// The index of a file has a sum for each group of 64 strides (io/index/index.h). A range or a shard may begin or end
+/// inside a group. The records between its end and the group's border are then read: at most 2 MiB of a source at the
+/// default stride.
 ///
 /// A record that is a frame of several windows counts as often as it is delivered. If `shift` divides `size` and has no
 /// divisor in common with `stride`, all records away from the ends of files and from changes of the key are in equally

@@ -19,7 +19,7 @@ std::string interleaving(const InterleaveSpec& interleave) {
 
 }  // namespace
 
-// Appends how many records are chosen of a source, unless all are.
+// Appends how many records of a source are samples, unless all are.
 void Plan::sources_text(std::string& text, size_t number) const {
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) {
@@ -86,10 +86,10 @@ std::string Plan::text() const {
   else
     fmt::format_to(out, "epoch    {}", data.lazy ? "of a length that is known after the first one" : "without an end");
   if (spec.window)
-    fmt::format_to(out, ", each {} records, {} apart, every {}", spec.window->size, spec.window->stride,
+    fmt::format_to(out, ", windows of {} records with stride {} and shift {}", spec.window->size, spec.window->stride,
                    spec.window->shift);
   if (spec.epoch_steps > 0)
-    fmt::format_to(out, ", going on from each other");
+    fmt::format_to(out, ", each continues where the one before it ended");
   else if (spec.repeat != 1)
     fmt::format_to(out, ", {}", spec.repeat < 0 ? "pass after pass" : fmt::format("{} passes", spec.repeat));
   if (dropped_per_epoch > 0)

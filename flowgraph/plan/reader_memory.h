@@ -17,7 +17,7 @@ inline constexpr uint64_t inflater_memory_bytes = 2 * inflater_input_bytes + inf
 /// index.mode LAZY: the most rows and bytes of a chunk. A chunk may have more bytes if its first record alone does.
 inline constexpr uint32_t most_lazy_rows = 1 << 14;
 inline constexpr uint64_t most_lazy_bytes = 512 << 10;
-/// Returns the bytes of a slot, which must hold the longest record that is allowed.
+/// Returns the bytes of a slot. It must hold the longest record that source.record_limit allows.
 uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept;
 /// Returns the bytes of the lazy reader and of the indexes that it makes.
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;

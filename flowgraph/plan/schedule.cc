@@ -35,7 +35,9 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) return 1;
   if (spec.repeat < 0 && data.samples == 0)
-    throw Error(Category::bad_pipeline, "epoch.repeat: -1 repeats the data without end, but it has no good record");
+    throw Error(Category::bad_pipeline,
+                "epoch.repeat: -1 repeats the samples without end, but the data has none; correct source.files, "
+                "source.range or filter, or the files");
   const int64_t most =
       (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples));
   if (spec.repeat > most)
@@ -108,7 +110,8 @@ Steps Schedule::plan_orders() {
 void Schedule::plan_epoch() {
   if (data.lazy && ranks.world_size > 1)
     throw Error(Category::bad_pipeline,
-                "source: index.mode: LAZY is for one process: ranks have to know their steps before; use BUILD");
+                "source: index.mode: LAZY is for one process: several ranks must know their steps before the first "
+                "batch; use BUILD");
   steps_per_epoch = data.lazy ? -1 : steps.per_epoch();
   if (steps_per_epoch < 0) {
     samples_per_epoch = -1;
@@ -120,7 +123,7 @@ void Schedule::plan_epoch() {
   none = data.no_pass_audit;
   const bool goes_on = steps.epochs_go_on();
   if (goes_on && (mixture || !PassBorders::apply_to(*orders[0], global_batch)))
-    none = mixture ? "epochs of a mixture of so many steps end within passes over its sources"
+    none = mixture ? "epochs of `epoch.steps` steps end within passes over the sources of the mixture"
                    : "a step takes more than half of the data";
   uint64_t sum = 0;
   for (const DataFile& file : data.files) {
@@ -136,7 +139,7 @@ void Schedule::plan_epoch() {
     expected_audit.sum = sum;
 }
 
-// Returns how many passes over a source's samples an epoch has. Returns nothing if the epoch ends within a pass.
+// Returns how many passes over a source's samples an epoch has; nullopt if the epoch ends within a pass.
 std::optional<uint64_t> Schedule::passes_over(uint32_t source) const {
   if (!mixture) return static_cast<uint64_t>(spec.repeat);
   const uint64_t size = orders[source]->samples(), taken = mixture->amounts()[source];
@@ -144,7 +147,6 @@ std::optional<uint64_t> Schedule::passes_over(uint32_t source) const {
   return taken % size == 0 ? std::optional(taken / size) : std::nullopt;
 }
 
-// Returns the most chunks that a step, and the samples that are mixed with it, hold at once.
 uint64_t Schedule::chunks_of_step() const {
   if (data.lazy) return lazy_chunks_of(static_cast<uint64_t>(global_batch), data.largest_record());
   uint64_t chunks = 0;
@@ -159,7 +161,8 @@ uint64_t Schedule::chunks_of_step(uint32_t source) const {
   const uint64_t samples = order.lanes().count * order.lanes().step;
   const bool one_pass =
       !mixture ? spec.repeat == 1 : !mixture->epochs_go_on() && mixture->amounts()[source] <= order.samples();
-  // At the end of a pass blocks of the next pass are open, too; and of several passes if passes are shorter than steps.
+  // Near the end of a pass, blocks of the next pass are open, too. If passes are shorter than steps, blocks of several
+  // passes are open.
   const uint64_t passes = one_pass ? 1 : samples / order.samples() + 2;
   const auto of_rank = static_cast<uint64_t>(rows.count());
   const uint64_t picks = ((mixture ? mixture->most_of(source, of_rank) : of_rank) + order.picks() - 1) / order.picks();

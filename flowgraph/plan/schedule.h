@@ -1,5 +1,5 @@
-// What is fed when: the order of the samples and the steps of an epoch, on one rank. It is a pure function of pipeline,
-// data and ranks.
+// The schedule of a feed on one rank: the order of its samples, and the steps of its epochs. A schedule is a pure
+// function of pipeline, data and ranks.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@
 namespace feedline::flow {
 
 struct Schedule {
-  /// Makes the schedule of a pipeline over counted data. Throws Error bad_pipeline if the pipeline does not fit the data
-  /// or the ranks.
+  /// Makes the schedule of a pipeline over counted data. Throws Error bad_pipeline if the pipeline does not fit the
+  /// data or the ranks.
   Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count);
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
@@ -37,19 +37,20 @@ struct Schedule {
   RecordParser parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
-  std::vector<std::byte> zeros;      // what the bytes of a bad row point to if its chunk has no good row to copy
+  std::vector<std::byte> zeros;      // zero bytes: the bytes value of a bad row if its chunk has no good row to copy
   int replicas;                      // the number of replicas on this rank
   int threads;
 
   int64_t frames = 1;         // rows of a sample: the frames of a window, or 1
   int64_t replica_batch = 0;  // samples of a replica's batch
-  // Both are -1 if an epoch never ends or the data is lazy.
+  // samples_per_epoch and steps_per_epoch are -1 if an epoch never ends, or if the data is lazy (index.mode LAZY).
   int64_t samples_per_epoch = 0;
   int64_t steps_per_epoch = 0;
   int64_t dropped_per_epoch = 0;  // samples that DROP leaves out
   ExpectedAudit expected_audit;   // what an epoch's delivered, dropped and bad samples must add up to, by the indexes
 
-  /// Returns the most chunks that a step, and the samples that are mixed with it, hold at once.
+  /// Returns the most chunks that are in use at once: those of a step, and those whose samples the shuffle mixes with
+  /// the step's.
   uint64_t chunks_of_step() const;
   uint64_t order_bytes() const noexcept;
   bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }

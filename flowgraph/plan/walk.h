@@ -1,6 +1,6 @@
 // Walks through the steps of a feed, and says which tickets must be read and which of their rows are the rows of which
 // step. Two walks with the same start give the same result. So the graph's node [read] takes the tickets from one walk,
-// and [assemble] takes the rows from another; the two need not talk to each other.
+// and the node [assemble] takes the rows from another. No message about tickets or rows travels between the two nodes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace feedline::flow {
 
 struct Schedule;
 
-/// Not thread-safe. Steps come in order, without end: after the last step of an epoch comes one with Step::ends_epoch.
+/// Gives steps in order, without end: after the last step of an epoch comes one with Step::ends_epoch. Not thread-safe.
 class Walk {
  public:
   /// The step at which a walk begins.

@@ -25,8 +25,8 @@ struct FEEDLINE_PUBLIC ElementSpec {
   /// NAME.bytes, uint8, holds the strings one after another; NAME.offsets, int64, holds where each string begins in it,
   /// and last where the final one ends.
   DType dtype = DType::unset;
-  /// The shape of a row of a dense output, of a step of a padded one, of a value of a ragged one. With windows a row of a
-  /// dense output has its frames as the first axis.
+  /// The shape of a row of a dense output, of a step of a padded one, of a value of a ragged one. With windows a row of
+  /// a dense output has its frames as the first axis.
   Shape shape = {};
   /// The bytes of one padding value of a padded output: one number, or one string.
   std::vector<std::byte> padding = {};

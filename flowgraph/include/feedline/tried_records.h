@@ -1,4 +1,4 @@
-// What a few records say about a pipeline: see Feeder::try_records().
+// The result of Feeder::try_records(), which parses a few records to check whether a pipeline fits its data.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace feedline {
 struct TriedRecords {
   uint64_t files = 0, records = 0;  // how many were looked at
   uint64_t failed = 0;              // how many of these records were refused
-  // What was wrong with these records: the first error of each feature and category. Also the error that the data ends
-  // with.
+  // What was wrong with these records: the first error of each feature and category. Also the error at which the data
+  // ends, if there is one.
   std::vector<Error> errors;
-  bool raised = false;        // such an error ends the feed, because errors.on_error is RAISE
+  bool raised = false;        // whether one of `errors` would end the feed, because errors.on_error is RAISE
   std::vector<Error> absent;  // features that a record may lack, and that all of these records lack
 };
 
