@@ -21,10 +21,10 @@
 namespace feedline::bench {
 namespace {
 
-constexpr size_t read_bytes = 512 << 10;  // bytes in a read: flowgraph/plan/plan.cc
+constexpr size_t read_bytes = 512 << 10;  // bytes in a read of a feed in file order: flowgraph/order/order.cc
 
 volatile uint64_t sink;
-const uint64_t cache = last_level_cache();  // found once, because it reads files
+const uint64_t cache = last_level_cache();  // in bytes. Called once, because it reads files
 
 int open_or_die(const std::string& file) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -48,7 +48,7 @@ void must(bool good) {
   if (!good) std::abort();
 }
 
-// Processes row by row around the ring. Calls kernel(address of the row's values, where to write them).
+// Writes the rows one after another into the ring. Calls kernel(address of the row's values, where to write the row).
 uint64_t rows_into_ring(Worker& worker, size_t rows, size_t row_bytes, auto&& kernel) {
   for (const std::byte* from : worker.found.values)
     kernel(from, worker.ring.data() + worker.next_row(rows) * row_bytes);
@@ -112,7 +112,7 @@ __attribute__((target("sse4.2"), aligned(64))) static uint64_t crc_of(const std:
     return v;
   };
   uint64_t a = ~0u, b = 0, c = 0;
-  const size_t third = n >= 1024 ? n / 24 * 8 : 0;  // three streams; joining their results would cost a little more
+  const size_t third = n >= 1024 ? n / 24 * 8 : 0;  // three chains; combining their CRCs would cost a little more
   for (size_t i = 0; i < third; i += 8) {
     a = __builtin_ia32_crc32di(a, load8(p + i));
     b = __builtin_ia32_crc32di(b, load8(p + third + i));
@@ -134,7 +134,7 @@ uint64_t crc(const Worker& worker) {
 }
 
 uint64_t walk(std::span<const io::RecordView> records, Columns& out) {
-  constexpr int bytes = 0x0a, floats = 0x12, int64s = 0x1a;  // tags of the kinds of a Feature
+  constexpr int bytes = 0x0a, floats = 0x12, int64s = 0x1a;  // the tags of a Feature's lists
   for (size_t row = 0; row < records.size(); row++) {
     const auto* p = reinterpret_cast<const uint8_t*>(records[row].data);
     const uint8_t* const end = p + records[row].size;
@@ -243,7 +243,7 @@ uint64_t copy(Worker& worker, size_t batch, size_t bytes) {
 }
 
 std::vector<Place> random_places(const std::string& file, uint64_t stride, size_t count) {
-  std::vector<Place> records;  // for each record, the bytes after its entry; the length is known at the next entry
+  std::vector<Place> records;  // for each record; the length is known at the next entry
   const Records all = load(file, std::filesystem::file_size(file));
   uint64_t entry = 0, next = stride;
   size_t first = 0;
@@ -256,7 +256,7 @@ std::vector<Place> random_places(const std::string& file, uint64_t stride, size_
     }
     records.push_back({entry, 0, records.size() == first ? 1 : records.back().records + 1});
   }
-  records.resize(first);  // leaves out those of the last entry
+  records.resize(first);  // leaves out the records after the last entry
   std::mt19937_64 random(1);
   std::vector<Place> places(count);
   for (Place& place : places) place = records[random() % records.size()];

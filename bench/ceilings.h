@@ -1,6 +1,6 @@
-// Bare loops: what a core could do if feedline cost nothing. Each loop does one step, in at most 60 lines, on data in
-// the state in which the feed meets it: the records of one read, in the cache. Each returns the number of records that
-// it processed.
+// Ceilings: bare loops that show what a core could do if feedline cost nothing. Each loop does one step of the feed, in
+// at most 60 lines. Its data is in the state that it has in a feed: the records of one read, in the cache. Each loop
+// returns the number of records that it processed.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Records {
 };
 Records load(const std::string& file, size_t bytes);
 
-/// The values that walk() finds in each record. It knows a feature by its kind and the first letter of its key.
+/// The values that walk() finds in each record. walk() knows a feature by its kind and the first letter of its key.
 struct Columns {
   explicit Columns(size_t rows) : values(rows), number(rows), ids(26 * rows) {}
 
@@ -29,7 +29,7 @@ struct Columns {
   std::vector<int64_t> ids;              // the 26 values of "ids"
 };
 
-/// The data of thread number `part` of `parts`: a file, the records of one read of it, and memory for batches.
+/// The data of thread number `part` of `parts`: a file, the records of one read of the file, and memory for batches.
 struct Worker {
   Worker(const std::string& file, uint64_t records, size_t part, size_t parts, std::span<std::byte> ring);
 
@@ -38,47 +38,51 @@ struct Worker {
   // Where reading begins: another place for each thread, so that none finds in the cache what another has read.
   uint64_t begin;
   std::vector<std::byte> block;  // the memory that reads fill
-  Records hot;
-  Columns found;
-  std::span<std::byte> ring;
-  size_t row = 0;
-  /// Returns which of `rows` rows in the ring is written next.
+  Records hot;                   // the records of one read
+  Columns found;                 // the values in these records
+  std::span<std::byte> ring;     // a ring buffer of batches
+  size_t row = 0;                // the row of the ring that is written next
+  /// Returns the row to write, of `rows` rows in the ring, and moves on to the next.
   size_t next_row(size_t rows) {
     if (row >= rows) row = 0;
     return row++;
   }
 };
 
-/// Copies from one half of the ring to the other as many bytes as a number of records take.
+/// Copies one half of the ring to the other by one memcpy(), as many bytes as whole records of average size take.
 uint64_t copy_memory(Worker& worker);
-/// Reads the whole file by pread from the page cache, in blocks of 512 KiB, into the same memory.
+/// Reads the whole file by pread from the page cache, in blocks of 512 KiB, each into the same memory.
 uint64_t read(Worker& worker);
-/// Computes the CRC32C of each payload and each length: one crc32 stream for short records, three for long ones.
+/// Computes the CRC32C of each payload and each length by crc32 instructions: one chain for short records, three
+/// independent chains for long ones.
 uint64_t crc(const Worker& worker);
-/// Parses Examples from their wire format into columns. Looks at tags, lengths and keys; assumes no order of the
-/// features; takes packed and unpacked numbers. Ends the program if it notices that a record is no Example.
+/// Parses Examples from their wire format into columns. Looks at tags, lengths and keys. The features may have any
+/// order, and numbers may be packed or not. Aborts the program if it notices that a record is no Example.
 uint64_t walk(std::span<const io::RecordView> records, Columns& out);
 
 /// Writes rows of `bytes` bytes, a number, and `ids` numbers side by side into a ring of 3 batches.
 template <size_t bytes, size_t ids>
 uint64_t gather(Worker& worker, size_t batch);
-/// Unpacks rows of 1536 bits, most significant bit first, to float32 in a ring of 3 batches.
+/// Unpacks rows of 1536 bits, most significant bit first, to float32 into a ring of 3 batches.
 uint64_t unpack_bits(Worker& worker, size_t batch);
-/// Converts rows of bytes to float32 with one multiply-add each, in a ring of 3 batches. Writes past the cache if the
-/// ring is more than twice as large as the cache.
+/// Converts rows of bytes to float32 with one multiply-add each, into a ring of 3 batches. Uses streaming stores, which
+/// bypass the cache, if the ring is more than twice as large as the last-level cache.
 uint64_t unpack_bytes(Worker& worker, size_t batch, size_t bytes);
-/// Copies rows of bytes unchanged into a ring of 3 batches.
+/// Copies rows of bytes unchanged into a ring of 3 batches. Uses streaming stores if the ring is larger than the
+/// last-level cache.
 uint64_t copy(Worker& worker, size_t batch, size_t bytes);
 
-/// A record to be read at random: the bytes from the index entry before it to the next entry. Reading it takes the
-/// CRC32C of every record from that entry up to this one.
+/// What must be read for one random record: the bytes from the index entry before the record to the next entry. The
+/// CRC32C of every record from the entry up to this record must be computed.
 struct Place {
   uint64_t offset;
   uint32_t length;
-  uint32_t records;  // the number of records from the entry up to this one
+  uint32_t records;  // the number of records from the entry up to this record
 };
-/// Draws `count` records in random order; the index has an entry for each `stride` bytes of the file.
+/// Draws `count` records at random, with repetition. Assumes an index with an entry for each `stride` bytes of the
+/// file.
 std::vector<Place> random_places(const std::string& file, uint64_t stride, size_t count);
+/// Reads each place by pread and computes its CRC32Cs.
 uint64_t read_at_random(Worker& worker, const std::vector<Place>& places);
 
 }  // namespace feedline::bench

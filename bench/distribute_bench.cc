@@ -1,5 +1,5 @@
-// Measures what it costs to send rows on instead of reading them: distribute_bench [--ranks N] [--rounds N] [--data
-// DIR]
+// Measures what it costs if one rank reads rows and sends them to the others, instead of each rank reading them:
+// distribute_bench [--ranks N] [--rounds N] [--data DIR]
 //
 // Ranks are threads with a communicator. Each feeds one replica with float32 boards from 229-byte records; the page
 // cache is warm. bench/README.md defines the metrics.
@@ -22,7 +22,7 @@ namespace {
 // The records resemble those of a chess network: 229 bytes, the board's planes first.
 constexpr int64_t board_records = 400'000;
 
-/// Makes a file of these records in the folder (98 MB), unless it exists, and returns its path.
+/// Makes a file of board_records records (98 MB) in the folder, unless the file exists, and returns its path.
 std::string make_boards(const std::string& dir) {
   std::string file = dir + "/boards.tfrecord";
   std::filesystem::create_directories(dir);
@@ -37,16 +37,17 @@ std::string make_boards(const std::string& dir) {
   return file;
 }
 
+/// A way to get the rows to the ranks.
 struct Way {
   const char* name;
   const char* mode;
   int parts;    // the number of parts into which ranks split the global batch; 0: one for each rank
-  size_t than;  // the index of the way with which it is compared
+  size_t than;  // the index of the way with which this way is compared
   std::vector<double> rows_s = {}, ratio = {};
   uint64_t bytes_sent = 0;
 };
 
-// Returns the rows per second that all ranks together are given after the first epoch.
+/// Returns the rows per second that all ranks together receive after the first epoch.
 double rows_per_second(const std::string& file, int ranks, Way& way) {
   const Pipeline pipeline = parse_pipeline(fmt::format(
       "source {{ files: '{}' record_type: RAW index {{}} }} feature {{ name: 'record' dtype: BYTES length: 229 }} "

@@ -1,9 +1,10 @@
-// Measures how close the host path comes to what the cores could do:
+// Measures how close feeding on the host comes to what the cores could do:
 // feed_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
 //
 // Every figure is a rate in records/s with a warm page cache, on one CPU, and if --threads is given also on N. Each
-// round measures every ceiling and every path once, in turn. A ratio is taken within a round. The program prints the
-// median over the rounds with the smallest and the largest. bench/README.md defines each metric.
+// round measures every ceiling (a bare loop, ceilings.h) and every path through feedline once, in turn. A ratio is
+// taken within a round. The program prints the median over the rounds with the smallest and the largest.
+// bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <oneapi/tbb/info.h>
@@ -27,14 +28,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path fit; a memory copy leaves the cache
+constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path fit, and a memory copy is larger than the caches
 
+/// Feeds one epoch. Returns the number of its records.
 uint64_t epoch(Feeder& feeder) {
   uint64_t records = 0;
   while (auto batch = feeder.next()) records += static_cast<uint64_t>(batch.valid_count());
   return records;
 }
 
+/// Collects figures over the rounds, one line for each name, and prints them.
 class Table {
  public:
   Table(std::string title, std::string unit) : title_(std::move(title)), unit_(std::move(unit)) {}
@@ -86,7 +89,7 @@ class Bench {
         all_(fmt::format("{} cores", threads), "records/s"),
         scaling_(fmt::format("{} cores against 1", threads), "scaling") {
     pin_all(cpus_);
-    tbb::info::default_concurrency();  // oneTBB counts the CPUs only once: it must see all of these, not just the first
+    tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
     for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Memory(ring_bytes));
     for (const gpu::Memory& ring : rings_) std::fill(ring.bytes().begin(), ring.bytes().end(), std::byte{1});
     fs::create_directories(folder_);
@@ -121,7 +124,7 @@ class Bench {
     return fmt::format("{}: {}{}", set.title, row.name,
                        row.against.empty() ? "" : fmt::format(" / ({})", fmt::join(row.against, ", ")));
   }
-  // Returns the rate of the rows in row.against done one after another.
+  // Returns the rate of doing the work of all rows in row.against, one after another.
   static double compose(const Row& row, const Rates& rates) {
     double time = 0;
     for (const std::string& step : row.against) time += 1 / rates.at(step);

@@ -1,4 +1,5 @@
-// Records for the benchmarks, like those of the peers' make_data.py, and the same ones every time.
+// Records for the benchmarks, the same in every run. They are like those that peers/make_data.py makes for comparing
+// feedline with other loaders.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,10 @@ namespace feedline::bench {
 
 using Random = std::mt19937_64;
 
+/// Returns random bytes.
 std::string noise(Random& random, size_t bytes);
 
-/// Returns a real chess position, one of the golden ones, with the features "d" and "s".
+/// Returns a real chess position, one of those in tests/golden/chess, with the features "d" and "s".
 std::string chess(Random& random);
 /// Returns "image", `bytes` random bytes, and "label".
 std::string picture(Random& random, size_t bytes);

@@ -42,14 +42,15 @@ uint64_t chess_at_random(Worker& worker) {
 
 Pipeline peers(const std::string& name) { return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name)); }
 
-// The wanted ratio of a bare loop to a memory copy of the same records is half of what it reaches on other machines.
+// Returns a row for a bare loop. `wanted` is its wanted ratio to a memory copy of the same records, which is half of
+// the ratio that other machines reach.
 Row ceiling(std::string name, double wanted, Loop loop) {
   return {std::move(name), std::move(loop), {"memory copy"}, wanted};
 }
 const Row memory_copy = {"memory copy", copy_memory, {}};
 const Loop walk_all = [](Worker& worker) { return walk(worker.hot.views, worker.found); };
 
-// Adds the loops that every data set has before the given rows.
+// Returns the rows with those that every data set has before them: memory copy, read and CRC.
 std::vector<Row> beside_reading(std::vector<Row> rows) {
   rows.insert(rows.begin(), {memory_copy, ceiling("read", 0, read), ceiling("CRC", 0, crc)});
   return rows;

@@ -1,5 +1,5 @@
-// What feed_bench measures: data sets, bare loops over them, and paths through feedline, which are compared with the
-// loops.
+// What feed_bench measures: data sets, bare loops over them, and paths (pipelines) through feedline. The paths are
+// compared with the loops.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@
 
 namespace feedline::bench {
 
+/// One line of the result.
 struct Row {
   std::string name;
   std::variant<Loop, std::string> work;  // a bare loop; or a path: text to overlay on the set's pipeline
-  std::vector<std::string> against;      // names of earlier rows: the work that it includes, done in turn
-  double wanted = 0;                     // the wanted ratio to the rate of those rows together
+  std::vector<std::string> against;      // the names of earlier rows with which this row is compared
+  double wanted = 0;                     // the wanted ratio to the rate of doing these rows one after another
   bool one_core = false;                 // measured on one core only
 };
 
@@ -26,7 +27,7 @@ struct DataSet {
   std::string title, file;
   Pipeline pipeline;
   uint64_t records;
-  int batch;  // rows in a batch, as for the peers
+  int batch;  // rows in a batch, as in the comparison with other loaders
   std::function<std::string(Random&)> record;
   std::vector<Row> rows;
 };

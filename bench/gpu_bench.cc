@@ -30,8 +30,8 @@ void require(cudaError_t error) {
 
 constexpr uint64_t records = 800'000;
 
-// Returns a record as long as the golden ones, which the machine with the GPU may lack. The values of its bits do not
-// affect the time.
+// Returns a record as long as those of tests/golden/chess, which the machine with the GPU may lack. The values of its
+// bits do not affect the time.
 std::string position(Random& random) {
   namespace write = test::wire;
   return write::example(write::entry("d", write::bytes_feature({noise(random, 194)})) +
@@ -47,8 +47,8 @@ Pipeline pipeline_of(const std::string& file, int batch) {
                   file, batch));
 }
 
-/// The rows per second that the CPUs could have ready for the copy if feedline cost nothing: the steps to packed rows,
-/// one after another.
+/// The rows per second that the CPUs could pack for the copy to the GPU if feedline cost nothing: bare loops
+/// (ceilings.h) for reading, checksums, parsing and gathering, one after another.
 class HostCeiling {
  public:
   HostCeiling(const std::string& file, Cpus cpus, size_t batch) : cpus_(cpus), batch_(batch) {
@@ -91,7 +91,8 @@ class TimedStream {
   TimedStream& operator=(const TimedStream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  /// Returns the seconds that the GPU takes for one of `repeats` calls of `give()`, which gives the stream work.
+  /// Returns the seconds that the GPU takes for the work that one call of give() enqueues on the stream. Averages over
+  /// `repeats` calls.
   double time(int repeats, auto&& give) {
     give();
     require(cudaEventRecord(begin_, stream_));
@@ -108,7 +109,7 @@ class TimedStream {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// The cost of one batch without a feed, in seconds on the GPU.
+/// The cost of one batch without a feed. Each function returns seconds on the GPU.
 class BareBatch {
  public:
   explicit BareBatch(size_t rows) : rows_(rows), packed_(rows * packed_row), unpacker_(spec()) {

@@ -46,7 +46,7 @@ void make_file(const std::string& file, uint64_t bytes) {
   writer.close();
 }
 
-// The ceiling: pread and CRC32C of every byte, with the file in as many parts as there are threads.
+// The ceiling of counting: pread and CRC32C of every byte. Each thread reads one part of the file.
 void read_and_crc(const std::string& file, unsigned threads) {
   const uint64_t size = fs::file_size(file), part = size / threads + 1;
   std::vector<std::thread> pool;
@@ -79,7 +79,7 @@ void count(const std::vector<std::string>& files, int threads) {
   });
 }
 
-// Scans as the counting pass does, but uses no record.
+// Finds and verifies all records as the counting pass does, but does nothing with them.
 void scan(const std::string& file) {
   io::RecordStream stream(file, Compression::none, io::default_record_limit);
   while (stream.next() != io::RecordStream::Found::end) {
@@ -124,7 +124,7 @@ int run(int argc, char** argv) {
     shards.push_back(fmt::format("{}/index/shard-{:02}", folder, i));
     make_file(shards.back(), huge_bytes / 16);
   }
-  // A thousand names of one file. Each name gets an index of its own.
+  // A thousand names (hard links) of one file. Each name gets its own index.
   const std::string small = folder + "/index/small";
   make_file(small, 16 << 20);
   std::error_code there;

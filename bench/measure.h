@@ -1,4 +1,4 @@
-// What the benchmarks share: clocks, the median, and a main() that reports errors.
+// What the benchmarks share: clocks, the median, and guarded(), which reports errors.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Returns the exit status of `run`. If it throws, prints the reason to stderr and returns 1.
+/// Returns the exit status that run() returns. If run() throws, prints the reason to stderr and returns 1.
 int guarded(const char* name, auto&& run) {
   try {
     return run();

@@ -19,15 +19,16 @@ using Cpus = std::span<const int>;
 /// Processes some or all of the worker's records once, and returns their number.
 using Loop = std::function<uint64_t(Worker&)>;
 
-/// Returns the CPU on which the caller runs and usable ones after it. Throws std::invalid_argument if there are fewer.
+/// Returns `count` usable CPUs: the one on which the caller runs and those after it. Throws std::invalid_argument if
+/// there are fewer.
 std::vector<int> choose_cpus(size_t count);
 /// Binds a thread to the CPUs; 0 is the calling thread.
 void pin(pid_t thread, Cpus cpus);
 /// Binds all threads of the process to the CPUs, also those of feeders and oneTBB.
 void pin_all(Cpus cpus);
 
-/// Repeats `work`, which returns the number of records that it processed. Returns records/s. The first call is not
-/// measured, because an idle feeder has batches ready.
+/// Repeats work(), which returns the number of records that it processed, for at least 0.15 s. Returns records/s. The
+/// first call is not measured, because an idle feeder has batches ready.
 double rate(auto&& work) {
   constexpr double measured_s = 0.15;
   work();
@@ -38,7 +39,7 @@ double rate(auto&& work) {
   return static_cast<double>(records) / took_s;
 }
 
-/// Runs the loop on all CPUs at once, each with a worker of its own. Returns the sum of their rates.
+/// Runs the loop on all CPUs at once, each with its own worker. Returns the sum of their rates.
 double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus);
 
 }  // namespace feedline::bench

@@ -3,8 +3,8 @@
 //
 // It prints the CPU time per record, summed over all threads, with a warm page cache: at full speed, and beside a
 // trainer that takes a batch for each replica, holds the batches for a step and gives them back. For comparison it
-// prints the same for the bare loops (ceilings.h) on one thread: after a pause the caches hold other data, which is not
-// the feed's doing. bench/README.md defines each metric.
+// prints the same for the bare loops (ceilings.h) on one thread, because they too become slower after a pause: the
+// caches then hold other data. bench/README.md defines each metric.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -29,13 +29,13 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double measured_s = 0.5;   // at least
-constexpr int some_steps = 20;       // at least, measured and before; a feed of large batches has no more buffers
-constexpr int several_bursts = 160;  // measured steps, at least: a feed makes up to 32 small batches at a time
-constexpr double warm_s = 0.3;       // not measured, before that
-constexpr double held_s = 2;
+constexpr double measured_s = 0.5;   // the least time of the measured steps
+constexpr int some_steps = 20;       // the fewest steps, measured and before; large batches have no more buffers
+constexpr int several_bursts = 160;  // the fewest measured steps of a feed; it makes up to 32 small batches at a time
+constexpr double warm_s = 0.3;       // the least time of the steps before the measured ones
+constexpr double held_s = 2;         // how long the trainer holds its batches, to measure the CPU time of an idle feed
 
-/// CPU seconds, and the records and steps that they were spent on.
+/// CPU seconds, and the numbers of records and steps for which they were spent.
 struct Work {
   double cpu_s = 0;
   uint64_t records = 0;
@@ -44,7 +44,7 @@ struct Work {
 };
 
 /// Calls step(), which returns its number of records, at the pace of a trainer that takes `pause` for each step;
-/// without a pause if none is given. Some unmeasured steps come first.
+/// nullopt: without pauses. Some unmeasured steps come first.
 Work measured(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
   auto next = Clock::now();
   const auto once = [&] {
@@ -66,7 +66,7 @@ Work measured(std::optional<Clock::duration> pause, int fewest_steps, auto&& ste
   return work;
 }
 
-/// Does the same and subtracts the cost of sleeping.
+/// Does what measured() does, and subtracts the CPU time of the sleeping itself.
 Work paced(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) {
   Work work = measured(pause, fewest_steps, step);
   if (!pause) return work;
@@ -75,7 +75,7 @@ Work paced(std::optional<Clock::duration> pause, int fewest_steps, auto&& step) 
   return work;
 }
 
-/// A trainer of several replicas on one thread. It holds its batches until the next step.
+/// A trainer of several replicas on one thread. It holds the batches of a step until the next step.
 class Trainer {
  public:
   Trainer(Feeder& feeder, int replicas) : feeder_(feeder), held_(static_cast<size_t>(replicas)) {}
@@ -122,7 +122,7 @@ struct Calls {
   }
 };
 
-/// Returns the path of a data set that makes the tensors for the trainer.
+/// Returns the row of a data set whose pipeline makes the tensors for a trainer.
 const Row& full_path(const DataSet& set) {
   const auto is_full = [](const Row& row) {
     return row.name == "board, flags and score" || row.name == "float32" || row.name == "dense arrays" ||
@@ -177,8 +177,8 @@ class Bench {
 
   std::string file(const DataSet& set) const { return fs::absolute(folder_) / set.file; }
 
-  /// Measures the loops that the path is compared with, without reading: on one thread, over the records of one read in
-  /// each step.
+  /// Measures, on one thread, the bare loops with which feed() is compared, without reading. Each step is over the
+  /// records of one read.
   void bare(const DataSet& set, const std::vector<double>& steps_ms) {
     Worker worker(file(set), set.records, 0, 1, ring_.bytes());
     std::vector<Loop> loops;
@@ -194,6 +194,7 @@ class Bench {
           [&](Clock::duration pause) { return paced(pause, some_steps, step); });
   }
 
+  /// Measures a feed at full speed, at each pace, and while the trainer only holds its batches.
   void feed(const DataSet& set, int replicas, int threads, const std::vector<double>& steps_ms) {
     Options options;
     options.devices.assign(static_cast<size_t>(replicas), host());

@@ -1,9 +1,9 @@
-// Compares the Example parser with its ceiling: the bare walk over the wire format, which trusts the records, knows
-// their features by one letter and keeps no state.
+// Compares the Example parser with its ceiling: walk() of ceilings.h, a bare loop over the wire format that trusts the
+// records, knows their features by one letter and keeps no state.
 //
-// A round parses 256 KiB of records (at least 8), which are in the cache as they are after their checksum was computed.
-// The two alternate. The program prints the medians in ns per record, and the ratio of the parser's rate to the
-// ceiling's.
+// Both parse 256 KiB of records (at least 8) again and again, in turn. The records are in the cache, as in a feed,
+// which has just computed their checksums. The program prints the medians in ns per record, and the ratio of the
+// parser's rate to the ceiling's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ flow::FeatureSpec feature(const std::string& key, DType dtype, Shape shape = {})
 /// Returns a score in centipawns, as chess engines give it.
 int64_t score(Random& random) { return static_cast<int64_t>(random() % 4001) - 2000; }
 
-/// The columns of a table, each of which is a feature.
+/// The number of columns of a table. Each is a feature.
 constexpr size_t table_columns = 40;
 std::string column(size_t i) { return fmt::format("column_{}", i); }
 

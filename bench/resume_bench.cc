@@ -59,7 +59,8 @@ double first_batch_ms(const Pipeline& pipeline, const std::string& state = "") {
          });
 }
 
-/// Measures the start over `shards` shards. Returns whether the median is within `wanted_ms`.
+/// Measures and prints how long the start over `shards` shards takes. Returns whether the median is at most
+/// `wanted_ms`.
 bool start_over(const std::string& data, uint64_t shards, double wanted_ms, int rounds) {
   const std::string dir = fmt::format("{}/start-{}", data, shards);
   make_data(dir, shards, shards * 16);

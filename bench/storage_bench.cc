@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int files = 16, window = 1000;  // `window`: samples that a shuffle mixes
+constexpr int files = 16, window = 1000;  // `window`: the samples that the shuffle mixes at a time
 
-/// A load of MLPerf Storage: the demand of one accelerator.
+/// A load of MLPerf Storage. demand() is that of one accelerator, in bytes/s.
 struct Load {
   std::string name;
   uint64_t record_bytes;
@@ -57,7 +57,7 @@ struct Rate {
   double cpu_s_per_gb;
 };
 
-// Reads one file after another, 512 KiB at a time with 64 reads in flight, as feedline does.
+// Lets fio read one file after another, 512 KiB at a time with 64 reads in flight, as feedline does.
 Rate fio(const std::string& dir, double seconds_long) {
   std::string names;
   for (int f = 0; f < files; f++) names += fmt::format("{}{}/part-{:02}", f ? ":" : "", dir, f);
@@ -87,7 +87,7 @@ Feeder make_feeder(const std::string& dir, const Load& load, int replicas) {
                 options);
 }
 
-// Reads through a Feeder as fast as possible.
+// Reads through a Feeder as fast as possible, for about `seconds_long`.
 Rate stream(Feeder& feeder, const Load& load, double seconds_long) {
   double bytes = 0, wall = 0;
   const double used = cpu_seconds([&] {
@@ -119,7 +119,8 @@ double compare(const std::string& dir, const Load& load, int rounds, double seco
   return median(fio_rate);
 }
 
-// Accelerators sleep for each step and then want the next batch.
+// Simulates as many accelerators as the disk could feed by fio's rate. Each sleeps for a step and then waits for its
+// next batch. Prints the share of the time that they have worked.
 void train(const std::string& dir, const Load& load, double fio_rate, double seconds_long) {
   const int accelerators = std::max(1, static_cast<int>(fio_rate / load.demand()));
   Feeder feeder = make_feeder(dir, load, accelerators);

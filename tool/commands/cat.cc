@@ -17,7 +17,8 @@
 namespace feedline::cli {
 namespace {
 
-constexpr size_t shown_bytes = 48, shown_values = 16;  // what is shown of a value and of a list without --full
+// Without --full: the most bytes that are shown of a value, and the most values of a list.
+constexpr size_t shown_bytes = 48, shown_values = 16;
 
 struct Args {
   std::string file;
@@ -40,8 +41,8 @@ Json to_json(std::string_view bytes, bool full) {
   return {{"text_begin", bytes.substr(0, cut)}, {"length", bytes.size()}};
 }
 
-/// Returns the shortest decimal number that reads back as this float. JSON has no NaN and infinities, which become
-/// strings.
+/// Returns the shortest decimal number that reads back as this float. NaN and infinities become strings, because JSON
+/// has no numbers for them.
 Json to_json(float value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
@@ -63,7 +64,9 @@ Json to_json(const ExampleView& message, const ExampleView::Feature& feature, bo
 /// Returns a key as text. Keys are bytes; a key that is not UTF-8 is shown in hexadecimal.
 std::string shown_key(std::string_view key) { return is_utf8(key) ? std::string(key) : "hex " + to_hex(key); }
 
-using Object = std::vector<std::pair<std::string, Json>>;  // Json itself searches for each new key
+/// The members of a JSON object. They are collected here first, because Json compares each new key with all others.
+using Object = std::vector<std::pair<std::string, Json>>;
+/// Makes the JSON object without comparing keys, which must all differ.
 Json to_object(Object&& members) {
   Json json = Json::object();
   auto& map = json.get_ref<Json::object_t&>();
@@ -124,8 +127,8 @@ int cat(const Args& args) {
   }
   if (args.record && seen <= first) {
     throw Error(Category::bad_pipeline,
-                fmt::format("there is no record {}: the file has {} good records, the first is record 0", first,
-                            format_count(seen)),
+                fmt::format("there is no record {}: the file has {}, numbered from 0", first,
+                            format_count(seen, "good record")),
                 Place::of_file(args.file));
   }
   return damaged ? 1 : 0;

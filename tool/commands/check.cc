@@ -17,14 +17,14 @@ struct Args {
   uint64_t records = 16;
 };
 
-/// Parses some records, prints the result, and returns whether the pipeline can be fed with records like them: all must
-/// be good, or, if bad records are skipped, at least one.
+/// Parses the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed can
+/// succeed with such records: all must fit the features, or at least one if the pipeline skips bad records.
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
     fmt::print("tried    {} of {}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
-               tried.failed == 0 ? "they are what the features say"
-                                 : fmt::format("{} not what the features say", format_count(tried.failed)));
+               tried.failed == 0 ? "all fit the pipeline's features"
+                                 : fmt::format("{} do not fit the pipeline's features", format_count(tried.failed)));
   for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());
   const bool good = tried.errors.empty() || (!tried.raised && tried.failed < tried.records);
   for (const Error& error : tried.errors) fmt::print(stderr, "feedline: {}{}\n", good ? "warning: " : "", error.what());
@@ -49,7 +49,7 @@ void add_check(CLI::App& app, Run& run) {
   add_device_args(*command, args->pipeline);
   command
       ->add_option("--records", args->records,
-                   "parse the first N records of each file, of many files some; 0: none (default: 16)")
+                   "parse the first N records of each file, or of 128 files if there are more; 0: none (default: 16)")
       ->check(whole_number(0))
       ->option_text("N");
   command->callback([args, &run] { run = [args] { return check(*args); }; });

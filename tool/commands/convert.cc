@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -13,37 +12,37 @@
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
-#include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {
 
-constexpr size_t told_left_out = 20;
+constexpr size_t told_left_out = 20;  // the most left out files that are named without --json
 
 struct Args {
   std::vector<std::string> inputs, features, types;
-  std::string out, shard_size = "100MB";
+  ConvertTarget target;
   bool json = false;
 };
 
-/// Splits NAME=VALUE. Throws UsageError for anything else.
+/// Splits NAME=VALUE. Throws UsageError, which names `flag`, for anything else.
 std::pair<std::string, std::string> parted(const std::string& flag, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
-    throw UsageError(fmt::format("{} {}: write NAME=VALUE", flag, text));
+    throw UsageError(fmt::format("{}: '{}' does not have the form NAME=VALUE", flag, text));
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-/// Returns the features that --feature NAME=VALUE and the inputs give, each with its path. Throws UsageError if a name
-/// appears twice.
+/// Returns a feature, as its name and path, for each input (which gives its name) and for each --feature NAME=VALUE.
+/// Throws UsageError if two features have the same name.
 std::vector<std::pair<std::string, std::string>> features_of(const Args& args) {
   std::vector<std::pair<std::string, std::string>> features;
   for (const std::string& file : args.inputs) features.emplace_back(std::filesystem::path(file).stem().string(), file);
   for (const std::string& text : args.features) features.push_back(parted("--feature", text));
   std::set<std::string> names;
   for (const auto& [name, value] : features)
-    if (!names.insert(name).second) throw UsageError(fmt::format("two features are called {}", name));
+    if (!names.insert(name).second)
+      throw UsageError(fmt::format("two features are called {}; rename one by --feature NAME=VALUE", name));
   return features;
 }
 
@@ -57,9 +56,10 @@ void print_for_people(const Args& args, const Converted& result) {
     fmt::print(stderr, "feedline: left out: {}\n", result.left_out[i]);
   }
   for (const Converted::Set& set : result.sets)
-    fmt::print("{}, {}, in {}/{}\n", format_count(set.records, "record"), format_byte_size(set.payload_bytes), args.out,
-               shard_pattern(set.name, set.shards.size()));
-  fmt::print("\n{0}/pipeline.textproto, for feedline check {0}/pipeline.textproto:\n\n{1}", args.out, result.pipeline);
+    fmt::print("{}, {}, in {}/{}\n", format_count(set.records, "record"), format_byte_size(set.payload_bytes),
+               args.target.folder, set.pattern());
+  fmt::print("\n{0}/pipeline.textproto, which `feedline check {0}/pipeline.textproto` checks:\n\n{1}",
+             args.target.folder, result.pipeline);
 }
 
 Json to_json(const Args& args, const Converted& result) {
@@ -67,46 +67,42 @@ Json to_json(const Args& args, const Converted& result) {
   for (const Converted::Set& set : result.sets)
     sets.push_back(
         {{"name", set.name}, {"records", set.records}, {"payload_bytes", set.payload_bytes}, {"shards", set.shards}});
-  return {{"out", args.out}, {"sets", std::move(sets)}, {"left_out", result.left_out}, {"pipeline", result.pipeline}};
+  return {{"out", args.target.folder},
+          {"sets", std::move(sets)},
+          {"left_out", result.left_out},
+          {"pipeline", result.pipeline}};
 }
 
-/// Returns the function that runs a converter: it parses the options that all converters have, and prints the result.
-template <typename Convert>
-Run converting(const std::shared_ptr<Args>& args, Convert convert) {
-  return [args, convert] {
-    ConvertTarget target{.folder = args->out};
-    try {
-      target.shard_bytes = parse_byte_size(args->shard_size);
-    } catch (const Error& error) {
-      throw UsageError(fmt::format("--shard-size: {}", error.message()));
-    }
-    if (target.shard_bytes == 0) throw UsageError("--shard-size: 0 bytes hold nothing");
-    const Interrupt interrupt;
-    const Converted result = convert(*args, target);
-    if (args->json)
-      print_document(to_json(*args, result));
-    else
-      print_for_people(*args, result);
-    return 0;
-  };
+using Convert = Converted (*)(const Args& args);
+
+/// Runs a converter and prints the result.
+int run_converter(const Args& args, Convert convert) {
+  const Interrupt interrupt;
+  const Converted result = convert(args);
+  if (args.json)
+    print_document(to_json(args, result));
+  else
+    print_for_people(args, result);
+  return 0;
 }
 
-template <typename Convert>
-CLI::App* add_converter(CLI::App& convert, Run& run, const std::shared_ptr<Args>& args, const std::string& name,
-                        const std::string& help, Convert function) {
-  CLI::App* command = convert.add_subcommand(name, help);
+/// Adds the subcommand of a converter, with the flags that all converters have.
+CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<Args>& args, const std::string& name,
+                        const std::string& help, Convert convert) {
+  CLI::App* command = app.add_subcommand(name, help);
   command
-      ->add_option("--out", args->out,
-                   "folder to write to; made where it is missing; files of the same names are replaced")
+      ->add_option("--out", args->target.folder,
+                   "folder to write to; it is created if it does not exist; files of the same names are replaced")
       ->required()
       ->option_text("DIR");
-  command->add_option("--shard-size", args->shard_size, "about this much in each file (default: 100MB)")
-      ->option_text("SIZE");
+  add_size(*command, "--shard-size", args->target.shard_bytes, "approximate size of each shard (default: 100MB)");
   command->add_flag("--json", args->json, "print the result as JSON");
-  command->callback([args, &run, function] { run = converting(args, function); });
+  command->callback([args, &run, convert] { run = [args, convert] { return run_converter(*args, convert); }; });
   return command;
 }
 
+/// Returns the kind of values in which a type of --type is stored. Throws UsageError, which names `flag`, for other
+/// words.
 Kind kind_of(const std::string& flag, const std::string& word) {
   for (const auto& [name, kind] :
        {std::pair{"int64", Kind::int64_list}, {"float32", Kind::float_list}, {"bytes", Kind::bytes_list}})
@@ -121,73 +117,80 @@ void add_convert(CLI::App& app, Run& run) {
       "convert", "make TFRecord shards and a pipeline for them from CIFAR-10, pictures, .npy or CSV");
   convert->require_subcommand(1);
   convert->footer(
-      "Shards and pipeline.textproto lie in --out; `feedline split` shuffles, and makes more or fewer of them.");
+      "The shards and pipeline.textproto are written to --out. `feedline split` makes more, fewer or shuffled shards.");
   const auto args = std::make_shared<Args>();
 
   CLI::App* cifar10 = add_converter(
       *convert, run, args, "cifar10",
-      "CIFAR-10's archive, \"python version\" or \"binary version\": train, validation, eval",
-      [](const Args& a, const ConvertTarget& target) { return convert_cifar10(a.inputs.front(), target); });
+      "CIFAR-10's archive, \"python version\" or \"binary version\", as the sets train, validation and eval",
+      [](const Args& a) { return convert_cifar10(a.inputs.front(), a.target); });
   cifar10->add_option("TAR", args->inputs, "cifar-10-python.tar.gz or cifar-10-binary.tar.gz")
       ->required()
       ->expected(1)
       ->option_text(" ");
 
-  CLI::App* images = add_converter(*convert, run, args, "images", "JPEG and PNG files as they are, by folders",
-                                   [](const Args& a, const ConvertTarget& target) {
+  CLI::App* images = add_converter(*convert, run, args, "images",
+                                   "JPEG and PNG files, stored as they are, from a folder for each class or feature",
+                                   [](const Args& a) {
                                      if (a.inputs.empty() == a.features.empty())
-                                       throw UsageError("name one DIR, or folders by --feature NAME=DIR");
-                                     return a.features.empty() ? convert_image_classes(a.inputs.front(), target)
-                                                               : convert_image_sets(features_of(a), target);
+                                       throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
+                                     return a.features.empty() ? convert_image_classes(a.inputs.front(), a.target)
+                                                               : convert_image_sets(features_of(a), a.target);
                                    });
-  images->add_option("DIR", args->inputs, "a folder that holds one for each class: `image`, `label`, and labels.txt")
+  images
+      ->add_option("DIR", args->inputs,
+                   "a folder that holds one folder for each class; records have `image` and `label`; labels.txt names "
+                   "the labels")
       ->expected(1)
       ->option_text(" ");
   images
       ->add_option("--feature", args->features,
-                   "instead: pictures of the same relative path in several folders are one record; several times")
+                   "instead of DIR: pictures with the same relative path in several folders are one record; may be "
+                   "repeated")
       ->option_text("NAME=DIR")
       ->take_all()
       ->allow_extra_args(false);
 
-  CLI::App* npy = add_converter(*convert, run, args, "npy", "NumPy arrays: rows become records",
-                                [](const Args& a, const ConvertTarget& target) {
-                                  const auto features = features_of(a);
-                                  if (features.empty()) throw UsageError("name a FILE, or --feature NAME=FILE");
-                                  return convert_npy(features, target);
-                                });
-  npy->add_option("FILE", args->inputs, ".npy files, each a feature that is called as the file")->option_text("...");
-  npy->add_option("--feature", args->features, "a feature of another name than its file; several times")
+  CLI::App* npy =
+      add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const Args& a) {
+        const auto features = features_of(a);
+        if (features.empty()) throw UsageError("there is no input; name a FILE, or use --feature NAME=FILE");
+        return convert_npy(features, a.target);
+      });
+  npy->add_option("FILE", args->inputs, ".npy files; each becomes a feature with the name of its file")
+      ->option_text("...");
+  npy->add_option("--feature", args->features, "a feature with another name than its file; may be repeated")
       ->option_text("NAME=FILE")
       ->take_all()
       ->allow_extra_args(false);
   npy->footer(
-      "int64 and float32 stay, float64 is rounded to float32; bool, int8 to int32, uint8 to uint32 and float16 are "
-      "stored\n"
-      "as their bytes, and the pipeline says how to read them.");
+      "int64 and float32 are kept, and float64 is rounded to float32. bool, int8 to int32, uint8 to uint32 and\n"
+      "float16 are stored as their bytes, and the pipeline says how to read them.");
 
-  CLI::App* csv = add_converter(*convert, run, args, "csv", "a table whose first row names the features",
-                                [](const Args& a, const ConvertTarget& target) {
-                                  std::map<std::string, Kind> types;
-                                  for (const std::string& text : a.types) {
-                                    const auto [name, word] = parted("--type", text);
-                                    types[name] = kind_of("--type " + text, word);
-                                  }
-                                  return convert_csv(a.inputs.front(), types, target);
-                                });
-  csv->add_option("FILE", args->inputs, "by RFC 4180: commas, cells in double quotes where need be")
+  CLI::App* csv =
+      add_converter(*convert, run, args, "csv", "a table whose first row names the features", [](const Args& a) {
+        std::map<std::string, Kind> types;
+        for (const std::string& text : a.types) {
+          const auto [name, word] = parted("--type", text);
+          types[name] = kind_of("--type " + text, word);
+        }
+        return convert_csv(a.inputs.front(), types, a.target);
+      });
+  csv->add_option("FILE", args->inputs, "a table by RFC 4180: commas between cells, double quotes around some of them")
       ->required()
       ->expected(1)
       ->option_text(" ");
   csv->add_option("--type", args->types,
-                  "of a column: int64, float32 or bytes (default: as all its cells allow); several times")
+                  "type of a column: int64, float32 or bytes (default: the narrowest that holds all its cells); may be "
+                  "repeated")
       ->option_text("NAME=TYPE")
       ->take_all()
       ->allow_extra_args(false);
   csv->footer(
-      "A column of whole numbers is int64, one of numbers float32, any other bytes. Numbers that begin with 0, as 007, "
-      "and\n"
-      "whole ones beyond int64 are text. An empty cell is a missing feature; \"\" is an empty text.");
+      "A column of whole numbers is int64, a column of other numbers is float32, and any other column is bytes. "
+      "Numbers\n"
+      "that begin with 0, such as 007, and whole numbers beyond int64 are text. An empty cell is a missing feature;\n"
+      "\"\" is an empty text.");
 }
 
 }  // namespace feedline::cli

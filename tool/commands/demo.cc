@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "feedline/records.h"
@@ -12,6 +10,7 @@
 #include "tool/common/flags.h"
 #include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
+#include "tool/convert/convert.h"
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 
@@ -30,7 +29,7 @@ struct Args {
 struct Set {
   const char* name;
   const char* what;
-  std::array<const char*, 3> records;  // the golden files whose records are repeated
+  std::array<const char*, 3> records;  // the files of tests/golden whose records are repeated; null: none
   const char* pipeline;
 };
 
@@ -141,13 +140,7 @@ std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
     progress.add(writer.bytes());
   }
   const fs::path pipeline = folder / fmt::format("{}.textproto", set.name);
-  std::ofstream out(pipeline, std::ios::binary);
-  out << set.pipeline;
-  out.close();
-  if (!out) {
-    throw Error(Category::io_error, fmt::format("cannot write it: {}", std::strerror(errno)),
-                Place::of_file(pipeline.string()));
-  }
+  write_text(pipeline.string(), set.pipeline);
   return pipeline.string();
 }
 
@@ -161,15 +154,11 @@ std::string program() {
 }
 
 int demo(const Args& args) {
-  std::error_code error;
-  fs::create_directories(args.folder, error);
-  if (error) {
-    throw Error(Category::io_error, fmt::format("cannot make it: {}", error.message()), Place::of_file(args.folder));
-  }
+  make_folder(args.folder);
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;
   for (size_t i = 0; i < set_count; i++) pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
-  fmt::print("Feeding {} epochs of each to {}. There is no trainer: it goes as fast as the feed can.\n\n", epochs,
+  fmt::print("Feeding {} epochs of each to {}. There is no trainer, so the feed goes as fast as it can.\n\n", epochs,
              format_count(static_cast<uint64_t>(args.replicas), "virtual replica"));
   fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MiB/s", "first batch");
   std::fflush(stdout);
@@ -196,9 +185,9 @@ int demo(const Args& args) {
       "  {0} run {1}/chess.textproto --replicas 2 --step-ms 5\n"
       "\nNow your own files:\n"
       "  {0} inspect FILE...                                # what is in them\n"
-      "  {0} inspect --pipeline FILE... > mine.textproto    # a pipeline for it\n"
+      "  {0} inspect --pipeline FILE... > mine.textproto    # a pipeline for them\n"
       "  {0} check mine.textproto                           # counts, batches, and every byte of memory\n"
-      "  {0} run mine.textproto                             # how fast that goes\n",
+      "  {0} run mine.textproto                             # how fast it feeds\n",
       tool, args.folder);
   return 0;
 }

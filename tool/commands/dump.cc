@@ -1,4 +1,4 @@
-// feedline dump: writes an epoch as .npy files, and a report.json about it.
+// feedline dump: writes the tensors of an epoch as .npy files, and a report.json about it.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -54,8 +54,8 @@ std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder
 
 struct Result {
   Report report;
-  std::vector<std::string> files;
-  int64_t samples = 0;
+  std::vector<std::string> files;  // the data files, indexed by the numbers that `@file` gives
+  int64_t samples = 0;             // written samples, without filler rows
   std::optional<Error> error;
 };
 
@@ -77,7 +77,7 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
 /// Shows how far a dump is.
 class DumpProgress {
  public:
-  /// `most_steps` is the limit of --steps; 0: the epoch's end is the only limit.
+  /// `most_steps` is the limit that --steps gives; 0: there is none but the end of the epoch.
   DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
 
   /// Shows the progress if a line is due. `step` is the step of the epoch that was just written; `samples` counts the
@@ -108,8 +108,8 @@ class DumpProgress {
   const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
 };
 
-/// Takes batches until the epoch ends, `steps` steps are done (0: no limit) or the feed fails. The rows of a step are
-/// written in the order of the replicas.
+/// Takes batches and writes them until the epoch ends, `steps` steps are done (0: no limit) or the feed fails. The rows
+/// of a step are written in the order of the replicas. Throws Error stalled after an interrupt.
 void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
   DumpProgress progress(feeder, steps);
   bool more = true;

@@ -1,4 +1,5 @@
-// feedline index: makes the indexes that a feed looks for, or checks them.
+// feedline index: makes the indexes that a feed looks for, or checks them. An index says where the records of its file
+// are.
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
@@ -11,6 +12,7 @@
 #include "io/index/index_store.h"
 #include "tool/commands/commands.h"
 #include "tool/common/files.h"
+#include "tool/common/flags.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {
@@ -26,21 +28,23 @@ struct Args {
 struct Result {
   FileSummary summary;
   std::string index;       // the path of the index; empty: there is none
-  std::string_view state;  // "valid": it was found; "built": it was made now; "none"
+  std::string_view state;  // "valid": the index was found; "built": this command made it; "none": there is none
   std::string refused;     // why an existing index was refused
-  std::string wrong;       // with --check and --import: what differs
+  std::string wrong;       // how the index (with --check) or FILE.idx (with --import) differs from the data
   std::string unwritten;   // why an index could not be written
   uint64_t index_bytes = 0;
 };
 
-/// Compares an index with a new count of the file. Returns how they differ; empty: they agree.
+/// Compares an index with a new count of the file, and returns how they differ; empty: they agree.
 std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
   const bool same =
       index.records == counted.records && index.audit == counted.audit && index.end == counted.end &&
       std::equal(index.entries.begin(), index.entries.end(), counted.entries.begin(), counted.entries.end());
   return same ? ""
-              : fmt::format("it says {} records with audit {:016x}, the file has {} with {:016x}", index.records,
-                            index.audit, counted.records, counted.audit);
+              : fmt::format(
+                    "its index says {} with the audit (a sum of hashes) {:016x}, but the file has {} with {:016x}; "
+                    "remove the index and make it again",
+                    format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
 }
 
 void index_file(const Args& args, const std::string& path, Result& result, Progress& progress) {
@@ -90,7 +94,9 @@ Json to_json(const Result& result) {
 }
 
 int index(const Args& args) {
-  if (!args.import.empty() && args.input.files.size() != 1) throw UsageError("--import is of one FILE");
+  if (!args.import.empty() && args.input.files.size() != 1)
+    throw UsageError(fmt::format("--import compares one FILE with one FILE.idx, but {} are named",
+                                 format_count(args.input.files.size(), "FILE")));
   std::vector<Result> results(args.input.files.size());
   Progress progress(args.check ? "checking" : "indexing", size_of(args.input.files));
   tbb::parallel_for(size_t{0}, results.size(), [&](size_t i) {
@@ -119,30 +125,13 @@ int index(const Args& args) {
       continue;
     }
     fmt::print("{}\n", describe(result.summary));
-    if (result.state == "built" && !result.refused.empty()) fmt::print("  counted anew: {}\n", result.refused);
+    if (result.state == "built" && !result.refused.empty()) fmt::print("  counted again: {}\n", result.refused);
     if (!result.index.empty())
       fmt::print("  {} {}, {}\n", result.state == "built" ? "built" : "index", result.index,
                  format_byte_size(result.index_bytes));
   }
   if (args.json) print_document({{"files", std::move(files)}});
   return sound ? 0 : 1;
-}
-
-/// Adds a flag that takes a size as people write it, for example 16KiB.
-void add_size(CLI::App& command, const std::string& flag, uint64_t& size, uint64_t least, uint64_t most,
-              const std::string& help) {
-  const auto take = [flag, &size, least, most](const std::string& text) {
-    try {
-      size = parse_byte_size(text);
-    } catch (const Error& error) {
-      throw CLI::ValidationError(flag, error.message());
-    }
-    if (size < least || size > most)
-      throw CLI::ValidationError(
-          flag, fmt::format("'{}' is not from {} to {}", text, format_byte_size(least), format_byte_size(most)));
-  };
-  command.add_option_function<std::string>(flag, take, fmt::format("{} (default: {})", help, format_byte_size(size)))
-      ->option_text("SIZE");
 }
 
 }  // namespace
@@ -155,10 +144,14 @@ void add_index(CLI::App& app, Run& run) {
   command
       ->add_option("--dir", args->dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
       ->option_text("DIR");
-  add_size(*command, "--stride", args->stride, io::smallest_stride, io::largest_stride,
-           "bytes of file for each entry (a pipeline's index.stride)");
-  add_size(*command, "--record-limit", args->record_limit, 1, UINT32_MAX,
-           "a longer record is an error (a pipeline's record_limit)");
+  add_size(*command, "--stride", args->stride,
+           fmt::format("bytes of the file between two entries of its index, as a pipeline's index.stride (default: {})",
+                       format_byte_size(args->stride)),
+           io::smallest_stride, io::largest_stride);
+  add_size(*command, "--record-limit", args->record_limit,
+           fmt::format("a longer record is an error, as with a pipeline's record_limit (default: {})",
+                       format_byte_size(args->record_limit)),
+           1, UINT32_MAX);
   CLI::Option* check = command->add_flag(
       "--check", args->check,
       "write nothing: count the files again and compare; the exit code is 1 if an index is missing or wrong");

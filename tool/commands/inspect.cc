@@ -1,4 +1,4 @@
-// feedline inspect: tells what is in the files, and writes a pipeline for them.
+// feedline inspect: tells which features TFRecord files hold, or writes a pipeline for them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Args {
   bool json = false, pipeline = false;
 };
 
-/// One line of the result: one kind of values of one feature.
+/// One line of the result: a feature and one kind of its values.
 struct Row {
   std::string name;
   std::string_view kind;
@@ -85,7 +85,7 @@ void print_for_people(const DataStats& data, const std::vector<FileSummary>& fil
 int inspect(const Args& args) {
   std::vector<DataStats> by_file(args.input.files.size());
   const auto files =
-      scan_files(args.input, "reading", [&](size_t file, const Record& record) { by_file[file].add(record.payload); });
+      scan_files(args.input, [&](size_t file, const Record& record) { by_file[file].add(record.payload); });
   DataStats data;
   for (const DataStats& of_file : by_file) data.add(of_file);
 

@@ -30,7 +30,7 @@ Json without_place(const char* category, const std::string& message) {
           {"record", nullptr},    {"feature", nullptr}, {"message", message}};
 }
 
-/// Returns whether --json is given. It looks at the raw arguments, because parsing the command line may be what fails.
+/// Returns whether --json is among the raw arguments. They are searched unparsed, because parsing them may fail.
 bool wants_json(int argc, char** argv) {
   return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
 }
@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
     const int code = command();
     // A full disk or a closed pipe at standard output is detected here at the latest.
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-      return report(failed, fmt::format("standard output: {}", std::strerror(errno)), false, {});
+      return report(failed, fmt::format("standard output cannot be written: {}", std::strerror(errno)), false, {});
     }
     return code;
   } catch (const CLI::ParseError& error) {

@@ -26,12 +26,14 @@ struct Args {
   bool json = false;
 };
 
+/// Returns the number, or null if there is none.
 Json known(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
-/// Precondition: result.records > 0.
+/// Returns the CPU time of the process per record. Precondition: result.records > 0.
 double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
 
-// Returns the report of the feed, and what only the tool knows: rates, what the process took, how the run went.
+/// Returns the feeder's report as JSON, with what only the tool knows: rates, the process's CPU time and memory, and
+/// the error or signal that ended the run.
 Json to_json(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   Json json = report_json(report);
@@ -56,11 +58,11 @@ void print_errors(const Report& report) {
   const size_t told = std::min(most, report.errors.size());
   for (size_t i = 0; i < told; i++) fmt::print("bad      {}\n", report.errors[i].what());
   if (report.errors_total > told)
-    fmt::print("         and {} more; --json tells of the first {}\n", format_count(report.errors_total - told),
+    fmt::print("         and {} more; --json lists the first {}\n", format_count(report.errors_total - told),
                format_count(report.errors.size()));
 }
 
-/// Prints what the trainer has waited for, and how long.
+/// Prints how long the trainer has waited, for which stages, and how long calls of next() took.
 void print_waits(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
@@ -89,8 +91,8 @@ void print_stages(const Report& report) {
                format_count(stage.messages));
   }
   fmt::print(
-      "\nbusy: all threads' time inside the stage. no room: how long it had work but no free memory, because later\n"
-      "stages or the trainer had not yet used what was there. messages: the pieces of work that it was given.\n");
+      "\nbusy: all threads' time inside the stage. no room: how long the stage had work but no free memory, because\n"
+      "later stages or the trainer had not yet used its results. messages: the pieces of work that it was given.\n");
 }
 
 void print_for_people(const Args& args, const FeedResult& result) {
@@ -107,8 +109,9 @@ void print_for_people(const Args& args, const FeedResult& result) {
   fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
              format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
-  fmt::print("data     {} dropped, {} filler, {}, {}\n", format_count(report.dropped), format_count(report.filler),
-             format_count(report.errors_total, "bad record"), audit_text(report));
+  fmt::print("data     {} dropped, {}, {}, {}\n", format_count(report.dropped, "sample"),
+             format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
+             audit_text(report));
   print_errors(report);
   if (report.bytes_copied > 0)
     fmt::print("GPUs     {} copied to them, {} from one to another\n", format_byte_size(report.bytes_copied),
@@ -129,7 +132,8 @@ int run_pipeline(const Args& args) {
   try {
     result = feed(pipeline, std::move(options), args.how, "");
     if (!result.resumed.empty())
-      fmt::print(stderr, "feedline: it went on at {}, as {} says\n", state_in_words(result.resumed), args.how.state);
+      fmt::print(stderr, "feedline: the run continued at {}, as {} says\n", state_in_words(result.resumed),
+                 args.how.state);
   } catch (const Error& error) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;

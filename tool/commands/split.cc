@@ -20,22 +20,13 @@ namespace {
 struct Args {
   std::vector<std::string> inputs;
   std::string out;
-  std::string shard_size, memory = "1GiB";
   SplitOptions options;
+  uint64_t memory = uint64_t{1} << 30;  // bytes
   uint64_t readers = 1;
   bool advise = false, json = false;
 };
 
-uint64_t size_of_flag(const char* flag, const std::string& text) {
-  try {
-    if (const uint64_t bytes = parse_byte_size(text)) return bytes;
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("{}: {}", flag, error.message()));
-  }
-  throw UsageError(fmt::format("{}: 0 bytes hold nothing", flag));
-}
-
-/// Returns the name for a file's shards: the file's name without "-00000-of-00016", ".tfrecord" and what follows it.
+/// Returns the name for a file's shards: the name of the file up to "-00000-of-00016" or ".tfrecord".
 std::string name_of(const std::string& file) {
   std::string name = std::filesystem::path(file).filename().string();
   name = name.substr(0, name.find(".tfrecord"));
@@ -70,14 +61,17 @@ int split(Args args) {
   if (args.advise) return advise(args);
   SplitOptions& options = args.options;
   if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (only --advise needs none)");
-  if (args.shard_size.empty() && !options.shards) throw UsageError("say --shards N or --shard-size SIZE");
-  if (!args.shard_size.empty()) options.shard_bytes = size_of_flag("--shard-size", args.shard_size);
+  if (!options.shards && !options.shard_bytes)
+    throw UsageError("the number of shards is missing: give --shards N or --shard-size SIZE");
   if (options.name.empty()) options.name = name_of(args.inputs.front());
   if (options.name.empty() || options.name[0] == '.' || options.name.find('/') != std::string::npos)
-    throw UsageError(fmt::format("--name: '{}' does not begin a file's name", options.name));
+    throw UsageError(
+        fmt::format("--name: the names of files cannot begin with '{}'; choose one without '/' that does not "
+                    "begin with '.'",
+                    options.name));
 
   const Interrupt interrupt;
-  const SplitResult result = run_split(options, args.inputs, args.out, size_of_flag("--memory", args.memory));
+  const SplitResult result = run_split(options, args.inputs, args.out, args.memory);
   const ShardAdvice advice = advise_shards(result.framed_bytes, args.readers);
   if (args.json) {
     print_document({{"records", result.records},
@@ -91,9 +85,8 @@ int split(Args args) {
   }
   fmt::print("{}, {}, in {}: {}/{}\n", format_count(result.records, "record"), format_byte_size(result.framed_bytes),
              format_count(result.shards, "shard"), args.out, shard_pattern(options.name, result.shards, options.gzip));
-  if (result.kept) fmt::print("{} of them were there already, whole\n", format_count(result.kept));
-  if (!result.bad.empty())
-    fmt::print("{} bad place{} left out\n", format_count(result.bad.size()), result.bad.size() == 1 ? "" : "s");
+  if (result.kept) fmt::print("{} already complete\n", format_count(result.kept, "shard"));
+  if (!result.bad.empty()) fmt::print("{} left out\n", format_count(result.bad.size(), "bad place"));
   fmt::print("{}\n", advice.text);
   return 0;
 }
@@ -105,25 +98,21 @@ void add_split(CLI::App& app, Run& run) {
   CLI::App* command =
       app.add_subcommand("split", "write TFRecord files anew as another number of shards, in order or shuffled");
   command->footer(
-      "Shards have equal numbers of records (one more or less), as those who split data by files count steps. In "
-      "order,\n"
-      "shard i of n gets records [i N/n, (i+1) N/n): the shards, read in order, are the inputs. A shard appears "
-      "when\n"
-      "it is whole; after a kill, the same command goes on. They are called NAME-00000-of-00016.tfrecord, compressed\n"
-      "ones .tfrecord.gz.");
+      "All shards have the same number of records, or one more, so that programs that divide data by files make\n"
+      "equally many steps. In order, shard i of n gets the records [i N/n, (i+1) N/n), so the shards, read in order,\n"
+      "are the inputs. A shard appears when it is complete; after a kill, the same command continues. Shards have\n"
+      "names such as NAME-00000-of-00016.tfrecord, or .tfrecord.gz if they are compressed.");
   add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")->required();
   command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")->option_text("DIR");
-  CLI::Option* shards = command->add_option("--shards", args->options.shards, "how many")
+  CLI::Option* shards = command->add_option("--shards", args->options.shards, "number of shards")
                             ->check(whole_number(1, most_shards))
                             ->option_text("N");
-  command
-      ->add_option("--shard-size", args->shard_size,
-                   "approximate size of a shard, such as 150MB; decides how many there are")
-      ->option_text("SIZE")
+  add_size(*command, "--shard-size", args->options.shard_bytes,
+           "approximate size of a shard, such as 150MB; decides how many there are")
       ->excludes(shards);
   command
       ->add_option("--name", args->options.name,
-                   "name of the shards, before -00000-of-00016 (default: that of the first input)")
+                   "name of the shards, before -00000-of-00016 (default: the name of the first input)")
       ->option_text("NAME");
   add_choice<bool>(*command, "--compression", args->options.gzip, {{"none", false}, {"gzip", true}},
                    "compression of the shards: none or gzip (default: none)")
@@ -139,8 +128,7 @@ void add_split(CLI::App& app, Run& run) {
       ->check(whole_number(0))
       ->option_text("S")
       ->needs(shuffle);
-  command->add_option("--memory", args->memory, "the most memory that --shuffle uses (default: 1GiB)")
-      ->option_text("SIZE");
+  add_size(*command, "--memory", args->memory, "the most memory that --shuffle uses (default: 1GiB)");
   command
       ->add_option("--readers", args->readers,
                    "number of ranks times the files that each reads at a time, for the advice (default: 1)")

@@ -17,7 +17,7 @@ struct Args {
 };
 
 int verify(const Args& args) {
-  const auto summaries = verify_files(args.input, "verifying");
+  const auto summaries = verify_files(args.input);
   const size_t damaged = print_damage(summaries);
   if (args.json) {
     Json files = Json::array();

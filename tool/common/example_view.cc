@@ -33,10 +33,11 @@ class Fields {
     next_ += 4;
     return true;
   }
-  /// Skips an unknown field whose tag has been taken.
+  /// Skips the rest of an unknown field. Precondition: its tag has been taken.
   bool skip(uint32_t tag) { return moved(wire::skip_field(tag, next_, end_, wire::max_depth - level_)); }
 
  private:
+  /// Moves on to `next`, the end of what was parsed; null: it was invalid. Returns whether it was valid.
   bool moved(const uint8_t* next) {
     if (next) next_ = next;
     return next != nullptr;
@@ -47,7 +48,8 @@ class Fields {
   int level_;
 };
 
-enum Level { in_record, in_features, in_entry, in_feature, in_list, in_steps = in_feature, in_step, in_step_list };
+/// The level of each message: how many messages it lies deep in the record.
+enum Level { in_record, in_features, in_entry, in_feature, in_steps = in_feature, in_step };
 
 /// Calls on_field(tag, fields) for each field; on_field takes the field and returns whether it was valid.
 template <typename OnField>
@@ -191,7 +193,7 @@ bool ExampleView::parse_feature(std::string_view message, int level, Feature& fe
   });
 }
 
-/// Parses one value, or a packed run of values.
+/// Parses one value, or packed values, and appends them to the vector of their kind.
 template <typename Fields>
 bool ExampleView::parse_values(Kind kind, uint32_t tag, Fields& fields) {
   const auto take_float = [&](auto& from) { return from.take_float(floats_.emplace_back()); };

@@ -29,14 +29,13 @@ std::string_view name(MessageType type) noexcept;
 class ExampleView {
  public:
   struct Feature {
-    std::string_view key;  // not always UTF-8; empty for a step of a feature list
-    Kind kind = Kind::unset;
-    size_t first = 0, count = 0;  // where its values are in the vector of its kind
+    std::string_view key;         // not always UTF-8; empty for a step of a feature list
+    Kind kind = Kind::unset;      // `unset`: the feature has no list of values
+    size_t first = 0, count = 0;  // its values are [first, first + count) of the vector of its kind
   };
   struct FeatureList {
     std::string_view key;
-    // Where its steps are in the vector of all steps.
-    size_t first = 0, count = 0;
+    size_t first = 0, count = 0;  // its steps are [first, first + count) of the vector of all steps
   };
 
   /// Parses a record and replaces the previous content. Returns false if the record is neither an Example nor a
@@ -75,7 +74,7 @@ class ExampleView {
   std::vector<std::string_view> bytes_;
   std::vector<float> floats_;
   std::vector<int64_t> ints_;
-  uint64_t regular_ = 0;    // map entries as every known writer makes them: one key and one value
+  uint64_t regular_ = 0;    // map entries with one key and one value, as every known writer makes them
   uint64_t irregular_ = 0;  // other map entries, and fields that the message type does not have
 };
 
@@ -88,6 +87,7 @@ class MessageTypeGuess {
   void add(const ExampleView& message, bool parsed);
   void add(const MessageTypeGuess& other);
   MessageType type() const;
+  /// Returns how many of the added records did not parse.
   uint64_t unparsed() const noexcept { return unparsed_; }
 
  private:

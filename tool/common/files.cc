@@ -134,9 +134,8 @@ Json to_json(const FileSummary& summary) {
           {"errors", std::move(errors)}};
 }
 
-std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
-                                    const std::function<void(size_t, const Record&)>& on_record) {
-  Progress progress(what, size_of(args.files));
+std::vector<FileSummary> scan_files(const FileArgs& args, const std::function<void(size_t, const Record&)>& on_record) {
+  Progress progress("reading", size_of(args.files));
   std::vector<FileSummary> summaries(args.files.size());
   tbb::parallel_for(size_t{0}, args.files.size(), [&](size_t i) {
     summaries[i] =
@@ -145,8 +144,8 @@ std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& wha
   return summaries;
 }
 
-std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what) {
-  Progress progress(what, size_of(args.files));
+std::vector<FileSummary> verify_files(const FileArgs& args) {
+  Progress progress("verifying", size_of(args.files));
   std::vector<FileSummary> summaries(args.files.size());
   tbb::parallel_for(size_t{0}, args.files.size(),
                     [&](size_t i) { summaries[i] = verify_file(args.files[i], args.compression, progress); });

@@ -13,6 +13,7 @@
 
 namespace feedline::cli {
 
+/// The arguments that every command for TFRecord files takes.
 struct FileArgs {
   std::vector<std::string> files;
   Compression compression = Compression::automatic;
@@ -27,18 +28,19 @@ void add_file_args(CLI::App& command, FileArgs& args);
 /// Adds --compression.
 void add_compression(CLI::App& command, Compression& compression);
 
-/// What was found in a file.
+/// What a command found in one file.
 struct FileSummary {
   struct Damage {
     Error error;
-    uint64_t skipped_bytes = 0;
+    uint64_t skipped_bytes = 0;  // bytes that were skipped because of the damage
   };
 
   std::string file;
   Compression compression = Compression::automatic;  // `automatic` means that the file could not be opened
   uint64_t size = 0;                                 // bytes on disk
-  uint64_t records = 0;                              // the number of good records; the next three are of these
-  uint64_t payload_bytes = 0, record_min = 0, record_max = 0;
+  uint64_t records = 0;                              // the number of good records
+  uint64_t payload_bytes = 0;                        // the bytes of the good records' payloads
+  uint64_t record_min = 0, record_max = 0;           // the bytes of the smallest and the largest of these payloads
   std::vector<Damage> damage;
 
   /// Fills in what a counting pass found in `file`.
@@ -53,14 +55,14 @@ Json to_json(const FileSummary& summary);
 /// Returns the total size on disk, in bytes, of the files that exist.
 uint64_t size_of(const std::vector<std::string>& files);
 
-/// Reads every file to its end, several at a time, and shows progress on a terminal. Calls `on_record(index of the
-/// file, record)` for each good record, in order within a file, on one thread per file. What is wrong with a file is in
-/// its summary.
-std::vector<FileSummary> scan_files(const FileArgs& args, const std::string& what,
+/// Reads every file to its end, several at a time, and shows progress. Calls on_record(index of the file, record) for
+/// each good record, in order within a file, on one thread per file. Returns a summary of each file, with its damage.
+std::vector<FileSummary> scan_files(const FileArgs& args,
                                     const std::function<void(size_t file, const Record& record)>& on_record);
 
-/// Verifies every file in the same way without giving out the records. All threads work, also on a single large file.
-std::vector<FileSummary> verify_files(const FileArgs& args, const std::string& what);
+/// Verifies every file and shows progress. All threads work, also on a single large file. Returns a summary of each
+/// file, with its damage.
+std::vector<FileSummary> verify_files(const FileArgs& args);
 
 /// Returns a text for people, without a line end: "a.tfrecord: 3,000 records, 604.7 KiB, damaged".
 std::string describe(const FileSummary& summary);

@@ -1,12 +1,17 @@
 // Checks the values of flags, and refuses wrong ones with messages that people understand.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/byte_size.h"
+#include "feedline/error.h"
 
 namespace feedline::cli {
 
@@ -28,7 +33,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
   return command.add_option_function<std::string>(flag, choose, help);
 }
 
-/// Accepts only a number for which `fits` returns true. `wanted` describes such numbers in the error message.
+/// Accepts the numbers for which `fits` returns true. `wanted` describes these numbers in the error message.
 template <typename T, typename Fits>
 CLI::Validator number_that(Fits fits, std::string wanted) {
   const auto refuse = [fits, wanted = std::move(wanted)](const std::string& text) -> std::string {
@@ -40,16 +45,39 @@ CLI::Validator number_that(Fits fits, std::string wanted) {
   return CLI::Validator(refuse, "");
 }
 
+/// Accepts the whole numbers from `least` to `most`.
 inline CLI::Validator whole_number(uint64_t least, uint64_t most = INT64_MAX) {
-  return number_that<uint64_t>(
-      [least, most](uint64_t value) { return value >= least && value <= most; },
-      "a whole number from " + std::to_string(least) + (most < INT64_MAX ? " to " + std::to_string(most) : " on"));
+  return number_that<uint64_t>([least, most](uint64_t value) { return value >= least && value <= most; },
+                               most < INT64_MAX ? fmt::format("a whole number from {} to {}", least, most)
+                                                : fmt::format("a whole number of at least {}", least));
 }
 
 /// Accepts milliseconds, at most one day.
 inline CLI::Validator milliseconds() {
   return number_that<double>([](double value) { return value >= 0 && value <= 86400e3; },
-                             "a number from 0 to 86400000");
+                             "a number of milliseconds from 0 to 86400000");
+}
+
+/// Adds a flag that takes a size as people write it, for example 16KiB, of at least one byte.
+template <typename Size>
+CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, const std::string& help,
+                      uint64_t least = 1, uint64_t most = UINT64_MAX) {
+  const auto take = [flag, &size, least, most](const std::string& text) {
+    uint64_t bytes = 0;
+    try {
+      bytes = parse_byte_size(text);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(flag, error.message());
+    }
+    if (bytes < least)
+      throw CLI::ValidationError(flag,
+                                 fmt::format("'{}' is less than the least size, {}", text, format_byte_size(least)));
+    if (bytes > most)
+      throw CLI::ValidationError(flag,
+                                 fmt::format("'{}' is more than the largest size, {}", text, format_byte_size(most)));
+    size = bytes;
+  };
+  return command.add_option_function<std::string>(flag, take, help)->option_text("SIZE");
 }
 
 }  // namespace feedline::cli

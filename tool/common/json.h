@@ -15,9 +15,9 @@ bool is_printable(std::string_view bytes);
 std::string to_hex(std::string_view bytes);
 std::string to_base64(std::string_view bytes);
 
-/// Prints a command's document to standard output.
+/// Prints a command's only JSON document to standard output.
 void print_document(const Json& document);
-/// Prints JSON on one line, without a version: one record of many.
+/// Prints JSON on one line, without the version `feedline_json` that a document has.
 void print_json_line(const Json& json);
 
 }  // namespace feedline::cli

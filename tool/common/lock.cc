@@ -21,7 +21,7 @@ Error failed(const std::string& path, const std::string& why) {
   return Error(Category::io_error, why, Place::of_file(path));
 }
 
-/// Opens and locks; returns -1 if another process holds the lock.
+/// Opens the file or folder and locks it. Returns its descriptor; -1 if another process holds the lock.
 int open_locked(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (fd < 0) throw failed(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
@@ -57,7 +57,8 @@ LockedFolder::LockedFolder(const std::string& path) {
 LockedFolder::~LockedFolder() { close(fd_); }
 
 LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(open_locked(lock_, O_RDWR | O_CREAT)) {
-  // The previous holder may have removed the file between our open() and flock(); then it must be made again.
+  // If the previous holder removed the file between our open() and flock(), we hold a lock that no one else will see.
+  // Then the file must be created and locked again.
   for (int tries = 0; fd_ >= 0 && !is_at(lock_, fd_) && tries < most_tries; tries++) {
     close(fd_);
     fd_ = open_locked(lock_, O_RDWR | O_CREAT);

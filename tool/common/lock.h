@@ -5,8 +5,8 @@
 
 namespace feedline::cli {
 
-/// Locks a folder for this process; makes the folder if it is missing. Throws Error io_error if another process holds
-/// the lock. On file systems without locks it does nothing.
+/// A lock on a folder, held until the destructor runs. The constructor creates the folder if it does not exist, and
+/// throws Error io_error if another process holds the lock. If the file system has no locks, nothing is locked.
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
@@ -18,8 +18,8 @@ class LockedFolder {
   int fd_;
 };
 
-/// Locks a file in the same way. The file itself may be replaced meanwhile, so the lock is on FILE.lock beside it,
-/// which the destructor removes.
+/// The same for a file. The file may be replaced while it is locked, so the lock is on FILE.lock beside it, which the
+/// destructor removes.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path);

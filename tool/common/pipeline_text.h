@@ -20,18 +20,19 @@ struct TextFeature {
   bool variable = false;  // records have different numbers of values
   std::vector<int64_t> shape = {};
   int64_t length = 0;    // bytes of each value, for BYTES; 0: values differ in length
-  bool missing = false;  // some records lack it; if it is not variable, it gets a default value for them
-  // How an output is made from it, for example "decode_raw { ... }"; empty: it is delivered as it is.
+  bool missing = false;  // some records lack the feature; a feature that is not variable gets a default value for them
+  // How an output is made from the feature, for example "decode_raw { ... }"; empty: its values are delivered
+  // unchanged.
   std::string made = {};
-  std::string output_dtype = {};  // dtype of the output, if `made` is not empty
-  std::string remark = {};        // written as a comment on its line
+  std::string output_dtype = {};  // dtype of the output; empty: the default
+  std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Returns the line of the feature with this number. A key that cannot be a name is called "feature_NUMBER".
+/// Returns the `feature` line. A feature whose key cannot be a name is called "feature_NUMBER".
 std::string text_feature(const TextFeature& feature, size_t number);
 
-/// Returns the line of a sensible batch: its size is a power of two, so that replicas can divide it, and at most 128, the
-/// number of records, and the number of average records in 16 MiB.
+/// Returns the `batch` line. The batch size is a power of two, so that replicas can divide it. It is at most 128, at
+/// most `records`, and at most the number of average records in 16 MiB.
 std::string text_batch(uint64_t records, uint64_t payload_bytes);
 
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any

@@ -18,8 +18,9 @@ namespace feedline::cli {
 namespace {
 
 constexpr uint64_t record_limit = io::default_record_limit;
-// Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to so many bytes for
-// nothing. `most_marks` bounds the marks to 16 MB, which is what a terabyte needs.
+// Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to that many bytes in
+// vain. `most_marks` bounds the memory of all marks to about 16 MiB: those of more than 64 GiB of files are farther
+// apart.
 constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 
 }  // namespace
@@ -141,7 +142,8 @@ io::RecordView RecordCursor::next() {
       case io::RecordStream::Found::records:
         break;
       case io::RecordStream::Found::end:
-        changed("ends early");
+        throw Error(Category::io_error, "changed after its records were counted: it ends early",
+                    Place::of_file(map_.files()[file_].identity.path));
       case io::RecordStream::Found::damage: {
         const auto& known = map_.files()[file_].bad_offsets;
         const io::BadRegion& region = stream_->damage();
@@ -151,11 +153,6 @@ io::RecordView RecordCursor::next() {
     }
   }
   return stream_->records()[view_++];
-}
-
-void RecordCursor::changed(const std::string& how) const {
-  throw Error(Category::io_error, fmt::format("changed after its records were counted: it {}", how),
-              Place::of_file(map_.files()[file_].identity.path));
 }
 
 }  // namespace feedline::cli

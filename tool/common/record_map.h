@@ -1,4 +1,4 @@
-// Knows where the records of a list of files are. One pass over all files finds them; afterwards any range of records
+// Where the records of a list of files are. One pass over all files finds them. After this pass any range of records
 // can be read.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace feedline::cli {
 
-/// Identifies the state of a file: another size or time means that the file has changed.
+/// Identifies the state of a file: if the size or the time differs, the file has changed.
 struct FileIdentity {
   std::string path;  // absolute
   uint64_t size = 0;
@@ -27,13 +27,14 @@ struct FileIdentity {
 /// Returns the file's identity. Throws Error io_error if it is not a regular file.
 FileIdentity identify(const std::string& path);
 
+/// Where the records of one file are.
 struct MappedFile {
   FileIdentity identity;
   Compression compression = Compression::none;
   uint64_t records = 0;        // the number of good records
   uint64_t payload_bytes = 0;  // bytes of the good records' payloads
-  /// Records whose places in the file are known, in ascending order, beginning with the file's first record. A
-  /// compressed file has only that one.
+  /// Marks: the records whose places in the file are known, in ascending order, beginning with the file's first record.
+  /// A compressed file has no other mark.
   std::vector<io::IndexEntry> marks;
   /// The offsets at which damaged regions begin, in ascending order.
   std::vector<uint64_t> bad_offsets;
@@ -55,8 +56,8 @@ class RecordMap {
   size_t file_of(uint64_t record) const noexcept;
   uint64_t framed_bytes() const noexcept;
 
-  /// Keeps only each file's first mark and, for each of these records (in ascending order), the last mark at or before
-  /// it.
+  /// Removes the marks that RecordCursor does not need to begin at any of `records` (ascending). Each file keeps its
+  /// first mark and, for each of `records`, the last mark at or before that record.
   void thin_marks(std::span<const uint64_t> records);
   /// Divides the records into ranges of about `bytes` each that begin at marks; a compressed file is one range. Returns
   /// the first record of each range, and records() at the end.
@@ -67,13 +68,14 @@ class RecordMap {
   std::vector<uint64_t> first_;
 };
 
-/// Reads and verifies all files, several at a time. `damage` receives what is wrong with each file. `progress` is
-/// called with the number of bytes read since its last call, from several threads; it may throw to stop. Throws Error
+/// Reads and verifies all files, several at a time. Sets damage[i] to the damaged regions of files[i]. Calls `progress`
+/// with the number of bytes read since the last call, from several threads; `progress` may throw to stop. Throws Error
 /// io_error.
 RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::vector<io::BadRegion>>& damage,
                       const std::function<void(uint64_t bytes)>& progress);
 
-/// Reads ranges of records, and verifies every record again. Consecutive ranges are the cheapest. Not thread-safe.
+/// Reads ranges of records, and verifies every record again. A range that begins where the last one ended costs least,
+/// because no record before it is read again. Not thread-safe.
 class RecordCursor {
  public:
   explicit RecordCursor(const RecordMap& map) : map_(map) {}
@@ -84,14 +86,15 @@ class RecordCursor {
             const std::function<void(uint64_t number, const io::RecordView& record)>& on_record);
 
  private:
+  /// Makes `record` the one that next() returns.
   void seek(uint64_t record);
+  /// Returns the next good record of the file.
   io::RecordView next();
-  [[noreturn]] void changed(const std::string& how) const;
 
   const RecordMap& map_;
   size_t file_ = 0;
   std::optional<io::RecordStream> stream_;  // reads files()[file_]
-  size_t view_ = 0;                         // how many of stream_->records() were handed out
+  size_t view_ = 0;                         // how many of stream_->records() next() has returned
 };
 
 }  // namespace feedline::cli

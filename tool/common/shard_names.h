@@ -8,8 +8,8 @@
 
 namespace feedline::cli {
 
-/// Returns a shard's file name: "train-00000-of-00016.tfrecord", with ".gz" at the end for compressed shards, because
-/// programs that go by names (Beam's ReadFromTFRecord, TFX) expect it.
+/// Returns a shard's file name: "train-00000-of-00016.tfrecord". Compressed shards end in ".gz", because programs such
+/// as Beam's ReadFromTFRecord and TFX tell by the name that they must inflate a file.
 inline std::string shard_name(const std::string& name, uint64_t shard, uint64_t shards, bool gzip = false) {
   return fmt::format("{}-{:05}-of-{:05}.tfrecord{}", name, shard, shards, gzip ? ".gz" : "");
 }

@@ -1,4 +1,4 @@
-// What people see on the terminal: numbers as they read them, and how far a command is.
+// What people see on the terminal: numbers in words, and how far a command is.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace feedline::cli {
 
 /// Returns "7" or "7 to 1,024".
 std::string format_range(uint64_t least, uint64_t most);
-/// Returns at most three significant digits with a prefix: "1.25 M", "830 k", "12".
+/// Returns at most three significant digits with a unit prefix: "1.25 M", "830 k", "12".
 std::string format_rate(double per_second);
 /// Returns "830 ms", "12 s", "1:05" or "2:01:05".
 std::string format_seconds(double seconds);
@@ -24,16 +24,19 @@ std::string format_seconds(double seconds);
 class LiveLine {
  public:
   using Clock = std::chrono::steady_clock;
+  // The least time between two lines, on a terminal and elsewhere.
   static constexpr Clock::duration terminal_pace = std::chrono::milliseconds(200), file_pace = std::chrono::seconds(10);
 
   LiveLine();
+  /// For tests. `rewritable`: `out` is treated as a terminal.
   LiveLine(std::FILE* out, bool rewritable, Clock::time_point start);
   ~LiveLine() { clear(); }
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
 
-  /// Returns whether enough time has passed since the start, or since the last line, for the next line.
+  /// Returns whether enough time has passed since the start, or since the last line, to show the next line.
   bool due(Clock::time_point now = Clock::now()) const noexcept;
+  /// Shows `text`, whether a line is due or not. On a terminal it is cut at the terminal's width.
   void show(std::string_view text, Clock::time_point now = Clock::now());
   /// Removes the line from the terminal.
   void clear();
@@ -54,7 +57,7 @@ class Progress {
   void add(uint64_t bytes);
   /// Sets the number of bytes that are done and the total.
   void set(uint64_t done, uint64_t total);
-  /// Removes the line.
+  /// Removes the line from the terminal.
   void done();
 
  private:

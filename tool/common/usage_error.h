@@ -1,11 +1,11 @@
-// The error for wrong usage that the parser of the command line (CLI11) cannot detect.
+// The error for wrong usage that CLI11, the parser of the command line, cannot detect.
 #pragma once
 
 #include <stdexcept>
 
 namespace feedline::cli {
 
-/// Wrong usage, for example flags that do not go together, or values that this version does not have.
+/// Wrong usage, for example a flag that is missing, or a value without the form that the flag wants.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -25,26 +25,28 @@ bool is_numpy(const Pickle& pickle, const Pickle::Value& called, const std::stri
 
 struct Array {
   const Pickle::Value &shape, &dtype, &bytes;
-  bool in_fortrans_order;
+  bool in_fortran_order;  // column by column
 };
 
 /// Returns the parts of a pickled array. ndarray.__reduce__ gives (_reconstruct, (ndarray, (0,), b'b'), state), where
 /// the state is (version, shape, dtype, whether in Fortran order, bytes). With protocol 5 it gives (_frombuffer,
-/// (bytes, dtype, shape, order)).
+/// (bytes, dtype, shape, order)). Throws std::runtime_error if `data` is neither.
 Array array_of(const Pickle& pickle, const Pickle::Value& data) {
   using Type = Pickle::Type;
   demand(data.type == Type::object && data.items.size() >= 2, "no array 'data'");
   const Pickle::Value& called = pickle[data.items[0]];
   if (is_numpy(pickle, called, "numeric", "_frombuffer")) {
     const Pickle::Value& arguments = pickle[data.items[1]];
-    demand(arguments.type == Type::tuple && arguments.items.size() == 4, "'data' has no arguments of an array");
+    demand(arguments.type == Type::tuple && arguments.items.size() == 4,
+           "'data' is not made from bytes, dtype, shape and order");
     const std::vector<Pickle::Ref>& items = arguments.items;
     return {pickle[items[2]], pickle[items[1]], pickle[items[0]], pickle[items[3]].bytes != "C"};
   }
   demand(is_numpy(pickle, called, "multiarray", "_reconstruct"), "'data' is no NumPy array");
-  demand(data.items.size() == 3, "no array 'data'");
+  demand(data.items.size() == 3, "the array 'data' has no state");
   const Pickle::Value& state = pickle[data.items[2]];
-  demand(state.type == Type::tuple && state.items.size() == 5, "'data' has no state of an array");
+  demand(state.type == Type::tuple && state.items.size() == 5,
+         "the state of 'data' is not version, shape, dtype, order and bytes");
   const Pickle::Value& fortran = pickle[state.items[3]];
   return {pickle[state.items[1]], pickle[state.items[2]], pickle[state.items[4]],
           fortran.type != Type::boolean || fortran.integer != 0};
@@ -74,7 +76,7 @@ Cifar10Batch read_python_batch(std::string_view content) {
   const Pickle::Value* data = pickle.find(pickle.root(), "data");
   demand(labels && labels->type == Type::list, "no list 'labels'");
   demand(data, "no array 'data'");
-  const auto [shape, dtype, bytes, in_fortrans_order] = array_of(pickle, *data);
+  const auto [shape, dtype, bytes, in_fortran_order] = array_of(pickle, *data);
   // dtype.__reduce__ gives (numpy.dtype, ('u1', align, copy), state).
   demand(dtype.type == Type::object && dtype.items.size() >= 2 &&
              pickle.is_global(pickle[dtype.items[0]], "numpy", "dtype"),
@@ -89,15 +91,15 @@ Cifar10Batch read_python_batch(std::string_view content) {
   const size_t pictures = labels->items.size();
   demand(pictures > 0 && pickle[shape.items[0]].integer == static_cast<int64_t>(pictures) &&
              pickle[shape.items[1]].integer == cifar10_image_bytes,
-         "'data' is not [as many as labels, 3072]");
-  demand(!in_fortrans_order, "'data' is in Fortran's order");
+         "the shape of 'data' is not [the number of labels, 3072]");
+  demand(!in_fortran_order, "'data' is in Fortran order, column by column");
   demand(bytes.type == Type::bytes && bytes.bytes.size() == pictures * cifar10_image_bytes,
          "'data' has another number of bytes than its shape says");
 
   Cifar10Batch batch;
   for (size_t i = 0; i < pictures; i++) {
     const Pickle::Value& label = pickle[labels->items[i]];
-    demand(label.type == Type::integer, "a label is no number");
+    demand(label.type == Type::integer, "a label is not a whole number");
     batch.labels.push_back(checked_label(label.integer, i));
   }
   batch.images = bytes.bytes;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,19 +13,22 @@
 #include "tool/common/example_view.h"
 #include "tool/common/meter.h"
 #include "tool/common/pipeline_text.h"
+#include "tool/common/shard_names.h"
 
 namespace feedline::cli {
 
 struct ConvertTarget {
-  std::string folder;  // made if it is missing; files of the same names are replaced
-  uint64_t shard_bytes = 100'000'000;
+  std::string folder;                  // created if it does not exist; files of the same names are replaced
+  uint64_t shard_bytes = 100'000'000;  // the approximate size of a shard; not 0
 };
 
 struct Converted {
   struct Set {
     std::string name;
     uint64_t records = 0, payload_bytes = 0;
-    std::vector<std::string> shards;  // without their folder
+    std::vector<std::string> shards;  // the names of the files, without their folder
+
+    std::string pattern() const { return shard_pattern(name, shards.size()); }
   };
   std::vector<Set> sets;
   std::vector<std::string> left_out;  // "PATH: why" of each file that was left out
@@ -42,12 +45,13 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
 /// `image` is the JPEG or PNG file as it is, `label` is the number of the class; folder/labels.txt holds the classes'
 /// names.
 Converted convert_image_classes(const std::string& images, const ConvertTarget& target);
-/// Converts one folder for each feature: each relative path that all folders have becomes one record.
+/// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one
+/// record.
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
                              const ConvertTarget& target);
 
-/// Converts NumPy arrays, one for each feature, with equal numbers of rows; each row becomes a record. float64 is
-/// rounded to float32; int64 and float32 stay; other types are stored as their bytes.
+/// Converts .npy files, given as (feature name, file), with equal numbers of rows; each row becomes a record. int64 and
+/// float32 are kept, float64 is rounded to float32, and other types are stored as their bytes.
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
 /// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes, whichever all
@@ -64,27 +68,28 @@ class ShardWriter {
   ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes, Progress& progress);
 
   void write(std::span<const std::byte> record);
-  /// Closes the last shard. Call it after all records have been written.
+  /// Closes the last shard. Precondition: all records have been written.
   Converted::Set finish();
-
-  const std::string& pattern() const noexcept { return pattern_; }
 
  private:
   void open();
 
   const std::string folder_;
   const uint64_t records_, shards_;
-  std::string pattern_;
   Converted::Set set_;
   std::optional<RecordWriter> writer_;
   Meter meter_;
 };
 
-/// Makes the target's folder if it is missing. Throws Error io_error.
+/// Makes pipeline.textproto for the first of the sets, and writes it to the target's folder. The rest is as for
+/// pipeline_text().
+void write_pipeline(Converted& result, const ConvertTarget& target, const std::vector<std::string>& comments,
+                    const std::vector<TextFeature>& features);
+/// Creates the folder if it does not exist. Throws Error io_error.
 void make_folder(const std::string& folder);
 /// Writes a text file, completely or not at all. Throws Error io_error.
 void write_text(const std::string& path, const std::string& text);
-/// Throws Error bad_pipeline: `why` says what is wrong with a command's input.
+/// Throws Error bad_pipeline with `file` as its place. `why` says what is wrong with this input of the command.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
 
 }  // namespace feedline::cli

@@ -42,7 +42,7 @@ std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
                    .second)
             throw std::runtime_error("the archive has this file twice");
         } catch (const std::runtime_error& error) {
-          refuse_input(archive, fmt::format("{} in it: {}", file, error.what()));
+          refuse_input(archive, fmt::format("{} in the archive: {}", file, error.what()));
         }
       },
       [&](uint64_t bytes) {
@@ -65,7 +65,6 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   make_folder(target.folder);
   Progress progress("writing", pictures * cifar10_image_bytes);
   Converted result;
-  std::vector<std::string> patterns;
   for (const auto& [set, names] : sets) {
     uint64_t records = 0;
     for (const std::string& name : names) records += batches.at(name).labels.size();
@@ -80,21 +79,19 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
         writer.write(example.finish());
       }
     }
-    patterns.push_back(writer.pattern());
     result.sets.push_back(writer.finish());
   }
   progress.done();
   TextFeature image{.key = "image", .length = cifar10_image_bytes};
   image.output_dtype = "FLOAT32";
-  // 1 / 255. The pictures stay separate planes.
+  // The scale is 1 / 255. The pictures stay separate planes.
   image.made = "decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }";
   const TextFeature label{.key = "label", .kind = Kind::int64_list};
-  result.pipeline =
-      pipeline_text({"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",
-                     fmt::format("source {{ files: {} }}", text_literal(patterns[1])),
-                     fmt::format("source {{ files: {} }}", text_literal(patterns[2]))},
-                    patterns[0], {image, label}, result.sets[0].records, result.sets[0].payload_bytes);
-  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  write_pipeline(result, target,
+                 {"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",
+                  fmt::format("source {{ files: {} }}", text_literal(result.sets[1].pattern())),
+                  fmt::format("source {{ files: {} }}", text_literal(result.sets[2].pattern()))},
+                 {image, label});
   return result;
 }
 

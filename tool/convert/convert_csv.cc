@@ -14,8 +14,8 @@
 namespace feedline::cli {
 namespace {
 
-/// How a text can be read without losing what it says. "007" is not a number but a name of something; so is a whole
-/// number beyond int64.
+/// The narrowest type that keeps a text as it is, from narrow to wide. "007" and whole numbers beyond int64 are text,
+/// because numbers would not keep them.
 enum class Reads : uint8_t { as_int, as_float, as_text };
 
 template <typename T>
@@ -35,10 +35,10 @@ Reads reads(std::string_view text) {
   return parse(text, number) ? Reads::as_float : Reads::as_text;
 }
 
-/// What is known of a column after a look at the whole table.
+/// What look() finds out about a column.
 struct Column {
   std::string key;
-  std::optional<Kind> told;
+  std::optional<Kind> told;  // what --type says
   Reads widest = Reads::as_int;
   uint64_t cells = 0;  // cells that are not missing
   uint64_t length_min = UINT64_MAX, length_max = 0;
@@ -49,6 +49,7 @@ struct Column {
     return widest == Reads::as_int ? Kind::int64_list : widest == Reads::as_float ? Kind::float_list : Kind::bytes_list;
   }
 
+  /// Precondition: the cell is not missing.
   void look_at(const CsvReader::Cell& cell) {
     cells++;
     length_min = std::min<uint64_t>(length_min, cell.text.size());
@@ -61,11 +62,13 @@ struct Column {
 
 bool is_missing(const CsvReader::Cell& cell) { return cell.text.empty() && !cell.quoted; }
 
+/// A table, which is read twice: look() finds out the types of the columns, then for_rows() gives out the rows.
 class Csv {
  public:
   Csv(const std::string& file, const std::map<std::string, Kind>& types) : file_(file), types_(types) {}
 
-  /// Calls on_row(cells, line) for each row after the header. Each row has as many cells as the header.
+  /// Calls on_row(cells, line) for each row after the header. Each row has as many cells as the header. Adds the bytes
+  /// that were read to `progress`, unless it is null.
   template <typename OnRow>
   void for_rows(Progress* progress, OnRow&& on_row) {
     CsvReader reader(file_);
@@ -83,7 +86,7 @@ class Csv {
     }
   }
 
-  /// Reads the whole table to find out the types of its columns. Returns the number of rows.
+  /// Reads the whole table to find out the types of its columns, and shows progress. Returns the number of rows.
   uint64_t look() {
     uint64_t rows = 0;
     Progress progress("reading", identify(file_).size);
@@ -96,11 +99,14 @@ class Csv {
     return rows;
   }
 
+  /// Sets feature `i` of the record to the cell's text, as a value of the column's type. `line` is for error messages.
   void set(ExampleWriter& example, size_t i, std::string_view text, uint64_t line) {
     const Column& column = columns_[i];
     const auto refuse = [&](const char* wanted) {
-      refuse_input(file_, fmt::format("line {}: column {} has {}, which is no {}", line, text_literal(column.key),
-                                      text_literal(text.substr(0, 40)), wanted));
+      refuse_input(file_,
+                   fmt::format("line {}: column {} has {}, which is no {}; correct it, or give the column another "
+                               "--type",
+                               line, text_literal(column.key), text_literal(text.substr(0, 40)), wanted));
     };
     if (column.kind() == Kind::int64_list) {
       int64_t value = 0;
@@ -124,9 +130,10 @@ class Csv {
   void take_header(const std::vector<CsvReader::Cell>& cells) {
     std::set<std::string_view> seen;
     for (const CsvReader::Cell& cell : cells) {
-      if (cell.text.empty()) refuse_input(file_, fmt::format("column {} has no name", columns_.size() + 1));
+      if (cell.text.empty())
+        refuse_input(file_, fmt::format("column {} has no name in the first row", columns_.size() + 1));
       if (!seen.insert(cell.text).second)
-        refuse_input(file_, fmt::format("two columns are called {}", text_literal(cell.text)));
+        refuse_input(file_, fmt::format("two columns are called {}; rename one", text_literal(cell.text)));
       columns_.emplace_back().key = cell.text;
       if (const auto told = types_.find(columns_.back().key); told != types_.end()) columns_.back().told = told->second;
     }
@@ -176,7 +183,6 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
       if (!is_missing(cells[i])) csv.set(example, i, cells[i].text, line);
     writer.write(example.finish());
   });
-  const std::string pattern = writer.pattern();
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -188,8 +194,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
     else
       comments.push_back(fmt::format("Column {} is empty", text_literal(column.key)));
   }
-  result.pipeline = pipeline_text(comments, pattern, features, result.sets[0].records, result.sets[0].payload_bytes);
-  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  write_pipeline(result, target, comments, features);
   return result;
 }
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <set>
 
 #include "io/file.h"
-#include "io/records/record_scanner.h"
 #include "tool/common/image_signature.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
@@ -19,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t most_image_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
 struct Image {
-  std::string path;  // the path by which the file is opened
+  std::string path;  // absolute, or relative to the current folder
   uint64_t bytes = 0;
 };
 
@@ -55,17 +53,32 @@ std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
   return std::nullopt;
 }
 
-void read_image(const std::string& path, uint64_t bytes, std::vector<std::byte>& content) {
-  const io::InputFile file(path);
-  if (file.size() != bytes) refuse_input(path, "has changed since it was listed");
-  content.resize(bytes);
+/// Calls on_image(relative path, image) for each JPEG or PNG file below a folder, in ascending order of path. Adds the
+/// other files to `left_out`.
+void for_each_image(const std::string& folder, std::vector<std::string>& left_out, auto&& on_image) {
+  for (const std::string& file : files_below(folder)) {
+    const std::string path = (fs::path(folder) / file).string();
+    std::string why;
+    if (const auto bytes = image_size(path, why))
+      on_image(file, Image{path, *bytes});
+    else
+      left_out.push_back(path + ": " + why);
+    Interrupt::check();
+  }
+}
+
+void read_image(const Image& image, std::vector<std::byte>& content) {
+  const io::InputFile file(image.path);
+  if (file.size() != image.bytes) refuse_input(image.path, "changed after it was listed; convert the files again");
+  content.resize(image.bytes);
   file.read_at(0, content);
 }
 
+/// The records to be written.
 struct Plan {
   std::vector<std::string> keys;
   std::vector<std::vector<Image>> records;  // an image for each key
-  std::vector<int64_t> labels;              // one for each record; empty: the records have no labels
+  std::vector<int64_t> labels;              // a label for each record; empty: the records have no labels
 };
 
 Converted write_images(const Plan& plan, const ConvertTarget& target, Converted result,
@@ -81,14 +94,12 @@ Converted write_images(const Plan& plan, const ConvertTarget& target, Converted 
   std::vector<std::byte> content;
   for (size_t r = 0; r < plan.records.size(); r++) {
     for (size_t f = 0; f < plan.keys.size(); f++) {
-      const Image& image = plan.records[r][f];
-      read_image(image.path, image.bytes, content);
+      read_image(plan.records[r][f], content);
       example.set_bytes(f, content);
     }
     if (!plan.labels.empty()) example.set_ints(plan.keys.size(), {&plan.labels[r], 1});
     writer.write(example.finish());
   }
-  const std::string pattern = writer.pattern();
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -96,8 +107,7 @@ Converted write_images(const Plan& plan, const ConvertTarget& target, Converted 
   for (const std::string& key : plan.keys)
     features.push_back({.key = key, .remark = "JPEG or PNG files, delivered as they are"});
   if (!plan.labels.empty()) features.push_back({.key = "label", .kind = Kind::int64_list});
-  result.pipeline = pipeline_text(comments, pattern, features, result.sets[0].records, result.sets[0].payload_bytes);
-  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  write_pipeline(result, target, comments, features);
   return result;
 }
 
@@ -127,19 +137,12 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
   std::string labels;
   int64_t label = 0;
   for (const std::string& name : classes) {
-    if (name.find('\n') != std::string::npos) refuse_input(images, "a class's name has a line end");
-    const fs::path folder = fs::path(images) / name;
-    for (const std::string& file : files_below(folder)) {
-      const std::string path = (folder / file).string();
-      std::string why;
-      if (const auto bytes = image_size(path, why)) {
-        plan.records.push_back({{path, *bytes}});
-        plan.labels.push_back(label);
-      } else {
-        result.left_out.push_back(path + ": " + why);
-      }
-      Interrupt::check();
-    }
+    if (name.find('\n') != std::string::npos)
+      refuse_input(images, "the name of a folder has a line end, which labels.txt cannot hold; rename the folder");
+    for_each_image((fs::path(images) / name).string(), result.left_out, [&](const std::string&, const Image& image) {
+      plan.records.push_back({image});
+      plan.labels.push_back(label);
+    });
     labels += name + "\n";
     label++;
   }
@@ -147,8 +150,8 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
   make_folder(target.folder);
   write_text(target.folder + "/labels.txt", labels);
   return write_images(plan, target, std::move(result),
-                      {fmt::format("Pictures of {} classes: line n + 1 of labels.txt names label n. They lie class by "
-                                   "class: `feedline split --shuffle` mixes them for good.",
+                      {fmt::format("Pictures of {} classes: line n + 1 of labels.txt names label n. The records are "
+                                   "sorted by class; `feedline split --shuffle` writes them in random order.",
                                    classes.size())});
 }
 
@@ -157,19 +160,11 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
   Converted result;
   Plan plan;
   std::map<std::string, std::vector<Image>> by_path;
-  std::set<std::string> bad;
   for (const auto& [key, folder] : folders) {
-    for (const std::string& file : files_below(folder)) {
-      const std::string path = (fs::path(folder) / file).string();
-      std::string why;
-      if (const auto bytes = image_size(path, why)) {
-        by_path[file].resize(folders.size());
-        by_path[file][plan.keys.size()] = {path, *bytes};
-      } else {
-        result.left_out.push_back(path + ": " + why);
-      }
-      Interrupt::check();
-    }
+    for_each_image(folder, result.left_out, [&](const std::string& file, const Image& image) {
+      by_path[file].resize(folders.size());
+      by_path[file][plan.keys.size()] = image;
+    });
     plan.keys.push_back(key);
   }
   for (auto& [file, images] : by_path) {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "io/records/record_scanner.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 #include "tool/convert/npy_reader.h"
@@ -12,11 +11,11 @@
 namespace feedline::cli {
 namespace {
 
-/// How each NumPy type is stored, and, if it is stored as bytes, what decode_raw calls the type.
+/// How the elements of a NumPy type are stored in records.
 struct Stored {
-  const char* npy;
-  Kind kind;
-  const char* dtype;
+  const char* npy;    // the type as NumPy writes it, without byte order
+  Kind kind;          // bytes_list: as the bytes of the row
+  const char* dtype;  // the name of the type in decode_raw, if it is stored as bytes
 };
 constexpr Stored stored[] = {
     {"i8", Kind::int64_list, ""},       {"f4", Kind::float_list, ""},        {"f8", Kind::float_list, ""},
@@ -25,6 +24,7 @@ constexpr Stored stored[] = {
     {"i4", Kind::bytes_list, "INT32"},  {"f2", Kind::bytes_list, "FLOAT16"},
 };
 
+/// Returns the T at `at`, which need not be aligned.
 template <typename T>
 T load(const std::byte* at, bool big_endian) {
   std::array<std::byte, sizeof(T)> bytes;
@@ -50,6 +50,7 @@ class Column {
   /// Returns about how many bytes the feature takes in a record.
   uint64_t record_bytes() const { return array_.row_bytes() / (array_.type() == "f8" ? 2 : 1) + key_.size() + 24; }
 
+  /// Sets the feature with this number to the next row of the array.
   void write_next(ExampleWriter& example, size_t feature) {
     const auto row = array_.next();
     const bool big = array_.byte_order() == '>';
@@ -120,7 +121,6 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
     for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f);
     writer.write(example.finish());
   }
-  const std::string pattern = writer.pattern();
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -131,8 +131,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
     comments.push_back(
         fmt::format("{}: rows of {}", text_literal(features.back().key), text_literal(column.array().path())));
   }
-  result.pipeline = pipeline_text(comments, pattern, features, result.sets[0].records, result.sets[0].payload_bytes);
-  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  write_pipeline(result, target, comments, features);
   return result;
 }
 

@@ -5,7 +5,6 @@
 
 #include "io/index/index.h"
 #include "io/output_file.h"
-#include "tool/common/shard_names.h"
 #include "tool/convert/convert.h"
 
 namespace feedline::cli {
@@ -23,7 +22,6 @@ ShardWriter::ShardWriter(const ConvertTarget& target, std::string name, uint64_t
     : folder_(target.folder),
       records_(records),
       shards_(shards_for(records, bytes, target.shard_bytes)),
-      pattern_(shard_pattern(name, shards_)),
       meter_(progress) {
   set_.name = std::move(name);
   open();
@@ -41,8 +39,9 @@ void ShardWriter::write(std::span<const std::byte> record) {
   }
   if (record.size() > io::default_record_limit)
     refuse_input(folder_ + "/" + set_.shards.back(),
-                 fmt::format("record {} would have {} bytes, more than the {} that readers take", set_.records,
-                             record.size(), io::default_record_limit));
+                 fmt::format("record {} would have {} bytes, but readers accept at most {}; leave out or shrink its "
+                             "largest values",
+                             set_.records, record.size(), io::default_record_limit));
   writer_->write(record);
   set_.records++;
   set_.payload_bytes += record.size();
@@ -55,11 +54,19 @@ Converted::Set ShardWriter::finish() {
   return std::move(set_);
 }
 
+void write_pipeline(Converted& result, const ConvertTarget& target, const std::vector<std::string>& comments,
+                    const std::vector<TextFeature>& features) {
+  const Converted::Set& set = result.sets.front();
+  result.pipeline = pipeline_text(comments, set.pattern(), features, set.records, set.payload_bytes);
+  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+}
+
 void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return;
-  throw Error(Category::io_error, fmt::format("cannot be created: {}", error.message()), Place::of_file(folder));
+  throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
+              Place::of_file(folder));
 }
 
 void write_text(const std::string& path, const std::string& text) {

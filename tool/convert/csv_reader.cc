@@ -23,7 +23,8 @@ CsvReader::CsvReader(const std::string& path) : file_(path) {
 bool CsvReader::more() {
   buffer_.erase(0, next_);
   next_ = 0;
-  if (buffer_.size() > most_row_bytes) refuse(row_line_, "a row has more than 255 MiB: is a quote not closed?");
+  if (buffer_.size() > most_row_bytes)
+    refuse(row_line_, "the row has more than 255 MiB, the most that a record may have; is a quote not closed?");
   const size_t have = buffer_.size(),
                size = std::min<uint64_t>(std::max(block_bytes, have), file_.size() - file_position_);
   buffer_.resize(have + size);
@@ -53,7 +54,8 @@ bool CsvReader::next(std::vector<Cell>& cells) {
   return true;
 }
 
-// Stores the row's cells in pieces_. Returns false if the buffer ends before the end of the row is known.
+/// Stores the cells of the row that begins at next_ in pieces_, and sets next_ to the end of the row. Returns false if
+/// the buffer ends before the end of the row is known.
 bool CsvReader::scan_row() {
   const bool last = file_position_ == file_.size();
   pieces_.clear();
@@ -68,7 +70,9 @@ bool CsvReader::scan_row() {
       const size_t end = std::min(buffer_.find_first_of(",\r\n\"", at), buffer_.size());
       if (end == buffer_.size() && !last) return false;
       if (end < buffer_.size() && buffer_[end] == '"')
-        refuse(line_, "a quote inside a cell that does not begin with one");
+        refuse(
+            line_,
+            "a quote inside a cell that does not begin with a quote; put the cell in quotes, and double those inside");
       pieces_.push_back({at, end, false, false});
       at = end;
     }
@@ -77,14 +81,15 @@ bool CsvReader::scan_row() {
   return true;
 }
 
-/// Scans a quoted cell; `at` moves from the opening quote to after the closing one. Returns false if the buffer ends
-/// before that is known.
+/// Scans a quoted cell: moves `at` from the opening quote to the place after the closing one. Returns false if the
+/// buffer ends before the closing quote is known. `last`: the buffer ends with the file.
 bool CsvReader::scan_quoted(size_t& at, bool last) {
   const uint64_t opened = line_;
   const size_t begin = ++at, rewritten_begin = rewritten_.size();
   for (size_t from = begin;;) {
     const size_t quote = buffer_.find('"', at);
-    if (quote == std::string::npos && last) refuse(opened, "a quote is opened here and never closed");
+    if (quote == std::string::npos && last)
+      refuse(opened, "a quote is opened here and never closed; close it, or double it if it belongs to the text");
     if (quote == std::string::npos || (quote + 1 == buffer_.size() && !last)) return false;
     line_ += static_cast<uint64_t>(std::count(&buffer_[at], &buffer_[quote], '\n'));
     at = quote + 1;
@@ -94,7 +99,9 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
       continue;
     }
     if (at < buffer_.size() && buffer_[at] != ',' && buffer_[at] != '\r' && buffer_[at] != '\n')
-      refuse(line_, "something follows a closing quote, where a comma or the line's end was expected");
+      refuse(line_,
+             "something follows a closing quote, where a comma or the line's end was expected; double quotes inside a "
+             "cell");
     const bool rewritten = from != begin;
     if (rewritten) rewritten_.append(buffer_, from, quote - from);
     pieces_.push_back(rewritten ? Piece{rewritten_begin, rewritten_.size(), true, true}

@@ -10,7 +10,7 @@
 
 namespace feedline::cli {
 
-/// Not thread-safe. Takes a buffer of 1 MiB, or of the longest row.
+/// Reads one table. Takes a buffer of 1 MiB, or of the longest row if that is larger. Not thread-safe.
 class CsvReader {
  public:
   struct Cell {
@@ -18,7 +18,7 @@ class CsvReader {
     bool quoted = false;
   };
 
-  /// Opens the file. Throws Error io_error, as next() does.
+  /// Opens the file. Throws Error io_error, as next() does, if the file cannot be read.
   explicit CsvReader(const std::string& path);
 
   /// Reads the next row (the header is a row, too); the cells are valid until the next call. Skips empty lines. Returns

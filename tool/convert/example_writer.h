@@ -16,8 +16,8 @@
 
 namespace feedline::cli {
 
-/// The same values always give the same bytes: entries are in ascending order of key, as in protobuf's deterministic
-/// output. Allocates nothing for a record after the buffers have grown.
+/// Writes one record after another. The same values always give the same bytes: the features are in ascending order of
+/// key, as in protobuf's deterministic output. Allocates nothing for a record after the buffers have grown.
 class ExampleWriter {
  public:
   /// A feature's number is its position in `keys`, which must all differ.
@@ -28,8 +28,7 @@ class ExampleWriter {
   void set_floats(size_t feature, std::span<const float> values);
   void set_ints(size_t feature, std::span<const int64_t> values);
 
-  /// Returns the record, which is valid until the next call. It contains the features that were set since the last
-  /// call.
+  /// Returns a record with the features that were set since the last call. Its bytes are valid until the next call.
   std::span<const std::byte> finish();
 
  private:
@@ -38,10 +37,11 @@ class ExampleWriter {
     std::string message;  // the serialized Feature message
     bool set = false;
   };
+  /// Marks the feature as set, and returns its message, which is empty.
   std::string& begin(size_t feature);
 
   std::vector<Feature> features_;  // in the order of the constructor's `keys`
-  std::vector<size_t> by_key_;
+  std::vector<size_t> by_key_;     // the numbers of the features, in ascending order of key
   std::string list_, entries_, record_;
 };
 

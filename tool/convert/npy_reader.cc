@@ -16,8 +16,8 @@ constexpr uint64_t most_header_bytes = 64 << 10;
 constexpr size_t buffer_bytes = 1 << 20;
 constexpr uint64_t most_row_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
-/// Parses the Python literals in a header: a dictionary of strings, booleans and tuples of numbers. Every member
-/// returns false if something else follows.
+/// Takes one Python literal after another from the front of a header, which is a dictionary of strings, booleans and
+/// tuples of numbers. Every member returns false if something else follows.
 class Literal {
  public:
   explicit Literal(std::string_view text) : text_(text) {}
@@ -52,7 +52,7 @@ class Literal {
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
       if (error != std::errc() || value < 0) return false;
       text_.remove_prefix(static_cast<size_t>(end - text_.data()));
-      if (!text_.empty() && text_[0] == 'L') text_.remove_prefix(1);  // Python 2 writes long numbers so
+      if (!text_.empty() && text_[0] == 'L') text_.remove_prefix(1);  // Python 2 writes long numbers in this way
       values.push_back(value);
       if (symbol(',')) continue;
       if (!symbol(')')) return false;
@@ -79,7 +79,8 @@ NpyReader::NpyReader(std::string path) : file_(std::move(path)) {
   const size_t start = begin[6] == 1 ? 10 : 12;
   uint64_t length = begin[8] | begin[9] << 8;
   if (start == 12) length |= static_cast<uint64_t>(begin[10]) << 16 | static_cast<uint64_t>(begin[11]) << 24;
-  if (have < start || length > most_header_bytes || length > file_.size() - start) refuse("its header is cut short");
+  if (have < start || length > most_header_bytes || length > file_.size() - start)
+    refuse("its header is cut short, or longer than 64 KiB");
   std::string header(length, '\0');
   file_.read_at(start, std::as_writable_bytes(std::span(header)));
   position_ = start + length;
@@ -116,16 +117,18 @@ void NpyReader::parse(std::string_view header) {
       break;
     }
   }
-  if (!good || !has_descr || !has_order || !has_shape) refuse("its header is not one of an .npy file");
+  if (!good || !has_descr || !has_order || !has_shape)
+    refuse("its header is not one of an .npy file: a dictionary of descr, fortran_order and shape");
 
   const char* const end = descr_.data() + descr_.size();
   const bool known = descr_.size() >= 3 && std::string_view("<>|=").find(descr_[0]) != std::string_view::npos &&
                      std::string_view("biufcSV").find(descr_[1]) != std::string_view::npos;
   if (!known || std::from_chars(descr_.data() + 2, end, element_bytes_).ptr != end || element_bytes_ == 0 ||
       element_bytes_ > most_row_bytes)
-    refuse(fmt::format("its elements are '{}', which is not known", descr_));
-  if (shape.empty()) refuse("is a single value, without rows");
-  if (fortran && shape.size() > 1) refuse("is stored column by column; save numpy.ascontiguousarray(array) instead");
+    refuse(fmt::format("its elements have the type '{}', which is not known; save the array as numbers", descr_));
+  if (shape.empty()) refuse("is a single value, without rows; save an array with at least one axis");
+  if (fortran && shape.size() > 1)
+    refuse("is in Fortran order, column by column; save numpy.ascontiguousarray(array) instead");
   rows_ = static_cast<uint64_t>(shape[0]);
   row_shape_.assign(shape.begin() + 1, shape.end());
   for (const int64_t axis : row_shape_) {

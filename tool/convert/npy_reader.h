@@ -14,8 +14,8 @@ namespace feedline::cli {
 /// An array with at least one axis, in C order, whose elements have a fixed size. Not thread-safe.
 class NpyReader {
  public:
-  /// Opens the file and reads its header. The length of the header is limited, and the array that it describes must fill
-  /// the file. Throws Error io_error if the file cannot be read, and bad_pipeline if it is not a valid .npy file.
+  /// Opens the file and reads its header of at most 64 KiB. Throws Error io_error if the file cannot be read. Throws
+  /// Error bad_pipeline if it is not a valid .npy file, or has another size than its header says.
   explicit NpyReader(std::string path);
 
   const std::string& path() const noexcept { return file_.path(); }
@@ -27,7 +27,6 @@ class NpyReader {
   uint64_t element_bytes() const noexcept { return element_bytes_; }
   uint64_t rows() const noexcept { return rows_; }
   const std::vector<int64_t>& row_shape() const noexcept { return row_shape_; }
-  uint64_t row_elements() const noexcept { return row_elements_; }
   uint64_t row_bytes() const noexcept { return row_elements_ * element_bytes_; }
 
   /// Returns the next row, which is valid until the next call. Precondition: fewer than rows() calls so far.

@@ -12,10 +12,19 @@ constexpr uint8_t highest_protocol = 5;
 
 }  // namespace
 
-Pickle::Pickle(std::string_view data) : data_(data) { run(); }
+Pickle::Pickle(std::string_view data) : data_(data) {
+  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("this is not a pickle of protocol 2 to 5");
+  for (uint8_t opcode; (opcode = take_byte()) != '.';) {
+    if (stack_.size() > most_values || marks_.size() > most_values || memo_.size() > most_values)
+      fail("there are too many values");
+    if (!step(opcode))
+      fail(fmt::format("opcode 0x{:02x} is none that a number, text, list, dictionary or NumPy array needs", opcode));
+  }
+  root_ = pop();
+}
 
-void Pickle::fail(const char* why) const {
-  throw Malformed(fmt::format("{} at byte {} of the pickle", why, position_));
+void Pickle::fail(const std::string& why) const {
+  throw Malformed(fmt::format("at byte {} of the pickle: {}", position_, why));
 }
 
 uint8_t Pickle::take_byte() { return static_cast<uint8_t>(take(1)[0]); }
@@ -28,7 +37,7 @@ uint64_t Pickle::take_number(size_t bytes) {
 }
 
 std::string_view Pickle::take(uint64_t size) {
-  if (size > data_.size() - position_) fail("cut short");
+  if (size > data_.size() - position_) fail("it is cut short");
   const std::string_view taken = data_.substr(position_, size);
   position_ += size;
   return taken;
@@ -36,14 +45,14 @@ std::string_view Pickle::take(uint64_t size) {
 
 std::string_view Pickle::take_line() {
   const size_t end = data_.find('\n', position_);
-  if (end == std::string_view::npos) fail("cut short");
+  if (end == std::string_view::npos) fail("it is cut short");
   const std::string_view line = take(end - position_);
   position_++;
   return line;
 }
 
 Pickle::Ref Pickle::add(Value value) {
-  if (values_.size() == most_values) fail("too many values");
+  if (values_.size() == most_values) fail("there are too many values");
   values_.push_back(std::move(value));
   return static_cast<Ref>(values_.size() - 1);
 }
@@ -52,8 +61,8 @@ void Pickle::push_bytes(std::string_view bytes) { push({Type::bytes, 0, bytes, {
 
 void Pickle::push_integer(int64_t number) { push({Type::integer, number, {}, {}}); }
 
-// Pushes the result of a call. Protocol 2 has no bytes, so Python 3 writes them as calls, which are carried out here:
-// _codecs.encode(text, "latin1"), and bytes() for no bytes. All other calls become objects.
+/// Pushes the result of a call. Protocol 2 has no bytes, so Python 3 writes _codecs.encode(text, "latin1"), or bytes()
+/// for no bytes. These two calls become bytes. All other calls become objects.
 void Pickle::push_call(std::vector<Ref> called_with) {
   const Value &called = values_[called_with[0]], &arguments = values_[called_with[1]];
   if (is_global(called, "__builtin__", "bytes") && arguments.type == Type::tuple && arguments.items.empty())
@@ -70,7 +79,7 @@ std::string_view Pickle::from_latin1(std::string_view utf8) {
   // Python writes each text once. A pickle that encodes one text again and again could otherwise grow far beyond its
   // size.
   decoded_bytes_ += utf8.size();
-  if (decoded_bytes_ > data_.size()) fail("the same text, encoded several times,");
+  if (decoded_bytes_ > data_.size()) fail("the same text is encoded several times");
   std::string& bytes = decoded_.emplace_back();
   bytes.reserve(utf8.size());
   for (size_t i = 0; i < utf8.size(); i++) {
@@ -79,21 +88,23 @@ std::string_view Pickle::from_latin1(std::string_view utf8) {
       bytes += utf8[i];
       continue;
     }
-    if ((lead != 0xc2 && lead != 0xc3) || ++i == utf8.size() || (utf8[i] & 0xc0) != 0x80) fail("bytes beyond Latin-1");
+    if ((lead != 0xc2 && lead != 0xc3) || ++i == utf8.size() || (utf8[i] & 0xc0) != 0x80)
+      fail("there are bytes beyond Latin-1");
     bytes += static_cast<char>((lead & 3) << 6 | (utf8[i] & 0x3f));
   }
   return bytes;
 }
 
 Pickle::Ref Pickle::pop() {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("an empty stack");
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("the stack is empty");
   const Ref ref = stack_.back();
   stack_.pop_back();
   return ref;
 }
 
 Pickle::Value& Pickle::top(Type type) {
-  if (stack_.empty() || values_[stack_.back()].type != type) fail("a value of another type");
+  if (stack_.empty() || values_[stack_.back()].type != type)
+    fail("the value on the stack has another type than the opcode needs");
   return values_[stack_.back()];
 }
 
@@ -104,28 +115,16 @@ std::vector<Pickle::Ref> Pickle::pop_items(size_t count) {
 }
 
 std::vector<Pickle::Ref> Pickle::pop_to_mark() {
-  if (marks_.empty()) fail("no mark");
+  if (marks_.empty()) fail("there is no mark");
   std::vector<Ref> items = pop_items(stack_.size() - marks_.back());
   marks_.pop_back();
   return items;
 }
 
-void Pickle::run() {
-  if (take_byte() != 0x80 || take_byte() > highest_protocol) fail("not a pickle of protocol 2 to 5");
-  for (uint8_t opcode; (opcode = take_byte()) != '.';) {
-    if (stack_.size() > most_values || marks_.size() > most_values || memo_.size() > most_values)
-      fail("too many values");
-    if (!step(opcode))
-      fail(fmt::format("opcode 0x{:02x}, which no number, text, list, dictionary or NumPy array needs,", opcode)
-               .c_str());
-  }
-  root_ = pop();
-}
-
 bool Pickle::step(uint8_t opcode) {
   const auto extend = [this](Type type, std::vector<Ref> items) {
     Value& value = top(type);
-    if (type == Type::dict && items.size() % 2) fail("a key without a value");
+    if (type == Type::dict && items.size() % 2) fail("a key has no value");
     value.items.insert(value.items.end(), items.begin(), items.end());
   };
   switch (opcode) {
@@ -148,9 +147,9 @@ bool Pickle::step(uint8_t opcode) {
     case 'J':  // BININT
       push_integer(static_cast<int32_t>(take_number(4)));
       return true;
-    case 0x8a: {  // LONG1: a size, then so many bytes
+    case 0x8a: {  // LONG1: a size, then a number of that many bytes
       const uint64_t size = take_number(1);
-      if (size > 8) fail("a number of more than 64 bits");
+      if (size > 8) fail("a number has more than 64 bits");
       const uint64_t unused = 64 - 8 * size;
       push_integer(size == 0 ? 0 : static_cast<int64_t>(take_number(size) << unused) >> unused);
       return true;
@@ -215,7 +214,7 @@ bool Pickle::step(uint8_t opcode) {
       push_call(pop_items(2));
       return true;
     case 0x97:  // NEXT_BUFFER
-      fail("an array that is stored in a separate buffer");
+      fail("an array is stored in a separate buffer");
     case 'b':  // BUILD
       extend(Type::object, pop_items(1));
       return true;
@@ -223,14 +222,14 @@ bool Pickle::step(uint8_t opcode) {
     case 'r':
     case 0x94: {
       const uint64_t key = opcode == 0x94 ? memo_.size() : take_number(opcode == 'q' ? 1 : 4);
-      if (stack_.empty()) fail("nothing to store");
+      if (stack_.empty()) fail("there is nothing to store");
       memo_[key] = stack_.back();
       return true;
     }
     case 'h':  // BINGET, LONG_BINGET
     case 'j': {
       const auto found = memo_.find(take_number(opcode == 'h' ? 1 : 4));
-      if (found == memo_.end()) fail("an object that was never stored");
+      if (found == memo_.end()) fail("an object is used that was never stored");
       stack_.push_back(found->second);
       return true;
     }

@@ -1,7 +1,7 @@
 // Reads Python's pickles of protocols 2 to 5, as Python 2 and 3 write them: numbers, strings, tuples, lists,
-// dictionaries, and the calls by which NumPy describes an array. It calls and imports nothing: an object is the name of
-// what Python would call, and its arguments. (Protocol 2 describes bytes by such a call, too; they are read as bytes.)
-// The opcodes are in Lib/pickletools.py of CPython.
+// dictionaries, and the calls by which NumPy describes an array. The reader calls and imports nothing: it represents a
+// call as an object, which has the name of the function and its arguments. (Protocol 2 describes bytes by a call. The
+// reader turns this one call into bytes.) The opcodes are in Lib/pickletools.py of CPython.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Pickle {
   struct Value {
     Type type = Type::none;
     int64_t integer = 0;     // a boolean is 0 or 1
-    std::string_view bytes;  // also text, as UTF-8; lives as long as the Pickle
+    std::string_view bytes;  // also text, as UTF-8; valid while the Pickle and its `data` exist
     /// The elements of a tuple or list; the keys and values of a dictionary in turn; the module and name of a global;
     /// for an object, what is called, its tuple of arguments, and the state that it is given, if any.
     std::vector<Ref> items;
@@ -39,6 +39,7 @@ class Pickle {
   const Value& operator[](Ref ref) const { return values_[ref]; }
   /// Returns the value of a key; null if `dict` is no dictionary or lacks the key.
   const Value* find(const Value& dict, std::string_view key) const;
+  /// Returns whether the value is the global (a function or class) with this name in this module.
   bool is_global(const Value& value, std::string_view module, std::string_view name) const;
 
  private:
@@ -56,9 +57,10 @@ class Pickle {
   Value& top(Type type);
   std::vector<Ref> pop_items(size_t count);
   std::vector<Ref> pop_to_mark();
-  void run();
+  /// Carries out one opcode. Returns false if the reader does not know it.
   bool step(uint8_t opcode);
-  [[noreturn]] void fail(const char* why) const;
+  /// Throws Malformed with `why` and the place in the pickle.
+  [[noreturn]] void fail(const std::string& why) const;
 
   const std::string_view data_;
   size_t position_ = 0;

@@ -19,14 +19,15 @@ struct Free {
   void operator()(archive* a) const { archive_read_free(a); }
 };
 
-/// What libarchive reads from. It is an io::InputFile, so that a failing read gives feedline's own error.
+/// The file that libarchive reads through a callback. io::InputFile reads it, so that a failing read is feedline's own
+/// Error.
 struct Source {
   explicit Source(const std::string& path) : file(path), block(block_bytes) {}
 
   io::InputFile file;
   std::vector<std::byte> block;
   uint64_t position = 0;
-  std::exception_ptr thrown;  // kept here, because it must not unwind libarchive's frames
+  std::exception_ptr thrown;  // by a read. It is kept here, because it must not unwind libarchive's frames
 
   static la_ssize_t read(archive*, void* self, const void** buffer) {
     Source& source = *static_cast<Source*>(self);
@@ -51,12 +52,13 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
   Source source(path);
   const std::unique_ptr<archive, Free> tar(archive_read_new());
   if (!tar) throw std::bad_alloc();
-  // A warning means that libarchive can continue.
+  // Throws if libarchive failed. After a warning it can continue.
   const auto check = [&](la_ssize_t result) {
     if (result >= ARCHIVE_WARN) return;
     if (source.thrown) std::rethrow_exception(source.thrown);
     const char* why = archive_error_string(tar.get());
-    refuse_input(path, fmt::format("is not a tar archive, or is damaged: {}", why ? why : "nothing known"));
+    refuse_input(path,
+                 fmt::format("is not a tar archive, or is damaged: {}", why ? why : "libarchive does not say why"));
   };
   check(archive_read_support_filter_gzip(tar.get()));
   check(archive_read_support_format_tar(tar.get()));
@@ -80,7 +82,7 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
       content.append(block.data(), static_cast<size_t>(size));
       if (content.size() > most_bytes)
         refuse_input(
-            path, fmt::format("{} in it has more than {} bytes, the most that such a file may have", name, most_bytes));
+            path, fmt::format("{} in the archive has more than {} bytes, the most that is accepted", name, most_bytes));
     }
     if (take) on_file(name, std::move(content));
   }

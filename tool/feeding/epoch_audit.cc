@@ -26,9 +26,9 @@ std::string audit_text(const Report& report) {
 std::optional<std::string> audit_failure(const Report& report) {
   if (report.differing_epochs == 0) return std::nullopt;
   return fmt::format(
-      "{} did not deliver each record of their data once: what was delivered, dropped and bad does not add up "
-      "to what the indexes say; either files have changed since they were indexed (feedline index --check FILE...), "
-      "or feedline has a bug",
+      "{} did not deliver each record once: the hashes of the records that were delivered, dropped and bad do not add "
+      "up to the sum in the indexes; either files have changed since they were indexed (see feedline index --check "
+      "FILE...), or feedline has a bug",
       format_count(report.differing_epochs, "epoch"));
 }
 

@@ -1,4 +1,5 @@
-// Tells people what the audit of a feed says.
+// Puts the audit of a feed into words: whether its epochs delivered all of their data exactly once. The audit compares
+// sums of hashes of the records.
 #pragma once
 
 #include <optional>
@@ -8,10 +9,10 @@
 
 namespace feedline::cli {
 
-/// Returns a text with the audit's sum and what it says about the last finished epoch.
+/// Returns a text with the audit of the feed, and whether the last finished epoch delivered all of its data.
 std::string audit_text(const Report& report);
 
-/// Returns what is wrong; nullopt: nothing is.
+/// Returns the error message if an epoch did not deliver each of its records once; nullopt otherwise.
 std::optional<std::string> audit_failure(const Report& report);
 
 }  // namespace feedline::cli

@@ -82,8 +82,8 @@ class Feed {
   }
 
  private:
-  // Returns the report, with the audit of all ranks if they can be asked. All ranks whose feed ended well make this
-  // call.
+  /// Returns the report, with the audit of all ranks if they have a communicator. All ranks whose feed ended well must
+  /// make this call.
   Report report_with_ranks() FEEDLINE_REQUIRES(mutex_) {
     Report report = feeder_.report();
     if (result_.error || result_.interrupted) return report;
@@ -91,13 +91,13 @@ class Feed {
       report.last_epoch = feeder_.audit_ranks();
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
-    } catch (const Error& error) {  // another rank has failed or left; this rank's own feed is complete
+    } catch (const Error& error) {  // another rank has failed or ended; this rank's own feed is complete
       if (report.last_epoch) report.last_epoch->why = error.what();
     }
     return report;
   }
 
-  // The body of a replica's thread.
+  /// The body of a replica's thread.
   void serve(int replica) {
     std::optional<Error> error;
     uint64_t steps = 0;
@@ -120,6 +120,7 @@ class Feed {
     changed_.notify_all();
   }
 
+  /// Takes and trains all batches of the run. Counts them in `steps`.
   void take_all(int replica, uint64_t& steps) {
     for (uint64_t epoch = first_epoch_; epoch < how_.epochs; epoch++) {
       while (how_.steps == 0 || steps < how_.steps) {
@@ -137,7 +138,8 @@ class Feed {
     }
   }
 
-  // Nothing looks at the batches, so repeating a batch needs only its number of records.
+  /// Takes how_.replay batches, then trains them again and again. Only their numbers of records are kept, because the
+  /// trainer does not look at the data.
   void replay(int replica, uint64_t& steps) {
     std::vector<int64_t> batches;
     while (batches.size() < how_.replay) {
@@ -150,13 +152,14 @@ class Feed {
     while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
-  /// Returns the number of steps that each replica makes; nullopt: without end.
+  /// Returns the number of steps that each replica makes; nullopt: there is no end.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
     return static_cast<uint64_t>(feeder_.steps_per_epoch()) * (how_.epochs - std::min(how_.epochs, first_epoch_));
   }
 
+  /// Starts the clock of the run at the first call.
   void start_clock() {
     if (started_flag_.exchange(true)) return;
     const Lock lock(mutex_);
@@ -164,7 +167,7 @@ class Feed {
     cpu_at_start_ = cpu_seconds();
   }
 
-  /// Does the trainer's step, which takes how_.step_ms. Returns false if the step was cut short.
+  /// Does the trainer's step, which takes how_.step_ms, and counts it. Returns false if the run ended during the step.
   bool train(int64_t records, uint64_t& steps) {
     if (how_.step_ms > 0) {
       Lock lock(mutex_);
@@ -177,7 +180,7 @@ class Feed {
     return true;
   }
 
-  /// What a replica has trained: `step` steps of this epoch.
+  /// How far a replica has trained: all epochs before `epoch`, and `step` steps of it.
   struct Trained {
     uint64_t epoch = 0;
     int64_t step = 0;
@@ -190,7 +193,7 @@ class Feed {
     trained_[static_cast<size_t>(replica)] = trained;
   }
 
-  // Saves the state. Called only by the main thread. If saving fails, the run ends.
+  /// Saves the state that all replicas have reached. Called only by the main thread. If saving fails, the run ends.
   void keep_state() {
     if (!state_) return;
     std::optional<Trained> all;
@@ -210,7 +213,8 @@ class Feed {
     }
   }
 
-  // Runs in the main thread: shows the live line, samples the memory, and handles signals.
+  /// Runs in the main thread until all replicas have ended: shows the live line, samples the memory, saves the state
+  /// and handles signals.
   void watch(const std::string& title) {
     LiveLine line;
     Clock::time_point shown = Clock::now();
@@ -273,12 +277,12 @@ class Feed {
     rss_peak_ = std::max(rss_peak_, now - std::min(now, idle_memory_));
   }
 
-  const uint64_t idle_memory_;
+  const uint64_t idle_memory_;  // own_memory() before the feeder was made
   const FeedOptions how_;
   const std::unique_ptr<StateFile> state_;  // null: no state is kept
   Feeder feeder_;
   uint64_t first_epoch_ = 0;
-  uint64_t rss_peak_ = 0;  // in bytes; used only by the main thread
+  uint64_t rss_peak_ = 0;  // bytes above idle_memory_; used only by the main thread
 
   std::atomic<bool> stopping_ = false, started_flag_ = false;
   std::atomic<uint64_t> records_ = 0;

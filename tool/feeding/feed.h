@@ -11,13 +11,13 @@
 namespace feedline::cli {
 
 struct FeedOptions {
-  // The epoch before which the run ends, counted from epoch 0, also if the run goes on from a state.
+  // The epoch before which the run ends, counted from epoch 0, also if the run continues from a state.
   uint64_t epochs = 1;
-  uint64_t steps = 0;  // the most steps of each replica; 0: all of the epochs
+  uint64_t steps = 0;  // the most steps of each replica; 0: all steps of the epochs
   double step_ms = 0;  // milliseconds for which the trainer keeps a batch
-  // If not 0: take so many batches, then repeat them. This measures what the trainer could do if data were free.
+  // If not 0: each replica takes this many batches, then repeats them. This measures the trainer without the feed.
   uint64_t replay = 0;
-  // A file that keeps what was trained, and from which the run continues if it exists; empty: none.
+  // A file that keeps how far the replicas have trained; if it exists, the run continues from there. Empty: none.
   std::string state = {};
   double state_every_ms = 1000;
   bool accept_changes = false;  // see Feeder::set_state
@@ -31,7 +31,7 @@ struct FeedResult {
   std::string resumed;  // the state from which the run continued; empty: none
   // Counted from the first batch; in a replay, from the first repeated batch.
   uint64_t records = 0;
-  uint64_t steps = 0;  // steps that every replica has made
+  uint64_t steps = 0;  // the steps that every replica has made
   double wall_s = 0;
   double cpu_s = 0;
   // The peak of RssAnon + RssShmem above what the process had before the feeder, in bytes, sampled every 20 ms.
@@ -42,14 +42,14 @@ struct FeedResult {
   std::optional<double> per_second(uint64_t amount) const;
 };
 
-/// Returns the errors of a feed as a list, ending with the error that ended the feed unless it is among them.
+/// Returns the errors of a feed as a list. Its end is `last`, the error that ended the feed, unless the report has it.
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
-/// Returns the share of the replicas' time, 0 to 1, that they have waited inside next().
+/// Returns the share, 0 to 1, of the replicas' time that they have spent waiting in next().
 double waited_share(const Report& report, int replicas);
 
-/// Feeds one thread for each device; the threads do not look at the data. Shows a live line that begins with `title`.
-/// SIGINT and SIGTERM end the feed. Throws Error if the feeder cannot be made or set to its state.
+/// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows a live line that begins
+/// with `title`. SIGINT and SIGTERM end the feed. Throws Error if the feeder cannot be made or set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::cli

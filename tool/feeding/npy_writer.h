@@ -13,8 +13,8 @@
 namespace feedline::cli {
 
 /// Writes an array [rows, row_shape...] whose number of rows is known only at the end. close() makes the complete file
-/// appear; without it there is no file (io/output_file.h). Every member throws Error io_error, naming the file, if a
-/// system call fails. Not thread-safe.
+/// appear under its name; without close() there is no file (io/output_file.h). Every member throws Error io_error, with
+/// the file as its place, if a system call fails. Not thread-safe.
 class NpyWriter {
  public:
   /// NumPy has no bfloat16, so its bits are stored as uint16.
@@ -24,13 +24,12 @@ class NpyWriter {
   void append(int64_t rows, std::span<const std::byte> elements);
   /// Sets the shape of a row, for callers that learn it only from the data.
   void set_row_shape(const Shape& row_shape) { row_shape_ = row_shape; }
-  /// Reads bytes of the elements back, beginning with byte `begin`.
+  /// Fills `out` with bytes of the appended elements, from byte `begin` on.
   void read_back(uint64_t begin, std::span<std::byte> out);
   void close();
 
   const std::string& path() const noexcept { return file_.path(); }
   DType dtype() const noexcept { return dtype_; }
-  int64_t rows() const noexcept { return rows_; }
 
  private:
   void flush();
@@ -40,7 +39,7 @@ class NpyWriter {
   Shape row_shape_;
   int64_t rows_ = 0;
   uint64_t written_ = 0;           // bytes of elements in the file
-  std::vector<std::byte> buffer_;  // bytes of elements that follow those in the file
+  std::vector<std::byte> buffer_;  // the elements that follow those in the file
 };
 
 }  // namespace feedline::cli

@@ -30,7 +30,6 @@ OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
       padded_(element.kind == ElementSpec::Kind::padded),
       step_shape_(element.shape),
       padding_(element.padding) {
-  const bool ragged = element.kind == ElementSpec::Kind::ragged;
   if (element.dtype == DType::bytes) {
     open(DType::uint8, {});
     open(DType::int64, {}).append(1, std::as_bytes(std::span(&bytes_, 1)));
@@ -39,7 +38,7 @@ OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
   } else {
     open(element.dtype, element.shape);
   }
-  if (ragged) {
+  if (element.kind == ElementSpec::Kind::ragged) {
     open(DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
     has_splits_ = true;
   }
@@ -60,7 +59,7 @@ std::vector<std::string> OutputFiles::names() const {
 std::vector<OutputFiles::Range> OutputFiles::valid_rows(const Batch& batch) {
   const auto valid = batch.at("@valid").as<const bool>();
   std::vector<Range> ranges;
-  // The number of frames in a row.
+  // A row has one element of @valid, or one for each record of its window.
   const size_t frames = batch.rows() > 0 ? valid.size() / static_cast<size_t>(batch.rows()) : 1;
   for (int64_t row = 0; row < batch.rows(); row++) {
     const auto of_row = valid.subspan(static_cast<size_t>(row) * frames, frames);

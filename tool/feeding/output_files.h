@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@
 
 namespace feedline::cli {
 
-/// Returns an output's name as a file name: '/', '%', control characters and a leading '.' become %XX.
+/// Returns the file name for an output's name: '/', '%', control characters and a leading '.' become %XX.
 std::string file_name(std::string_view output);
 
 /// Writes one output. A dense output is NAME.npy. A variable one is NAME.values.npy and NAME.row_splits.npy. Bytes are
@@ -36,13 +36,17 @@ class OutputFiles {
     int64_t rows = 0, width = 0;  // width: the number of values in a row
   };
 
-  /// Opens the file of the next tensor.
+  /// Opens the file of the next tensor, tensors_[files_.size()].
   NpyWriter& open(DType dtype, const Shape& row_shape);
+  /// Returns the runs of rows that are not filler.
   static std::vector<Range> valid_rows(const Batch& batch);
+  /// Returns the number of values in the batch, with padding.
   int64_t values_in(const Batch& batch) const;
   void append_rows(const TensorView& tensor, Range rows);
+  /// Appends the row splits of these rows. Returns the range of their values in the batch.
   Range append_splits(std::span<const int64_t> splits, Range rows);
   void append_bytes(const Batch& batch, Range values);
+  /// Writes all pieces again with `width` values in each row: pad_to() for numbers, pad_bytes_to() for bytes.
   void pad_to(int64_t width);
   void pad_bytes_to(int64_t width);
 
@@ -50,14 +54,14 @@ class OutputFiles {
   const std::vector<std::string> tensors_;  // names in a batch; files_[i] holds tensors_[i]
   std::vector<std::unique_ptr<NpyWriter>> files_;
   bool has_offsets_ = false, has_splits_ = false;
-  int64_t values_of_row_ = 1;       // bytes without row_splits: the number of values in a row
+  int64_t values_of_row_ = 1;       // for bytes without row_splits: the number of values in a row
   int64_t values_ = 0, bytes_ = 0;  // totals of the rows written so far
 
-  // A padded output, [samples, steps, shape...], is as wide in each batch as its longest row needs. So pieces are
-  // written, one for each run of rows, and if their widths differ they are written again with one width.
+  // A padded output, [samples, steps, shape...], is as wide in each batch as the longest row of the batch. So each run
+  // of rows is written as a piece. If the widths of the pieces differ, close() writes them again with one width.
   bool padded_ = false;
   Shape step_shape_;
-  std::vector<std::byte> padding_;  // for numbers: the bytes of one number; for bytes: one value
+  std::vector<std::byte> padding_;  // what fills short rows: the bytes of one number, or one value of bytes
   std::vector<Piece> pieces_;
 };
 

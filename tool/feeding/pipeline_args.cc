@@ -22,11 +22,12 @@ std::string read_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in) {
-    throw Error(Category::io_error, fmt::format("cannot read it: {}", std::strerror(errno)), Place::of_file(file));
+    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(file));
   }
   return text;
 }
 
+/// Returns how to meet the other ranks. Throws UsageError if --meet has another form than ADDRESS:PORT.
 TcpOptions meeting(const PipelineArgs& args) {
   TcpOptions options{.rank = args.rank, .world_size = args.world_size};
   const size_t colon = args.meet.rfind(':');
@@ -36,7 +37,8 @@ TcpOptions meeting(const PipelineArgs& args) {
   const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);
   if (options.address.empty() || error != std::errc() || end != port.data() + port.size() || options.port == 0)
-    throw UsageError(fmt::format("--meet {}: write ADDRESS:PORT, as in node0:29501", args.meet));
+    throw UsageError(
+        fmt::format("--meet: '{}' does not have the form ADDRESS:PORT, for example node0:29501", args.meet));
   return options;
 }
 
@@ -74,24 +76,25 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
       ->check(whole_number(1, INT32_MAX))
       ->option_text("W");
   command
-      .add_option("--meet", args.meet,
-                  "address at which rank 0 waits for the other ranks; they then compare pipelines and data, share the "
-                  "counting, "
-                  "learn if one fails, and can use the pipeline's `distribute` (default: none, each rank is by itself)")
+      .add_option(
+          "--meet", args.meet,
+          "address at which rank 0 waits for the other ranks; they then compare pipelines and data, share the "
+          "counting, learn if one fails, and can use the pipeline's `distribute` (default: none, each rank is by "
+          "itself)")
       ->option_text("ADDRESS:PORT");
 }
 
 Pipeline load(const PipelineArgs& args) {
-  if (args.world_size < 1 || args.rank < 0 || args.rank >= args.world_size) {
-    throw UsageError(
-        fmt::format("--rank {} --world-size {}: ranks are 0 to world size - 1", args.rank, args.world_size));
-  }
-  if (!args.meet.empty()) meeting(args);
+  if (args.rank >= args.world_size)
+    throw UsageError(fmt::format("--rank {} is not less than --world-size {}; ranks are 0 to {}", args.rank,
+                                 args.world_size, args.world_size - 1));
+  if (!args.meet.empty()) meeting(args);  // throws before files are read
   Pipeline pipeline = load_pipeline(args.texts.front());
   for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
   for (const std::string& assignment : args.set) {
     const size_t equals = assignment.find('=');
-    if (equals == std::string::npos) throw UsageError(fmt::format("--set {}: write PATH=VALUE", assignment));
+    if (equals == std::string::npos)
+      throw UsageError(fmt::format("--set: '{}' does not have the form PATH=VALUE", assignment));
     try {
       pipeline = pipeline.with(assignment.substr(0, equals), assignment.substr(equals + 1));
     } catch (const Error& error) {

@@ -11,7 +11,7 @@
 namespace feedline::cli {
 
 struct PipelineArgs {
-  std::vector<std::string> texts;  // files; the second and later ones are laid over the first
+  std::vector<std::string> texts;  // files; each is merged over those before it
   std::vector<std::string> set;    // PATH=VALUE
   int replicas = 1;
   std::string devices = {};  // replaces `replicas`; see parse_devices()
@@ -26,8 +26,8 @@ void add_device_args(CLI::App& command, PipelineArgs& args);
 /// Adds --rank, --world-size and --meet.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
-/// Returns the pipeline. Throws UsageError for a --set, rank, world size or meeting place that makes no sense, and
-/// Error for a pipeline text that makes no sense.
+/// Returns the pipeline. Throws UsageError for a --set, --rank or --meet that makes no sense, and Error for a pipeline
+/// text that makes no sense.
 Pipeline load(const PipelineArgs& args);
 
 /// Returns the feeder's options: the devices or virtual replicas, and a callback that shows how far the counting of the

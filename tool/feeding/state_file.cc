@@ -15,7 +15,6 @@ namespace feedline::cli {
 
 StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
 
-// A killed process may have left files with OutputFile's temporary names.
 void StateFile::remove_unfinished() const {
   namespace fs = std::filesystem;
   const fs::path path(path_);

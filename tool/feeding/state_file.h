@@ -9,28 +9,27 @@
 
 namespace feedline::cli {
 
-/// A file with a feed's state. Not thread-safe. Its members throw Error io_error, naming the file.
+/// A file with a feed's state. Not thread-safe. Its members throw Error io_error, with the file as its place.
 class StateFile {
  public:
   /// Locks the file against other processes until the destructor runs. Throws if another process holds the lock.
   explicit StateFile(std::string path);
 
-  const std::string& path() const noexcept { return path_; }
-
   /// Sets the feeder to the state in the file. Returns false if there is no file yet. Removes unfinished files that a
   /// killed process has left. Also throws what Feeder::set_state throws.
   bool restore(Feeder& feeder, bool accept_changes);
 
-  /// Replaces the state in the file, and returns when it is on the disk. Does nothing if the file has this state
-  /// already.
+  /// Replaces the state in the file, and returns when the new state is on the disk. Does nothing if the file has this
+  /// state already.
   void save(const std::string& state);
 
  private:
+  /// Removes the files with io::OutputFile's temporary names that killed processes have left.
   void remove_unfinished() const;
 
   const std::string path_;
   const LockedFile lock_;
-  std::string saved_;
+  std::string saved_;  // the state in the file; empty: unknown
 };
 
 /// Returns a state in words: "step 12 of epoch 3".

@@ -7,7 +7,7 @@
 namespace feedline::cli {
 namespace {
 
-/// Returns the map's entry for a key. Makes a string only if the key is new.
+/// Returns the map's entry for a key, which is made if it is new. Makes a string only for a new key.
 template <typename Map>
 auto& entry(Map& map, std::string_view key) {
   const auto found = map.find(key);
@@ -32,14 +32,7 @@ void KindStats::add(const KindStats& other) {
 }
 
 KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
-  KindStats stats{.records = 1,
-                  .count_min = feature.count,
-                  .count_max = feature.count,
-                  .total = feature.count,
-                  .length_min = 0,
-                  .length_max = 0,
-                  .jpeg = 0,
-                  .png = 0};
+  KindStats stats{.records = 1, .count_min = feature.count, .count_max = feature.count, .total = feature.count};
   if (feature.kind != Kind::bytes_list || feature.count == 0) return stats;
   stats.length_min = UINT64_MAX;
   for (const std::string_view value : message_.bytes(feature)) {
@@ -59,15 +52,8 @@ void DataStats::add(std::span<const std::byte> record) {
   for (const auto& feature : message_.features()) entry(features_, feature.key).of(feature.kind).add(stats_of(feature));
   for (const auto& list : message_.feature_lists()) {
     FeatureListStats& stats = entry(lists_, list.key);
-    stats.steps.add({.records = 1,
-                     .count_min = list.count,
-                     .count_max = list.count,
-                     .total = list.count,
-                     .length_min = 0,
-                     .length_max = 0,
-                     .jpeg = 0,
-                     .png = 0});
-    FeatureStats of_record;
+    stats.steps.add({.records = 1, .count_min = list.count, .count_max = list.count, .total = list.count});
+    FeatureStats of_record;  // of the values in all steps of this record
     for (const auto& step : message_.steps(list)) {
       KindStats& sum = of_record.of(step.kind);
       sum.add(stats_of(step));

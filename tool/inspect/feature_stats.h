@@ -18,17 +18,19 @@ struct KindStats {
   uint64_t records = 0;
   uint64_t count_min = 0, count_max = 0, total = 0;  // the least and most values in a record, and their total
   uint64_t length_min = 0, length_max = 0;           // the shortest and longest value, in bytes; bytes_list only
-  uint64_t jpeg = 0, png = 0;                        // values that begin like such a file
+  uint64_t jpeg = 0, png = 0;                        // values that begin as JPEG and PNG files do
 
   void add(const KindStats& other);
 };
 
+/// Statistics of a feature, for each kind of its values.
 struct FeatureStats {
   std::array<KindStats, kind_count> kinds;
   KindStats& of(Kind kind) { return kinds[static_cast<size_t>(kind)]; }
   const KindStats& of(Kind kind) const { return kinds[static_cast<size_t>(kind)]; }
 };
 
+/// Statistics of a feature list of SequenceExamples.
 struct FeatureListStats {
   KindStats steps;      // here, counts are numbers of steps
   FeatureStats values;  // here, counts are the values in all steps of a record

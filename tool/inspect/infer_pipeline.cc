@@ -17,6 +17,7 @@
 namespace feedline::cli {
 namespace {
 
+/// The line of a feature.
 struct Line {
   std::string text;
   bool usable = true;  // false: the text is a comment that says why the feature cannot be fed
@@ -26,14 +27,16 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
     if (stats.of(kind).records) kinds.push_back(kind);
-  if (kinds.empty()) return {fmt::format("# feature {}: never has a value\n", text_literal(key)), false};
+  if (kinds.empty())
+    return {fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key)), false};
   if (kinds.size() > 1) {
     std::string found;
     for (const Kind kind : kinds) {
       found += fmt::format("{}{} in {}", found.empty() ? "" : ", ", name(kind),
                            format_count(stats.of(kind).records, "record"));
     }
-    return {fmt::format("# feature {}: of several kinds: {}\n", text_literal(key), found), false};
+    return {fmt::format("# feature {} is left out: its values have several kinds: {}\n", text_literal(key), found),
+            false};
   }
 
   const Kind kind = kinds.front();

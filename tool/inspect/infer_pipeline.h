@@ -9,12 +9,12 @@
 
 namespace feedline::cli {
 
-/// Returns a pipeline text that `feedline check` accepts for these files and that delivers every feature as it is.
-/// Comments in the text say what the data cannot tell, or what feedline cannot feed.
+/// Returns a pipeline text that `feedline check` accepts for these files and that delivers every feature unchanged.
+/// Comments in the text describe the features, and name those that feedline cannot feed.
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
 
-/// Throws Error bad_pipeline if one file's records all have a feature that another file lacks, and the other way round:
-/// a pipeline for both would fill the features of each with default values.
+/// Throws Error bad_pipeline if the files seem to belong to two data sets: all records of one file have a feature that
+/// no record of another file has, and the other way round. A pipeline for both would fill in default values everywhere.
 void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files);
 
 }  // namespace feedline::cli

@@ -11,7 +11,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The name in pieces: digits, and what is between them, in turn.
+/// Returns the name in pieces: in turn text without digits (which may be empty at the beginning) and digits.
 std::vector<std::string> pieces_of(const std::string& name) {
   std::vector<std::string> pieces(1);
   bool digits = false;
@@ -28,6 +28,7 @@ std::vector<std::string> pieces_of(const std::string& name) {
 /// Files of one folder whose names differ in their numbers alone.
 using Group = std::vector<std::string>;
 
+/// Returns a pattern with a `*` for each number that differs between the names.
 std::string pattern_of(const Group& group) {
   const std::filesystem::path first = group.front();
   std::vector<std::string> pattern = pieces_of(first.filename().string());
@@ -41,6 +42,7 @@ std::string pattern_of(const Group& group) {
   return (first.parent_path() / name).string();
 }
 
+/// Returns whether the pattern matches the files of the group, and no others.
 bool matches_exactly(const std::string& pattern, const Group& group) {
   Group sorted = group;
   std::sort(sorted.begin(), sorted.end());

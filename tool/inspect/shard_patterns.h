@@ -6,9 +6,9 @@
 
 namespace feedline::cli {
 
-/// Returns absolute paths and patterns that together match exactly these files: "/data/a-*-of-00004.tfrecord" stands for
-/// files whose names differ in one number alone. A file is named by its path where a pattern would match
-/// another file, too.
+/// Returns absolute paths and patterns that together match exactly these files. A pattern such as
+/// "/data/a-*-of-00004.tfrecord" stands for files of one folder whose names differ only in numbers. Files are named by
+/// their paths if their pattern would match another file, too.
 std::vector<std::string> shard_patterns(const std::vector<std::string>& files);
 
 }  // namespace feedline::cli

@@ -10,7 +10,7 @@
 namespace feedline::cli {
 namespace {
 
-// Sizes that TensorFlow's guides and others recommend; the best size is the middle.
+// The sizes of shards that TensorFlow's guides and others recommend. The advice aims at the middle.
 constexpr uint64_t least_bytes = 100'000'000, most_bytes = 200'000'000, middle_bytes = 150'000'000;
 
 std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(bytes)) + "B"; }
@@ -20,7 +20,7 @@ std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(b
 ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   ShardAdvice advice;
   advice.readers = readers;
-  const std::string who = readers == 1 ? "1 reader" : fmt::format("{} readers", format_count(readers));
+  const std::string who = format_count(readers, "reader");
   // Only multiples of the number of readers are considered. `first` is the smallest factor for which shards have at
   // most `most_bytes`; `last` is the largest one for which they have at least `least_bytes`.
   const uint64_t first = std::max<uint64_t>(div_up(div_up(bytes, most_bytes), readers), 1);
@@ -28,12 +28,12 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   if (last == 0) {
     advice.shards = readers;
     advice.shard_bytes = bytes / readers;
-    advice.text = fmt::format(
-        "{}: {} of {}, one for each reader, so that none waits for another. Shards of 100 to 200 MB would be "
-        "fewer than the readers.",
-        who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes));
-    if (readers == 1)
-      advice.text = fmt::format("{}: 1 shard of {}: less than 100 MB is not worth splitting.", who, size_text(bytes));
+    advice.text =
+        readers == 1 ? fmt::format("{}: 1 shard of {}. Less than 100 MB is not worth splitting.", who, size_text(bytes))
+                     : fmt::format(
+                           "{}: {} of {}, one for each reader, so that none waits for another. Shards of 100 to 200 MB "
+                           "would be fewer than the readers.",
+                           who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes));
     return advice;
   }
   const uint64_t best = std::clamp((bytes / middle_bytes + readers / 2) / readers, first, last);
@@ -47,9 +47,11 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   advice.text =
       fmt::format("{}: {} of {}{}. ", who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes),
                   others.empty() ? "" : fmt::format(" ({} would do as well)", others));
-  if (readers > 1) advice.text += "The readers divide it, so each gets as many files and none waits. ";
+  if (readers > 1)
+    advice.text += "The readers divide this number, so each gets as many files as the others, and none waits. ";
   advice.text +=
-      "Shards of 100 to 200 MB cost nothing to open beside reading them, and are quickly copied or made again.";
+      "Opening a shard of 100 to 200 MB costs nothing compared with reading it, and it is quickly copied or made "
+      "again.";
   return advice;
 }
 

@@ -52,6 +52,7 @@ static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its re
   throw Error(category, fmt::format("{}: {}", what, why), Place::of_file(path));
 }
 
+/// An open file.
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags) {
@@ -71,6 +72,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
+/// Appends the bytes to the file, which is open only during this call.
 void write_all(const std::string& path, std::span<const std::byte> bytes) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND);
   while (!bytes.empty()) {
@@ -117,7 +119,7 @@ BucketWriter::BucketWriter(std::string folder, std::vector<uint64_t> bounds, uin
   std::error_code error(injected<FolderOp>(), std::generic_category());
   if (!error) fs::remove_all(folder_, error);
   if (!error) fs::create_directory(folder_, error);
-  if (error) fail(folder_, "cannot be made", error.message());
+  if (error) fail(folder_, "cannot be created", error.message());
 }
 
 BucketWriter::~BucketWriter() {
@@ -167,13 +169,13 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
                         const std::function<void(std::span<const std::byte>)>& on_record) {
   const io::InputFile file(bucket.path);
   const auto damaged = [&] {
-    fail(bucket.path, "is not as it was written", "remove the folder that the shards go to, and begin again",
+    fail(bucket.path, "is not as it was written", "remove the folder with the shards, and start again",
          Category::bad_data_crc);
   };
   if (file.size() != bucket.bytes) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;
   if (whole && capacity_ < bucket.bytes) {
-    buffer_.reset();  // freed before the new buffer is allocated
+    buffer_.reset();  // frees the old buffer before the new one is allocated
     buffer_ = std::make_unique_for_overwrite<std::byte[]>(bucket.bytes);
     capacity_ = bucket.bytes;
   }

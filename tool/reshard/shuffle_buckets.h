@@ -1,5 +1,5 @@
 // Keeps the records between the two passes of a shuffle, in files in one folder. Each file (bucket) has the records of
-// one range of keys.
+// one range of shuffle keys (shuffle_key.h).
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@ namespace feedline::cli {
 
 std::string bucket_path(const std::string& folder, uint64_t bucket);
 
-/// Writes each record to the bucket of its key. Every member throws Error io_error, naming the file. The destructor
-/// removes the folder unless finish() was called.
+/// Writes each record to the bucket of its key. Every member throws Error io_error, with the file as its place. The
+/// destructor removes the folder unless finish() has returned.
 class BucketWriter {
  public:
-  /// Makes the folder and removes its earlier content. `bounds` is the first key of each bucket, in ascending order,
-  /// beginning with 0. Takes `buffer_bytes` of memory.
+  /// Creates the folder, without the content that it may have had. `bounds` is the first key of each bucket, in
+  /// ascending order, beginning with 0. The buckets share about `buffer_bytes` of memory; each takes 4 KiB to 4 MiB of
+  /// it.
   BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes);
   ~BucketWriter();
   BucketWriter(const BucketWriter&) = delete;
@@ -37,7 +38,7 @@ class BucketWriter {
 
   const std::string folder_;
   const std::vector<uint64_t> bounds_;
-  const size_t buffer_bytes_;  // buffer of each bucket, in bytes
+  const size_t buffer_bytes_;  // the size of each bucket's buffer
   const std::unique_ptr<Bucket[]> buckets_;
   bool finished_ = false;
 };
@@ -47,14 +48,13 @@ struct BucketFile {
   uint64_t bytes = 0, records = 0;  // the sizes when the file was written
 };
 
-/// Reads buckets, one after another, into memory that it reuses: allocating memory costs more than reading into it. Not
-/// thread-safe.
+/// Reads buckets, one after another. It reuses its memory, because allocating memory costs more than reading into it.
+/// Not thread-safe.
 class BucketReader {
  public:
-  /// Calls on_record with the payloads of a bucket, in ascending order of key, and verifies their checksums again.
-  /// Reads the whole bucket into memory; if that takes more than `memory` bytes (including 16 for each record), it
-  /// reads each record from the file instead. Throws Error io_error, and bad_data_crc if the file is not as it was
-  /// written.
+  /// Verifies the payloads of a bucket again, and calls on_record with them in ascending order of key. Reads the whole
+  /// bucket into memory if bucket_memory() is at most `memory` bytes, else one record at a time. Throws Error io_error,
+  /// or bad_data_crc if the file is not as it was written.
   void read(const BucketFile& bucket, uint64_t memory,
             const std::function<void(std::span<const std::byte> payload)>& on_record);
 
@@ -68,7 +68,7 @@ class BucketReader {
   std::vector<std::byte> record_;
 };
 
-/// Returns the memory that BucketReader takes for a whole bucket. `framed_bytes` is the size of the records as
+/// Returns the bytes of memory that BucketReader takes for a whole bucket. `framed_bytes` is the size of its records as
 /// TFRecords.
 constexpr uint64_t bucket_memory(uint64_t framed_bytes, uint64_t records) noexcept {
   return framed_bytes + 16 * records;

@@ -9,8 +9,8 @@
 
 namespace feedline::cli {
 
-/// Returns the key of each record: the outputs of SplitMix64 (Steele, Lea, Flood, 2014), beginning with a state that
-/// the seed determines. For one seed the keys of all records differ, because each step of SplitMix64 is a bijection.
+/// The key of each record: the outputs of SplitMix64 (Steele, Lea, Flood, 2014), beginning with a state that the seed
+/// determines. For one seed the keys of all records differ, because each step of SplitMix64 is a bijection.
 class ShuffleKeys {
  public:
   explicit ShuffleKeys(uint64_t seed) noexcept : state_(mix64(mix64(seed) ^ 0x73706c6974u)) {}
@@ -21,9 +21,9 @@ class ShuffleKeys {
   uint64_t state_;
 };
 
-/// Returns the keys at some positions of the order: result[i] is the key of records 0 to `records` - 1 that has
-/// ranks[i] smaller ones. `ranks` must be ascending and less than `records`. Makes two passes over all keys, which take
-/// some nanoseconds for each key, on all cores. Takes 16 MiB of memory, and a few KiB for each rank.
+/// Returns the keys at some positions of the order of the records [0, records): result[i] is the key with ranks[i]
+/// smaller keys. `ranks` must be ascending and less than `records`. Makes two passes over all keys on all cores, some
+/// nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each rank.
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks);
 
 }  // namespace feedline::cli

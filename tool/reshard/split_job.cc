@@ -15,7 +15,7 @@ namespace {
 
 constexpr int format_version = 1;
 
-// Uses the names of the command line's flags, because people read them if two jobs differ.
+// Returns the options with the names of their flags, because error messages show these names if two jobs differ.
 Json options_json(const SplitOptions& options) {
   const auto number = [](const std::optional<uint64_t>& value) { return value ? Json(*value) : Json(); };
   return {{"--name", options.name},
@@ -65,11 +65,12 @@ RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs) {
   return RecordMap(std::move(files));
 }
 
+/// Returns a value of the job's file as error messages show it.
 std::string shown(const Json& value) {
   return value.is_null() ? "not given" : value.is_boolean() ? (value ? "given" : "not given") : value.dump();
 }
 
-/// Returns how the job in the file differs from `wanted`; empty: it does not.
+/// Returns how `there`, the job in the file, differs from `wanted`; empty: it does not.
 std::string difference(const Json& there, const SplitJob& wanted) {
   const Json options = options_json(wanted.options), inputs = inputs_json(wanted.inputs);
   for (const auto& [flag, value] : options.items()) {

@@ -1,5 +1,5 @@
-// What a split must do, and how far it is, in a small file beside the shards: `.NAME.split.json`. With it, a run that
-// was killed continues where it was, and a run with other inputs or options is refused.
+// What a split must do, and how far it is, in a small file beside the shards: `.NAME.split.json`. With this file a run
+// continues where a killed run was, and a run with other inputs or options is refused.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace feedline::cli {
 
-/// The options that, together with the inputs, decide every byte of the result.
+/// The options that decide, together with the inputs, every byte of the result.
 struct SplitOptions {
   std::string name;
-  std::optional<uint64_t> shards, shard_bytes;  // one of the two is set; shard_bytes is a wanted size
+  std::optional<uint64_t> shards, shard_bytes;  // one of the two is set; shard_bytes is the approximate size of a shard
   bool gzip = false;
   bool skip_bad = false;
   bool shuffle = false;
@@ -30,6 +30,7 @@ struct Buckets {
   std::vector<uint64_t> bytes;  // bytes of each bucket's file
 };
 
+/// The work of one split.
 struct SplitJob {
   SplitOptions options;
   std::vector<FileIdentity> inputs;
@@ -42,18 +43,21 @@ struct SplitJob {
   // Known after the records have been written to buckets:
   std::optional<Buckets> buckets;
 
+  /// Returns the file name of a shard.
   std::string shard(uint64_t i) const { return shard_name(options.name, i, shards, options.gzip); }
+  /// Returns the number of a shard's first record, in the order of the result.
   uint64_t begin(uint64_t shard) const { return shard_begin(shard, shards, map.records()); }
 };
 
-/// Returns the path of the job's file, for a folder and the name of the shards.
+/// Returns the path of the job's file, for the folder and the name of the shards.
 std::string job_path(const std::string& folder, const std::string& name);
 
-/// Replaces the file completely, or leaves it as it was. Throws Error io_error.
+/// Writes the job to the file: replaces the file completely, or leaves it as it was. Throws Error io_error.
 void save_job(const std::string& path, const SplitJob& job);
 
-/// Returns the job in the file, which may be under way or done; nullopt if there is no file. Throws Error io_error,
-/// naming the file, and bad_pipeline with the difference if it is another job than `wanted`.
+/// Returns the job in the file, which may be under way or done; nullopt if there is no file. Throws Error io_error if
+/// the file cannot be read or is damaged. Throws Error bad_pipeline, with the difference, if it has another job than
+/// `wanted`.
 std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted);
 
 }  // namespace feedline::cli

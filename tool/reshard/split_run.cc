@@ -30,11 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t range_bytes = uint64_t{64} << 20;          // the input that a thread scatters to buckets at a time
 constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that writes to buckets are large
-// Buckets of `fair_bucket` bytes: larger ones make nothing faster, as long as there are fewer than `many_buckets`.
+// The size of buckets: larger ones than `fair_bucket` make nothing faster, unless there are more than `many_buckets`.
 constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
-constexpr size_t told_bad = 20;
+constexpr size_t told_bad = 20;  // the most bad places that are listed if they end the split
 
-/// For tests: a disk with one free block.
+/// Lets tests simulate a disk with one free block.
 struct SpaceOp {
   static constexpr const char* name = "disk space";
   static constexpr int error = ENOSPC;
@@ -87,6 +87,7 @@ class Split {
  private:
   std::string path(uint64_t shard) const { return folder_ + "/" + job_.shard(shard); }
 
+  /// Counts the records of the inputs, and with them fills in the shards and the map of the job.
   void count() {
     uint64_t bytes = 0;
     for (const FileIdentity& file : job_.inputs) bytes += file.size;
@@ -125,13 +126,12 @@ class Split {
         job_.bad.back()["skipped_bytes"] = region.length;
       }
     if (regions == 0 || job_.options.skip_bad) return;
-    throw Error(
-        Category::bad_pipeline,
-        fmt::format("{} bad place{} in the inputs, nothing was written; --skip-bad leaves them out and keeps the "
-                    "{} good records",
-                    format_count(regions), regions == 1 ? "" : "s", format_count(job_.map.records())));
+    throw Error(Category::bad_pipeline,
+                fmt::format("the inputs have {}, so nothing was written; --skip-bad leaves them out and keeps the {}",
+                            format_count(regions, "bad place"), format_count(job_.map.records(), "good record")));
   }
 
+  /// Throws if a file with the name of a shard exists. Precondition: this is the first run of the job.
   void refuse_foreign_files() const {
     for (uint64_t i = 0; i < job_.shards; i++) {
       std::error_code missing;
@@ -142,35 +142,39 @@ class Split {
     }
   }
 
-  /// Removes what killed writers have left.
+  /// Removes the unfinished files and the buckets that killed runs have left.
   void remove_leftovers() const {
     std::error_code nothing_there;
     if (!job_.buckets) fs::remove_all(buckets_folder_, nothing_there);
     const std::string of_job = fs::path(job_path_).filename().string() + ".", of_shards = job_.options.name + "-";
-    const std::string behind_number = fmt::format("-of-{:05}.tfrecord", job_.shards);
+    const std::string after_number = fmt::format("-of-{:05}.tfrecord", job_.shards);
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder_, error)) {
       const std::string name = entry.path().filename();
       if (!name.ends_with(".part")) continue;
       if (!name.starts_with(of_job) &&
-          !(name.starts_with(of_shards) && name.find(behind_number) == of_shards.size() + 5))
+          !(name.starts_with(of_shards) && name.find(after_number) == of_shards.size() + 5))
         continue;
       std::error_code ignored;
       fs::remove(entry.path(), ignored);
     }
   }
 
+  /// Returns whether the shard exists, and is therefore complete.
+  bool has(uint64_t shard) const {
+    std::error_code unknown;
+    return fs::is_regular_file(path(shard), unknown);
+  }
+
   std::vector<uint64_t> missing_shards() const {
     std::vector<uint64_t> missing;
-    for (uint64_t i = 0; i < job_.shards; i++) {
-      std::error_code unknown;
-      if (!fs::is_regular_file(path(i), unknown)) missing.push_back(i);
-    }
+    for (uint64_t i = 0; i < job_.shards; i++)
+      if (!has(i)) missing.push_back(i);
     return missing;
   }
 
-  /// Throws if what must still be written cannot fit. The compressed size of plain records is not known and counts as
-  /// 0.
+  /// Throws if the disk has too little space for the files that must still be written. If plain records are to be
+  /// compressed, their size is not known and counts as 0.
   void check_space(uint64_t missing) const {
     struct statvfs status {};
     if (statvfs(folder_.c_str(), &status) != 0) return;  // unknown; the writer will notice
@@ -185,13 +189,13 @@ class Split {
         if (file.compression != Compression::none) output += static_cast<double>(file.identity.size);
     }
     output *= static_cast<double>(missing) / static_cast<double>(job_.shards);
-    // Buckets are removed when their shards are complete, so only the buckets in work lie on the disk twice.
+    // Buckets are removed when their shards are complete, so only the records in work are on the disk twice.
     needed += job_.options.shuffle ? std::min(output, static_cast<double>(memory_)) : output;
     if (needed <= free) return;
     throw Error(
         Category::io_error,
-        fmt::format("its disk has {} free, but about {} are needed{}", format_byte_size(static_cast<uint64_t>(free)),
-                    format_byte_size(static_cast<uint64_t>(needed)),
+        fmt::format("its disk has {} free, but about {} are needed{}; free some, or choose an --out on another disk",
+                    format_byte_size(static_cast<uint64_t>(free)), format_byte_size(static_cast<uint64_t>(needed)),
                     job_.options.shuffle ? ", because --shuffle also stores the records there on the way" : ""),
         Place::of_file(folder_));
   }
@@ -206,7 +210,7 @@ class Split {
     Progress progress("writing", job_.map.framed_bytes() / job_.shards * missing.size());
     // Each thread writes a run of consecutive shards: on compressed inputs, a reader that continues costs half as much
     // as one that begins again.
-    const size_t runs = std::min<size_t>(static_cast<size_t>(tbb::this_task_arena::max_concurrency()), missing.size());
+    const size_t runs = std::min<size_t>(workers(), missing.size());
     tbb::parallel_for(size_t{0}, runs, [&](size_t run) {
       RecordCursor cursor(job_.map);
       for (size_t i = missing.size() * run / runs; i < missing.size() * (run + 1) / runs; i++) {
@@ -228,6 +232,7 @@ class Split {
   uint64_t workers() const { return static_cast<uint64_t>(tbb::this_task_arena::max_concurrency()); }
   uint64_t units() const { return div_up(job_.shards, job_.buckets->shards_per_unit); }
 
+  /// Writes the records to buckets, unless an earlier run has done so, and then each unit of buckets to its shards.
   void write_shuffled() {
     if (!job_.buckets) {
       job_.buckets = plan_buckets();
@@ -239,11 +244,12 @@ class Split {
     tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, readers.local(), progress); });
   }
 
+  /// Returns the division into units. Buckets are small enough that each thread can hold one in memory.
   Buckets plan_buckets() const {
     const uint64_t all = bucket_memory(job_.map.framed_bytes(), job_.map.records());
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);
     const uint64_t size = std::min(of_worker, std::max(fair_bucket, all / many_buckets));
-    // Buckets have equal numbers of records, not of bytes, so a tenth is added as a reserve.
+    // Buckets have equal numbers of records, not of bytes, so some are larger: a tenth is added as a reserve.
     const uint64_t wanted = std::max<uint64_t>(div_up(all + all / 10, size), 1);
     const uint64_t most = std::max<uint64_t>(memory_ / least_bucket_buffer, 1);
     const uint64_t buckets = std::min(wanted, most);
@@ -253,7 +259,8 @@ class Split {
     return plan;
   }
 
-  /// Returns the rank of a bucket's first record: a unit's records are divided equally among its buckets.
+  /// Returns the rank (the position in the random order) of a bucket's first record. The records of a unit are divided
+  /// equally among its buckets.
   uint64_t rank(uint64_t unit, uint64_t bucket) const {
     const Buckets& buckets = *job_.buckets;
     const uint64_t begin = job_.begin(std::min(unit * buckets.shards_per_unit, job_.shards));
@@ -261,6 +268,7 @@ class Split {
     return begin + shard_begin(bucket, buckets.buckets_per_unit, end - begin);
   }
 
+  /// Reads the inputs and writes each record to its bucket.
   void scatter() {
     const ShuffleKeys keys(job_.options.seed);
     const uint64_t records = job_.map.records();
@@ -286,6 +294,7 @@ class Split {
     job_.buckets->bytes.resize(ranks.size(), 0);
   }
 
+  /// Writes the missing shards of a unit, and then removes its buckets.
   void write_unit(uint64_t unit, BucketReader& reader, Progress& progress) {
     const Buckets& buckets = *job_.buckets;
     const uint64_t first = unit * buckets.shards_per_unit;
@@ -294,11 +303,10 @@ class Split {
     uint64_t shard = first, number = job_.begin(first);
     std::unique_ptr<RecordWriter> writer;  // writes `shard`; null if the shard exists already
     const auto open = [&] {
-      std::error_code unknown;
-      if (!fs::is_regular_file(path(shard), unknown))
-        writer = std::make_unique<RecordWriter>(path(shard), writer_options());
+      if (!has(shard)) writer = std::make_unique<RecordWriter>(path(shard), writer_options());
     };
-    const auto close_until = [&](uint64_t record) {  // and opens the next ones
+    // Closes the shards that end at or before `record`, and opens the one after them.
+    const auto close_until = [&](uint64_t record) {
       while (shard < end && job_.begin(shard + 1) <= record) {
         if (writer) std::exchange(writer, nullptr)->close();
         if (++shard < end) open();
@@ -323,10 +331,8 @@ class Split {
   }
 
   bool any_missing(uint64_t first, uint64_t end) const {
-    for (uint64_t i = first; i < end; i++) {
-      std::error_code unknown;
-      if (!fs::is_regular_file(path(i), unknown)) return true;
-    }
+    for (uint64_t i = first; i < end; i++)
+      if (!has(i)) return true;
     return false;
   }
 

@@ -18,19 +18,20 @@ struct SplitResult {
   std::vector<Json> bad;           // damage that was skipped: error_json() and skipped_bytes
 };
 
-/// Splits the inputs. It reads them twice: first to count the records, before anything is written, then to write. A
-/// shard appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete
-/// shards; the same call then continues after them, and its result is the same, byte for byte. At most one run at a
-/// time writes to a folder.
+/// Splits the inputs. Reads them twice: first to count the records, before anything is written, then to write. A shard
+/// appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete shards; the
+/// same call then continues after them, and its result is the same, byte for byte. At most one run at a time writes to
+/// a folder.
 ///
 /// With a shuffle, the records are written to disk and read once more in between. The order is a function of the
 /// inputs' records, their order, and the seed; it does not depend on shards, threads or memory.
 ///
-/// `memory` is the number of bytes of records and tables held at once, in all threads. Reading and writing take more:
-/// at most the longest record and a few MiB for each thread.
+/// `memory` bounds the bytes of records and tables that all threads of a shuffle hold at once. Reading and writing take
+/// more: at most the longest record and a few MiB for each thread.
 ///
-/// Throws Error: that of a bad record, unless bad records are skipped; io_error; bad_pipeline if the folder contains
-/// something else; io_error if its disk is too full; stalled after an interrupt.
+/// Throws Error bad_pipeline if the inputs have bad records that are not skipped, or if the folder has other files with
+/// the shards' names; io_error if a file cannot be read or written, or changes, or if the disk is too full; stalled
+/// after an interrupt.
 SplitResult run_split(const SplitOptions& options, const std::vector<std::string>& inputs, const std::string& folder,
                       uint64_t memory);
 
