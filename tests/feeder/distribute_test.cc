@@ -298,7 +298,10 @@ TEST_CASE("parts that no rank is given, or that do not exist, are refused on all
   const Data data({90});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
   for (const auto& [of_rank_1, size, what] : std::vector<std::tuple<int, int, std::string>>{
-           {0, 2, "options.data_parallel_rank: no rank is given part 1 of 2; its samples would be lost [bad_pipeline]"},
+           {0, 2,
+            "options.data_parallel_rank: no rank is given part 1 of 2, whose samples would be lost; give each part to "
+            "a "
+            "rank [bad_pipeline]"},
            {2, 2,
             "options.data_parallel_rank: rank 1 is given part 2, and options.data_parallel_size is 2; the parts are "
             "numbered from 0 to 1 [bad_pipeline]"}}) {

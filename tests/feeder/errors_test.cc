@@ -346,7 +346,7 @@ TEST_CASE("SKIP_FILE leaves out files while counting; a record that goes bad lat
 
 TEST_CASE("an epoch of no samples that repeats without end is refused") {
   const Data data({0});
-  CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")), Catch::Contains("no good record"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")), Catch::Contains("but the data has none"));
   const Data some({10});
   CHECK_THROWS_WITH(Feeder(some.pipeline(ten + "epoch { repeat: 9223372036854775807 }")),
                     Catch::Contains("than can be counted"));

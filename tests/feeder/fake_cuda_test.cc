@@ -245,8 +245,8 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
       if (!error.empty()) {
         errors[name]++;
         const std::string what = ": " + name +
-                                 ": unspecified launch failure (cudaErrorLaunchFailure); what a GPU is asked "
-                                 "for after a failure fails, too: start the process anew";
+                                 ": unspecified launch failure (cudaErrorLaunchFailure); after a failure every "
+                                 "further call for this GPU fails, too: restart the process";
         CHECK((error == "GPU 1" + what || (error == "GPU 2" + what && mode == "REPLICATE")));
       }
       if (!has_fired) break;
@@ -286,7 +286,7 @@ TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
       }
     });
     CHECK(message.find("GPU 0: cuda") == 0);
-    CHECK(message.find("start the process anew") != std::string::npos);
+    CHECK(message.find("restart the process") != std::string::npos);
   }
   set_fake_gpus(2);
   logger()->set_level(spdlog::level::info);

@@ -70,12 +70,12 @@ TEST_CASE("a feature that no record of the first epoch has is warned of once") {
       "feature { name: 'idd' dtype: INT64 default_value { int64_value: 7 } } "
       "feature { name: 'w' key: 'raws' dtype: BYTES kind: VARIABLE } feature { name: 'v' dtype: INT64 kind: VARIABLE "
       "} ";
-  const std::string has = " There is: id x b v t p raw [missing_feature]";
+  const std::string has = " There are: id x b v t p raw [missing_feature]";
   const Lines told = {
-      "feature 'idd': no record of epoch 0 has it, so every row has the default_value; did you mean "
+      "feature 'idd': no record of epoch 0 has this feature, so every row has the default_value; did you mean "
       "'id'?" +
           has,
-      "feature 'w': no record of epoch 0 has it, so every row has no values; did you mean 'raw'?" + has};
+      "feature 'w': no record of epoch 0 has this feature, so every row has no values; did you mean 'raw'?" + has};
   {
     const Logged logged;
     Feeder quiet(data.pipeline(wrong + batch_of(16, "PARTIAL") + "errors { absent_feature: IGNORE } "));
@@ -116,7 +116,8 @@ TEST_CASE("one record that has it is enough, wherever it lies") {
 TEST_CASE("with RAISE the error comes after the batches of the first whole epoch") {
   const Data data({50, 30});
   const Pipeline pipeline = data.pipeline(optional + judged + batch_of(20, "DROP"));
-  const std::string wanted = "feature 'rare': no record of epoch 0 has it, so every row has the default_value; ";
+  const std::string wanted =
+      "feature 'rare': no record of epoch 0 has this feature, so every row has the default_value; ";
   for (const int count : {1, 2}) {
     Feeder feeder(pipeline, replicas(count));
     for (int step = 0; step < 4; step++)
@@ -130,7 +131,8 @@ TEST_CASE("with RAISE the error comes after the batches of the first whole epoch
   CHECK(late.next().rows() == 20);
   CHECK_FALSE(late.next());
   for (int step = 0; step < 4; step++) CHECK(late.next().rows() == 20);
-  CHECK_THAT(error_of([&] { late.next(); }), Catch::StartsWith("feature 'rare': no record of epoch 1 has it"));
+  CHECK_THAT(error_of([&] { late.next(); }),
+             Catch::StartsWith("feature 'rare': no record of epoch 1 has this feature"));
 }
 
 TEST_CASE("an epoch without a step is refused, and says which stage leaves too little") {
@@ -140,32 +142,34 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   };
   const std::string drop = batch_of(64, "DROP"), small = batch_of(2, "DROP");
   CHECK(refusal(data, drop) ==
-        "the data has 12 samples, and a global batch of 64 with last_batch_policy DROP needs as many as it has rows; "
+        "the data has 12 samples, but a global batch of 64 with last_batch_policy DROP needs as many as it has rows; "
         "take "
         "a smaller batch, or last_batch_policy PARTIAL or PAD" +
             empty_hint);
-  CHECK_THAT(refusal(data, drop + "epoch { repeat: 3 }"), Catch::StartsWith("an epoch has 36 samples, and"));
+  CHECK_THAT(refusal(data, drop + "epoch { repeat: 3 }"), Catch::StartsWith("an epoch has 36 samples, but"));
   CHECK(refusal(data, drop + "epoch { repeat: 6 }") == "no error");
   CHECK(refusal(data, batch_of(64, "PARTIAL")) == "no error");
   CHECK(refusal(data, batch_of(12, "DROP")) == "no error");
   CHECK(refusal(nothing, batch_of(2, "PAD")) == "the data has no record: 2 files" + empty_hint);
-  CHECK(refusal(data, small + "filter: 'id > 11'") == "filter: it keeps none of 12 records: id > 11" + empty_hint);
+  CHECK(refusal(data, small + "filter: 'id > 11'") ==
+        "filter: the formula keeps none of 12 records: id > 11" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small).with("source.range", "12:20")); }) ==
         "source: range and shard choose none of 12 records" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
-        "filter: it keeps none of 3 records: id > 5" + empty_hint);
+        "filter: the formula keeps none of 3 records: id > 5" + empty_hint);
   CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
-        "window: one takes 10 records in a row, but no file has more than 7 samples" + empty_hint);
+        "window: a window takes 10 records in a row, but no file has more than 7 samples" + empty_hint);
   CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
-        "window: one takes 13 records in a row, but the data has 12 samples" + empty_hint);
+        "window: a window takes 13 records in a row, but the data has 12 samples" + empty_hint);
   CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
-        "window: one takes 3 records in a row, but no value of 'id' holds for as many" + empty_hint);
+        "window: a window takes 3 records in a row, but no value of 'id' holds for so many" + empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
-             Catch::StartsWith("the data has 2 windows, and"));
+             Catch::StartsWith("the data has 2 windows, but"));
   // Not allowed even then: passes without end over no samples.
   CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
-        "window: one takes 8 records in a row, but no file has more than 7 samples [bad_pipeline]");
-  CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"), Catch::StartsWith("window: one takes 8"));
+        "window: a window takes 8 records in a row, but no file has more than 7 samples [bad_pipeline]");
+  CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"),
+             Catch::StartsWith("window: a window takes 8"));
   for (const std::string& more : {drop, small + "filter: 'id > 11' ", small + "window { size: 8 } "})
     CHECK(refusal(data, more + "epoch { allow_empty: true }") == "no error");
 }
@@ -179,10 +183,10 @@ TEST_CASE("a mixture without a step is refused, and so are weights that make it 
     return error_of([&] { Feeder(parse_pipeline(text, dir.path())); });
   };
   CHECK(refusal("source { files: 'a' } source { files: 'b' }" + rest + batch_of(2, "PARTIAL")) ==
-        "mixture: it ends with the first source that is exhausted, and source[1] has no sample" + empty_hint);
+        "mixture: an epoch ends when the first source is exhausted, and source[1] has no sample" + empty_hint);
   const std::string both = "source { files: 'a' range: '0:2' weight: 1 } source { files: 'a' range: '2:4' weight: 1 }";
   CHECK_THAT(refusal(both + rest + batch_of(5, "DROP")),
-             Catch::StartsWith("an epoch of the mixture has 4 samples, and"));
+             Catch::StartsWith("an epoch of the mixture has 4 samples, but"));
   Feeder feeder(parse_pipeline(both + rest + batch_of(4, "DROP"), dir.path()));
   CHECK_THAT(error_of([&] { feeder.set_weights({2, 1}); }), Catch::StartsWith("an epoch of the mixture has 3 samples"));
   CHECK(feeder.next().rows() == 4);  // the refused weights have changed nothing
@@ -210,7 +214,7 @@ TEST_CASE("all ranks are refused alike where an epoch has no step") {
   });
   for (const std::string& said : thrown) {
     CHECK(said == thrown[0]);
-    CHECK_THAT(said, Catch::StartsWith("the data has 20 samples, and a global batch of 24"));
+    CHECK_THAT(said, Catch::StartsWith("the data has 20 samples, but a global batch of 24"));
   }
 }
 
@@ -231,7 +235,7 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
   };
   const Data nothing({0, 0});
   CHECK(first_call(nothing, batch_of(2, "PAD")) == "the data has no record: 2 files" + empty_hint);
-  CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, and a global"));
+  CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, but a global"));
   CHECK(first_call(Data({5, 3}), batch_of(10, "DROP") + "epoch { allow_empty: true }") == "no error");
   const Data enough({5, 3});
   Feeder whole(lazily(enough, batch_of(4, "DROP")));
@@ -274,8 +278,8 @@ TEST_CASE("a few records show where the features do not fit") {
     CHECK_THAT(some.errors[0].what(), Catch::Contains("record 2: feature 'v': the record holds 2 values"));
     REQUIRE(some.absent.size() == 1);
     CHECK(some.absent[0].what() ==
-          std::string("feature 'rwa': no record that was tried has it, so every row has no values; did you mean 'raw'? "
-                      "There is: id x b v t p raw [missing_feature]"));
+          std::string("feature 'rwa': no record that was tried has this feature, so every row has no values; did you "
+                      "mean 'raw'? There are: id x b v t p raw [missing_feature]"));
 
     CHECK(tried(data, "", 0).records == 0);
   }

@@ -87,16 +87,16 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
   const std::string differs = "rank 2 differs from rank 0: ";
   for (const auto& [path, value, what] : std::vector<std::array<std::string, 3>>{
            {"seed", "7", "seed: 7, not 5"},
-           {"shuffle.seed", "5", "shuffle.seed: 5, there left out"},
+           {"shuffle.seed", "5", "shuffle.seed: 5, but not set there"},
            {"shuffle.buffer_size", "301", "shuffle.buffer_size: 301, not 300"},
            {"shuffle.mode", "GLOBAL", ""},
            {"batch.global_batch_size", "48", "batch.global_batch_size: 48, not 24"},
-           {"batch.last_batch_policy", "DROP", "batch.last_batch_policy: left out, there PARTIAL"},
-           {"epoch.steps", "3", "epoch: { steps: 3 }, there left out"},
-           {"filter", "id > 3", "filter: \"id > 3\", there left out"},
-           {"errors.on_error", "SKIP_RECORD", "errors: { on_error: SKIP_RECORD }, there left out"},
-           {"source.range", "0:100", "source[0].range: \"0:100\", there left out"},
-           {"source.index.stride", "1KiB", "source[0].index: { stride: \"1KiB\" }, there left out"},
+           {"batch.last_batch_policy", "DROP", "batch.last_batch_policy: not set, but PARTIAL there"},
+           {"epoch.steps", "3", "epoch: { steps: 3 }, but not set there"},
+           {"filter", "id > 3", "filter: \"id > 3\", but not set there"},
+           {"errors.on_error", "SKIP_RECORD", "errors: { on_error: SKIP_RECORD }, but not set there"},
+           {"source.range", "0:100", "source[0].range: \"0:100\", but not set there"},
+           {"source.index.stride", "1KiB", "source[0].index: { stride: \"1KiB\" }, but not set there"},
            {"output.x.dtype", "FLOAT16", "output[0].dtype: FLOAT16, not FLOAT32"},
            {"output.x.normalize.std", "3", "output[0].normalize.std[0]: 3, not 2"}}) {
     INFO(path);
@@ -144,13 +144,13 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
   ranks[1].options.rank = 2;
   check_all(start(ranks),
-            "exchange: it returned 3 strings, and the one for rank 1 says that it is from rank 2 of 3 "
-            "[bad_pipeline]");
+            "exchange: it returned 3 strings, and the one for rank 1 says that it is from rank 2 of 3; give all ranks "
+            "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.world_size = 4;
   check_all(start(ranks),
-            "exchange: it returned 3 strings, and the one for rank 2 says that it is from rank 2 of 4 "
-            "[bad_pipeline]");
+            "exchange: it returned 3 strings, and the one for rank 2 says that it is from rank 2 of 4; give all ranks "
+            "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
   ranks = ranks_of(data.pipeline(batch), 3);
   ranks[2].options.rank = 3;
   const auto said = start(ranks);

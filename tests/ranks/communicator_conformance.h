@@ -244,7 +244,7 @@ inline void leaves(std::unique_ptr<Communicator> c, int made = 0) {
     c->barrier();
   });
   expect(error.category() == Category::stalled &&
-             error.message().find(fmt::format("rank 0, call {}: has left", made + 1)) == 0,
+             error.message().find(fmt::format("rank 0, call {}: it has destroyed its communicator", made + 1)) == 0,
          error.what());
 }
 

@@ -327,9 +327,9 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
   CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "5 bytes, which is no multiple of the 3073"));
   CHECK(contains(refused(tar_with("data_batch_3.bin", std::string(3073, '\x0a'))), "picture 0 has label 10"));
   CHECK(contains(refused(tar_with("data_batch_1", python_batch(pictures))),
-                 "data_batch_1 in it: the archive has this file twice"));
+                 "data_batch_1 in the archive: the archive has this file twice"));
   CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "f4"))), "'data' is not of uint8"));
-  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran's order"));
+  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran order"));
   CHECK(contains(refused(tar_with("data_batch_3", "\x80\x02}.")), "no list 'labels'"));
   CHECK(contains(refused(tar_with("data_batch_3", "cos\nsystem\n(S'true'\ntR.")), "not a pickle of protocol 2 to 5"));
   CHECK(contains(refused(tar_with("data_batch_3",

@@ -344,7 +344,7 @@ TEST_CASE("index --check counts again") {
   CHECK(changed.code == 1);
   const json seen = changed.json().at("files")[0];
   CHECK(seen.at("state") == "valid");
-  CHECK(seen.at("wrong").get<std::string>().find("it says 5 records") == 0);
+  CHECK(seen.at("wrong").get<std::string>().find("its index says 5 records") == 0);
   CHECK(seen.at("errors").size() == 1);
 }
 

@@ -364,7 +364,7 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   INFO(good.err);
   CHECK(good.code == 0);
   CHECK(good.err.empty());
-  CHECK(good.out.find("tried    48 records of 3 files: they are what the features say") != std::string::npos);
+  CHECK(good.out.find("tried    48 records of 3 files: all fit the pipeline's features") != std::string::npos);
   CHECK(check(d + s, {"--records", "1000000"}).out.find("tried    3,000 records of 3 files") != std::string::npos);
 
   const std::string at = golden("chess/main-00000-of-00003.tfrecord") + ": offset 0: record 0: feature ";
@@ -379,14 +379,14 @@ TEST_CASE("check tries records, and fails where they are not what the features s
        "'s': the record holds 1 values, shape [2] wants 2; change shape, or write kind: VARIABLE without a shape if "
        "records differ [wrong_count]"},
       {"feature { name: \"score\" dtype: INT64 }",
-       "'score': the record does not have it; there is: d s. If it may be missing, give it a default_value, or kind: "
-       "VARIABLE [missing_feature]"}};
+       "'score': the record does not have this feature; there are: d s. If records may lack it, give it a "
+       "default_value, or kind: VARIABLE [missing_feature]"}};
   for (const auto& [feature, message] : wrong) {
     const ToolResult bad = check(feature);
     INFO(bad.err);
     CHECK(bad.code == 1);
     CHECK(bad.err == "feedline: " + at + message + "\n");
-    CHECK(bad.out.find("tried    48 records of 3 files: 48 not what") != std::string::npos);
+    CHECK(bad.out.find("tried    48 records of 3 files: 48 do not fit") != std::string::npos);
     CHECK(check(feature, {"--records", "0"}).code == 0);
     // All records are bad, so there is nothing to feed.
     CHECK(check(feature, {"--set", "errors.on_error=SKIP_RECORD"}).code == 1);
@@ -428,7 +428,7 @@ TEST_CASE("every command refuses a feed without a step, unless it is allowed") {
   const std::string large = dir.write("large.textproto", chess_pipeline("global_batch_size: 4096"));
   const std::pair<std::string, std::string> pipelines[] = {
       {empty, "the data has no record: 1 file"},
-      {large, "the data has 3000 samples, and a global batch of 4096 with last_batch_policy DROP"}};
+      {large, "the data has 3,000 samples, but a global batch of 4,096 with last_batch_policy DROP"}};
   for (const auto& [pipeline, message] : pipelines)
     for (std::vector<std::string> arguments : {std::vector<std::string>{"check", pipeline},
                                                {"run", pipeline},

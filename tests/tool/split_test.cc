@@ -403,7 +403,7 @@ TEST_CASE("a bucket that somebody touched is noticed") {
     SyscallHook* rename = find_hook("rename");
     rename->fail_nth_call(3);  // the first two name the job and the job with buckets; this one names the first shard
     const std::string message = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
-    CHECK(contains(message, "cannot be given its name"));
+    CHECK(contains(message, "cannot be renamed from its temporary name"));
     CHECK(contains(message, "run the same command again"));
     rename->fail_nth_call(0);
   };
@@ -415,7 +415,7 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   std::ofstream(bucket, std::ios::binary) << bytes;
   const std::string damaged = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
   CHECK(contains(damaged, "is not as it was written"));
-  CHECK(!contains(damaged, "goes on"));
+  CHECK(!contains(damaged, "run the same command again"));
   std::ofstream(bucket, std::ios::binary) << bytes.substr(0, 900);
   CHECK(contains(error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
 }
@@ -435,7 +435,7 @@ TEST_CASE("interrupted, it says so, and goes on") {
   INFO(result.err);
   if (result.code != 0) {  // code 0: the signal came when the last shard was under way
     CHECK(result.code == 1);
-    CHECK(contains(result.err, "interrupted; the same command goes on"));
+    CHECK(contains(result.err, "interrupted; run the same command again to continue"));
     for (const std::string& name : shard_files(out)) CHECK(!name.ends_with(".part"));
   }
   CHECK(run_tool(arguments).code == 0);

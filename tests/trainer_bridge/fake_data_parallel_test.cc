@@ -67,13 +67,15 @@ TEST_CASE("variables, stream and communicator go together, or it is said") {
   };
   DataParallelOptions options = model.options();
   options.stream = Stream::host;
-  CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
-                    "options.stream: variables on GPU 0 need a stream of this device, and not the per-thread default "
-                    "stream, because several threads use it [bad_pipeline]");
+  CHECK_THROWS_WITH(
+      make(options, between_threads(1)(0)()),
+      "options.stream: it is of another device than the variables, or the per-thread default stream, which "
+      "several threads cannot share; use another stream of GPU 0 [bad_pipeline]");
   options.stream = Stream::cuda_per_thread;
-  CHECK_THROWS_WITH(make(options, between_threads(1)(0)()),
-                    "options.stream: variables on GPU 0 need a stream of this device, and not the per-thread default "
-                    "stream, because several threads use it [bad_pipeline]");
+  CHECK_THROWS_WITH(
+      make(options, between_threads(1)(0)()),
+      "options.stream: it is of another device than the variables, or the per-thread default stream, which "
+      "several threads cannot share; use another stream of GPU 0 [bad_pipeline]");
   CHECK_THROWS_WITH(make({}, between_gpus({0})(0)()),
                     "variables are on the host, and the communicator takes memory of GPU 0; it must take memory of the "
                     "host or of the variables' GPU [bad_pipeline]");

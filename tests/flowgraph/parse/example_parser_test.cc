@@ -524,7 +524,7 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
     for (const RowError& error : Parsed({feature(key, DType::int64)}, records).errors) {
       CHECK(error.category == Category::missing_feature);
       messages.push_back(
-          error.message.substr(0, error.message.find(". If it may be missing, give it a default_value")));
+          error.message.substr(0, error.message.find(". If records may lack it, give it a default_value")));
     }
     return messages;
   };
@@ -534,19 +534,19 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
     for (const std::string& name : names) entries += wire::entry(name, wire::int64_feature({1}));
     return wire::example(entries);
   };
-  const std::string lacks = "the record does not have it";
+  const std::string lacks = "the record does not have this feature";
   CHECK(refusals("scor", {with({"board", "score", "board"})}) ==
-        Messages{lacks + "; did you mean 'score'? There is: board score"});
-  CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; there is: board score"});
-  CHECK(refusals("x", {with({})}) == Messages{lacks + "; there is none at all"});
-  CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; there is: y", lacks});
+        Messages{lacks + "; did you mean 'score'? There are: board score"});
+  CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; there are: board score"});
+  CHECK(refusals("x", {with({})}) == Messages{lacks + "; there are no features at all"});
+  CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; there are: y", lacks});
   CHECK(refusals("x", {with({"\xff\n", "Größe", std::string(90, 'k')})}) ==
-        Messages{lacks + "; there is: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
+        Messages{lacks + "; there are: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
   std::vector<std::string> many;
   for (int i = 0; i < 30; i++) many.push_back("feature " + std::to_string(i));
   many.push_back("names");
   CHECK(refusals("name", {with(many)}) ==
-        Messages{lacks + "; did you mean 'names'? There is: names feature 0 feature 1 feature 2 feature 3 feature 4 "
+        Messages{lacks + "; did you mean 'names'? There are: names feature 0 feature 1 feature 2 feature 3 feature 4 "
                          "feature 5 feature 6 feature 7 feature 8 and 21 more"});
   // A present feature with a wrong value is not reported as missing.
   CHECK(Parsed({feature("y", DType::float32)}, {with({"y"})}).errors[0].category == Category::wrong_dtype);

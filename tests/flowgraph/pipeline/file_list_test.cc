@@ -87,7 +87,8 @@ TEST_CASE_METHOD(Files, "exclude") {
   CHECK(names({"*/*.rec"}, {"b-0.rec"}) == Names{"[odd] */x[1].rec", "data/B-2.rec", "data/a.rec", "data/b-1.rec"});
   CHECK(names({"data/*"}, {"*/b-0.rec", folder.file("data/a*")}) == Names{"data/B-2.rec", "data/b-1.rec"});
   CHECK(list({"data/*"}, {"c*"}).warnings == Names{"source.exclude: no file matches 'c*'"});
-  CHECK(error_of({"source", folder.path(), {"data/*"}, {"*"}}) == "source.exclude: it excludes every file");
+  CHECK(error_of({"source", folder.path(), {"data/*"}, {"*"}}) ==
+        "source.exclude: it excludes every file; remove a pattern");
 }
 
 TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern and what is there") {
@@ -106,7 +107,7 @@ TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern
                                     "'; there is '" + folder.file("data/a.rec") + "'");
   CHECK(said("data") == "source[1].files: '" + folder.file("data") + "' is a folder; name the files in it: '" +
                             folder.file("data/*") + "'");
-  CHECK(said("") == "source[1].files: '' is not a file name");
+  CHECK(said("") == "source[1].files: '' is not a file name, because it is empty or has a NUL character");
 }
 
 TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {

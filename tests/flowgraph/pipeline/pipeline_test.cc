@@ -184,7 +184,8 @@ TEST_CASE("one field by its path") {
         "output.bord.dtype: there is no output 'bord'; did you mean 'board'?");
   CHECK(error_of([&] { base.with("seed.x", "1"); }) == "seed.x: 'seed' has no fields of its own");
   CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
-  CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) == "seed: one value is wanted");
+  CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) ==
+        "seed: the value sets other fields, too; write one value");
 }
 
 TEST_CASE("a pipeline from a file knows its folder") {

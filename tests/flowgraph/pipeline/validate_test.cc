@@ -335,11 +335,14 @@ TEST_CASE("a file in two sources is warned of, unless each takes a part of it") 
   const auto warnings = [](const std::string& sources) { return resolve(sources + batch + features).warnings; };
   CHECK(warnings("source { files: 'f' } source { files: 'g' }").empty());
   CHECK(warnings("source { files: 'f' } source { name: 'b' files: ['g', 'f'] }") ==
-        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, and fed by both"});
+        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, and fed by both; give each source "
+                                 "files or a `range` of its own"});
   CHECK(
       warnings("source { files: ['f', 'g'] } source { files: 'h' range: '0:10' } source { files: ['f', 'g', 'h'] }") ==
-      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, and fed by both",
-                               "source[2]: files: 'h' is in source[1], too, and fed by both"});
+      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, and fed by both; give "
+                               "each source files or a `range` of its own",
+                               "source[2]: files: 'h' is in source[1], too, and fed by both; give each source files or "
+                               "a `range` of its own"});
   CHECK(warnings("source { files: 'f' range: '0%:50%' } source { files: 'f' range: '50%:100%' }").empty());
   CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
 }
@@ -360,7 +363,7 @@ TEST_CASE("fields that make no sense are refused by name") {
     return Case{source + batch + features + "output { name: \"o\" " + text + " }", message};
   };
   const Case cases[] = {
-      whole("", "batch: give global_batch_size or batch_size_per_replica"),
+      whole("", "batch: the number of rows is missing; give global_batch_size or batch_size_per_replica"),
       whole("batch { global_batch_size: 8 }",
             "source: none is declared; name the files: source { files: \"data/*.tfrecord\" }"),
       whole("batch { global_batch_size: 0 }", "batch.global_batch_size: 0 rows; it must be 1 to 2147483647"),
@@ -372,7 +375,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       whole("batch { global_batch_size: 8 } source { name: \"a\" files: \"a\" } source { name: \"a\" files: \"a\" }",
             "source 'a': name: another source has this name; give each source a name of its own"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" record_type: RAW }",
-            "source[1]: record_type: all sources must have the same"),
+            "source[1]: record_type: it is RAW, but source[0] has EXAMPLE; give all sources the same"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" feature { name: \"x\" dtype: "
             "INT64 } } "
             "feature { name: \"y\" dtype: INT64 }",
@@ -405,8 +408,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER needs buffer_size or buffer_bytes"),
       besides("shuffle { shuffle_files: true }",
               "shuffle.shuffle_files: it has no effect with mode BLOCK; leave it out"),
-      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative"),
-      besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative"),
+      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative; write a number of samples"),
+      besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative; write 1 or more, or leave it out"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
               "shuffle: give buffer_size or buffer_bytes, not both"),
       besides("shuffle { mode: NONE }", "no error"),
@@ -417,17 +420,18 @@ TEST_CASE("fields that make no sense are refused by name") {
               "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
               "MpiOptions)"),
       besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
-      besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few"),
+      besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few; write a size above 0"),
       besides("parallelism { device_prefetch: 5000 }", "parallelism.device_prefetch: 5000; it must be 1 to 1024"),
       besides(
           "source { files: \"g\" index { mode: LAZY } }",
-          "source: index.mode: LAZY feeds files as they lie and counts them on the way; it has no sources of another "
-          "mode: use BUILD, or leave that out"),
+          "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have sources of "
+          "another index.mode; use index.mode BUILD, or leave that out"),
       besides("source { files: \"g\" weight: 2 }",
               "source.weight: sources are read one after another; write mixture {} to draw them by weight"),
       besides("source { files: \"g\" range: \"9\" }",
               "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
-      besides("source { files: \"g\" num_shards: -2 }", "source[1]: num_shards: -2 is negative"),
+      besides("source { files: \"g\" num_shards: -2 }",
+              "source[1]: num_shards: -2 is negative; write 1 or more, or leave it out"),
       besides("source { name: \"s\" files: \"g\" num_shards: 2 shard_id: 2 }",
               "source 's': shard_id: 2; of 2 shards it must be 0 to 1"),
       besides("source { files: \"g\" record_type: SEQUENCE_EXAMPLE }",
@@ -452,8 +456,9 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': flip: not in this version yet; remove it (flip in the trainer)"),
 
       // Texts and numbers of any kind.
-      Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }", "batch.valid_mask: not UTF-8"},
-      feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: not UTF-8"),
+      Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }",
+           "batch.valid_mask: the text is not UTF-8"},
+      feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: the text is not UTF-8"),
       besides("errors { on_error: 7 }", "errors.on_error: 7 is not a value of OnError"),
       besides("epoch { repeat: -2 }",
               "epoch.repeat: -2 is neither a number of passes nor -1, which repeats without end"),
@@ -465,7 +470,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides(
           "memory { limit: \"-1\" }",
           "memory.limit: '-1' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB"),
-      besides("memory { limit: \"0\" }", "memory.limit: 0 bytes are too few"),
+      besides("memory { limit: \"0\" }", "memory.limit: 0 bytes are too few; write a size above 0"),
       besides("parallelism { threads: -1 }", "parallelism.threads: -1; it must be 1 to 4096"),
       besides("parallelism { host_prefetch: 5000 }", "parallelism.host_prefetch: 5000; it must be 1 to 1024"),
       besides("parallelism { cpu_set: \"0-\" }", "parallelism.cpu_set: '0-'; write CPUs and ranges, as in \"0-3,8\""),
@@ -476,25 +481,30 @@ TEST_CASE("fields that make no sense are refused by name") {
       // Features.
       feature("dtype: INT64", "feature: name: every feature needs one"),
       besides("feature {}", "feature[10]: name: every feature needs one"),
-      besides("feature { name: \"n\" dtype: INT64 }", "feature 'n': name: there are two features of this name"),
+      besides("feature { name: \"n\" dtype: INT64 }",
+              "feature 'n': name: another feature has this name; give each feature a name of its own"),
       besides("feature { name: \"k\" key: \"n\" dtype: INT64 }",
-              "feature 'k': key: another feature reads 'n' already; several outputs can be made from one feature"),
+              "feature 'k': key: another feature reads 'n' already; remove one of them, because several outputs can "
+              "be made from one feature"),
       feature("name: \"@n\" dtype: INT64",
               "feature '@n': name: names that begin with @ are reserved (@record @file @offset @source)"),
       feature("name: \"f\"", "feature 'f': dtype: write BYTES, FLOAT32 or INT64, as the records have it"),
       feature("name: \"f\" dtype: UINT8",
               "feature 'f': dtype: records hold BYTES, FLOAT32 and INT64 only; UINT8 can be the dtype of an output"),
-      feature("name: \"f\" dtype: INT64 shape: [2, -1]", "feature 'f': shape: [2, -1] has an axis of -1"),
+      feature("name: \"f\" dtype: INT64 shape: [2, -1]",
+              "feature 'f': shape: [2, -1] has an axis of -1; an axis must be at least 0"),
       feature("name: \"f\" dtype: INT64 shape: [1,1,1,1,1,1,1,1,1]",
               "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes, but at most 8 are supported"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [1,1,1,1,1,1,1,1]",
               "feature 'f': shape: [1, 1, 1, 1, 1, 1, 1, 1] has 8 axes, but at most 7 are supported"),
-      feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [0]", "feature 'f': shape: [0] has an axis of 0"),
+      feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE shape: [0]",
+              "feature 'f': shape: [0] has an axis of 0; an axis must be at least 1"),
       feature("name: \"f\" dtype: INT64 shape: [4294967296, 4294967296]",
               "feature 'f': shape: [4294967296, 4294967296] has more than 2^31 elements"),
       feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]",
               "feature 'f': shape: a VARIABLE feature has no shape; remove it"),
-      feature("name: \"f\" dtype: BYTES length: -1", "feature 'f': length: -1 is negative"),
+      feature("name: \"f\" dtype: BYTES length: -1",
+              "feature 'f': length: -1 is negative; write a number of bytes, or leave it out"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
               "feature 'f': length: 4294967296 bytes are more than a record can have, which is 2 GiB"),
       feature("name: \"f\" dtype: INT64 length: 8",
@@ -503,7 +513,8 @@ TEST_CASE("fields that make no sense are refused by name") {
               "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
               "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
-      feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5", "feature 'f': max_values: -5 is negative"),
+      feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5",
+              "feature 'f': max_values: -5 is negative; write 1 or more, or leave it out"),
       feature("name: \"f\" dtype: INT64 max_values: 5",
               "feature 'f': max_values: remove it; a FIXED feature has as many values as its `shape` says"),
       feature("name: \"f\" dtype: INT64 default_value { float32_value: 1 }",
@@ -517,9 +528,9 @@ TEST_CASE("fields that make no sense are refused by name") {
           "feature 'f': default_value: a RAGGED feature has no values in a record that lacks it; remove the default"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: 1 } default_value { "
               "int64_value: 1 }",
-              "feature 'f': default_value: 2 values are given, but padding is a single value"),
+              "feature 'f': default_value: 2 values are given, but padding is a single value; give one"),
       feature("name: \"f\" dtype: BYTES length: 3 default_value { bytes_value: \"ab\" }",
-              "feature 'f': default_value: 2 bytes, but length is 3"),
+              "feature 'f': default_value: it has 2 bytes, but length is 3; give as many"),
       feature("name: \"f\" dtype: INT64 shape: [5000, 5000] default_value { int64_value: 1 }",
               "feature 'f': default_value: shape [5000, 5000] has too many elements for a default (at most 4194304)"),
 
@@ -527,9 +538,9 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("output {}", "output: name: every output needs one"),
       besides("output { name: \"a\" feature: \"n\" } output {}", "output[1]: name: every output needs one"),
       besides("output { name: \"a\" feature: \"n\" } output { name: \"a\" feature: \"m\" }",
-              "output 'a': name: there are two outputs of this name"),
+              "output 'a': name: another output has this name; give each output a name of its own"),
       besides("output { name: \"a.values\" feature: \"n\" } output { name: \"a\" feature: \"list\" }",
-              "output 'a': name: its tensor 'a.values' has the name of another output's"),
+              "output 'a': name: another output has a tensor with the name 'a.values', too; rename one of them"),
       besides("output { name: \"a\" feature: \"n\" internal: true }",
               "output: all outputs are internal, so nothing would be delivered; remove `internal` from one"),
       Case{source + features + "output { name: \"a\" feature: \"n\" } batch { global_batch_size: 8 valid_mask: \"a\" }",
@@ -541,16 +552,21 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"@line\"",
              "output 'o': feature: there is no '@line'; reserved are @record @file @offset @source"),
       output("feature: \"n\" expression { formula: \"n\" }",
-             "output 'o': feature: an output is made from a feature or by expression, not both"),
+             "output 'o': feature: an output is made from a feature or by expression, not both; remove one"),
       output("feature: \"n\" stack { features: \"n\" }",
-             "output 'o': feature: an output is made from a feature or by stack, not both"),
-      output("feature: \"n\" dtype: BYTES", "output 'o': dtype: BYTES cannot be made from numbers"),
+             "output 'o': feature: an output is made from a feature or by stack, not both; remove one"),
+      output("feature: \"n\" dtype: BYTES",
+             "output 'o': dtype: BYTES cannot be made from numbers; write a type of numbers"),
       output("feature: \"open\" dtype: UINT8",
-             "output 'o': dtype: UINT8 from BYTES: bytes become numbers by decode_raw or unpack_bits"),
+             "output 'o': dtype: it is UINT8, but the feature is BYTES; make numbers of it by decode_raw or "
+             "unpack_bits"),
       output("feature: \"d\" dtype: FLOAT32",
-             "output 'o': dtype: FLOAT32 from BYTES: bytes become numbers by decode_raw or unpack_bits"),
-      output("feature: \"d\" normalize {}", "output 'o': normalize: bytes become numbers by decode_raw or unpack_bits"),
-      output("feature: \"d\" layout: HWC", "output 'o': layout: bytes become numbers by decode_raw or unpack_bits"),
+             "output 'o': dtype: it is FLOAT32, but the feature is BYTES; make numbers of it by decode_raw or "
+             "unpack_bits"),
+      output("feature: \"d\" normalize {}",
+             "output 'o': normalize: the feature is BYTES; make numbers of it by decode_raw or unpack_bits"),
+      output("feature: \"d\" layout: HWC",
+             "output 'o': layout: the feature is BYTES; make numbers of it by decode_raw or unpack_bits"),
       output("feature: \"list\" layout: HWC",
              "output 'o': layout: feature 'list' is VARIABLE INT64, which has no layout"),
       output("feature: \"n\" layout: HWC", "output 'o': layout: it needs a shape of 3 axes, not []"),
@@ -566,24 +582,28 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': unpack_bits: it needs one BYTES value in each record; feature 'texts' is VARIABLE BYTES"),
       output("feature: \"open\" unpack_bits { bit_offset: 9 shape: 8 }",
              "output 'o': unpack_bits: the length of feature 'open' must be known; write it there: length: 3, or more "
-             "where bytes follow"),
+             "if bytes follow"),
       output("feature: \"d\" unpack_bits { width: 33 }", "output 'o': unpack_bits.width: 33; it must be 1 to 32 bits"),
       output("feature: \"d\" unpack_bits { width: -1 }", "output 'o': unpack_bits.width: -1; it must be 1 to 32 bits"),
-      output("feature: \"d\" unpack_bits { shape: [0] }", "output 'o': unpack_bits.shape: [0] has an axis of 0"),
+      output("feature: \"d\" unpack_bits { shape: [0] }",
+             "output 'o': unpack_bits.shape: [0] has an axis of 0; an axis must be at least 1"),
       output("feature: \"d\" unpack_bits { bit_offset: 90 shape: [2, 2] width: 2 }",
              "output 'o': unpack_bits: 8 bits from 90 on are wanted, but feature 'd' has 96 (12 bytes)"),
-      output("feature: \"d\" unpack_bits { bit_offset: -1 }", "output 'o': unpack_bits.bit_offset: -1 is negative"),
+      output("feature: \"d\" unpack_bits { bit_offset: -1 }",
+             "output 'o': unpack_bits.bit_offset: -1 is negative; count from 0"),
       output(
           "feature: \"d\" unpack_bits { bit_offset: 9223372036854775807 shape: 5 }",
           "output 'o': unpack_bits: 5 bits from 9223372036854775807 on are wanted, but feature 'd' has 96 (12 bytes)"),
       output("feature: \"d\" unpack_bits { channel_order: 0 }",
              "output 'o': unpack_bits.channel_order: a scalar has no channels; give unpack_bits.shape"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1] }",
-             "output 'o': unpack_bits.channel_order: 2 entries; shape [2, 3] takes 3"),
+             "output 'o': unpack_bits.channel_order: 2 entries are given, but shape [2, 3] has 3 channels; give one "
+             "for each"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1, 3] }",
              "output 'o': unpack_bits.channel_order: there is no channel 3; stored are 0 to 2"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
-             "output 'o': unpack_bits.scale: 2 values; shape [2, 3] takes 1 or 3"),
+             "output 'o': unpack_bits.scale: 2 values are given, but shape [2, 3] has 3 channels; give one value, or "
+             "as many"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
              "output 'o': unpack_bits.bias: 2 values are given, but the output is a scalar and has no channels; give "
              "one value"),
@@ -628,16 +648,17 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"image\" normalize { scale: 1e60 }",
              "output 'o': normalize.scale: 1e+60 is not a finite float32"),
       output("feature: \"image\" normalize { mean: nan }", "output 'o': normalize.mean: nan is not a finite float32"),
-      output("expression { formula: \"n\" } normalize {}", "output 'o': normalize: write it into the formula"),
+      output("expression { formula: \"n\" } normalize {}",
+             "output 'o': normalize: an expression cannot have it; write it into the formula"),
 
       // stack.
-      output("stack {}", "output 'o': stack.features: there are none"),
+      output("stack {}", "output 'o': stack.features: it is empty; name at least one feature"),
       output(
           "stack { features: \"k\" }",
           "output 'o': stack.features: there is no feature 'k'. There are: d open n m x image square list texts steps"),
       output("stack { features: \"k*\" }", "output 'o': stack.features: no feature matches 'k*'"),
       output("stack { features: [\"n\", \"x\"] }",
-             "output 'o': dtype: 'n' is INT64 and 'x' FLOAT32; say which it shall be"),
+             "output 'o': dtype: feature 'n' is INT64 and 'x' is FLOAT32; write the dtype of the output"),
       output("stack { features: [\"n\", \"d\"] }",
              "output 'o': stack.features: feature 'd' is FIXED BYTES; only scalars of numbers can stand side by side"),
       output("stack { features: [\"image\"] }",

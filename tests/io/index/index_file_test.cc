@@ -117,7 +117,7 @@ TEST_CASE("a file that cannot be an index is refused before it is read") {
     return refusal;
   };
   const uint64_t huge = uint64_t{1} << 40;  // a sparse file
-  CHECK(refusal_of("", huge) == "is no index of feedline");
+  CHECK(refusal_of("", huge) == "is not an index of feedline");
   hook("read").fail_nth_call(2);
   CHECK(refusal_of(good.substr(0, 152), huge).find("cut short or damaged") != std::string::npos);
   // A header that states the size which the file has.
@@ -199,9 +199,9 @@ TEST_CASE("a file that is no index is refused; a missing one is not an error") {
   std::filesystem::remove(f.index_path);
   CHECK(f.refusal().empty());
   f.dir.write("a.feedline-index", "");
-  CHECK(f.refusal() == "is no index of feedline");
+  CHECK(f.refusal() == "is not an index of feedline");
   f.dir.write("a.feedline-index", std::string(1000, 'x'));
-  CHECK(f.refusal() == "is no index of feedline");
+  CHECK(f.refusal() == "is not an index of feedline");
   std::filesystem::remove(f.index_path);
   std::filesystem::create_directory(f.index_path);
   CHECK(f.refusal().find("regular file") != std::string::npos);
@@ -413,13 +413,14 @@ TEST_CASE("tfrecord2idx's text is compared with what was counted") {
   const auto differs = [&](const std::string& idx) { return io::differs_from_idx(dir.write("a.idx", idx), index); };
   CHECK(differs(text).empty());
   CHECK(differs(text.substr(0, text.size() - 1)).empty());  // without the last line end
-  CHECK(differs("").find("it has 0 good records, the file has 20000") == 0);
+  CHECK(differs("").find("it has 0 good records, but the file has 20000") == 0);
   CHECK(differs(text + std::to_string(file.size()) + " 16\n").find("20001") != std::string::npos);
-  CHECK(differs("x" + text) == "line 1: 'x0 " + text.substr(2, text.find('\n') - 2) + "' is no offset and length");
+  CHECK(differs("x" + text) ==
+        "line 1: 'x0 " + text.substr(2, text.find('\n') - 2) + "' is not an offset and a length");
   CHECK(differs("0 16\n20 16\n") == "line 2: offset 20, but the line before ends at 16");
   CHECK(differs("16 16\n").find("line 1: offset 16, but") == 0);
   CHECK(differs("0 18446744073709551615\n1 16\n").find("line 2") == 0);
-  CHECK(differs("1 18446744073709551615\n").find("is no offset") != std::string::npos);
+  CHECK(differs("1 18446744073709551615\n").find("is not an offset") != std::string::npos);
   std::string shifted;  // without gaps, but not at the places of the records
   for (uint64_t at = 0, size = 0; at < file.size(); at += size) {
     size = std::min<uint64_t>(66, file.size() - at);

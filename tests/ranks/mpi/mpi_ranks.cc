@@ -33,7 +33,7 @@ void leaves_unheard(int rank) {
   if (rank == 1) {
     lose_this_process(SIGSTOP);
     const feedline::Error error = error_of([&] { c->barrier(); });
-    expect(error.message() == "rank 0, call 0: has left the group, so the call could never be completed",
+    expect(error.message() == "rank 0, call 0: it has destroyed its communicator, so this call cannot be completed",
            error.message());
     MPI_Send(&other, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
     return;

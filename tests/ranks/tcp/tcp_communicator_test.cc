@@ -86,7 +86,7 @@ TEST_CASE("tcp: missing ranks are named, and no rank waits forever") {
 
   TcpOptions alone = tcp_options(1, 2, port);
   alone.start_timeout = std::chrono::milliseconds(200);
-  CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("rank 0 was not met at 127.0.0.1:"));
+  CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("rank 0 could not be reached at 127.0.0.1:"));
 }
 
 TEST_CASE("tcp: ranks that are long in coming are named in the log, by those that wait") {
@@ -193,7 +193,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
   check_all(thrown_by([&](TcpOptions& options) {
               if (options.rank == 2) options.timeout = std::chrono::seconds(0);
             }),
-            2, "the timeout must be more than 0");
+            2, "the timeout is 0 ms; it must be more than 0");
   SyscallHook* hook = find_hook("getifaddrs");
   REQUIRE(hook);
   hook->fail_nth_call(1);
@@ -229,8 +229,9 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
     if (rank == 1) {
       TcpOptions hasty = tcp_options(1, 3, port);
       hasty.start_timeout = std::chrono::milliseconds(0);  // rank 0 still has 5 s to say who is missing
-      std::string text = "was not met";
-      while (text.find("was not met") != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
+      const std::string unreached = "could not be reached";
+      std::string text = unreached;
+      while (text.find(unreached) != std::string::npos) text = error_of([&] { tcp_communicator(hasty); }).message();
       expect(text.find("has not answered within") != std::string::npos, text);
       again.count_down();
     }
@@ -267,16 +268,17 @@ TEST_CASE("tcp: rank and address are read from the launcher's environment") {
   CHECK(options.address == "node0");
   CHECK(options.port == 29501);
   set("8", "8", "node0", "29500");
-  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\", it must be a number from 0 to 7"));
+  CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\"; set it to a number from 0 to 7"));
   set("1", "8", "node0", "x");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_PORT is \"x\""));
   set("1", "8", nullptr, "29500");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_ADDR is not set"));
   set(nullptr, nullptr, nullptr, nullptr);
-  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}), Catch::Contains("the address and the port"));
+  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}),
+                    Catch::Contains("the address or the port is missing"));
   CHECK_THROWS_WITH(tcp_communicator({.rank = 2, .world_size = 2}), Catch::Contains("there is no rank 2 of 2"));
   CHECK_THROWS_WITH(tcp_communicator({.timeout = std::chrono::seconds(0)}),
-                    Catch::Contains("the timeout must be more than 0"));
+                    Catch::Contains("the timeout is 0 ms; it must be more than 0"));
 }
 
 TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
