@@ -1,23 +1,53 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "feedline/log.h"
 
 namespace feedline {
+namespace {
 
-std::shared_ptr<spdlog::logger> logger() {
-  static const std::shared_ptr<spdlog::logger> instance = [] {
-    if (auto existing = spdlog::get("feedline")) return existing;
-    auto made = spdlog::stderr_color_mt("feedline");
-    made->set_pattern("feedline: %l: %v");
-    made->set_level(spdlog::level::warn);
-    return made;
-  }();
-  return instance;
+void write_to_stderr(LogLevel level, std::string_view line) {
+  if (level == LogLevel::info) return;
+  // One call, so that lines of several processes do not mix.
+  const std::string text = "feedline: " + std::string(name(level)) + ": " + std::string(line) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-void log_info(std::string_view message) { logger()->info(message); }
-void log_warning(std::string_view message) { logger()->warn(message); }
-void log_error(std::string_view message) { logger()->error(message); }
+struct Log {
+  Mutex mutex;
+  LogSink sink FEEDLINE_GUARDED_BY(mutex) = write_to_stderr;
+};
+
+Log& log() {
+  static Log& log = *new Log;  // never destroyed: threads may log while the process ends
+  return log;
+}
+
+void write(LogLevel level, std::string_view line) {
+  Log& to = log();
+  const Lock lock(to.mutex);
+  if (to.sink) to.sink(level, line);
+}
+
+}  // namespace
+
+std::string_view name(LogLevel level) noexcept {
+  constexpr std::string_view names[] = {"info", "warning", "error"};
+  return names[static_cast<size_t>(level)];
+}
+
+LogSink set_log_sink(LogSink sink) {
+  Log& to = log();
+  const Lock lock(to.mutex);
+  return std::exchange(to.sink, std::move(sink));
+}
+
+void log_info(std::string_view line) { write(LogLevel::info, line); }
+void log_warning(std::string_view line) { write(LogLevel::warning, line); }
+void log_error(std::string_view line) { write(LogLevel::error, line); }
 
 }  // namespace feedline

@@ -2,13 +2,10 @@
 #include "support/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
-#include <spdlog/spdlog.h>
-
 #include <map>
 #include <optional>
 #include <thread>
 
-#include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
 #include "support/catch.h"
@@ -186,7 +183,7 @@ TEST_CASE("next() refuses a stream of another device") {
 }
 
 TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
-  logger()->set_level(spdlog::level::off);
+  const LogLines unseen;
   const Data data({50});
   const Pipeline pipeline = data.pipeline(batch_of(5, "DROP")).with("distribute.mode", "REPLICATE");
   for (int times = 0; times < 2; times++) {  // access enabled the first time stays enabled
@@ -201,11 +198,10 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
   CHECK(feeder.next(1));
   CHECK(fake_cuda_state().reaching.empty());
   set_fake_gpus(2);
-  logger()->set_level(spdlog::level::info);
 }
 
 TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
-  logger()->set_level(spdlog::level::off);
+  const LogLines unseen;
   const std::string mode = GENERATE(as<std::string>(), "SPLIT", "REPLICATE");
   const std::vector<DeviceId> devices = mode == "SPLIT" ? std::vector{cuda(1)} : std::vector{cuda(1), cuda(2)};
   set_fake_gpus(3);
@@ -256,7 +252,6 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
     if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode")
       CHECK(all_is_given_back(before, mode == "REPLICATE"));  // a failed communicator keeps the memory that it reads
   }
-  logger()->set_level(spdlog::level::info);
   for (const char* name :
        {"cudaSetDevice", "cudaThreadExchangeStreamCaptureMode", "cudaMalloc", "cudaStreamCreateWithFlags",
         "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent",
@@ -271,7 +266,7 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
 }
 
 TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
-  logger()->set_level(spdlog::level::off);
+  const LogLines unseen;
   for (int at = 0; at < 4; at++) {
     set_fake_gpus(1);
     const Data data({100});
@@ -289,5 +284,4 @@ TEST_CASE("a GPU that fails in the middle ends the feed with the reason") {
     CHECK(message.find("restart the process") != std::string::npos);
   }
   set_fake_gpus(2);
-  logger()->set_level(spdlog::level::info);
 }

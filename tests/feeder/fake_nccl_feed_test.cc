@@ -1,9 +1,7 @@
 // What only fake GPUs can show of rows that travel between GPUs: what each failure leads to, and that everything is
 // given back.
 #include <cuda_runtime_api.h>
-#include <spdlog/spdlog.h>
 
-#include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
 #include "feedline/nccl_communicator.h"
@@ -44,7 +42,7 @@ std::vector<std::string> feeds(const Pipeline& pipeline, const std::vector<std::
 }  // namespace
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all ranks end, and lose no batch before the missing one") {
-  logger()->set_level(spdlog::level::off);
+  const LogLines unseen;
   set_fake_gpus(ranks);
   const Data data({60});
   const std::string mode = GENERATE(as<std::string>(), "REPLICATE", "SCATTER");
@@ -75,7 +73,6 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all ranks end, and l
     if (name != "cudaSetDevice" && name != "cudaThreadExchangeStreamCaptureMode")
       CHECK(all_is_given_back(before, true));
   }
-  logger()->set_level(spdlog::level::info);
 }
 
 TEST_CASE("a long wait for a rank that does not call next() is logged") {

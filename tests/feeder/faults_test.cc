@@ -1,17 +1,15 @@
 // Fails the n-th call of every kind that can fail, for n = 1, 2, ... until the run makes fewer calls: system calls,
 // starts of threads, and the bodies of the graph's stages.
-#include <spdlog/spdlog.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <new>
 #include <set>
 
-#include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "data.h"
 #include "support/catch.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 #include "support/skip.h"
 
@@ -85,7 +83,7 @@ std::optional<Error> feed(const Mode& mode) {
 }  // namespace
 
 TEST_CASE("any failing call: the feed is right, or ends with the reason") {
-  logger()->set_level(spdlog::level::off);
+  const LogLines unseen;
   const Data plain({1500, 2500});
   const Data packed({1500, 10}, Compression::gzip);
   std::vector<Mode> modes;
@@ -133,7 +131,6 @@ TEST_CASE("any failing call: the feed is right, or ends with the reason") {
         fired[name]++;
       }
     }
-  logger()->set_level(spdlog::level::info);
   int failures = 0;
   for (const auto& [name, count] : fired) failures += count;
   std::printf("%d injected failures of %zu kinds of call; %d of them ended a run with an error, %d with bad_alloc\n",

@@ -1,40 +1,15 @@
 // Pipelines that do not fit their data: features that no record has, epochs without a step, and records that contradict
 // the features.
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
-
-#include <sstream>
-
-#include "base/log.h"
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
+#include "support/log_lines.h"
 #include "support/ranks.h"
 
 using namespace feedline;
 using namespace feedline::test;
 
 namespace {
-
-/// Collects the lines that the library logs while it lives, without time and level.
-class Logged {
- public:
-  Logged() {
-    sink_->set_pattern("%v");
-    logger()->sinks().push_back(sink_);
-  }
-  ~Logged() { logger()->sinks().pop_back(); }
-  std::vector<std::string> lines() const {
-    std::vector<std::string> lines;
-    std::istringstream in(out_.str());
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
-  }
-
- private:
-  std::ostringstream out_;
-  std::shared_ptr<spdlog::sinks::ostream_sink_mt> sink_ = std::make_shared<spdlog::sinks::ostream_sink_mt>(out_);
-};
 
 using Lines = std::vector<std::string>;
 
@@ -77,7 +52,7 @@ TEST_CASE("a feature that no record of the first epoch has is warned of once") {
           has,
       "feature 'w': no record of epoch 0 has this feature, so every row has no values; did you mean 'raw'?" + has};
   {
-    const Logged logged;
+    const LogLines logged;
     Feeder quiet(data.pipeline(wrong + batch_of(16, "PARTIAL") + "errors { absent_feature: IGNORE } "));
     read_epoch(quiet);
     CHECK(logged.lines() == Lines{});
@@ -86,7 +61,7 @@ TEST_CASE("a feature that no record of the first epoch has is warned of once") {
                                  "source { files: '*0.tfrecord' files: '*1.tfrecord' "
                                  "record_limit: '64KiB' index { mode: LAZY } } "}) {
     INFO(more);
-    const Logged logged;
+    const LogLines logged;
     const Pipeline pipeline = data.pipeline(wrong + batch_of(16, "PARTIAL"));
     Feeder feeder(more.empty() ? pipeline : pipeline.overlaid(more), replicas(2));
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -141,10 +116,10 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
     return error_of([&] { Feeder feeder(of.pipeline(more)); });
   };
   const std::string drop = batch_of(64, "DROP"), small = batch_of(2, "DROP");
+  const std::string window_hint = "; lower window.size or window.stride";
   CHECK(refusal(data, drop) ==
         "the data has 12 samples, but a global batch of 64 with last_batch_policy DROP needs as many as it has rows; "
-        "take "
-        "a smaller batch, or last_batch_policy PARTIAL or PAD" +
+        "lower the batch size, or set batch.last_batch_policy to PARTIAL or PAD" +
             empty_hint);
   CHECK_THAT(refusal(data, drop + "epoch { repeat: 3 }"), Catch::StartsWith("an epoch has 36 samples, but"));
   CHECK(refusal(data, drop + "epoch { repeat: 6 }") == "no error");
@@ -154,20 +129,22 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   CHECK(refusal(data, small + "filter: 'id > 11'") ==
         "filter: the formula keeps none of 12 records: id > 11" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small).with("source.range", "12:20")); }) ==
-        "source: range and shard choose none of 12 records" + empty_hint);
+        "source: the fields range, num_shards and shard_id choose none of 12 records; let them choose a larger part" +
+            empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
         "filter: the formula keeps none of 3 records: id > 5" + empty_hint);
   CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
-        "window: a window takes 10 records in a row, but no file has more than 7 samples" + empty_hint);
+        "window: a window takes 10 records in a row, but no file has more than 7 samples" + window_hint + empty_hint);
   CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
-        "window: a window takes 13 records in a row, but the data has 12 samples" + empty_hint);
+        "window: a window takes 13 records in a row, but the data has 12 samples" + window_hint + empty_hint);
   CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
-        "window: a window takes 3 records in a row, but no value of 'id' holds for so many" + empty_hint);
+        "window: a window takes 3 records in a row, but no value of 'id' holds for so many" + window_hint + empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
              Catch::StartsWith("the data has 2 windows, but"));
   // Not allowed even then: passes without end over no samples.
   CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
-        "window: a window takes 8 records in a row, but no file has more than 7 samples [bad_pipeline]");
+        "window: a window takes 8 records in a row, but no file has more than 7 samples" + window_hint +
+            " [bad_pipeline]");
   CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"),
              Catch::StartsWith("window: a window takes 8"));
   for (const std::string& more : {drop, small + "filter: 'id > 11' ", small + "window { size: 8 } "})
@@ -182,8 +159,11 @@ TEST_CASE("a mixture without a step is refused, and so are weights that make it 
   const auto refusal = [&](const std::string& text) {
     return error_of([&] { Feeder(parse_pipeline(text, dir.path())); });
   };
-  CHECK(refusal("source { files: 'a' } source { files: 'b' }" + rest + batch_of(2, "PARTIAL")) ==
-        "mixture: an epoch ends when the first source is exhausted, and source[1] has no sample" + empty_hint);
+  CHECK(
+      refusal("source { files: 'a' } source { files: 'b' }" + rest + batch_of(2, "PARTIAL")) ==
+      "mixture: an epoch ends when the first source is exhausted, and source[1] has no sample; remove that source, or "
+      "let its range and the filter keep some samples" +
+          empty_hint);
   const std::string both = "source { files: 'a' range: '0:2' weight: 1 } source { files: 'a' range: '2:4' weight: 1 }";
   CHECK_THAT(refusal(both + rest + batch_of(5, "DROP")),
              Catch::StartsWith("an epoch of the mixture has 4 samples, but"));

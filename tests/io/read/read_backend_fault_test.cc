@@ -1,13 +1,11 @@
 // Every system call of a backend fails once, at every place. Each read must still complete exactly once, with its data
 // or an error, and nothing may be left open or running.
-#include <spdlog/spdlog.h>
-
 #include <cstdio>
 #include <map>
 
 #include "backend_rig.h"
-#include "base/log.h"
 #include "support/catch.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -31,7 +29,7 @@ std::vector<Range> some_ranges(const std::vector<FileId>& files) {
 }  // namespace
 
 TEST_CASE("the n-th call of each kind fails, for n = 1, 2, ... until none is left") {
-  logger()->set_level(spdlog::level::off);
+  const feedline::test::LogLines unseen;
   const TempDir dir;
   const auto files = write_files(dir, {100'000, 5000, 70'000, 4096, 100});
   const auto ranges = some_ranges(files);

@@ -1,8 +1,6 @@
 // What containers and limits forbid. Each is really forbidden, in a child process.
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,14 +8,14 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <sstream>
 #include <string>
+#include <vector>
 
 #include "backend_rig.h"
-#include "base/log.h"
 #include "feedline/error.h"
 #include "support/catch.h"
 #include "support/forbid_syscall.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 #include "support/skip.h"
 
@@ -70,17 +68,15 @@ TEST_CASE("io_uring refused: automatic reads with pread and says why, once; by n
   const auto files = write_files(dir, {100'000});
   check_child([&] {
     if (!forbid_syscall(SYS_io_uring_setup, refusal)) return cannot;
-    std::ostringstream log;
-    logger()->sinks() = {std::make_shared<spdlog::sinks::ostream_sink_st>(log)};
-    logger()->set_level(spdlog::level::info);
+    const feedline::test::LogLines log;
     const Slots memory(1, 128 << 10);
     Outcomes outcomes(1);
     BackendOptions options;
     const auto backend = make_read_backend(files, options, outcomes.done());
     const std::string why = "io_uring_setup: " + std::generic_category().message(refusal);
     expect(backend->description() == "pread (page cache; " + why + ")", backend->description());
-    const size_t logged = log.str().find(why);
-    expect(logged != std::string::npos && log.str().find(why, logged + 1) == std::string::npos, "logged once");
+    const std::vector<std::string> lines = log.lines();
+    expect(lines.size() == 1 && contains(lines[0], why), "logged once");
     const Range range{0, 1, 99'999};
     const Read read = read_of(range, memory[0], 0);
     backend->submit({&read, 1});
@@ -120,7 +116,7 @@ TEST_CASE("io_uring forbidden while it is in use: reads fail, stop returns") {
   const TempDir dir;
   const auto files = write_files(dir, {100'000});
   check_child([&] {
-    logger()->set_level(spdlog::level::off);
+    const feedline::test::LogLines unseen;
     Rig rig(uring, files);
     expect(rig.read(Range{0, 0, 100'000}) == 0, "read before");
     if (!forbid_syscall(SYS_io_uring_enter, EPERM)) return cannot;

@@ -1,0 +1,28 @@
+// Where the lines go that the library logs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "feedline/export.h"
+
+namespace feedline {
+
+enum class LogLevel : uint8_t { info, warning, error };
+
+/// Returns the name of the enumerator: "warning".
+FEEDLINE_PUBLIC std::string_view name(LogLevel level) noexcept;
+
+/// Takes a line of the log, without a line end. It is called on any thread of the library, one call at a time. It must
+/// not throw, and must not call feedline.
+using LogSink = std::function<void(LogLevel level, std::string_view line)>;
+
+/// Gives the log to `sink` from now on, and returns the sink before it. An empty sink drops every line. Returns when no
+/// call of the old sink is running, so that what the old sink refers to may be destroyed. Thread-safe.
+///
+/// The first sink writes warnings and errors to standard error, as "feedline: warning: LINE", and drops the rest. The
+/// library logs little, and never for a record or a batch.
+FEEDLINE_PUBLIC LogSink set_log_sink(LogSink sink);
+
+}  // namespace feedline
