@@ -1,4 +1,4 @@
-// The main() of all tests. Exit code 77 tells Meson that the program skipped all of its cases. A case skips itself by
+// The framework of all tests. Exit code 77 tells Meson that the program skipped all of its cases. A case skips itself by
 // feedline::test::skip(reason) (tests/support/skip.h).
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"
@@ -16,10 +16,9 @@ struct Count : Catch::TestEventListenerBase {
 };
 CATCH_REGISTER_LISTENER(Count)
 
-}  // namespace feedline::test
-
-int main(int argc, char** argv) {
+int run_tests(int argc, char** argv) {
   const int result = Catch::Session().run(argc, argv);
-  using namespace feedline::test;
   return result == 0 && skipped > 0 && skipped == ran ? 77 : result;
 }
+
+}  // namespace feedline::test
