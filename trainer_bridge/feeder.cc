@@ -365,6 +365,12 @@ const std::vector<ElementSpec>& Feeder::elements() const noexcept { return impl_
 
 int Feeder::replicas() const noexcept { return static_cast<int>(impl_->setup.options.devices.size()); }
 
+size_t Feeder::spare_batches(int replica) const {
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
+  return impl_->delivery().spare_batches(replica);
+}
+
 uint64_t Feeder::epoch() const {
   impl_->check_process();
   const Lock lock(impl_->mutex);

@@ -307,8 +307,9 @@ int64_t BatchWriter::valid_windows(const BatchBuffer& buffer) const {
 // copied. Returns whether it did.
 bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer) const {
   const BatchTensor& tensor = plan_.memory.tensors[t];
-  TensorView& view = buffer.content.tensors[t].tensor;
+  auto& [_, view, lent] = buffer.content.tensors[t];
   view.data = buffer.memory + tensor.offset;
+  lent = false;
   const DenseJob& job = plan_.spec.outputs[static_cast<size_t>(tensor.output)].jobs[0];
   if (job.column.kind != ColumnRef::Kind::feature) return false;
   const auto number = static_cast<size_t>(job.column.number);
@@ -320,7 +321,7 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
       !row.chunk->holds({stored, view.size_bytes()}))
     return false;
   view.data = const_cast<std::byte*>(stored);
-  return true;
+  return lent = true;
 }
 
 void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer,

@@ -20,7 +20,7 @@ std::string no_window(const Schedule& schedule) {
   uint64_t most = 0;
   for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: a window takes {} in a row, but {}",
+  return fmt::format("window: a window takes {} in a row, but {}; lower window.size or window.stride",
                      format_count(schedule.orders.front()->windows()->span(), "record"),
                      !window.key.empty()   ? fmt::format("no value of '{}' holds for so many", window.key)
                      : window.across_files ? fmt::format("the data has {}", format_count(most, "sample"))
@@ -29,8 +29,8 @@ std::string no_window(const Schedule& schedule) {
 
 std::string too_few(const Schedule& schedule, int64_t samples) {
   return fmt::format(
-      "{} has {}, but a global batch of {} with last_batch_policy DROP needs as many as it has rows; take a smaller "
-      "batch, or last_batch_policy PARTIAL or PAD",
+      "{} has {}, but a global batch of {} with last_batch_policy DROP needs as many as it has rows; lower the batch "
+      "size, or set batch.last_batch_policy to PARTIAL or PAD",
       schedule.mixture           ? "an epoch of the mixture"
       : schedule.spec.repeat > 1 ? "an epoch"
                                  : "the data",
@@ -47,7 +47,10 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
     return fmt::format("the data has no {}record: {}{}", data.skipped_total > 0 ? "good " : "",
                        format_count(data.files.size(), "file"),
                        data.skipped_total > 0 ? fmt::format(", {}", format_count(data.skipped_total, "failure")) : "");
-  if (chosen == 0) return fmt::format("source: range and shard choose none of {}", format_count(records, "record"));
+  if (chosen == 0)
+    return fmt::format(
+        "source: the fields range, num_shards and shard_id choose none of {}; let them choose a larger part",
+        format_count(records, "record"));
   if (data.samples == 0) {
     const std::string& text = schedule.spec.filter_text;
     return fmt::format("filter: the formula keeps none of {}: {}", format_count(chosen, "record"),
@@ -56,7 +59,10 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   if (schedule.spec.window && samples == 0) return no_window(schedule);
   for (size_t s = 0; s < schedule.orders.size() && schedule.mixture && schedule.samples_per_epoch == 0; s++)
     if (schedule.orders[s]->samples() == 0)
-      return fmt::format("mixture: an epoch ends when the first source is exhausted, and source[{}] has no sample", s);
+      return fmt::format(
+          "mixture: an epoch ends when the first source is exhausted, and source[{}] has no sample; remove that "
+          "source, or let its range and the filter keep some samples",
+          s);
   return "";
 }
 

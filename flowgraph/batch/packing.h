@@ -67,7 +67,8 @@ class PackedBatches {
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
 
-  /// Says for people how an output is made: it is a packed column as it is (`stored`), or is unpacked from that column.
+  /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged. If
+  /// not, it is unpacked from that column (from several columns: `column` is the first).
   struct Origin {
     std::string name, column;
     bool stored;

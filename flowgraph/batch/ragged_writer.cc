@@ -131,6 +131,7 @@ void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const B
   if (tensor.part == Part::bytes) {
     const auto* value = layout.values() == 1 ? static_cast<const BytesRef*>(layout.own[0].values) : nullptr;
     const bool lent = plan.memory.lends && value && buffer.lender->holds({value->data, value->size});
+    buffer.content.tensors[t].lent = lent;
     view(t).data = lent ? const_cast<std::byte*>(value->data) : memory(t);
     check_room(plan.memory.tensors[next], layout.values() + 1, sizeof(int64_t));
     const int64_t bytes =

@@ -282,6 +282,12 @@ size_t Delivery::waiting_batches(int replica) const {
   return replicas_[static_cast<size_t>(replica)].ready.size();
 }
 
+size_t Delivery::spare_batches(int replica) const {
+  const Lock lock(mutex_);
+  BatchRing& ring = *replicas_[static_cast<size_t>(replica)].ring;
+  return ring.pool().size() - std::min<size_t>(ring.held, ring.pool().size());
+}
+
 Delivery::Positions Delivery::positions() const {
   const Lock lock(mutex_);
   const auto [last, first] = std::ranges::minmax_element(replicas_, {}, &Replica::position);

@@ -100,6 +100,8 @@ class Delivery {
   /// Returns the sums of the last epoch that all replicas have finished; nullopt if there is none.
   std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
+  /// Returns how many batches the caller may take of the replica without giving one back.
+  size_t spare_batches(int replica) const;
   /// The positions of the slowest replica (`last`) and of the fastest one (`first`).
   struct Positions {
     Position last, first;

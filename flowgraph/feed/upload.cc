@@ -108,7 +108,11 @@ Upload::Upload(const PipelineSpec& spec, Start start)
                                .kernels = kernels,
                                .copies_from = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
     replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
-                                               [&](std::byte* memory) { return batches_.content(memory); });
+                                               [&](std::byte* memory) {
+                                                 BatchContent content = batches_.content(memory);
+                                                 for (NamedTensor& tensor : content.tensors) tensor.lent = alike_ > 1;
+                                                 return content;
+                                               });
     replica.buffer_wait.watch(*replica.ring);
     rings.push_back(replica.ring);
   }

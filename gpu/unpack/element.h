@@ -44,7 +44,8 @@ struct ChannelMath {
   float normalize_scale = 1, mean = 0, std = 1;  // parameters of normalize
 };
 
-/// Returns the output value of a decoded value: does the channel's steps, if there are any, and casts.
+/// Returns the output value of a decoded value. Computes the channel's steps (affine, then normalize) in float32, if
+/// there are any, and casts the result to the output's type.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To apply(const ChannelMath& steps, From value) {
   if (!steps.affine && !steps.normalize) return cast<To>(value);

@@ -60,7 +60,11 @@ uint64_t UnpackSpec::row_bytes() const {
 }
 
 void validate(const UnpackSpec& spec) {
-  if (size_of(spec.out) == 0) refuse("{} is not a type of numbers for an output", name(spec.out));
+  if (size_of(spec.out) == 0)
+    refuse(
+        "an output cannot have the dtype {}; write a type of numbers: BOOL, UINT8, INT8, UINT16, INT16, UINT32, INT32, "
+        "INT64, FLOAT16, BFLOAT16, FLOAT32 or FLOAT64",
+        name(spec.out));
   if (spec.stored == DType::bytes) refuse("elements of a row are numbers, not BYTES");
   if (spec.stored == DType::unset && (spec.width < 1 || spec.width > 32))
     refuse("a field has 1 to 32 bits, not {}", spec.width);

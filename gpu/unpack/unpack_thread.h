@@ -54,7 +54,8 @@ struct ElementPlace {
   uint64_t channel = 0;
 };
 
-/// Returns rest % length and divides `rest` by `length`. It avoids 64-bit divisions, which are very slow on a GPU.
+/// Returns rest % length and divides `rest` by `length`. Makes a 64-bit division, which is very slow on a GPU, only if
+/// `rest` is at least 2^32 and not less than `length`.
 FEEDLINE_ELEMENT uint64_t take_index(uint64_t& rest, uint64_t length) {
   uint64_t index = rest;
   if (rest < length) {

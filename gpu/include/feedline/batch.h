@@ -23,6 +23,9 @@ class StreamOrder;
 struct NamedTensor {
   std::string name;
   TensorView tensor;
+  /// Whether others read these bytes, too: they lie where they were read from the file, or another GPU copies them.
+  /// Writing them would change what others are given.
+  bool lent = false;
 };
 
 /// The tensors of a batch, and what is known about them. The feeder fills it in; it is read-only for everyone else.

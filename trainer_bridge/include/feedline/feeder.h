@@ -189,6 +189,9 @@ class FEEDLINE_PUBLIC Feeder {
   const std::vector<ElementSpec>& elements() const noexcept;
 
   int replicas() const noexcept;
+  /// Returns how many batches of the replica the caller may still take without giving one back. The feed needs one of
+  /// them for the batch that it is making: if 0 are left, next() may throw Error stalled.
+  size_t spare_batches(int replica = 0) const;
   /// Returns the epoch of the replica that is furthest behind.
   uint64_t epoch() const;
   /// Returns the number of steps in an epoch. -1 means that the epoch never ends (repeat: -1), or that it is not known

@@ -1,0 +1,264 @@
+// The C interface: what it gives out, how it fails, and what outlives what.
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "feedline/feedline.h"
+#include "feedline/records.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+
+using feedline::test::TempDir;
+
+namespace {
+
+const std::string digits = FEEDLINE_GOLDEN "/images/digits_raw.tfrecord";
+const std::string text = "source { files: '" + digits +
+                         "' } feature { name: 'image' dtype: BYTES length: 64 } feature { name: 'label' dtype: INT64 } "
+                         "batch { global_batch_size: 50 } ";
+
+struct Feed {
+  explicit Feed(const std::string& more = "", const feedline_options* options = nullptr) {
+    feedline_pipeline* plain = nullptr;
+    REQUIRE(feedline_pipeline_parse(text.c_str(), "", &plain) == FEEDLINE_OK);
+    REQUIRE(feedline_pipeline_with(plain, more.c_str(), &pipeline) == FEEDLINE_OK);
+    feedline_pipeline_free(plain);
+    const feedline_status status = feedline_feeder_new(pipeline, options, &feeder);
+    INFO(feedline_last_error()->text);
+    REQUIRE(status == FEEDLINE_OK);
+  }
+  ~Feed() {
+    feedline_feeder_free(feeder);
+    feedline_pipeline_free(pipeline);
+  }
+  feedline_batch* next() {
+    feedline_batch* batch = nullptr;
+    REQUIRE(feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_OK);
+    return batch;
+  }
+  feedline_pipeline* pipeline = nullptr;
+  feedline_feeder* feeder = nullptr;
+};
+
+DLManagedTensorVersioned* tensor_of(const feedline_batch* batch, const char* name) {
+  DLManagedTensorVersioned* tensor = nullptr;
+  REQUIRE(feedline_batch_tensor(batch, name, &tensor) == FEEDLINE_OK);
+  return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("c: an epoch, its batches and their tensors") {
+  Feed feed;
+  CHECK(feedline_feeder_replicas(feed.feeder) == 1);
+  CHECK(feedline_feeder_steps_per_epoch(feed.feeder) == 3);
+  CHECK(feedline_feeder_samples_per_epoch(feed.feeder) == 150);
+  REQUIRE(feedline_feeder_element_count(feed.feeder) == 2);
+  feedline_element element = {};
+  element.struct_size = sizeof element;
+  REQUIRE(feedline_feeder_element(feed.feeder, 0, &element) == FEEDLINE_OK);
+  CHECK(std::string(element.name) == "image");
+  CHECK(std::string(element.kind) == "dense");
+  CHECK(element.strings == 0);
+  REQUIRE(element.ndim == 1);
+  CHECK(element.shape[0] == 64);
+  CHECK(element.dtype.code == kDLUInt);
+  CHECK(element.dtype.bits == 8);
+  CHECK(feedline_feeder_element(feed.feeder, 2, &element) == FEEDLINE_FAILED);
+
+  for (uint64_t step = 0; step < 3; step++) {
+    feedline_batch* batch = feed.next();
+    feedline_batch_info info = {};
+    info.struct_size = sizeof info;
+    REQUIRE(feedline_batch_get_info(batch, &info) == FEEDLINE_OK);
+    CHECK(info.epoch == 0);
+    CHECK(info.step == step);
+    CHECK(info.rows == 50);
+    CHECK(info.valid_count == 50);
+    CHECK(info.tensors == 3);
+    CHECK(feedline_batch_tensor_name(batch, 3) == nullptr);
+    REQUIRE(feedline_batch_ready_on(batch, nullptr) == FEEDLINE_OK);
+    DLManagedTensorVersioned* image = tensor_of(batch, "image");
+    CHECK(image->version.major == 1);
+    CHECK(image->flags == 0);
+    CHECK(image->dl_tensor.device.device_type == kDLCPU);
+    REQUIRE(image->dl_tensor.ndim == 2);
+    CHECK(image->dl_tensor.shape[0] == 50);
+    CHECK(image->dl_tensor.strides[0] == 64);
+    image->deleter(image);
+    feedline_batch_free(batch);
+  }
+  feedline_batch* none = nullptr;
+  CHECK(feedline_feeder_next(feed.feeder, 0, -1, &none) == FEEDLINE_END_OF_EPOCH);
+  CHECK(none == nullptr);
+  char* report = nullptr;
+  REQUIRE(feedline_feeder_report(feed.feeder, &report) == FEEDLINE_OK);
+  CHECK(std::string(report).find("\"records\": 150") != std::string::npos);
+  feedline_text_free(report);
+}
+
+TEST_CASE("c: a tensor outlives its batch and its feeder") {
+  DLManagedTensorVersioned* label = nullptr;
+  std::vector<int64_t> before;
+  {
+    Feed feed;
+    feedline_batch* batch = feed.next();
+    label = tensor_of(batch, "label");
+    const auto* values = static_cast<const int64_t*>(label->dl_tensor.data);
+    before.assign(values, values + 50);
+    feedline_batch_free(batch);
+    for (int step = 1; step < 3; step++) feedline_batch_free(feed.next());
+  }
+  CHECK(std::memcmp(label->dl_tensor.data, before.data(), 50 * sizeof(int64_t)) == 0);
+  label->deleter(label);
+}
+
+TEST_CASE("c: batches that are held count") {
+  Feed feed("parallelism { host_prefetch: 2 } batch { global_batch_size: 10 }");
+  const size_t all = feedline_feeder_spare_batches(feed.feeder, 0);
+  REQUIRE(all == 3);
+  std::vector<feedline_batch*> held;
+  for (size_t i = 0; i < all; i++) held.push_back(feed.next());
+  CHECK(feedline_feeder_spare_batches(feed.feeder, 0) == 0);
+  feedline_batch* more = nullptr;
+  CHECK(feedline_feeder_next(feed.feeder, 0, -1, &more) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->category) == "stalled");
+  for (feedline_batch* batch : held) feedline_batch_free(batch);
+  CHECK(feedline_feeder_spare_batches(feed.feeder, 0) == 3);
+}
+
+TEST_CASE("c: states and epochs") {
+  Feed feed, other;
+  feedline_batch_free(feed.next());
+  char state[256];
+  REQUIRE(feedline_feeder_get_state(feed.feeder, -1, state) == FEEDLINE_OK);
+  REQUIRE(feedline_feeder_set_state(other.feeder, state, 0) == FEEDLINE_OK);
+  feedline_batch* batch = other.next();
+  feedline_batch_info info = {};
+  info.struct_size = sizeof info;
+  feedline_batch_get_info(batch, &info);
+  CHECK(info.step == 1);
+  feedline_batch_free(batch);
+  REQUIRE(feedline_feeder_set_epoch(other.feeder, 7) == FEEDLINE_OK);
+  batch = other.next();
+  feedline_batch_get_info(batch, &info);
+  CHECK(info.epoch == 7);
+  CHECK(info.step == 0);
+  feedline_batch_free(batch);
+  CHECK(feedline_feeder_set_state(other.feeder, "nonsense", 0) == FEEDLINE_FAILED);
+}
+
+TEST_CASE("c: structs of an older and shorter caller") {
+  Feed feed;
+  feedline_batch* batch = feed.next();
+  feedline_batch_info info;
+  std::memset(&info, 0x55, sizeof info);
+  info.struct_size = offsetof(feedline_batch_info, rows);
+  REQUIRE(feedline_batch_get_info(batch, &info) == FEEDLINE_OK);
+  CHECK(info.step == 0);
+  CHECK(info.rows == 0x5555555555555555);
+  feedline_batch_free(batch);
+  feedline_options options;
+  std::memset(&options, 0x55, sizeof options);
+  options.struct_size = offsetof(feedline_options, rank);
+  options.devices = "host:2";
+  Feed two("", &options);
+  CHECK(feedline_feeder_replicas(two.feeder) == 2);
+}
+
+TEST_CASE("c: failures say what and where") {
+  feedline_pipeline* pipeline = nullptr;
+  CHECK(feedline_pipeline_load("none.textproto", &pipeline) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->category) == "io_error");
+  CHECK(feedline_pipeline_parse("nonsense", "", &pipeline) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->category) == "bad_pipeline");
+  CHECK(pipeline == nullptr);
+
+  const TempDir dir;
+  {
+    feedline::RecordWriter writer(dir.file("x"));
+    writer.write(std::as_bytes(std::span("\x0a\x00", 2)));
+    writer.close();
+  }
+  REQUIRE(feedline_pipeline_parse(
+              ("source { files: '" + dir.file("x") + "' } feature { name: 'n' dtype: INT64 } batch { global_batch_size: 1 }")
+                  .c_str(),
+              "", &pipeline) == FEEDLINE_OK);
+  feedline_pipeline* changed = nullptr;
+  REQUIRE(feedline_pipeline_with_field(pipeline, "batch.last_batch_policy", "PAD", &changed) == FEEDLINE_OK);
+  CHECK(std::string(feedline_pipeline_text(changed)).find("PAD") != std::string::npos);
+  feedline_pipeline* wider = nullptr;
+  REQUIRE(feedline_pipeline_with(changed, "seed: 5", &wider) == FEEDLINE_OK);
+  CHECK(std::string(feedline_pipeline_text(wider)).find("seed: 5") != std::string::npos);
+  CHECK(feedline_pipeline_with_field(pipeline, "batch.none", "1", &changed) == FEEDLINE_FAILED);
+  feedline_feeder* feeder = nullptr;
+  feedline_options options = {};
+  options.struct_size = sizeof options;
+  options.backend = "mmap";
+  CHECK(feedline_feeder_new(wider, &options, &feeder) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->message).find("options.backend: 'mmap'") == 0);
+  REQUIRE(feedline_feeder_new(wider, nullptr, &feeder) == FEEDLINE_OK);
+  feedline_batch* batch = nullptr;
+  CHECK(feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_FAILED);
+  const feedline_error* error = feedline_last_error();
+  CHECK(std::string(error->category) == "missing_feature");
+  CHECK(std::string(error->file) == dir.file("x"));
+  CHECK(std::string(error->feature) == "n");
+  CHECK(error->record == 0);
+  CHECK(error->offset == 0);
+  CHECK(feedline_feeder_next(feeder, 5, -1, &batch) == FEEDLINE_FAILED);
+  feedline_feeder_free(feeder);
+  for (feedline_pipeline* each : {pipeline, changed, wider}) feedline_pipeline_free(each);
+}
+
+TEST_CASE("c: callbacks") {
+  const TempDir dir;
+  {
+    feedline::RecordWriter writer(dir.file("x"));
+    for (int i = 0; i < 100; i++) writer.write(std::as_bytes(std::span("\x0a\x00", 2)));
+    writer.close();
+  }
+  feedline_pipeline* pipeline = nullptr;
+  REQUIRE(feedline_pipeline_parse(("source { files: '" + dir.file("x") +
+                                   "' } feature { name: 'n' dtype: INT64 default_value { int64_value: 1 } } "
+                                   "batch { global_batch_size: 10 }")
+                                      .c_str(),
+                                  "", &pipeline) == FEEDLINE_OK);
+  feedline_options options = {};
+  options.struct_size = sizeof options;
+  options.on_progress = [](void*, uint64_t, uint64_t) { return int32_t{1}; };
+  feedline_feeder* feeder = nullptr;
+  CHECK(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->message).find("on_progress") != std::string::npos);
+
+  int calls = 0;
+  options.on_progress = nullptr;
+  options.exchange_context = &calls;
+  options.exchange = [](void* context, const void* mine, size_t size, auto take, void* taker) {
+    ++*static_cast<int*>(context);
+    take(taker, mine, size);
+    return int32_t{0};
+  };
+  options.world_size = 1;
+  REQUIRE(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_OK);
+
+  std::vector<std::string> lines;
+  feedline_set_log_sink([](void* context, int32_t level, const char* line) {
+    CHECK(level == 1);
+    static_cast<std::vector<std::string>*>(context)->push_back(line);
+  }, &lines);
+  feedline_batch* batch = nullptr;
+  while (feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_OK) feedline_batch_free(batch);
+  feedline_set_log_sink(nullptr, nullptr);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("feature 'n'") == 0);
+
+  std::thread stopper([&] { feedline_feeder_stop(feeder); });
+  stopper.join();
+  CHECK(feedline_feeder_next(feeder, 0, 0, &batch) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->category) == "stalled");
+  feedline_feeder_free(feeder);
+  feedline_pipeline_free(pipeline);
+  CHECK(std::string(feedline_version()) == "0.1.0");
+}

@@ -1,0 +1,274 @@
+// feedline/feedline.h: the C interface, one function after another over the C++ one. No exception leaves it.
+#include "feedline/feedline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "feedline/log.h"
+#include "gpu/device/dlpack_export.h"
+
+using namespace feedline;
+
+struct feedline_pipeline {
+  Pipeline pipeline;
+  std::string text;
+};
+
+struct feedline_feeder {
+  std::vector<DeviceId> devices;
+  Feeder feeder;
+};
+
+struct feedline_batch {
+  std::shared_ptr<const Batch> batch;
+  DeviceId device;
+};
+
+namespace {
+
+struct LastError {
+  std::string text, category, message, file, feature;
+  feedline_error error = {};
+};
+
+LastError& last_error() {
+  thread_local LastError last;
+  return last;
+}
+
+feedline_status failed(const std::string& text, std::string_view category, const std::string& message,
+                       const Place& place = {}) {
+  LastError& last = last_error();
+  last.text = text;
+  last.category = category;
+  last.message = message;
+  last.file = place.file;
+  last.feature = place.feature;
+  last.error = {last.text.c_str(),  last.category.c_str(), last.message.c_str(), last.file.c_str(), place.offset,
+                place.record,       last.feature.c_str()};
+  return FEEDLINE_FAILED;
+}
+
+/// Runs `body`, and makes a status of what it throws.
+template <typename Body>
+feedline_status guarded(Body body) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return FEEDLINE_OK;
+    } else {
+      return body();
+    }
+  } catch (const Error& error) {
+    return failed(error.what(), name(error.category()), error.message(), error.place());
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory", "out_of_memory", "out of memory");
+  } catch (const std::exception& error) {
+    return failed(error.what(), "internal_error", error.what());
+  }
+}
+
+/// Returns the options that the caller's struct, which may be shorter than ours, has.
+feedline_options whole(const feedline_options* given) {
+  feedline_options options = {};
+  if (given) std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+  return options;
+}
+
+/// Writes `value` to the caller's struct, as far as it reaches.
+template <typename Struct>
+void give(Struct value, Struct* to) {
+  value.struct_size = to->struct_size;
+  std::memcpy(to, &value, std::min(value.struct_size, sizeof value));
+}
+
+BackendKind backend_of(const char* name) {
+  if (!name) return BackendKind::automatic;
+  if (std::strcmp(name, "uring") == 0) return BackendKind::uring;
+  if (std::strcmp(name, "pread") == 0) return BackendKind::pread;
+  throw Error(Category::bad_pipeline,
+              "options.backend: '" + std::string(name) + "' is neither 'uring' nor 'pread'; leave it NULL for either");
+}
+
+Options options_of(const feedline_options& given) {
+  Options options;
+  options.devices = parse_devices(given.devices ? given.devices : "host");
+  options.rank = given.rank;
+  options.world_size = std::max(given.world_size, 1);
+  options.threads = given.threads;
+  options.epoch = static_cast<uint64_t>(given.start_epoch);
+  options.io.backend = backend_of(given.backend);
+  if (given.on_progress)
+    options.on_progress = [given](uint64_t done, uint64_t total) {
+      if (given.on_progress(given.progress_context, done, total) != 0)
+        throw Error(Category::stalled, "options.on_progress ended the start");
+    };
+  if (given.exchange)
+    options.exchange = [given](std::string_view mine) {
+      std::vector<std::string> all;
+      const auto take = [](void* taker, const void* bytes, size_t size) {
+        static_cast<std::vector<std::string>*>(taker)->emplace_back(static_cast<const char*>(bytes), size);
+      };
+      if (given.exchange(given.exchange_context, mine.data(), mine.size(), take, &all) != 0)
+        throw Error(Category::stalled, "options.exchange failed");
+      return all;
+    };
+  return options;
+}
+
+}  // namespace
+
+const feedline_error* feedline_last_error(void) { return &last_error().error; }
+const char* feedline_version(void) { return FEEDLINE_VERSION; }
+
+feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline) {
+  return guarded([&] { *pipeline = new feedline_pipeline{load_pipeline(file), {}}; });
+}
+feedline_status feedline_pipeline_parse(const char* text, const char* folder, feedline_pipeline** pipeline) {
+  return guarded([&] { *pipeline = new feedline_pipeline{parse_pipeline(text, folder), {}}; });
+}
+feedline_status feedline_pipeline_with(const feedline_pipeline* pipeline, const char* text,
+                                       feedline_pipeline** changed) {
+  return guarded([&] { *changed = new feedline_pipeline{pipeline->pipeline.overlaid(text), {}}; });
+}
+feedline_status feedline_pipeline_with_field(const feedline_pipeline* pipeline, const char* path, const char* value,
+                                             feedline_pipeline** changed) {
+  return guarded([&] { *changed = new feedline_pipeline{pipeline->pipeline.with(path, value), {}}; });
+}
+const char* feedline_pipeline_text(const feedline_pipeline* pipeline) {
+  return const_cast<feedline_pipeline*>(pipeline)->text.assign(pipeline->pipeline.text()).c_str();
+}
+void feedline_pipeline_free(feedline_pipeline* pipeline) { delete pipeline; }
+
+feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const feedline_options* options,
+                                    feedline_feeder** feeder) {
+  return guarded([&] {
+    Options all = options_of(whole(options));
+    std::vector<DeviceId> devices = all.devices;
+    *feeder = new feedline_feeder{std::move(devices), Feeder(pipeline->pipeline, std::move(all))};
+  });
+}
+void feedline_feeder_free(feedline_feeder* feeder) { delete feeder; }
+void feedline_feeder_stop(feedline_feeder* feeder) { feeder->feeder.stop(); }
+
+feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, int64_t timeout_ms,
+                                     feedline_batch** batch) {
+  return guarded([&] {
+    const auto timeout = timeout_ms < 0 ? std::chrono::nanoseconds::max()
+                                        : std::chrono::nanoseconds(std::chrono::milliseconds(timeout_ms));
+    Batch next;
+    switch (feeder->feeder.next(replica, timeout, next)) {
+      case Next::not_ready:
+        return FEEDLINE_NOT_READY;
+      case Next::end_of_epoch:
+        return FEEDLINE_END_OF_EPOCH;
+      case Next::batch:
+        break;
+    }
+    const DeviceId device = feeder->devices[static_cast<size_t>(replica)];
+    *batch = new feedline_batch{std::make_shared<const Batch>(std::move(next)), device};
+    return FEEDLINE_OK;
+  });
+}
+size_t feedline_feeder_spare_batches(const feedline_feeder* feeder, int32_t replica) {
+  size_t spare = 0;
+  guarded([&] { spare = feeder->feeder.spare_batches(replica); });
+  return spare;
+}
+
+int32_t feedline_feeder_replicas(const feedline_feeder* feeder) { return feeder->feeder.replicas(); }
+int64_t feedline_feeder_steps_per_epoch(const feedline_feeder* feeder) { return feeder->feeder.steps_per_epoch(); }
+int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) {
+  return feeder->feeder.samples_per_epoch();
+}
+
+size_t feedline_feeder_element_count(const feedline_feeder* feeder) { return feeder->feeder.elements().size(); }
+feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number, feedline_element* element) {
+  return guarded([&] {
+    const std::vector<ElementSpec>& all = feeder->feeder.elements();
+    if (number >= all.size())
+      throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) + ": the pipeline has " +
+                                              std::to_string(all.size()) + ", numbered from 0");
+    constexpr const char* kinds[] = {"dense", "padded", "ragged"};
+    const ElementSpec& spec = all[number];
+    const bool strings = spec.dtype == DType::bytes;
+    give<feedline_element>({.struct_size = 0,
+                            .name = spec.name.c_str(),
+                            .kind = kinds[static_cast<size_t>(spec.kind)],
+                            .dtype = gpu::dl_type(strings ? DType::uint8 : spec.dtype),
+                            .strings = strings,
+                            .ndim = static_cast<int32_t>(spec.shape.rank()),
+                            .shape = spec.shape.begin()},
+                           element);
+  });
+}
+
+feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char text[256]) {
+  return guarded([&] {
+    const std::string state = step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step);
+    if (state.size() > 255)
+      throw Error(Category::bad_pipeline, "the state has more than 255 bytes, as after Feeder::set_weights()");
+    std::memcpy(text, state.c_str(), state.size() + 1);
+  });
+}
+feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text, int32_t accept_changes) {
+  return guarded([&] { feeder->feeder.set_state(text, accept_changes != 0); });
+}
+feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder, uint64_t epoch) {
+  return guarded([&] { feeder->feeder.set_epoch(epoch); });
+}
+feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json) {
+  return guarded([&] {
+    const std::string text = to_json(feeder->feeder.report());
+    auto copy = std::make_unique<char[]>(text.size() + 1);
+    std::memcpy(copy.get(), text.c_str(), text.size() + 1);
+    *json = copy.release();
+  });
+}
+void feedline_text_free(char* text) { delete[] text; }
+
+feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
+  const Batch& of = *batch->batch;
+  give<feedline_batch_info>({.struct_size = 0,
+                             .epoch = of.epoch(),
+                             .step = of.step(),
+                             .rows = of.rows(),
+                             .valid_count = of.valid_count(),
+                             .tensors = of.tensors().size()},
+                            info);
+  return FEEDLINE_OK;
+}
+const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t number) {
+  const std::vector<NamedTensor>& all = batch->batch->tensors();
+  return number < all.size() ? all[number].name.c_str() : nullptr;
+}
+feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
+                                      DLManagedTensorVersioned** tensor) {
+  return guarded([&] {
+    const TensorView view = batch->batch->at(name);  // throws if there is none
+    bool lent = false;
+    for (const NamedTensor& other : batch->batch->tensors()) lent |= other.lent && other.name == name;
+    *tensor = gpu::export_tensor<DLManagedTensorVersioned>(batch->batch, view, batch->device,
+                                                           lent ? DLPACK_FLAG_BITMASK_READ_ONLY : 0);
+  });
+}
+feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_stream) {
+  return guarded([&] {
+    batch->batch->ready_on(cuda_stream ? Stream::cuda(static_cast<CUstream_st*>(cuda_stream)) : Stream::host);
+  });
+}
+void feedline_batch_free(feedline_batch* batch) { delete batch; }
+
+void feedline_set_log_sink(void (*sink)(void* context, int32_t level, const char* line), void* context) {
+  set_log_sink(!sink ? LogSink() : [sink, context](LogLevel level, std::string_view line) {
+    sink(context, static_cast<int32_t>(level), std::string(line).c_str());
+  });
+}
