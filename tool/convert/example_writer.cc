@@ -44,10 +44,12 @@ std::string& ExampleWriter::begin(size_t feature) {
   return features_[feature].message;
 }
 
-void ExampleWriter::set_bytes(size_t feature, std::span<const std::byte> value) {
+void ExampleWriter::set_bytes(size_t feature, std::span<const std::string_view> values) {
+  size_t size = 0;
+  for (const std::string_view value : values) size += 1 + varint_size(value.size()) + value.size();
   std::string& message = begin(feature);
-  put_size(message, bytes_list, 1 + varint_size(value.size()) + value.size());
-  put(message, first, {reinterpret_cast<const char*>(value.data()), value.size()});
+  put_size(message, bytes_list, size);
+  for (const std::string_view value : values) put(message, first, value);
 }
 
 void ExampleWriter::set_floats(size_t feature, std::span<const float> values) {

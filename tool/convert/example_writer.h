@@ -23,8 +23,11 @@ class ExampleWriter {
   /// A feature's number is its position in `keys`, which must all differ.
   explicit ExampleWriter(std::vector<std::string> keys);
 
-  void set_bytes(size_t feature, std::span<const std::byte> value);
-  void set_bytes(size_t feature, std::string_view value) { set_bytes(feature, std::as_bytes(std::span(value))); }
+  void set_bytes(size_t feature, std::span<const std::string_view> values);
+  void set_bytes(size_t feature, std::string_view value) { set_bytes(feature, std::span(&value, 1)); }
+  void set_bytes(size_t feature, std::span<const std::byte> value) {
+    set_bytes(feature, {reinterpret_cast<const char*>(value.data()), value.size()});
+  }
   void set_floats(size_t feature, std::span<const float> values);
   void set_ints(size_t feature, std::span<const int64_t> values);
 
