@@ -45,6 +45,7 @@ tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base
+python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
 tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge io/index io base
 """
 

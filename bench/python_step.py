@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""What a step costs in Python: the loop, the batch of three outputs, and each tensor for numpy, torch and jax.
+
+  python_step.py [--rounds N] [--peers]
+
+The pipeline is small (64 chess boards a step), and each round first lets the feed run ahead while the loop sleeps, so
+that next() finds its batch ready and what is measured is Python's part. Prints medians over the rounds, in microseconds.
+--peers adds the iterators of tf.data and PyTorch's DataLoader over three arrays in memory, which decode nothing.
+"""
+import argparse
+import os
+import statistics
+import time
+
+import numpy as np
+
+import feedline
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+
+def us(seconds, count):
+    return 1e6 * seconds / count
+
+
+def loader_of():
+    return feedline.Loader(
+        feedline.tfrecords(os.path.join(ROOT, "tests/golden/chess/main-*.tfrecord"))
+        .feature("d", bytes, length=194)
+        .feature("s", int)
+        .output("board", dtype="uint8", feature="d", unpack_bits={"shape": [8, 8, 24]})
+        .output("flags", feature="d", unpack_bits={"bit_offset": 1536, "shape": [10]})
+        .output("score", dtype="float32", feature="s")
+        .epoch(repeat=-1)
+        .batch(4)
+        .parallelism(host_prefetch=256)
+    )
+
+
+def rounds_of(iterator, count, rounds, use):
+    """Returns the time of a step in each round; the feed runs ahead between rounds."""
+    times = []
+    for _ in range(rounds):
+        time.sleep(0.05)
+        start = time.perf_counter()
+        for _ in range(count):
+            use(next(iterator))
+        times.append(us(time.perf_counter() - start, count))
+    return statistics.median(times)
+
+
+def measure_exports(batch, rounds):
+    takers = {"numpy.from_dlpack": np.from_dlpack}
+    try:
+        import torch
+
+        takers["torch.from_dlpack"] = torch.from_dlpack
+    except ImportError:
+        pass
+    try:
+        import jax
+
+        takers["jax.numpy.from_dlpack"] = jax.numpy.from_dlpack
+    except ImportError:
+        pass
+    for name, take in takers.items():
+        tensor, times = batch["board"], []
+        take(tensor)
+        for _ in range(rounds):
+            start = time.perf_counter()
+            for _ in range(1000):
+                take(tensor)
+            times.append(us(time.perf_counter() - start, 1000))
+        print(f"{name:34} {statistics.median(times):8.2f} us a tensor")
+
+
+def peers(rounds):
+    arrays = [np.zeros((4096, *shape), dtype) for shape, dtype in [((8, 8, 24), "u1"), ((10,), "u1"), ((), "f4")]]
+    try:
+        import tensorflow as tf
+
+        data = tf.data.Dataset.from_tensor_slices(tuple(arrays)).repeat().batch(4).prefetch(256)
+        print(f"{'tf.data, arrays in memory':34} {rounds_of(iter(data), 200, rounds, lambda b: None):8.2f} us a step")
+    except ImportError:
+        pass
+    try:
+        import torch
+
+        data = torch.utils.data.TensorDataset(*map(torch.from_numpy, arrays))
+        loader = iter(torch.utils.data.DataLoader(data, batch_size=4))
+        print(f"{'DataLoader, arrays in memory':34} {rounds_of(loader, 200, min(rounds, 5), lambda b: None):8.2f} us a step")
+    except ImportError:
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--peers", action="store_true")
+    args = parser.parse_args()
+    loader = loader_of()
+    iterator = iter(loader)
+    first = next(iterator)
+    del first
+    print(f"{'a step of three outputs':34} {rounds_of(iterator, 200, args.rounds, lambda b: None):8.2f} us a step")
+    take = lambda batch: [np.from_dlpack(tensor) for tensor in batch.values()]
+    print(f"{'the same, and numpy takes all three':34} {rounds_of(iterator, 200, args.rounds, take):8.2f} us a step")
+    batch = next(iterator)
+    measure_exports(batch, args.rounds)
+    if args.peers:
+        peers(args.rounds)
+
+
+if __name__ == "__main__":
+    main()

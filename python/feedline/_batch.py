@@ -1,0 +1,85 @@
+"""What a step delivers."""
+
+from typing import NamedTuple
+
+from . import _feedline
+
+
+class Strings(NamedTuple):
+    """Strings of bytes: `bytes`, uint8, holds them one after another; `offsets`, int64, where each begins in it, and
+    last where the final one ends."""
+
+    bytes: _feedline.Tensor
+    offsets: _feedline.Tensor
+
+    def tolist(self):
+        """Returns the strings as a list of bytes objects. The tensors must be on the host."""
+        text = bytes(self.bytes)
+        at = memoryview(bytes(self.offsets)).cast("q")
+        return [text[at[i] : at[i + 1]] for i in range(len(at) - 1)]
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths: row i has values[row_splits[i]:row_splits[i + 1]]. `values` is a tensor, or Strings;
+    `row_splits` is int64 [rows + 1]."""
+
+    values: "_feedline.Tensor | Strings"
+    row_splits: _feedline.Tensor
+
+
+class Batch(dict):
+    """The tensors of one replica for one step: {name: tensor}. They are yours for as long as you keep them.
+
+    A dense or padded output NAME is a `Tensor`. A ragged one is a `Ragged`, and strings are `Strings`; both are tuples
+    of tensors.
+
+    Attributes:
+        epoch, step: which step of which epoch it is, both from 0.
+        rows: the length of the first axis of every dense tensor.
+        valid_count: how many of the rows are samples; the others are filler.
+        valid_mask: bool tensor [rows] ([rows, frames] with windows), 0 where a row is filler.
+    """
+
+    __slots__ = ("epoch", "step", "rows", "valid_count", "valid_mask")
+
+    def __repr__(self):
+        return f"feedline.Batch(epoch {self.epoch}, step {self.step}, {dict.__repr__(self)})"
+
+
+class Element(NamedTuple):
+    """One output of a pipeline, as it is in every batch.
+
+    `kind` is "dense" (NAME: [rows, shape...]), "padded" ([rows, longest of the batch, shape...]) or "ragged" (values
+    of `shape`, and row_splits). `dtype` is a name of pipeline.proto; "BYTES" are strings. `tensors` are the names that
+    `feedline dump` and C++ have for its tensors.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple
+    tensors: tuple
+
+
+def assembler(elements):
+    """Returns a function that makes a Batch of what Feeder.next() returns."""
+    simple = all(len(element.tensors) == 1 for element in elements)
+
+    def assemble(given):
+        batch = Batch()
+        batch.epoch, batch.step, batch.rows, batch.valid_count, tensors = given
+        batch.valid_mask = tensors.pop("@valid")
+        if simple:
+            batch.update(tensors)
+            return batch
+        for element in elements:
+            parts = [tensors[name] for name in element.tensors]
+            if len(parts) == 1:
+                batch[element.name] = parts[0]
+            elif element.kind != "ragged":
+                batch[element.name] = Strings(*parts)
+            else:
+                batch[element.name] = Ragged(Strings(*parts[:2]) if len(parts) == 3 else parts[0], parts[-1])
+        return batch
+
+    return assemble

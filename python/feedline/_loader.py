@@ -1,0 +1,316 @@
+"""The Loader: an iterable of batches."""
+
+import atexit
+import json
+import os
+import sys
+import warnings
+import weakref
+
+from . import _feedline
+from ._batch import Element, assembler
+from ._errors import Error
+from ._pipeline import pipeline_of
+from ._ranks import Tcp, exchange_of_group, rank_of_environment, tcp_of_environment
+
+_open = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for loader in list(_open):
+        loader.close()
+
+
+class _Progress:
+    """Shows how far the counting is, with tqdm if it is installed, and on a terminal otherwise."""
+
+    def __init__(self):
+        self._bar = None
+
+    def __call__(self, done, total):
+        if self._bar is None:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                self._bar = False
+            else:
+                self._bar = tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, desc="counting records")
+        if self._bar:
+            self._bar.update(done - self._bar.n)
+        elif sys.stderr.isatty():
+            print(f"\rcounting records: {100 * done // max(total, 1)} %", end="", file=sys.stderr, flush=True)
+
+    def close(self):
+        if self._bar:
+            self._bar.close()
+        elif self._bar is False and sys.stderr.isatty():
+            print(file=sys.stderr)
+
+
+class Loader:
+    """Feeds this process: `for batch in loader` is an epoch of batches, and iterating again is the next epoch.
+
+    Args:
+        pipeline: a file, text, a feedline.Pipeline, or a list of these, each laid over those before it.
+        devices: "host" (the default), "host:4", "cuda", "cuda:0,2" or "auto". With several devices each step is a list
+            of batches, one for each device.
+        rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
+            that torchrun, mpirun or srun have set; else 0 and 1.
+        communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
+            over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, or a
+            function that takes bytes and returns the bytes of all ranks: ranks then compare notes while they start.
+        threads: 0 takes the CPUs that this process may use.
+        start_epoch: the epoch to begin with.
+        as_tuple: names of outputs; each batch is then the tuple of these tensors.
+        backend: "auto", "uring" or "pread". direct: whether to read past the page cache; None decides by size.
+        deliver_before_error: whether the good rows before an error are delivered as a shorter batch.
+        data_parallel_rank, data_parallel_size: which part of a batch this rank is given, if not `rank` of
+            `world_size`.
+        progress: whether to show how far the counting is. None: if it takes long, and somebody looks on.
+        overrides: fields that are laid over the pipeline: batch={"global_batch_size": 512}, seed=7.
+
+    A batch is yours for as long as you keep it. If you keep so many that the feed has no memory left for the next one,
+    the next batches come in memory of their own, at the price of a copy; a warning says so once, and
+    report()["batches_copied"] counts them.
+
+    Raises feedline.Error. A loader may be used by one thread at a time, belongs to the process that made it, and can be
+    pickled: what comes out of a pickle is another loader of the same pipeline and options, at its beginning.
+    """
+
+    def __init__(
+        self,
+        pipeline,
+        *,
+        devices="host",
+        rank=None,
+        world_size=None,
+        communicator=None,
+        threads=0,
+        start_epoch=0,
+        as_tuple=None,
+        backend="auto",
+        direct=None,
+        deliver_before_error=False,
+        data_parallel_rank=-1,
+        data_parallel_size=0,
+        progress=None,
+        **overrides,
+    ):
+        self._feeder = None
+        self.pipeline = pipeline_of(pipeline, overrides)
+        if backend not in ("auto", "uring", "pread"):
+            raise Error(f"backend: {backend!r} is none of 'auto', 'uring', 'pread'")
+        if (rank is None) != (world_size is None):
+            raise Error("give rank and world_size, or neither")
+        if rank is None:
+            rank, world_size = rank_of_environment()
+            if communicator is not None and not isinstance(communicator, (str, Tcp)) and not callable(communicator):
+                import torch.distributed as dist
+
+                rank, world_size = dist.get_rank(communicator), dist.get_world_size(communicator)
+        tcp = exchange = None
+        if isinstance(communicator, Tcp):
+            tcp = communicator._arguments()
+        elif communicator == "env":
+            tcp = tcp_of_environment()._arguments() if world_size > 1 else None
+        elif isinstance(communicator, str):
+            raise Error(f"communicator: {communicator!r} is no way to meet; 'env' and feedline.Tcp(address, port) are")
+        elif callable(communicator):
+            exchange = communicator
+        elif communicator is not None:
+            exchange = exchange_of_group(communicator)
+        if not isinstance(devices, str):
+            devices = ",".join(str(d) for d in devices).replace(",cuda:", ",")
+        self._arguments = dict(
+            devices=devices,
+            rank=rank,
+            world_size=world_size,
+            threads=threads,
+            start_epoch=start_epoch,
+            backend=backend,
+            direct=direct,
+            deliver_before_error=deliver_before_error,
+            data_parallel_rank=data_parallel_rank,
+            data_parallel_size=data_parallel_size,
+            tcp=tcp,
+        )
+        self._communicator, self._progress = communicator, progress
+        self.as_tuple = None if as_tuple is None else tuple(as_tuple)
+        shown = _Progress() if progress or (progress is None and sys.stderr.isatty()) else None
+        try:
+            self._feeder = _feedline.Feeder(
+                self.pipeline._message, exchange=exchange, progress=shown, **self._arguments
+            )
+        except Error as error:
+            raise self.pipeline._explain(error) from None
+        finally:
+            if shown:
+                shown.close()
+        self._elements = [Element(*element) for element in self._feeder.elements()]
+        names = [element.name for element in self._elements]
+        for name in self.as_tuple or ():
+            if name not in names:
+                raise Error(f"as_tuple: there is no output {name!r}; there are {', '.join(names)}")
+        self._assemble = assembler(self._elements)
+        self._replicas = self._feeder.replicas()
+        self._epoch, self._step = start_epoch, 0  # where the program is: the steps that it has taken
+        self._iterated = False  # whether somebody iterates, or has iterated, since the place was set
+        self._generation = 0  # an iterator of an older generation has ended
+        self._warned = False
+        _open.add(self)
+
+    # Epochs
+
+    def __iter__(self):
+        """Begins an epoch: the next one, if the present one has been iterated, however far. After load_state_dict() or
+        set_epoch() it is the place that was set."""
+        if self._iterated:
+            self._go_to(self._epoch + 1)
+        self._generation += 1
+        return self._steps(self._generation)
+
+    def _steps(self, generation):
+        self._iterated = True
+        epoch = self._epoch
+        while generation == self._generation and epoch == self._epoch:
+            batches = self._next()
+            if batches is None:
+                return
+            yield batches
+
+    def _next(self):
+        """Returns the next step, or None at the end of the epoch."""
+        try:
+            given = [self._feeder.next(replica) for replica in range(self._replicas)]
+        except Error as error:
+            raise self.pipeline._explain(error) from None
+        if given[0] is None:
+            self._epoch, self._step, self._iterated = self._epoch + 1, 0, False
+            return None
+        self._step += 1
+        if not self._warned and self._feeder.batches_copied():
+            self._warned = True
+            warnings.warn(
+                "more batches are kept than the feed has memory for, so the next ones are copied; if you keep them on "
+                "purpose this is fine, else drop what you no longer use, or raise parallelism.host_prefetch",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        batches = [self._assemble(one) for one in given]
+        if self.as_tuple is not None:
+            batches = [tuple(batch[name] for name in self.as_tuple) for batch in batches]
+        return batches[0] if self._replicas == 1 else batches
+
+    def _go_to(self, epoch):
+        """Goes to the beginning of an epoch. If the present one was taken to its last step, takes its end, so that what
+        was prefetched of the next one is kept."""
+        if epoch == self._epoch + 1 and self._step and self._step == self._feeder.steps_per_epoch():
+            for replica in range(self._replicas):
+                self._feeder.next(replica)
+        self._feeder.set_epoch(epoch)
+        self._epoch, self._step, self._iterated = epoch, 0, False
+        self._generation += 1
+
+    def set_epoch(self, epoch):
+        """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
+        yet, so that a trainer may load its state and then announce its epoch."""
+        if epoch != self._epoch or self._iterated:
+            self._go_to(epoch)
+
+    @property
+    def epoch(self):
+        """The epoch that is iterated, or that iterating will begin."""
+        return self._epoch
+
+    @property
+    def sampler(self):
+        """The loader itself, for trainers that call loader.sampler.set_epoch()."""
+        return self
+
+    def __len__(self):
+        """The number of steps in an epoch. Raises TypeError if it has no end, or is not known yet (index.mode LAZY)."""
+        steps = self._feeder.steps_per_epoch()
+        if steps < 0:
+            raise TypeError("the number of steps is not known: the epoch has no end, or LAZY data is not counted yet")
+        return steps
+
+    # States
+
+    def state_dict(self, step=None):
+        """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken, or after the
+        first `step` steps of this epoch. It is the same on all ranks; any number of ranks may go on from it."""
+        if step is None:
+            step = self._step
+        return {"feedline": self._feeder.get_state(self._epoch, step), "version": 1}
+
+    def load_state_dict(self, state, accept_changes=False):
+        """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are
+        not those of the state, unless `accept_changes`."""
+        if not isinstance(state, dict) or "feedline" not in state:
+            raise Error("this is no state of a feedline.Loader: it lacks the key 'feedline'")
+        self._feeder.set_state(state["feedline"], accept_changes)
+        place = json.loads(state["feedline"])
+        self._epoch, self._step = int(place["epoch"]), int(place["step"])
+        self._generation += 1
+        self._iterated = self._step > 0 and self._step == self._feeder.steps_per_epoch()
+
+    def set_weights(self, weights):
+        """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
+        self._feeder.set_weights(list(weights))
+
+    # Questions
+
+    def elements(self):
+        """Returns what every batch has, known before the first one: a list of feedline.Element."""
+        return list(self._elements)
+
+    def report(self):
+        """Returns what the loader has done as a dict; docs/questions.md lists its keys. `batches_copied` counts the
+        batches that came in memory of their own."""
+        return {**json.loads(self._feeder.report_json()), "batches_copied": self._feeder.batches_copied()}
+
+    def plan(self):
+        """Returns the plan as text: stages, counts, and every byte of memory."""
+        return self._feeder.plan_text()
+
+    @property
+    def samples_per_epoch(self):
+        """The number of good samples in an epoch; -1 if it is not known."""
+        return self._feeder.samples_per_epoch()
+
+    @property
+    def files(self):
+        """The paths of the files, indexed by the numbers that `@file` gives."""
+        return self._feeder.files()
+
+    def __repr__(self):
+        if self._feeder is None:
+            return "feedline.Loader(closed)"
+        names = ", ".join(element.name for element in self._elements)
+        return f"feedline.Loader({names}; {self._feeder.steps_per_epoch()} steps an epoch)"
+
+    # Life
+
+    def close(self):
+        """Ends the feed and gives its memory back, but for that of batches that are still kept."""
+        if self._feeder is not None:
+            self._generation += 1
+            self._feeder.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        arguments = {k: v for k, v in self._arguments.items() if k != "tcp"}
+        if callable(self._communicator):
+            raise TypeError("a loader with an exchange of its own cannot be pickled")
+        arguments.update(communicator=self._communicator, progress=self._progress, as_tuple=self.as_tuple)
+        return (_unpickle, (self.pipeline, arguments))
+
+
+def _unpickle(pipeline, arguments):
+    return Loader(pipeline, **arguments)

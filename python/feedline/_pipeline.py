@@ -1,0 +1,299 @@
+"""Pipelines: what to feed, as one message of pipeline.proto, whether it is written as text or in Python."""
+
+import difflib
+import os
+import re
+import sys
+
+from . import _feedline
+from ._errors import Error
+
+_SCHEMA = _feedline.schema()
+_DTYPES = {bytes: "BYTES", str: "BYTES", int: "INT64", float: "FLOAT32", bool: "BOOL"}
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _caller():
+    """Returns "FILE:LINE" of the code that called into this package."""
+    frame = sys._getframe(1)
+    while frame.f_back and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _PACKAGE:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def dtype_name(dtype):
+    """Returns the name that pipeline.proto has for `dtype`: a Python type, a name, or a dtype of numpy, torch or jax."""
+    if dtype in _DTYPES:
+        return _DTYPES[dtype]
+    name = str(getattr(dtype, "__name__", dtype)).rsplit(".", 1)[-1].upper()
+    return {"BOOL_": "BOOL", "DOUBLE": "FLOAT64", "HALF": "FLOAT16"}.get(name, name)
+
+
+def _refuse(path, why):
+    raise Error(f"{path}: {why}")
+
+
+def _quoted(value):
+    data = value.encode() if isinstance(value, str) else bytes(value)
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data) + '"'
+
+
+def _scalar(path, kind, value):
+    """Returns a value in protobuf's text format."""
+    if isinstance(kind, list):
+        name = dtype_name(value) if "FLOAT32" in kind else str(value).upper()
+        if name not in kind:
+            near = difflib.get_close_matches(name, kind, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            _refuse(path, f"{value!r} is none of {', '.join(kind)}{hint}")
+        return name
+    if kind in ("string", "bytes"):
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        if not isinstance(value, (str, bytes)):
+            _refuse(path, f"{value!r} is no string")
+        return _quoted(value)
+    if kind == "bool":
+        if not isinstance(value, bool):
+            _refuse(path, f"{value!r} is neither True nor False")
+        return "true" if value else "false"
+    try:
+        if kind == "int" and not isinstance(value, (bool, float, str)):
+            return str(value.__index__())
+        if kind == "float" and not isinstance(value, (bool, str)):
+            return repr(float(value))
+    except (AttributeError, TypeError, ValueError):
+        pass
+    _refuse(path, f"{value!r} is no {'integer' if kind == 'int' else 'number'}")
+
+
+def _value(number):
+    """Returns the fields of a Value message, which has one of three types."""
+    if isinstance(number, (str, bytes)):
+        return {"bytes_value": number}
+    return {"float32_value": number} if isinstance(number, float) else {"int64_value": number}
+
+
+def _text(message, fields, path=""):
+    """Returns the fields of a message in protobuf's text format. Fields that are None are left out."""
+    parts = []
+    known = _SCHEMA[message]
+    for name, value in fields.items():
+        here = f"{path}.{name}" if path else name
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            _refuse(here, f"{message} has no field {name!r}{hint} It has: {', '.join(known)}" if not near else
+                    f"{message} has no field {name!r}{hint}")
+        kind, repeated = known[name]
+        if value is None:
+            continue
+        if kind == "map":
+            parts += [f"{name} {{ key: {_quoted(k)} value: {float(v)!r} }}" if not isinstance(v, str) else
+                      f"{name} {{ key: {_quoted(k)} value: {_quoted(v)} }}" for k, v in value.items()]
+            continue
+        values = [value]
+        if repeated and (isinstance(value, (list, tuple)) or hasattr(value, "tolist")):
+            values = value.tolist() if hasattr(value, "tolist") else value
+            values = values if isinstance(values, (list, tuple)) else [values]
+        for one in values:
+            if isinstance(kind, str) and kind in _SCHEMA:
+                if kind == "Value" and not isinstance(one, dict):
+                    one = _value(one)
+                if not isinstance(one, dict):
+                    _refuse(here, f"{one!r} is no dict of the fields of {kind}: {', '.join(_SCHEMA[kind])}")
+                parts.append(f"{name} {{ {_text(kind, one, here)} }}")
+            else:
+                parts.append(f"{name}: {_scalar(here, kind, one)}")
+    return " ".join(parts)
+
+
+class Pipeline:
+    """What to feed: an immutable value. Each method returns another pipeline.
+
+    Make one from text or a file, or with `feedline.tfrecords(...)` and the methods below. Their keywords are the fields
+    of pipeline.proto (docs/pipeline.md): a name that is no field, or a value of another type, is an Error that names the
+    field and the line of the caller. The rest is checked when a Loader is made, because it depends on the data.
+
+    str(pipeline) is its text. Pipelines can be pickled.
+    """
+
+    __slots__ = ("_message", "_lines")
+
+    def __init__(self, text="", *, folder="", name="pipeline"):
+        """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
+        working directory if it is empty. Errors call the text `name`."""
+        self._message = _feedline.parse_pipeline(text, os.fspath(folder), name)
+        self._lines = {}
+
+    @classmethod
+    def load(cls, file):
+        """Makes a pipeline from a text file. Relative file patterns are relative to the file's folder."""
+        return cls._of(_feedline.load_pipeline(os.fspath(file)), {})
+
+    @classmethod
+    def _of(cls, message, lines):
+        self = cls.__new__(cls)
+        self._message, self._lines = message, lines
+        return self
+
+    def overlaid(self, other, name="overlay"):
+        """Returns this pipeline with `other` laid over it: text, or a dict of fields.
+
+        Scalars and repeated fields that it names are replaced; so is all of `source`. A feature or output replaces the
+        one of its name, or is appended. Other messages are merged field by field."""
+        if isinstance(other, dict):
+            return self._laid(other)
+        return self._of(self._message.overlaid(str(other), name), self._lines)
+
+    def with_field(self, path, value):
+        """Returns this pipeline with one field changed: with_field("output.board.dtype", "FLOAT16"). An empty text
+        clears the field."""
+        return self._of(self._message.with_field(path, value if isinstance(value, str) else str(value)), self._lines)
+
+    def _laid(self, fields):
+        where = _caller()
+        try:
+            message = self._message.overlaid(_text("Pipeline", fields), where)
+        except Error as error:
+            raise Error(f"{where}: {error}" if where not in str(error) else str(error)) from None
+        lines = dict(self._lines)
+        for name, value in fields.items():
+            one = value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) else None
+            lines[f"{name} '{one['name']}'" if one and "name" in one else name] = where
+        return self._of(message, lines)
+
+    def _explain(self, error):
+        """Returns the Error with the line that wrote the field that the message names, if it is known."""
+        match = re.match(r"(\w+)(?: '([^']*)')?", error.message)
+        line = match and (self._lines.get(match.group(0)) or self._lines.get(match.group(1)))
+        if not line:
+            return error
+        return Error(f"{error} (written at {line})", error.category, f"{error.message} (written at {line})", error.file,
+                     error.offset, error.record, error.feature)
+
+    def source(self, *files, **fields):
+        """Returns this pipeline with one more source: paths or patterns of TFRecord files."""
+        source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
+        where = _caller()
+        base = re.sub(r"(?ms)^source \{.*?^\}\n", "", self.text())
+        mine = "".join(re.findall(r"(?ms)^source \{.*?^\}\n", self.text()))
+        message = _feedline.parse_pipeline(f"{base}{mine}source {{ {source} }}", self._message.folder(), where)
+        return self._of(message, {**self._lines, "source": where})
+
+    def feature(self, name, dtype, *, shape=None, length=None, default=None, **fields):
+        """Adds a feature: what is read out of each record. `dtype` is bytes, int, float or a name."""
+        if default is not None:
+            fields["default_value"] = default if isinstance(default, (list, tuple)) else [default]
+        return self._laid({"feature": [{"name": name, "dtype": dtype, "shape": shape, "length": length, **fields}]})
+
+    def output(self, name, **fields):
+        """Adds an output: a tensor of the batch. Without any output, every feature is one.
+
+        unpack_bits, decode_raw and expression take a dict of their fields; expression also takes the formula alone,
+        and stack a list of features."""
+        if isinstance(fields.get("expression"), str):
+            fields["expression"] = {"formula": fields["expression"]}
+        if isinstance(fields.get("stack"), (str, list, tuple)):
+            fields["stack"] = {"features": fields["stack"]}
+        return self._laid({"output": [{"name": name, **fields}]})
+
+    def filter(self, formula):
+        """Leaves out the samples for which the formula is 0."""
+        return self._laid({"filter": formula})
+
+    def interleave(self, cycle_length, **fields):
+        """Takes samples of several files in turn."""
+        return self._laid({"interleave": {"cycle_length": cycle_length, **fields}})
+
+    def window(self, size, **fields):
+        """Makes each sample of `size` records."""
+        return self._laid({"window": {"size": size, **fields}})
+
+    def mixture(self, **fields):
+        """Draws samples from all sources by their weight."""
+        return self._laid({"mixture": fields})
+
+    def shuffle(self, buffer_size=None, **fields):
+        """Shuffles. The mode is BLOCK unless `mode` says otherwise."""
+        return self._laid({"shuffle": {"buffer_size": buffer_size, **fields}})
+
+    def epoch(self, **fields):
+        """Says what an epoch is."""
+        return self._laid({"epoch": fields})
+
+    def batch(self, global_batch_size=None, **fields):
+        """Sets the rows of a step, over all replicas of all ranks."""
+        return self._laid({"batch": {"global_batch_size": global_batch_size, **fields}})
+
+    def distribute(self, mode, **fields):
+        """Says who reads for whom where several ranks feed one training."""
+        return self._laid({"distribute": {"mode": mode, **fields}})
+
+    def errors(self, **fields):
+        """Says what is done about bad records."""
+        return self._laid({"errors": fields})
+
+    def memory(self, **fields):
+        """Says how many bytes the feed may take."""
+        return self._laid({"memory": fields})
+
+    def parallelism(self, **fields):
+        """Sets threads, CPUs and prefetched batches."""
+        return self._laid({"parallelism": fields})
+
+    def text(self):
+        """Returns the pipeline in protobuf's text format."""
+        return self._message.text()
+
+    __str__ = text
+
+    def __repr__(self):
+        return f"feedline.Pipeline({self.text()!r})"
+
+    def __eq__(self, other):
+        return isinstance(other, Pipeline) and self.text() == other.text() and self.folder == other.folder
+
+    def __hash__(self):
+        return hash(self.text())
+
+    @property
+    def folder(self):
+        """The folder that relative file patterns are relative to; empty: the working directory."""
+        return self._message.folder()
+
+    def __reduce__(self):
+        return (_unpickle, (self.text(), self._message.folder(), self._lines))
+
+
+def _unpickle(text, folder, lines):
+    return Pipeline._of(_feedline.parse_pipeline(text, folder, "pipeline"), lines)
+
+
+def tfrecords(*files, **fields):
+    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the working
+    directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
+    return Pipeline().source(*files, **fields)
+
+
+def pipeline_of(given, overrides=None):
+    """Returns the pipeline that `given` says: a Pipeline, the name of a file, text, or a list of these, each laid over
+    those before it; then with the fields of `overrides` laid over it."""
+    parts = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not parts:
+        raise Error("a pipeline is needed: a file, text, or a feedline.Pipeline")
+    result = None
+    for part in parts:
+        if isinstance(part, Pipeline):
+            result = part if result is None else result.overlaid(part.text())
+        elif isinstance(part, os.PathLike) or (isinstance(part, str) and "{" not in part and ":" not in part):
+            if result is None:
+                result = Pipeline.load(part)
+            else:
+                with open(part, encoding="utf-8") as file:
+                    result = result.overlaid(file.read(), os.fspath(part))
+        elif isinstance(part, str):
+            result = Pipeline(part) if result is None else result.overlaid(part)
+        else:
+            raise Error(f"{part!r} is no pipeline: give a file, text, or a feedline.Pipeline")
+    return result._laid(overrides) if overrides else result

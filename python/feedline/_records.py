@@ -1,0 +1,117 @@
+"""TFRecord files by themselves, for programs that need no loader."""
+
+import os
+from array import array
+
+from . import _feedline
+from ._errors import Error
+
+
+def records(file, *, compression="auto", record_limit=256 << 20, on_error="raise"):
+    """Yields the records of a TFRecord file as bytes, each verified by both of its checksums.
+
+    `compression` is "auto", "none", "gzip" or "zlib". With on_error="raise" damage raises its Error; with "skip" reading
+    goes on at the next record that provably belongs to the file."""
+    if on_error not in ("raise", "skip"):
+        raise Error(f"on_error: {on_error!r} is none of 'raise', 'skip'")
+    reader = _feedline.RecordReader(os.fspath(file), compression, record_limit)
+    while True:
+        try:
+            record = reader.next()
+        except Error as error:
+            if on_error == "skip" and error.category != "io_error":
+                continue
+            raise
+        if record is None:
+            return
+        yield record[0]
+
+
+def parse_example(record):
+    """Returns the features of a tf.train.Example: {name: list of bytes, floats or ints}."""
+    return _feedline.parse_example(record)
+
+
+def _typed(values):
+    """Returns ("bytes", list), ("floats", buffer of float32) or ("ints", buffer of int64); None for no values."""
+    if hasattr(values, "__dlpack__") or hasattr(values, "__array__"):
+        import numpy as np
+
+        values = np.asarray(values)
+        if values.dtype.kind == "f":
+            return "floats", np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        if values.dtype.kind in "iub":
+            return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
+        values = values.reshape(-1).tolist()
+    if isinstance(values, (str, bytes, bytearray, memoryview, int, float)):
+        values = [values]
+    values = list(values)
+    if not values:
+        return None
+    if all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in values):
+        return "bytes", [v.encode() if isinstance(v, str) else bytes(v) for v in values]
+    if any(isinstance(v, float) for v in values):
+        return "floats", array("f", values)
+    return "ints", array("q", values)
+
+
+class RecordWriter:
+    """Writes a TFRecord file that appears under its name whole or not at all: close() gives it its name. `with` closes
+    it; if the body raises, no file is left.
+
+    `compression` is "none" or "gzip"."""
+
+    def __init__(self, file, *, compression="none"):
+        self._file = os.fspath(file)
+        self._writer = _feedline.RecordWriter(self._file, compression)
+        self._keys, self._examples = None, None
+
+    def write(self, record):
+        """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
+        sequence: str and bytes become a bytes_list, floats a float_list, integers and bools an int64_list; arrays are
+        flattened. An empty list has no type, so its feature is left out, which readers take for no values."""
+        if self._writer is None:
+            raise Error("the writer is closed", "io_error", file=self._file)
+        self._writer.write(self._example(record) if isinstance(record, dict) else bytes(record))
+
+    def _example(self, features):
+        keys = list(features)
+        if keys != self._keys:
+            self._keys, self._examples = keys, _feedline.ExampleWriter(keys)
+        for i, (key, values) in enumerate(features.items()):
+            try:
+                typed = _typed(values)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise Error(f"feature '{key}': {error}", "wrong_dtype", feature=key) from None
+            if typed:
+                getattr(self._examples, "set_" + typed[0])(i, typed[1])
+        return self._examples.finish()
+
+    @property
+    def records(self):
+        """How many records have been written."""
+        return self._writer.records
+
+    def close(self):
+        """Completes the file and gives it its name."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.close()
+        else:
+            self._writer = None
+
+
+def write(file, records, *, compression="none"):
+    """Writes a TFRecord file of these records, each bytes or a dict (see RecordWriter.write), and returns their
+    number."""
+    with RecordWriter(file, compression=compression) as writer:
+        for record in records:
+            writer.write(record)
+        return writer.records

@@ -1,0 +1,304 @@
+#include "python/src/feeder.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "feedline/feeder.h"
+#include "feedline/tcp_communicator.h"
+#include "python/src/tensor.h"
+
+namespace nb = nanobind;
+
+namespace feedline::python {
+namespace {
+
+// How long a wait lasts before it looks for a signal, such as that of Ctrl-C.
+constexpr std::chrono::milliseconds interruptible{50};
+
+struct Interrupted {};
+
+void check_signals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+/// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is one,
+/// sets `stop`, waits for the body to end, and raises what the signal's handler has raised.
+template <typename Body>
+void run_interruptibly(std::atomic<bool>& stop, Body body) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr failure;
+  std::thread thread([&] {
+    try {
+      body();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_one();
+  });
+  std::optional<nb::python_error> raised;
+  for (bool ended = false; !ended;) {
+    {
+      nb::gil_scoped_release released;
+      std::unique_lock lock(mutex);
+      ended = changed.wait_for(lock, interruptible, [&] { return done; });
+    }
+    if (!raised && PyErr_CheckSignals() != 0) {
+      raised.emplace();  // takes the pending exception
+      stop = true;
+    }
+  }
+  {
+    nb::gil_scoped_release released;
+    thread.join();
+  }
+  if (raised) throw std::move(*raised);
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Keeps a Python object for threads that do not hold the GIL.
+class Callable {
+ public:
+  explicit Callable(nb::object object)
+      : object_(new nb::object(std::move(object)), [](nb::object* kept) {
+          nb::gil_scoped_acquire gil;
+          delete kept;
+        }) {}
+  template <typename Result, typename... Args>
+  Result call(Args&&... args) const {
+    nb::gil_scoped_acquire gil;
+    if constexpr (std::is_void_v<Result>)
+      (*object_)(std::forward<Args>(args)...);
+    else
+      return nb::cast<Result>((*object_)(std::forward<Args>(args)...));
+  }
+
+ private:
+  std::shared_ptr<nb::object> object_;
+};
+
+Exchange exchange_of(nb::object function) {
+  return [function = Callable(std::move(function))](std::string_view mine) {
+    nb::gil_scoped_acquire gil;
+    std::vector<std::string> all;
+    for (nb::handle theirs : nb::list(function.call<nb::object>(nb::bytes(mine.data(), mine.size())))) {
+      const auto bytes = nb::cast<nb::bytes>(theirs);
+      all.emplace_back(bytes.c_str(), bytes.size());
+    }
+    return all;
+  };
+}
+
+class PyFeeder {
+ public:
+  PyFeeder(const Pipeline& pipeline, Options options, std::optional<TcpOptions> tcp, nb::object exchange,
+           nb::object progress) {
+    std::atomic<bool> stop = false;
+    options.on_progress = [&stop, told = progress.is_none() ? std::optional<Callable>() : Callable(progress)](
+                              uint64_t done, uint64_t total) {
+      if (stop) throw Interrupted();
+      if (told) told->call<void>(done, total);
+    };
+    const Exchange meet = exchange.is_none() ? Exchange() : exchange_of(exchange);
+    run_interruptibly(stop, [&] {
+      if (tcp)
+        options.communicator = tcp_communicator(*tcp, meet);
+      else
+        options.exchange = meet;
+      devices_ = options.devices;
+      feeder_ = std::make_unique<Feeder>(pipeline, std::move(options));
+    });
+    for (const ElementSpec& element : feeder_->elements()) {
+      const auto add = [&](const std::string& name) { keys_.push_back(nb::str(name.c_str(), name.size())); };
+      for (const std::string& tensor : element.tensors()) add(tensor);
+    }
+  }
+  ~PyFeeder() { close(); }
+
+  /// Ends the feed. Its threads may log, and so want the GIL, while they are waited for.
+  void close() {
+    if (!feeder_) return;
+    nb::gil_scoped_release released;
+    feeder_->stop();
+    feeder_.reset();
+  }
+
+  Feeder& feeder() const {
+    if (!feeder_) throw Error(Category::stalled, "the loader was closed");
+    return *feeder_;
+  }
+
+  /// Returns the replica's next batch as (epoch, step, rows, valid rows, {name: Tensor}), or None at the end of the
+  /// epoch. If the program keeps so many batches that the feed would have no buffer left to fill, the batch comes in
+  /// memory of its own, which is the program's.
+  nb::object next(int replica) {
+    Feeder& feeder = this->feeder();
+    Batch batch;
+    Next result = Next::not_ready;
+    bool must_copy = false;
+    for (;;) {
+      {
+        nb::gil_scoped_release released;
+        must_copy = feeder.spare_batches(replica) <= 1;
+        result = feeder.next(replica, interruptible, batch);
+      }
+      if (result != Next::not_ready) break;
+      check_signals();
+    }
+    if (result == Next::end_of_epoch) return nb::none();
+    const DeviceId device = devices_[static_cast<size_t>(replica)];
+    nb::dict tensors;
+    const uint64_t epoch = batch.epoch(), step = batch.step();
+    const int64_t rows = batch.rows(), valid = batch.valid_count();
+    if (must_copy && device.kind == DeviceId::Kind::host) {
+      std::vector<Tensor> copies;
+      {
+        nb::gil_scoped_release released;
+        for (const NamedTensor& tensor : batch.tensors()) copies.push_back(Tensor::copy_of(tensor.tensor));
+      }
+      for (size_t t = 0; t < copies.size(); t++)
+        tensors[name_of(batch.tensors()[t].name, t)] = nb::cast(std::move(copies[t]));
+      copied_++;
+      nb::gil_scoped_release released;
+      batch.release_on(Stream::host);
+    } else {
+      const auto shared = std::make_shared<const Batch>(std::move(batch));
+      for (size_t t = 0; t < shared->tensors().size(); t++)
+        tensors[name_of(shared->tensors()[t].name, t)] = nb::cast(Tensor(shared, shared->tensors()[t], device));
+    }
+    return nb::make_tuple(epoch, step, rows, valid, tensors);
+  }
+
+  uint64_t copied() const noexcept { return copied_; }
+
+ private:
+  // Tensors come in the order of elements(), so that their names need not be made for each batch.
+  nb::str name_of(const std::string& name, size_t t) {
+    if (t < keys_.size() && name == keys_[t].c_str()) return keys_[t];
+    return nb::str(name.c_str(), name.size());
+  }
+
+  std::unique_ptr<Feeder> feeder_;
+  std::vector<DeviceId> devices_;
+  std::vector<nb::str> keys_;
+  uint64_t copied_ = 0;
+};
+
+template <typename Call>
+auto without_gil(const PyFeeder& self, Call call) {
+  Feeder& feeder = self.feeder();
+  nb::gil_scoped_release released;
+  return call(feeder);
+}
+
+nb::list elements(const PyFeeder& self) {
+  constexpr const char* kinds[] = {"dense", "padded", "ragged"};
+  nb::list all;
+  for (const ElementSpec& element : self.feeder().elements()) {
+    nb::list shape, tensors;
+    for (const int64_t axis : element.shape) shape.append(axis);
+    for (const std::string& tensor : element.tensors()) tensors.append(tensor);
+    all.append(nb::make_tuple(element.name, kinds[static_cast<size_t>(element.kind)], std::string(name(element.dtype)),
+                              nb::tuple(shape), nb::tuple(tensors)));
+  }
+  return all;
+}
+
+}  // namespace
+
+void add_feeder(nb::module_& module) {
+  nb::class_<PyFeeder>(module, "Feeder")
+      .def(
+          "__init__",
+          [](PyFeeder* self, const Pipeline& pipeline, const std::string& devices, int rank, int world_size,
+             int threads, uint64_t start_epoch, const std::string& backend, std::optional<bool> direct,
+             bool deliver_before_error, int data_parallel_rank, int data_parallel_size, nb::object tcp,
+             nb::object exchange, nb::object progress) {
+            Options options;
+            options.devices = parse_devices(devices);
+            options.rank = rank;
+            options.world_size = world_size;
+            options.threads = threads;
+            options.epoch = start_epoch;
+            options.deliver_before_error = deliver_before_error;
+            options.data_parallel_rank = data_parallel_rank;
+            options.data_parallel_size = data_parallel_size;
+            options.io.backend = backend == "uring"   ? BackendKind::uring
+                                 : backend == "pread" ? BackendKind::pread
+                                                      : BackendKind::automatic;
+            options.io.direct = !direct ? Toggle::automatic : *direct ? Toggle::on : Toggle::off;
+            std::optional<TcpOptions> meeting;
+            if (!tcp.is_none()) {
+              meeting.emplace();
+              meeting->address = nb::cast<std::string>(tcp[0]);
+              meeting->port = nb::cast<uint16_t>(tcp[1]);
+              meeting->start_timeout = std::chrono::milliseconds(nb::cast<int64_t>(tcp[2]));
+              meeting->timeout = std::chrono::milliseconds(nb::cast<int64_t>(tcp[3]));
+              meeting->rank = rank;
+              meeting->world_size = world_size;
+            }
+            new (self) PyFeeder(pipeline, std::move(options), std::move(meeting), std::move(exchange),
+                                std::move(progress));
+          },
+          nb::arg("pipeline"), nb::kw_only(), nb::arg("devices"), nb::arg("rank"), nb::arg("world_size"),
+          nb::arg("threads"), nb::arg("start_epoch"), nb::arg("backend"), nb::arg("direct").none(),
+          nb::arg("deliver_before_error"), nb::arg("data_parallel_rank"), nb::arg("data_parallel_size"),
+          nb::arg("tcp").none(), nb::arg("exchange").none(), nb::arg("progress").none())
+      .def("next", &PyFeeder::next)
+      .def("close", &PyFeeder::close)
+      .def("stop",
+           [](const PyFeeder& self) { without_gil(self, [](Feeder& f) { f.stop(); }); })
+      .def("get_state",
+           [](const PyFeeder& self, std::optional<uint64_t> epoch, std::optional<int64_t> step) {
+             return without_gil(self, [&](Feeder& f) {
+               return !step ? f.get_state() : f.get_state(epoch ? *epoch : f.epoch(), *step);
+             });
+           },
+           nb::arg("epoch").none(), nb::arg("step").none())
+      .def("set_state",
+           [](const PyFeeder& self, const std::string& state, bool accept_changes) {
+             without_gil(self, [&](Feeder& f) { f.set_state(state, accept_changes); });
+           })
+      .def("set_epoch", [](const PyFeeder& self, uint64_t epoch) {
+        without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); });
+      })
+      .def("set_weights", [](const PyFeeder& self, const std::vector<double>& weights) {
+        without_gil(self, [&](Feeder& f) { f.set_weights(weights); });
+      })
+      .def("epoch", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.epoch(); }); })
+      .def("steps_per_epoch",
+           [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.steps_per_epoch(); }); })
+      .def("samples_per_epoch",
+           [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.samples_per_epoch(); }); })
+      .def("replicas", [](const PyFeeder& self) { return self.feeder().replicas(); })
+      .def("files", [](const PyFeeder& self) { return self.feeder().files(); })
+      .def("warnings", [](const PyFeeder& self) { return self.feeder().warnings(); })
+      .def("plan_text",
+           [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
+      .def("report_json",
+           [](const PyFeeder& self) {
+             return without_gil(self, [](Feeder& f) { return to_json(f.report()); });
+           })
+      .def("batches_copied", &PyFeeder::copied)
+      .def("elements", elements);
+}
+
+}  // namespace feedline::python

@@ -1,0 +1,75 @@
+#include "python/src/pipeline.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+
+#include "feedline/pipeline.h"
+#include "feedline_pipeline.pb.h"
+
+namespace nb = nanobind;
+namespace pb = google::protobuf;
+
+namespace feedline::python {
+namespace {
+
+/// Returns {field: (kind, repeated)} of a message. The kind is that of a value: "string", "bytes", "int", "float" or
+/// "bool"; a list of names for an enum; the full name of the type for a message; and "map".
+nb::dict fields_of(const pb::Descriptor& message) {
+  nb::dict fields;
+  for (int i = 0; i < message.field_count(); i++) {
+    const pb::FieldDescriptor& field = *message.field(i);
+    nb::object kind;
+    switch (field.cpp_type()) {
+      case pb::FieldDescriptor::CPPTYPE_MESSAGE:
+        kind = nb::str(field.is_map() ? "map" : field.message_type()->name().c_str());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_ENUM: {
+        nb::list names;
+        for (int v = 0; v < field.enum_type()->value_count(); v++)
+          names.append(nb::str(field.enum_type()->value(v)->name().c_str()));
+        kind = names;
+        break;
+      }
+      case pb::FieldDescriptor::CPPTYPE_STRING:
+        kind = nb::str(field.type() == pb::FieldDescriptor::TYPE_BYTES ? "bytes" : "string");
+        break;
+      case pb::FieldDescriptor::CPPTYPE_BOOL:
+        kind = nb::str("bool");
+        break;
+      case pb::FieldDescriptor::CPPTYPE_FLOAT:
+      case pb::FieldDescriptor::CPPTYPE_DOUBLE:
+        kind = nb::str("float");
+        break;
+      default:
+        kind = nb::str("int");
+    }
+    fields[field.name().c_str()] = nb::make_tuple(kind, field.is_repeated() && !field.is_map());
+  }
+  return fields;
+}
+
+/// Returns the fields of every message of pipeline.proto, by the name of the message.
+nb::dict schema() {
+  nb::dict messages;
+  const pb::FileDescriptor& file = *config::Pipeline::descriptor()->file();
+  for (int i = 0; i < file.message_type_count(); i++)
+    messages[file.message_type(i)->name().c_str()] = fields_of(*file.message_type(i));
+  return messages;
+}
+
+}  // namespace
+
+void add_pipeline(nb::module_& module) {
+  nb::class_<Pipeline>(module, "Pipeline")
+      .def("overlaid", &Pipeline::overlaid, nb::arg("text"), nb::arg("text_name") = "overlay")
+      .def("with_field", &Pipeline::with, nb::arg("path"), nb::arg("value"))
+      .def("text", &Pipeline::text)
+      .def("folder", &Pipeline::folder);
+  module.def("parse_pipeline", &parse_pipeline, nb::arg("text"), nb::arg("folder"), nb::arg("text_name"));
+  module.def("load_pipeline", &load_pipeline, nb::arg("file"));
+  module.def("schema", schema);
+}
+
+}  // namespace feedline::python

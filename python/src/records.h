@@ -1,0 +1,11 @@
+// TFRecord files, and tf.train.Examples in them, as Python sees them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace feedline::python {
+
+/// Adds RecordReader, RecordWriter, ExampleWriter and parse_example() to the module.
+void add_records(nanobind::module_& module);
+
+}  // namespace feedline::python

@@ -1,0 +1,152 @@
+#include "python/src/tensor.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/device/dlpack_export.h"
+
+namespace nb = nanobind;
+
+namespace feedline::python {
+namespace {
+
+constexpr std::align_val_t alignment{64};  // what consumers need to take a tensor without a copy
+
+std::shared_ptr<std::byte> allocate(size_t bytes) {
+  return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), alignment)),
+          [](std::byte* memory) { ::operator delete(memory, alignment); }};
+}
+
+std::string lower_case_name(DType dtype) {
+  if (dtype == DType::boolean) return "bool";
+  std::string text(name(dtype));
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Returns a capsule of the struct. A consumer renames the capsule that it takes, and calls the deleter itself.
+template <typename Managed>
+nb::object capsule(const char* name, Managed* managed) {
+  PyObject* object = PyCapsule_New(managed, name, [](PyObject* self) {
+    const char* still = PyCapsule_GetName(self);
+    if (!still || std::strncmp(still, "used_", 5) == 0) return;
+    if (auto* left = static_cast<Managed*>(PyCapsule_GetPointer(self, still))) left->deleter(left);
+  });
+  if (!object) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return nb::steal(object);
+}
+
+[[noreturn]] void refuse(const char* why) { throw nb::buffer_error(why); }
+
+std::string text_of(const Tensor& tensor) {
+  const DeviceId device = tensor.device();
+  return "feedline.Tensor(" + lower_case_name(tensor.dtype()) + " " + to_string(tensor.shape()) +
+         (device.kind == DeviceId::Kind::cuda ? ", cuda:" + std::to_string(device.ordinal) : "") + ")";
+}
+
+}  // namespace
+
+Tensor::Tensor(std::shared_ptr<const Batch> batch, const NamedTensor& tensor, DeviceId device)
+    : batch_(batch.get()), view_(tensor.tensor), device_(device), lent_(tensor.lent) {
+  owner_ = std::move(batch);
+}
+
+Tensor Tensor::copy_of(const TensorView& view) {
+  Tensor tensor;
+  auto memory = allocate(view.size_bytes());
+  if (view.size_bytes() > 0) std::memcpy(memory.get(), view.data, view.size_bytes());
+  tensor.view_ = {memory.get(), view.dtype, view.shape};
+  tensor.owner_ = std::move(memory);
+  return tensor;
+}
+
+void Tensor::order_after_writing(nb::handle stream) const {
+  if (!batch_ || device_.kind == DeviceId::Kind::host) return;
+  const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
+  if (number == -1) return;
+  if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
+  nb::gil_scoped_release released;
+  batch_->ready_on(number == 1   ? Stream::cuda_legacy
+                   : number == 2 ? Stream::cuda_per_thread
+                                 : Stream::cuda(reinterpret_cast<CUstream_st*>(number)));
+}
+
+nb::tuple Tensor::dlpack_device() const {
+  const bool on_host = device_.kind == DeviceId::Kind::host;
+  return nb::make_tuple(int{on_host ? kDLCPU : kDLCUDA}, on_host ? 0 : device_.ordinal);
+}
+
+nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) const {
+  const bool on_host = device_.kind == DeviceId::Kind::host;
+  if (!dl_device.is_none() && !dl_device.equal(dlpack_device()))
+    refuse("the tensor is on another device than dl_device; take it where it is, and copy it with your framework");
+  const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);
+  const bool may_copy = copy.is_none() || must_copy;
+  if ((must_copy || lent_) && !on_host) refuse("tensors on a GPU are not copied here; copy them with your framework");
+  if (lent_ && !may_copy) refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
+  if (must_copy || lent_) {
+    const Tensor copied = copy_of(view_);
+    return copied.dlpack(stream, max_version, nb::none(), nb::none());
+  }
+  order_after_writing(stream);
+  if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
+    return capsule("dltensor_versioned",
+                   gpu::export_tensor<DLManagedTensorVersioned>(owner_, view_, device_,
+                                                                batch_ ? 0 : DLPACK_FLAG_BITMASK_IS_COPIED));
+  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(owner_, view_, device_, 0));
+}
+
+void add_tensor(nb::module_& module) {
+  nb::class_<Tensor>(module, "Tensor",
+                     "A tensor of a batch: row-major, in memory that stays valid as long as this object or anything\n"
+                     "made from it lives. numpy, torch, jax, cupy and tensorflow take it by DLPack without a copy:\n"
+                     "torch.from_dlpack(tensor), numpy.asarray(tensor).")
+      .def("__dlpack__", &Tensor::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
+           "Returns a DLPack capsule, as the Python array API standard says. Raises BufferError if the tensor would\n"
+           "have to go to another device, or to be copied although copy=False.")
+      .def("__dlpack_device__", &Tensor::dlpack_device)
+      .def(
+          "__array__",
+          [](nb::object self, nb::object dtype, nb::object copy) {
+            nb::module_ numpy = nb::module_::import_("numpy");
+            const nb::object array = numpy.attr("from_dlpack")(self);
+            return numpy.attr("asarray")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
+          },
+          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
+      .def_prop_ro("dtype", [](const Tensor& t) { return lower_case_name(t.dtype()); },
+                   "The name of the element type, as numpy spells it: 'float32', 'bool', 'bfloat16'.")
+      .def_prop_ro("shape",
+                   [](const Tensor& t) {
+                     nb::list axes;
+                     for (const int64_t axis : t.shape()) axes.append(axis);
+                     return nb::tuple(axes);
+                   })
+      .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().rank(); })
+      .def_prop_ro("size", [](const Tensor& t) { return t.shape().elements(); }, "The number of elements.")
+      .def_prop_ro("nbytes", &Tensor::size_bytes)
+      .def("__len__",
+           [](const Tensor& t) {
+             if (t.shape().rank() == 0) throw nb::type_error("a scalar has no length");
+             return t.shape()[0];
+           })
+      .def("__bytes__",
+           [](const Tensor& t) {
+             if (t.device().kind != DeviceId::Kind::host) refuse("the tensor is on a GPU");
+             return nb::bytes(t.bytes().data(), t.bytes().size());
+           })
+      .def("__repr__", text_of);
+}
+
+}  // namespace feedline::python

@@ -1,0 +1,45 @@
+"""What the tests of the Python package share: data, and processes of their own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import feedline
+
+ROOT = os.environ.get("FEEDLINE_ROOT", os.path.join(os.path.dirname(__file__), "..", ".."))
+TOOL = os.environ.get("FEEDLINE_TOOL", os.path.join(ROOT, "build", "feedline"))
+
+
+@pytest.fixture
+def root():
+    return os.path.abspath(ROOT)
+
+
+@pytest.fixture
+def tool():
+    return os.path.abspath(TOOL)
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A pipeline of the numbers 0 to 49 in two files, in batches of 10: five steps an epoch."""
+    for file in range(2):
+        feedline.write(tmp_path / f"{file}.tfrecord", ({"n": file * 25 + i} for i in range(25)))
+    return feedline.tfrecords(tmp_path / "*.tfrecord").feature("n", int).batch(10)
+
+
+# PyTorch without its own copies of CUDA's libraries finds those of the system.
+CUDA = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), "/usr/local/cuda/lib64"]))
+
+
+def python(code, *arguments, **environment):
+    """Runs Python code in a process of its own, and returns the finished process."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "LD_LIBRARY_PATH": CUDA, **environment},
+    )

@@ -1,0 +1,130 @@
+"""Where an epoch begins and ends, and what a state says."""
+
+import numpy as np
+import pytest
+
+import feedline
+
+
+def numbers_of(loader, steps=None):
+    """Returns the numbers of an epoch, or of its first steps, and takes no step more."""
+    found = []
+    if steps == 0:
+        return found
+    for batch in loader:
+        found += np.asarray(batch["n"]).tolist()
+        if steps is not None and len(found) == 10 * steps:
+            break
+    return found
+
+
+def test_iterating_again_is_the_next_epoch(numbers):
+    loader = feedline.Loader(numbers.shuffle(50, seed=3))
+    other = feedline.Loader(numbers.shuffle(50, seed=3))
+    epochs = [[(b.epoch, b.step, np.asarray(b["n"]).tolist()) for b in loader] for _ in range(3)]
+    assert [[e[:2] for e in epoch] for epoch in epochs] == [[(e, s) for s in range(5)] for e in range(3)]
+    for epoch in epochs:
+        assert sorted(sum((e[2] for e in epoch), [])) == list(range(50))
+    assert epochs[0] != epochs[1]
+    other.set_epoch(2)
+    assert [np.asarray(b["n"]).tolist() for b in other] == [e[2] for e in epochs[2]]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_break_and_iterating_again_begins_the_next_epoch(numbers, steps):
+    loader = feedline.Loader(numbers)
+    for epoch in range(4):
+        for taken, batch in enumerate(loader, 1):
+            assert (batch.epoch, batch.step) == (epoch, taken - 1)
+            if taken == steps:
+                break
+        assert taken == steps
+    assert loader.epoch == 3
+    assert loader.report()["errors_total"] == 0
+
+
+def test_len_steps_without_asking_for_the_end(numbers):
+    """Lightning and DLIO take len() steps, never ask for the end, and iterate again."""
+    loader = feedline.Loader(numbers)
+    seen = []
+    for _ in range(3):
+        iterator = iter(loader)
+        for _ in range(len(loader)):
+            seen.append(next(iterator).step)
+    assert seen == 3 * [0, 1, 2, 3, 4]
+
+
+def test_an_old_iterator_ends(numbers):
+    loader = feedline.Loader(numbers)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    assert next(second).epoch == 1
+    assert list(first) == []
+    assert [b.step for b in second] == [1, 2, 3, 4]
+
+
+def test_set_epoch(numbers):
+    loader = feedline.Loader(numbers)
+    for epoch in range(3):
+        loader.sampler.set_epoch(epoch)
+        assert {b.epoch for b in loader} == {epoch}
+    loader.set_epoch(1)
+    assert [b.epoch for b in loader] == 5 * [1]
+    next(iter(loader))
+    loader.set_epoch(2)  # again from its beginning
+    assert [(b.epoch, b.step) for b in loader] == [(2, s) for s in range(5)]
+
+
+@pytest.mark.parametrize("taken", range(6))
+def test_a_state_is_gone_on_from(numbers, taken):
+    loader = feedline.Loader(numbers)
+    whole = numbers_of(loader)
+    loader.set_epoch(0)
+    assert numbers_of(loader, taken) == whole[: 10 * taken]
+    state = loader.state_dict()
+    assert state == loader.state_dict(step=taken)
+    rest = feedline.Loader(numbers)
+    rest.load_state_dict(state)
+    if taken == 5:  # the epoch has had all of its steps, so iterating is the next one
+        assert [b.epoch for b in rest] == 5 * [1]
+    else:
+        assert numbers_of(rest) == whole[10 * taken :]
+        assert [b.epoch for b in rest] == 5 * [1]
+
+
+def test_load_then_set_epoch_keeps_the_place(numbers):
+    loader = feedline.Loader(numbers)
+    numbers_of(loader)
+    numbers_of(loader, 2)
+    state = loader.state_dict()
+    other = feedline.Loader(numbers)
+    other.load_state_dict(state)
+    other.set_epoch(1)
+    assert [(b.epoch, b.step) for b in other] == [(1, 2), (1, 3), (1, 4)]
+    other.load_state_dict(state)
+    other.set_epoch(3)
+    assert [(b.epoch, b.step) for b in other] == [(3, s) for s in range(5)]
+
+
+def test_a_state_of_other_data_is_refused(numbers):
+    state = feedline.Loader(numbers).state_dict()
+    with pytest.raises(feedline.Error, match="batch"):
+        feedline.Loader(numbers, batch={"global_batch_size": 5}).load_state_dict(state)
+    with pytest.raises(feedline.Error, match="no state"):
+        feedline.Loader(numbers).load_state_dict({})
+
+
+def test_len(numbers):
+    assert len(feedline.Loader(numbers)) == 5
+    with pytest.raises(TypeError, match="no end"):
+        len(feedline.Loader(numbers, epoch={"repeat": -1}))
+
+
+def test_replicas_and_ranks_share_an_epoch(numbers):
+    loader = feedline.Loader(numbers, devices="host:2")
+    both = [[np.asarray(b["n"]).tolist() for b in step] for step in loader]
+    assert [len(step) for step in both] == 5 * [2]
+    assert sorted(sum((n for step in both for n in step), [])) == list(range(50))
+    ranks = [feedline.Loader(numbers, rank=rank, world_size=2) for rank in range(2)]
+    assert [[np.asarray(b["n"]).tolist() for b in pair] for pair in zip(*ranks)] == both

@@ -1,0 +1,99 @@
+"""Pipelines: from text, from files, laid over each other, and written in Python."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+import feedline
+
+
+def chess(root):
+    return feedline.tfrecords(os.path.join(root, "tests/golden/chess/main-*.tfrecord")).feature("d", bytes, length=194)
+
+
+def test_written_in_python_is_the_same_as_text(root):
+    built = (
+        feedline.tfrecords("data/a.tfrecord", compression="none")
+        .feature("d", bytes, length=194)
+        .feature("s", int, default=3)
+        .feature("list", "float32", kind="VARIABLE", max_values=9)
+        .shuffle(10_000, seed=1)
+        .batch(512, last_batch_policy="PAD")
+        .output("board", dtype=np.float32, feature="d", unpack_bits={"shape": [8, 8, 24], "scale": [0.5]})
+        .output("score", expression="tanh(s / 600)")
+        .errors(on_error="SKIP_RECORD")
+    )
+    text = feedline.Pipeline("""
+        source { files: "data/a.tfrecord" compression: NONE }
+        feature { name: "d" dtype: BYTES length: 194 }
+        feature { name: "s" dtype: INT64 default_value { int64_value: 3 } }
+        feature { name: "list" dtype: FLOAT32 kind: VARIABLE max_values: 9 }
+        shuffle { buffer_size: 10000 seed: 1 }
+        batch { global_batch_size: 512 last_batch_policy: PAD }
+        output { name: "board" dtype: FLOAT32 feature: "d" unpack_bits { shape: [8, 8, 24] scale: 0.5 } }
+        output { name: "score" expression { formula: "tanh(s / 600)" } }
+        errors { on_error: SKIP_RECORD }
+    """)
+    assert str(built) == str(text)
+    assert built == text and hash(built) == hash(text)
+    assert feedline.Pipeline(str(built)) == built
+    assert pickle.loads(pickle.dumps(built)) == built
+
+
+def test_a_wrong_field_is_named_with_the_line_that_wrote_it(root):
+    pipeline = chess(root)
+    for wrong, message in [
+        (lambda: pipeline.batch(512, last_batch_polisy="PAD"), "batch.last_batch_polisy.*did you mean 'last_batch_policy'"),
+        (lambda: pipeline.batch("512"), "batch.global_batch_size: '512' is no integer"),
+        (lambda: pipeline.batch(512, last_batch_policy="PAAD"), "'PAAD' is none of DROP, PARTIAL, PAD; did you mean PAD"),
+        (lambda: pipeline.output("x", feature="d", unpack_bits=[8]), r"output.unpack_bits: \[8\] is no dict"),
+        (lambda: pipeline.shuffle(5, reshuffle_each_epoch=1), "reshuffle_each_epoch: 1 is neither True nor False"),
+        (lambda: pipeline.feature("x", "INT63"), "feature.dtype: 'INT63' is none of"),
+    ]:
+        with pytest.raises(feedline.Error, match=message) as raised:
+            wrong()
+        assert "test_pipelines.py:" in str(raised.value)
+        assert raised.value.category == "bad_pipeline"
+
+
+def test_what_only_the_loader_finds_names_the_line_too(root):
+    pipeline = chess(root).batch(-1)
+    with pytest.raises(feedline.Error, match=r"batch.*written at .*test_pipelines.py:\d+"):
+        feedline.Loader(pipeline)
+
+
+def test_files_layers_and_keywords(root, tmp_path):
+    digits = os.path.join(root, "examples/digits.textproto")
+    layer = tmp_path / "layer.textproto"
+    layer.write_text('output { name: "label" dtype: FLOAT32 feature: "label" }')
+    loader = feedline.Loader([digits, layer, "seed: 7"], batch={"global_batch_size": 8}, shuffle={"buffer_size": 100})
+    batch = next(iter(loader))
+    assert batch["label"].dtype == "float32" and batch["image"].shape == (8, 8, 8, 1)
+    assert "seed: 7" in str(loader.pipeline)
+    assert feedline.Pipeline.load(digits).with_field("batch.global_batch_size", 16).text().count("16") == 1
+
+
+def test_sources_are_appended(tmp_path):
+    for name in "ab":
+        feedline.write(tmp_path / name, ({"x": ord(name) + i} for i in range(20)))
+    pipeline = (
+        feedline.tfrecords(tmp_path / "a", weight=1, name="first")
+        .source(tmp_path / "b", weight=3, name="second")
+        .feature("x", int)
+        .mixture()
+        .batch(4)
+    )
+    assert str(pipeline).count("source {") == 2
+    assert len(list(feedline.Loader(pipeline))) > 0
+
+
+def test_a_missing_file_and_text_that_is_none():
+    with pytest.raises(feedline.Error, match="none.textproto") as raised:
+        feedline.Loader("none.textproto")
+    assert raised.value.category == "io_error"
+    with pytest.raises(feedline.Error, match="text:1:1"):
+        feedline.Pipeline("nonsense", name="text")
+    with pytest.raises(feedline.Error, match="no pipeline"):
+        feedline.Loader(7)

@@ -1,0 +1,206 @@
+"""What a loader does to the process that it lives in: signals, forks, pickles, logs, ends."""
+
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import feedline
+from conftest import python
+
+
+def test_errors_have_their_place(tmp_path):
+    file = tmp_path / "x.tfrecord"
+    feedline.write(file, [{"n": 1}, {"n": "text"}])
+    loader = feedline.Loader(feedline.tfrecords(file).feature("n", int).batch(1))
+    with pytest.raises(feedline.Error) as raised:
+        list(loader)
+    error = raised.value
+    assert (error.category, error.file, error.record, error.feature) == ("wrong_dtype", str(file), 1, "n")
+    assert str(error).startswith(str(file)) and error.message in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) and again.offset == error.offset
+
+
+def test_wrong_options(numbers):
+    for options, message in [
+        ({"devices": "gpu"}, "is not a device"),
+        ({"backend": "mmap"}, "backend"),
+        ({"rank": 1}, "rank and world_size"),
+        ({"communicator": "mpi"}, "no way to meet"),
+    ]:
+        with pytest.raises(feedline.Error, match=message):
+            feedline.Loader(numbers, **options)
+    with pytest.raises(feedline.Error, match="Pipeline has no field 'batchsize'"):
+        feedline.Loader(numbers, batchsize=3)
+
+
+def test_a_closed_loader_says_so(numbers):
+    with feedline.Loader(numbers) as loader:
+        iterator = iter(loader)
+        next(iterator)
+    assert list(iterator) == []
+    with pytest.raises(feedline.Error, match="closed"):
+        next(iter(loader))
+    loader.close()
+
+
+def test_interrupt_inside_next(numbers):
+    """Ctrl-C ends a wait for a batch: here of a replica that is too far ahead of another, which another thread served
+    once and serves no more."""
+    code = """
+import sys, threading, feedline
+feeder = feedline.Loader(feedline.Pipeline(sys.argv[1]), devices="host:2", batch={"global_batch_size": 2})._feeder
+other = threading.Thread(target=feeder.next, args=(1,))
+other.start()
+other.join()
+print("begins", flush=True)
+try:
+    while True:
+        feeder.next(0)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(numbers)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begins\n"
+    while open(f"/proc/{process.pid}/stat").read().split(")")[1].split()[0] != "S":  # until it sleeps, in next()
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    assert process.wait(timeout=60) == 0
+
+
+def test_a_fork_refuses_clearly(numbers):
+    loader = feedline.Loader(numbers)
+    next(iter(loader))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            next(iter(loader))
+        except feedline.Error as error:
+            code = 0 if "fork" in str(error) else 2
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(loader)) == 5
+
+
+def steps_of(loader):
+    return [np.asarray(batch["n"]).tolist() for batch in loader]
+
+
+def test_pickle_and_spawn(numbers):
+    loader = feedline.Loader(numbers, shuffle={"buffer_size": 50})
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(steps_of, (loader,)) == steps_of(loader)
+
+
+def test_log_lines_go_to_logging(tmp_path, caplog):
+    feedline.write(tmp_path / "x.tfrecord", [{"n": i} for i in range(20)])
+    with caplog.at_level(logging.WARNING, "feedline"):
+        pipeline = feedline.tfrecords(tmp_path / "x.tfrecord").feature("m", int, default=1).batch(2)
+        list(feedline.Loader(pipeline))
+    assert any("'m'" in record.message and record.name == "feedline" for record in caplog.records)
+
+
+def test_report_elements_and_plan(numbers):
+    loader = feedline.Loader(numbers)
+    list(loader)
+    report = loader.report()
+    assert report["records"] == 50 and report["batches_copied"] == 0
+    assert report["epoch_audit"]["holds"] is True
+    assert "MiB" in loader.plan() or "KiB" in loader.plan()
+    assert loader.samples_per_epoch == 50 and len(loader.files) == 2
+    assert repr(loader) == "feedline.Loader(n; 5 steps an epoch)"
+
+
+def test_progress_of_counting(numbers, capsys):
+    feedline.Loader(numbers, progress=True)  # with or without tqdm
+
+
+def test_the_interpreter_ends_with_tensors_held(numbers):
+    code = """
+import sys, numpy as np, feedline
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]))
+kept = [np.from_dlpack(batch["n"]) for batch in loader]
+again = iter(loader)
+held = next(again)
+print(len(kept))
+"""
+    done = python(code, numbers)
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+
+
+def test_python_m_feedline_is_the_tool(tool):
+    for arguments in [["--version"], ["check", "nothing.textproto", "--json"]]:
+        mine = subprocess.run([sys.executable, "-m", "feedline", *arguments], capture_output=True, text=True)
+        its = subprocess.run([tool, *arguments], capture_output=True, text=True)
+        assert (mine.returncode, mine.stdout, mine.stderr) == (its.returncode, its.stdout, its.stderr)
+
+
+def test_ranks_of_processes_meet_over_tcp(numbers):
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    code = """
+import json, sys, numpy as np, feedline
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]), communicator="env", shuffle={"buffer_size": 50})
+print(json.dumps([np.asarray(batch["n"]).tolist() for batch in loader]))
+"""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(numbers)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port - 1)},
+        )
+        for rank in range(2)
+    ]
+    halves = [json.loads(rank.communicate(timeout=120)[0]) for rank in ranks]
+    assert sorted(n for half in halves for step in half for n in step) == list(range(50))
+
+
+def test_an_exchange_in_python(numbers):
+    barrier, given = threading.Barrier(2), [None, None]
+    found = [None, None]
+
+    def run(rank):
+        def exchange(mine):
+            given[rank] = mine
+            barrier.wait()
+            everyone = list(given)
+            barrier.wait()
+            return everyone
+
+        found[rank] = steps_of(feedline.Loader(numbers, rank=rank, world_size=2, communicator=exchange))
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(n for half in found for step in half for n in step) == list(range(50))
+
+
+def test_rank_of_the_environment():
+    from feedline import _ranks
+
+    assert _ranks.rank_of_environment({}) == (0, 1)
+    assert _ranks.rank_of_environment({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}) == (3, 8)
+    assert _ranks.tcp_of_environment({"SLURM_NODELIST": "gpu[003-007,9],login", "SLURM_JOB_ID": "7"})[:2] == ("gpu003", 20007)
+    with pytest.raises(feedline.Error, match="torchrun sets numbers"):
+        _ranks.rank_of_environment({"RANK": "x", "WORLD_SIZE": "2"})
+    with pytest.raises(feedline.Error, match="MASTER_ADDR"):
+        _ranks.tcp_of_environment({})

@@ -1,0 +1,56 @@
+"""Reading and writing TFRecord files."""
+
+import array
+
+import numpy as np
+import pytest
+
+import feedline
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_written_records_are_read_again(tmp_path, compression):
+    file = tmp_path / "x.tfrecord"
+    payloads = [b"", b"a", bytes(300_000)]
+    assert feedline.write(file, payloads, compression=compression) == 3
+    assert list(feedline.records(file)) == payloads
+
+
+def test_examples(tmp_path):
+    file = tmp_path / "x.tfrecord"
+    with feedline.RecordWriter(file) as writer:
+        writer.write({
+            "int": 7, "float": 1.5, "text": "grün", "bytes": b"\xff", "bool": True, "ints": [1, -2], "none": [], "floats": [1, 2.5],
+            "texts": ["a", b"b"], "array": np.array([[1.5, 2]]), "numbers": array.array("h", [3]),
+        })
+        assert writer.records == 1
+    (record,) = feedline.records(file)
+    assert feedline.parse_example(record) == {
+        "array": [1.5, 2.0], "bool": [1], "bytes": [b"\xff"], "float": [1.5], "floats": [1.0, 2.5], "int": [7],
+        "ints": [1, -2], "numbers": [3], "text": ["grün".encode()], "texts": [b"a", b"b"],
+    }
+    with pytest.raises(feedline.Error, match="no tf.train.Example"):
+        feedline.parse_example(b"nonsense")
+
+
+def test_nothing_is_left_of_a_file_that_was_not_completed(tmp_path):
+    with pytest.raises(feedline.Error, match="feature 'x'") as raised:
+        with feedline.RecordWriter(tmp_path / "x.tfrecord") as writer:
+            writer.write({"x": [1, "mixed"]})
+    assert raised.value.feature == "x"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_has_a_place(tmp_path):
+    file = tmp_path / "x.tfrecord"
+    feedline.write(file, [b"first", b"second", b"third"])
+    data = bytearray(file.read_bytes())
+    data[16 + 5 + 12] ^= 1
+    file.write_bytes(data)
+    read = feedline.records(file)
+    assert next(read) == b"first"
+    with pytest.raises(feedline.Error) as raised:
+        next(read)
+    error = raised.value
+    assert (error.category, error.file, error.offset, error.record) == ("bad_data_crc", str(file), 21, 1)
+    assert list(feedline.records(file, on_error="skip")) == [b"first", b"third"]
