@@ -28,7 +28,9 @@ class Feed {
 
   /// Starts the transfer, if there is one. All ranks must have made their feeds before.
   void run();
-  /// Wakes every next(), and waits for no other rank. May be called from any thread.
+  /// Makes every next() throw Error stalled, or the Error that has ended the feed before: those that wait now, and all
+  /// later ones. Waits for no other rank. A next() that waits inside Options::gpu_communicator is woken only if that
+  /// communicator is aborted. May be called from any thread.
   void stop() noexcept;
   /// Ends the transfer, if there is one: returns when all ranks have called it, or after stop(). Throws the Error that
   /// has ended the feed, if there is one.

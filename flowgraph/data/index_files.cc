@@ -329,9 +329,10 @@ void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegio
 Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last) {
   return Error(
       Category::bad_pipeline,
-      fmt::format("memory.limit: {} bad regions take more than half of its {}; raise it, or leave out the files "
-                  "that are damaged so often; the last: {}",
-                  regions, format_byte_size(spec.memory_limit), last.message()),
+      fmt::format(
+          "memory.limit: {} bad regions take more than half of its {}; raise memory.limit, or name the files that "
+          "are damaged so often in source.exclude; the last: {}",
+          regions, format_byte_size(spec.memory_limit), last.message()),
       last.place());
 }
 

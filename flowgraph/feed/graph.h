@@ -25,7 +25,8 @@
 namespace feedline::flow {
 
 struct GraphOptions {
-  // By replica of the plan: the device to which its batches are copied later. The graph makes them in host memory.
+  // Indexed by the number of a replica in the plan: the device to which this replica's batches are copied later. The
+  // graph makes the batches in host memory.
   std::vector<DeviceId> copied_to;
   IoOptions io;
   Walk::Start start = {};
@@ -54,7 +55,7 @@ class Graph {
 
   Delivery& delivery() noexcept;
 
-  /// Lets no stage begin new work, and wakes every next(). May be called from any thread.
+  /// Lets no stage begin new work, and makes every next() throw Error stalled. May be called from any thread.
   void stop() noexcept;
 
   /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.

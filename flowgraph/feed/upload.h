@@ -11,8 +11,8 @@
 //                                                                 | copy
 //                                                             buffer of GPU 1 -> kernels -> Delivery -> next(1)
 //
-// If the rows go on to GPUs of other ranks, they do so when next() is called, by all ranks for the same step, and on
-// the stream that next() is given:
+// If one rank reads for others, its GPU sends the rows to theirs. All ranks call next() for the same step, and next()
+// enqueues the transfer on the stream that it is given:
 //
 //   the rank that reads    [upload 0]: copy -> buffer of its GPU -> Delivery -> next(0, stream): send ----> kernels
 //   the other ranks        [upload 0]:         buffer of its GPU -> Delivery -> next(0, stream): receive -> kernels
@@ -53,9 +53,9 @@ class Upload {
     FeedFacts facts;
     std::vector<DeviceId> devices;
     bool same_rows = false;  // all replicas are given the same rows: those of `from`'s only replica
-    /// The communicator between GPUs, if rows go on to other ranks; each rank then has one replica. On the rank that
-    /// reads, `from` has the rows of all parts, one for each of its replicas. On another rank `from` has only the
-    /// shapes of that rank's part.
+    /// The communicator between GPUs, if GPUs of different ranks exchange rows; each rank then has one replica. On the
+    /// rank that reads, `from` has the rows of all parts, one for each of its replicas. On another rank `from` has only
+    /// the shapes of that rank's part.
     std::shared_ptr<Communicator> between = {};
     Distribution distribution = {};
     size_t parts = 1;  // how many parts `from` has for one replica
@@ -70,11 +70,14 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  /// Wakes every next(), except one in arrive(), which waits for the other ranks. May be called from any thread.
+  /// Makes every next() throw Error stalled, except one in arrive(), which waits for the other ranks. May be called
+  /// from any thread.
   void stop() noexcept;
 
-  /// If rows go on between ranks: call this for each batch that is taken. Gives the stream the work by which the rows
-  /// arrive and are unpacked; the batch is then ready on this stream. Throws Error, which ends the feeds of all ranks.
+  /// If Start::between is set, next() must call this once for each batch that it takes. Enqueues on `stream` the
+  /// transfer of the batch's packed rows between the GPUs of the ranks, and then the kernels that unpack them. So work
+  /// that is enqueued on `stream` afterwards sees the whole batch. Waits until all ranks have called it for the same
+  /// step. Throws Error, which ends the feeds of all ranks.
   void arrive(feedline::Stream stream);
   /// Throws Error if arrive() cannot use this stream; call it before arrive().
   void check(feedline::Stream stream) const { replicas_[0].device->check(stream); }

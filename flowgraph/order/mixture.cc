@@ -51,7 +51,10 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
     if (sizes[source] == 0 && (spec.stop == MixtureStop::cycle_forever || spec.stop == MixtureStop::cycle_until_all))
       throw Error(
           Category::bad_pipeline,
-          fmt::format("source[{}]: it has no samples, so the mixture cannot draw from it; leave it out", source));
+          fmt::format(
+              "source[{}]: it has no samples, so the mixture cannot draw from it; remove this source, or let its "
+              "range and the filter keep some samples",
+              source));
     if (sizes[source] > most_samples)
       throw Error(
           Category::bad_pipeline,

@@ -25,19 +25,20 @@ struct Rows {
 /// The steps of an epoch, and the rows of a step. In this class a row is the place of one sample in a step, whether or
 /// not the sample has several frames.
 ///
-/// The rows of a step are numbered lane by lane. A full step has G rows (the global batch), G/C of each of the C lanes.
-/// In the last step some lanes have fewer samples. PAD keeps the numbers of the missing rows, so that these rows are
-/// empty; with PARTIAL the following rows move up, so that the numbers have no gaps.
+/// The rows of a step are numbered lane by lane. A step is full if it has G samples (the global batch), one for each of
+/// its G rows: G/C of each of the C lanes. In the last step some lanes have fewer samples. PAD keeps the numbers of the
+/// missing rows, so that these rows are empty; with PARTIAL the following rows move up, so that the numbers have no
+/// gaps.
 class Steps {
  public:
   enum class Kind : uint8_t {
-    full,
+    full,     // it has G samples
     last,     // PARTIAL or PAD: the last step, which has fewer samples than G
     dropped,  // DROP: its samples are given to no replica, but each rank reads its share of them for the audit
   };
 
   /// The length of an epoch. If `steps` is 0, an epoch has `samples` samples, or never ends if that is -1. If `steps`
-  /// is not 0, an epoch has that many full steps, and epochs go on from each other.
+  /// is not 0, an epoch has that many steps, all of them full, and the next epoch goes on where it ended.
   struct Epoch {
     int64_t samples = 0;
     int64_t steps = 0;

@@ -22,6 +22,7 @@ constexpr size_t longest = 1 << 20;
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
+[[noreturn]] void refuse_text(const std::string& why) { refuse(why + "; give the text as get_state() returned it"); }
 
 template <typename Message>
 uint32_t digest(const Message& message) {
@@ -56,7 +57,7 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
   Reweighted reweighted{.since_epoch = since};
   const size_t each = weight_digits + taken_digits(version);
   const auto refuse_digits = [&] {
-    refuse(fmt::format("'mixture' is not {} hexadecimal digits for each source", each));
+    refuse_text(fmt::format("'mixture' is not {} hexadecimal digits for each source", each));
   };
   const auto hexadecimal = [&](std::string_view text) {
     uint64_t value = 0;
@@ -68,7 +69,7 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
     if (digits.size() < each) refuse_digits();
     reweighted.shares.push_back(static_cast<uint32_t>(hexadecimal(digits.substr(0, weight_digits))));
     reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, each - weight_digits)));
-    if (reweighted.shares.back() == 0) refuse("'mixture' has a weight of 0");
+    if (reweighted.shares.back() == 0) refuse_text("'mixture' has a weight of 0");
   }
   return reweighted;
 }
@@ -81,18 +82,20 @@ Fields parse(std::string_view text) {
   const auto number = [&](const char* name, uint64_t most) {
     const auto field = object.find(name);
     if (field == object.end() || !field->is_number_unsigned() || field->get<uint64_t>() > most)
-      refuse(fmt::format("'{}' is not a whole number from 0 to {}", name, most));
+      refuse_text(fmt::format("'{}' is not a whole number from 0 to {}", name, most));
     return field->get<uint64_t>();
   };
   const auto string = [&](const char* name) {
     const auto field = object.find(name);
-    if (field == object.end() || !field->is_string()) refuse(fmt::format("'{}' is not a string", name));
+    if (field == object.end() || !field->is_string()) refuse_text(fmt::format("'{}' is not a string", name));
     return field->get<std::string>();
   };
   constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
   const uint64_t version = number("feedline_state", any);
   if (version != 1 && version != 2)
-    refuse(fmt::format("its format has version {}, but this program reads versions 1 and 2", version));
+    refuse(fmt::format(
+        "its format has version {}, but this program reads versions 1 and 2; use the version of feedline that wrote it",
+        version));
   Fields fields{
       {{number("epoch", any), static_cast<int64_t>(number("step", any_step))}}, string("data"), string("pipeline")};
   if (object.contains("mixture"))

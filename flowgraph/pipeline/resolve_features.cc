@@ -31,7 +31,8 @@ void read_defaults(const config::Feature& config, FeatureSpec& feature) {
                            : feature.dtype == DType::float32 ? "float32_value"
                                                              : "int64_value";
       refuse(feature,
-             fmt::format("default_value: for {} write default_value {{ {}: ... }}", name(feature.dtype), wanted));
+             fmt::format("default_value: it is not of the feature's dtype, {}; write default_value {{ {}: ... }}",
+                         name(feature.dtype), wanted));
     }
     if (found == DType::bytes && feature.length >= 0 &&
         static_cast<int64_t>(value.bytes_value().size()) != feature.length)
@@ -79,13 +80,14 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   FeatureSpec feature;
   feature.name = config.name();
   if (feature.name.empty())
-    throw Error(Category::bad_pipeline,
-                fmt::format("{}: name: every feature needs one", element_path("feature", index, count, "")));
+    throw Error(Category::bad_pipeline, fmt::format("{}: name: it is missing; give the feature a name",
+                                                    element_path("feature", index, count, "")));
   if (feature.name[0] == '@')
-    refuse(feature, "name: names that begin with @ are reserved (@record @file @offset @source)");
+    refuse(feature, "name: names that begin with @ are reserved (@record @file @offset @source); choose another name");
   feature.key = config.has_key() ? config.key() : config.name();
   feature.dtype = to_dtype(config.dtype());
-  if (feature.dtype == DType::unset) refuse(feature, "dtype: write BYTES, FLOAT32 or INT64, as the records have it");
+  if (feature.dtype == DType::unset)
+    refuse(feature, "dtype: it is missing; write BYTES, FLOAT32 or INT64, as the records have it");
   if (feature.dtype != DType::bytes && feature.dtype != DType::float32 && feature.dtype != DType::int64)
     refuse(feature, fmt::format("dtype: records hold BYTES, FLOAT32 and INT64 only; {} can be the dtype of an output",
                                 name(feature.dtype)));
@@ -106,7 +108,10 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   if (config.length() < 0)
     refuse(feature, fmt::format("length: {} is negative; write a number of bytes, or leave it out", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
-    refuse(feature, "length: only BYTES features have a length; the number of values is `shape`");
+    refuse(feature,
+           fmt::format("length: only BYTES features have a length, but this one is {}; remove length, and give the "
+                       "number of values by shape",
+                       name(feature.dtype)));
   if (config.length() > longest_value)
     refuse(feature, fmt::format("length: {} bytes are more than a record can have, which is 2 GiB", config.length()));
   if (config.length() > 0) feature.length = config.length();
@@ -176,8 +181,8 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
   for (int i = 1; i < pipeline.source_size(); i++)
     if (!same(of(pipeline.source(i)), declared))
       throw Error(Category::bad_pipeline,
-                  fmt::format("{}: feature: sources with different features are not in this version yet; give all the "
-                              "same, best outside of `source`",
+                  fmt::format("{}: feature: its features differ from those of source[0], which is not supported yet; "
+                              "give all sources the same features, best outside of `source`",
                               element_path("source", i, pipeline.source_size(), pipeline.source(i).name())));
 
   std::vector<FeatureSpec> features;

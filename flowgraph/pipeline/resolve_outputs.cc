@@ -287,8 +287,9 @@ class OutputResolver {
                  from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
     const int64_t available = from.length * 8;
     if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
-      refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes)", wanted,
-                                        unpack.bit_offset, from.name, available, from.length));
+      refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes); correct "
+                                        "shape, width or bit_offset of unpack_bits, or the feature's length",
+                                        wanted, unpack.bit_offset, from.name, available, from.length));
 
     const size_t rank = unpack.shape.rank();
     if (bits.channel_order_size() > 0) order_channels(bits, unpack);
@@ -329,13 +330,16 @@ class OutputResolver {
     const FeatureSpec& from = feature(number);
     const config::DecodeRaw& raw = config_.decode_raw();
     const DType stored = stored_dtype(raw);
-    if (stored == DType::bytes) refuse("decode_raw.stored", "BYTES is not a type of numbers");
+    if (stored == DType::bytes)
+      refuse("decode_raw.stored",
+             "BYTES is not a type of numbers; write the type of the stored numbers, such as UINT8");
     gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), path_ + ": decode_raw.shape", 1));
     unpack.big_endian = raw.big_endian();
     const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
     if (bytes != from.length)
-      refuse("decode_raw.shape", fmt::format("{} of {} are {} bytes, but feature '{}' has {}", to_string(unpack.shape),
-                                             name(stored), bytes, from.name, from.length));
+      refuse("decode_raw.shape", fmt::format("{} of {} are {} bytes, but feature '{}' has {}; correct "
+                                             "decode_raw.shape, decode_raw.stored or the feature's length",
+                                             to_string(unpack.shape), name(stored), bytes, from.name, from.length));
     const Layout layout = layout_of(raw.layout());
     if (layout != Layout::unknown && unpack.shape.rank() != 3)
       refuse("decode_raw.layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));

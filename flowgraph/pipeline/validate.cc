@@ -168,7 +168,7 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
       spec.batch_size_per_replica = size("batch_size_per_replica", batch.batch_size_per_replica());
       break;
     default:
-      refuse("batch: the number of rows is missing; give global_batch_size or batch_size_per_replica");
+      refuse("batch: the number of rows is missing; give batch.global_batch_size or batch.batch_size_per_replica");
   }
   spec.last_batch_policy = static_cast<LastBatchPolicy>(batch.last_batch_policy());
   spec.valid_mask = batch.valid_mask();
@@ -184,8 +184,8 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   if (spec.epoch_steps > 0) {
     if (config.epoch().repeat() > 0)
       refuse(
-          "epoch: with `steps`, passes follow one another without end, and an epoch ends after so many steps; leave "
-          "out `repeat`");
+          "epoch.repeat: it has no effect with epoch.steps, with which passes follow one another without end; remove "
+          "one of the two");
     spec.repeat = -1;
   }
 }
@@ -219,7 +219,7 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   if (!buffers && !shuffle.buffer_bytes().empty()) no_use("buffer_bytes");
   if (spec.mode != ShuffleMode::buffer && shuffle.shuffle_files()) no_use("shuffle_files");
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() == 0 && shuffle.buffer_bytes().empty())
-    refuse("shuffle: mode BUFFER needs buffer_size or buffer_bytes");
+    refuse("shuffle.mode: BUFFER needs the size of the buffer; give shuffle.buffer_size or shuffle.buffer_bytes");
   spec.shuffle_files = shuffle.shuffle_files();
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
@@ -227,7 +227,7 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   if (shuffle.buffer_size() < 0)
     refuse("shuffle.buffer_size: {} is negative; write a number of samples", shuffle.buffer_size());
   if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
-    refuse("shuffle: give buffer_size or buffer_bytes, not both");
+    refuse("shuffle.buffer_size: shuffle.buffer_bytes is given, too; remove one of the two");
   spec.buffer_size = shuffle.buffer_size();
   spec.buffer_bytes = byte_size("shuffle.buffer_bytes", shuffle.buffer_bytes(), 0);
   spec.block_bytes = byte_size("shuffle.block_size", shuffle.block_size(), spec.block_bytes);
@@ -269,15 +269,21 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
   out.shift = in_range("shift", window.shift(), out.size);
   out.stride = in_range("stride", window.stride(), 1);
   if (out.size * out.stride > most)
-    refuse("window: it spans {} records from its first to its last, and at most {} are supported; lower size or stride",
-           (out.size - 1) * out.stride + 1, most);
+    refuse(
+        "window: it spans {} records from its first to its last, and at most {} are supported; lower window.size or "
+        "window.stride",
+        (out.size - 1) * out.stride + 1, most);
   out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
   out.across_files = window.across_files();
   out.key = window.key();
   if (out.across_files && spec.interleave.on())
-    refuse("window.across_files: interleaved files do not follow one another; leave out across_files or interleave");
+    refuse(
+        "window.across_files: a window cannot continue in the next file, because `interleave` takes samples of several "
+        "files in turn; remove window.across_files or interleave");
   if (out.across_files && spec.shuffle.shuffle_files)
-    refuse("window.across_files: shuffled files do not follow one another; leave out across_files or shuffle");
+    refuse(
+        "window.across_files: a window cannot continue in the next file, because shuffle.shuffle_files reads the files "
+        "in random order; remove window.across_files or shuffle.shuffle_files");
   return out;
 }
 
@@ -286,19 +292,26 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
                                       [](const config::Source& source) { return source.weight() != 0; });
   if (!config.has_mixture()) {
     if (any_weight)
-      refuse("source.weight: sources are read one after another; write mixture {{}} to draw them by weight");
+      refuse(
+          "source.weight: it has no effect, because sources are read one after another; write mixture {{}} to draw "
+          "from them by weight, or remove the weights");
     return std::nullopt;
   }
   MixtureSpec out;
   out.stop = static_cast<MixtureStop>(config.mixture().stop());
   const std::string stop = config::Mixture::Stop_Name(config.mixture().stop());
   if (out.stop == MixtureStop::cycle_forever && spec.epoch_steps == 0)
-    refuse("mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop");
+    refuse("mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another mixture.stop");
   if (out.stop != MixtureStop::cycle_forever && spec.epoch_steps > 0)
-    refuse("epoch.steps: a mixture's epoch ends by mixture.stop, which is {}; write CYCLE_FOREVER, or leave steps out",
-           stop);
+    refuse(
+        "epoch.steps: a mixture's epoch ends by mixture.stop, which is {}; write mixture.stop: CYCLE_FOREVER, or "
+        "remove epoch.steps",
+        stop);
   if (out.stop != MixtureStop::cycle_forever && spec.repeat < 0)
-    refuse("epoch.repeat: -1 has no end, and mixture.stop is {}; write CYCLE_FOREVER and epoch.steps", stop);
+    refuse(
+        "epoch.repeat: -1 has no end, but a mixture's epoch ends by mixture.stop, which is {}; write a positive "
+        "epoch.repeat, or mixture.stop: CYCLE_FOREVER and epoch.steps",
+        stop);
   std::vector<double> weights;
   for (int s = 0; s < config.source_size(); s++) {
     if (any_weight && config.source(s).weight() == 0)

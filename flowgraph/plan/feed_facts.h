@@ -11,7 +11,9 @@
 
 namespace feedline::flow {
 
-/// The facts of one plan, as plain values that can be sent to other ranks.
+/// What a rank needs of a plan to receive, unpack and count its batches, and to save a state: which data and pipeline
+/// it is for, how long an epoch is, and how a batch lies in a buffer. These are plain values, so that the rank that
+/// reads can send them to ranks that have no Plan.
 struct FeedFacts {
   FeedIdentity identity;
   int64_t samples_per_epoch = 0;  // -1: epochs never end, or their length is not known

@@ -232,10 +232,12 @@ FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::v
 
 void check_bad_regions(size_t known, const BadRegion& next, const std::string& path) {
   if (known < most_bad_regions) return;
-  throw Error(next.category,
-              fmt::format("the file has more than {} damaged places; leave it out, or write its good records anew",
-                          most_bad_regions),
-              {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
+  throw Error(
+      next.category,
+      fmt::format("the file has more than {} damaged places; leave out this file, or copy its good records to a new "
+                  "file by RecordReader and RecordWriter",
+                  most_bad_regions),
+      {path, static_cast<int64_t>(next.offset), static_cast<int64_t>(next.record), ""});
 }
 
 }  // namespace feedline::io

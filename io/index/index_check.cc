@@ -33,8 +33,10 @@ class Walk {
     const uint64_t bytes = offset - at_.offset, records = record - at_.record;
     const uint64_t shortest = frame_bytes + index_.smallest_record, longest = frame_bytes + index_.largest_record;
     if (!ascends || Wide{records} * shortest > bytes || Wide{records} * longest < bytes)
-      fail("{} at offset {}, record {}, after offset {}, record {}, with records of {} to {} bytes", what, offset,
-           record, at_.offset, at_.record, index_.smallest_record, index_.largest_record);
+      fail(
+          "{} at offset {}, record {}, cannot come after offset {}, record {}, because it says that records have {} to "
+          "{} bytes",
+          what, offset, record, at_.offset, at_.record, index_.smallest_record, index_.largest_record);
     // The left side is the smallest offset at which the last of these records can begin.
     if (records > 0 && std::max(at_.offset + (records - 1) * shortest, offset - std::min(offset, longest)) >= until)
       fail("{} at offset {}, where record {} or one before it begins at or after offset {}", what, offset, record - 1,
@@ -70,10 +72,11 @@ void check_sizes(const FileIndex& index, uint64_t file_size, uint64_t record_lim
     fail("it has {} entries instead of {}", index.entries.size(), wanted);
   if (const uint64_t wanted = sums_of(index.stream_size, index.stride); index.sums.size() != wanted)
     fail("it has {} sums instead of {}", index.sums.size(), wanted);
-  if (index.smallest_record > index.largest_record ||
-      index.largest_record > std::min<uint64_t>(record_limit, UINT32_MAX))
-    fail("records of {} to {} bytes, with a record_limit of {}", index.smallest_record, index.largest_record,
-         record_limit);
+  if (index.smallest_record > index.largest_record)
+    fail("it says that its smallest record has {} bytes, and its largest record only {}", index.smallest_record,
+         index.largest_record);
+  if (const uint64_t most = std::min<uint64_t>(record_limit, UINT32_MAX); index.largest_record > most)
+    fail("it says that its largest record has {} bytes, but a record has at most {}", index.largest_record, most);
 }
 
 // Returns the number of bytes in bad regions.

@@ -26,8 +26,9 @@ bool is_index_name(std::string_view path);
 /// no path but a URI.
 std::string index_place(const std::string& file, const std::string& dir, size_t number);
 
-/// Returns the path at which other data that can be made again is kept under `name`: in `dir` or, if `dir` is empty, in
-/// the cache folder. Returns an empty string if there is no such folder.
+/// Returns the path at which a file that is not an index is kept under `name`: in `dir` or, if `dir` is empty, in the
+/// cache folder. Like an index, such a file (the result of a filter, for example) can be made again from the data.
+/// Returns an empty string if there is no such folder.
 std::string cache_place(const std::string& name, const std::string& dir);
 
 /// What find_index() found.

@@ -68,8 +68,10 @@ class ProcessThread {
   // The thread is inside go_on(), so the buffers are in use, and begin_ does not change.
   bool driving_ FEEDLINE_GUARDED_BY(mutex_) = false;
   GroupFailure failure_;  // set with the mutex held
-  // The thread must send failure_ to the other ranks; the thread must end.
-  bool to_tell_ FEEDLINE_GUARDED_BY(mutex_) = false, ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  // Whether the thread must still send failure_ to the other ranks.
+  bool to_tell_ FEEDLINE_GUARDED_BY(mutex_) = false;
+  // Whether the thread must end. Only the destructor sets it.
+  bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
 
   // Members that only the thread uses.
   bool begun_ = false;                         // *begin_ has been called

@@ -213,7 +213,7 @@ TEST_CASE("epochs of so many steps go on from each other") {
     CHECK(all == endless);
   }
   CHECK_THROWS_WITH(Feeder(data.pipeline("epoch { steps: 3 repeat: 2 } batch { global_batch_size: 8 }")),
-                    Catch::Contains("leave out `repeat`"));
+                    Catch::Contains("remove one of the two"));
 }
 
 TEST_CASE("sets of numbers") {
@@ -347,7 +347,7 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("it has no effect"));
 
   const Data compressed({10, 10}, Compression::gzip);
-  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("needs buffer_size"));
+  CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("give shuffle.buffer_size"));
   CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("it has no effect"));
   for (const char* more :
        {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})

@@ -350,7 +350,9 @@ TEST_CASE("what set_weights refuses") {
   const Mixed empty({60, 0}, {1, 1});
   CHECK(refusal([&] {
           Feeder(empty.pipeline("mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } " + batch_of(8, "DROP")));
-        }) == "source[1]: it has no samples, so the mixture cannot draw from it; leave it out");
+        }) ==
+        "source[1]: it has no samples, so the mixture cannot draw from it; remove this source, or let its range and "
+        "the filter keep some samples");
 }
 
 TEST_CASE("a mixture of windows") {

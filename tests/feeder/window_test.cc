@@ -145,9 +145,9 @@ TEST_CASE("windows that make no sense are refused") {
   CHECK_THAT(refusal("window { size: 2 shift: -1 }"), Contains("window.shift"));
   CHECK_THAT(
       refusal("window { size: 2 across_files: true } shuffle { mode: BUFFER buffer_size: 5 shuffle_files: true }"),
-      Contains("leave out across_files or "));
+      Contains("remove window.across_files or shuffle.shuffle_files"));
   CHECK_THAT(refusal("window { size: 2 across_files: true } interleave { cycle_length: 2 }"),
-             Contains("leave out across_files or "));
+             Contains("remove window.across_files or interleave"));
   CHECK_THAT(refusal("window { size: 2 } output { name: 'v' feature: 'v' }"), Contains("no fixed shape"));
 }
 

@@ -693,7 +693,7 @@ TEST_CASE("csv: rows and cells by RFC 4180") {
   };
   CHECK(contains(error("a\n\nb,\"c\nd"), "line 3: a quote is opened here and never closed"));
   CHECK(contains(error("a\n\"b\nc\" ,d"), "line 3: something follows a closing quote"));
-  CHECK(contains(error("a,b\"c\""), "line 1: a quote inside a cell"));
+  CHECK(contains(error("a,b\"c\""), "line 1: a quote is inside a cell"));
 }
 
 TEST_CASE("csv: rows longer than a buffer, and cut anywhere by one") {

@@ -79,8 +79,11 @@ class Csv {
     if (progress) meter.emplace(*progress);
     for (uint64_t told = 0; reader.next(cells);) {
       if (cells.size() != columns_.size())
-        refuse_input(file_, fmt::format("line {} has {}, but the header has {}", reader.line(),
-                                        format_count(cells.size(), "cell"), columns_.size()));
+        refuse_input(
+            file_,
+            fmt::format(
+                "line {} has {}, but the header has {}; give each line as many cells, empty ones for missing values",
+                reader.line(), format_count(cells.size(), "cell"), columns_.size()));
       on_row(cells, reader.line());
       if (meter) meter->add(reader.position() - std::exchange(told, reader.position()));
     }

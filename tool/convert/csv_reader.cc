@@ -70,9 +70,9 @@ bool CsvReader::scan_row() {
       const size_t end = std::min(buffer_.find_first_of(",\r\n\"", at), buffer_.size());
       if (end == buffer_.size() && !last) return false;
       if (end < buffer_.size() && buffer_[end] == '"')
-        refuse(
-            line_,
-            "a quote inside a cell that does not begin with a quote; put the cell in quotes, and double those inside");
+        refuse(line_,
+               "a quote is inside a cell that does not begin with a quote; put the whole cell in quotes, and write "
+               "each quote inside it twice: \"\"");
       pieces_.push_back({at, end, false, false});
       at = end;
     }
@@ -89,7 +89,9 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
   for (size_t from = begin;;) {
     const size_t quote = buffer_.find('"', at);
     if (quote == std::string::npos && last)
-      refuse(opened, "a quote is opened here and never closed; close it, or double it if it belongs to the text");
+      refuse(opened,
+             "a quote is opened here and never closed; close it or, if it belongs to the cell, put the whole cell in "
+             "quotes and write the quote inside it twice: \"\"");
     if (quote == std::string::npos || (quote + 1 == buffer_.size() && !last)) return false;
     line_ += static_cast<uint64_t>(std::count(&buffer_[at], &buffer_[quote], '\n'));
     at = quote + 1;
@@ -99,9 +101,10 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
       continue;
     }
     if (at < buffer_.size() && buffer_[at] != ',' && buffer_[at] != '\r' && buffer_[at] != '\n')
-      refuse(line_,
-             "something follows a closing quote, where a comma or the line's end was expected; double quotes inside a "
-             "cell");
+      refuse(
+          line_,
+          "something follows a closing quote, where a comma or the end of the line was expected; if the quote belongs "
+          "to the cell, write it twice: \"\"");
     const bool rewritten = from != begin;
     if (rewritten) rewritten_.append(buffer_, from, quote - from);
     pieces_.push_back(rewritten ? Piece{rewritten_begin, rewritten_.size(), true, true}

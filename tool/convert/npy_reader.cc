@@ -132,7 +132,7 @@ void NpyReader::parse(std::string_view header) {
   rows_ = static_cast<uint64_t>(shape[0]);
   row_shape_.assign(shape.begin() + 1, shape.end());
   for (const int64_t axis : row_shape_) {
-    if (axis == 0) refuse("its rows are empty");
+    if (axis == 0) refuse("its rows are empty, because an axis has length 0; save an array that has elements");
     if (static_cast<uint64_t>(axis) > most_row_bytes / element_bytes_ / row_elements_)
       refuse("a row has more than 255 MiB, the most that a record may have");
     row_elements_ *= static_cast<uint64_t>(axis);

@@ -214,7 +214,9 @@ bool Pickle::step(uint8_t opcode) {
       push_call(pop_items(2));
       return true;
     case 0x97:  // NEXT_BUFFER
-      fail("an array is stored in a separate buffer");
+      fail(
+          "the bytes of an array are in a separate buffer (out of band, protocol 5), not in the pickle; write the "
+          "pickle without buffer_callback");
     case 'b':  // BUILD
       extend(Type::object, pop_items(1));
       return true;

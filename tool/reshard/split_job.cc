@@ -127,9 +127,12 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
   try {
     const Json json = Json::parse(text);
     if (const int version = json.at("feedline split"); version != format_version)
-      throw Error(Category::io_error,
-                  fmt::format("was written by another version of feedline (format {}); remove the folder", version),
-                  Place::of_file(path));
+      throw Error(
+          Category::io_error,
+          fmt::format("was written by another version of feedline: it has format {}, and this version reads {}; "
+                      "continue with that version, or choose another --out or --name",
+                      version, format_version),
+          Place::of_file(path));
     why = difference(json, wanted);
     if (why.empty()) {
       SplitJob job = wanted;
@@ -142,16 +145,20 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
       return job;
     }
   } catch (const Json::exception&) {
-    throw Error(Category::io_error, "is not the job file of a split, or is damaged; remove it and the shards beside it",
+    throw Error(Category::io_error,
+                "is not the job file of a split, or is damaged; check --out and --name; if they are right, choose "
+                "another --name, or remove this file and the shards of this split",
                 Place::of_file(path));
   } catch (const std::out_of_range&) {
-    throw Error(Category::io_error, "is damaged; remove it and the shards beside it", Place::of_file(path));
+    throw Error(
+        Category::io_error,
+        "is a damaged job file of a split; check --out and --name; if they are right, choose another --name, or remove "
+        "this file and the shards of this split",
+        Place::of_file(path));
   }
-  throw Error(
-      Category::bad_pipeline,
-      fmt::format(
-          "the folder holds shards of another split: {}; choose another --out or --name, or remove these shards", why),
-      Place::of_file(path));
+  throw Error(Category::bad_pipeline,
+              fmt::format("the folder holds shards of another split: {}; choose another --out or --name", why),
+              Place::of_file(path));
 }
 
 }  // namespace feedline::cli

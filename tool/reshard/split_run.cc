@@ -78,8 +78,10 @@ class Split {
     fs::remove_all(buckets_folder_, ignored);
     for (const FileIdentity& input : job_.inputs)
       if (identify(input.path) != input)
-        throw Error(Category::io_error, "changed while it was read; remove the shards and start again",
-                    Place::of_file(input.path));
+        throw Error(
+            Category::io_error,
+            "changed while it was read, so the new shards may be wrong; split again with another --out or --name",
+            Place::of_file(input.path));
     for (uint64_t i = 0; i < job_.shards; i++) result.files.push_back(job_.shard(i));
     return result;
   }

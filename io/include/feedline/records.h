@@ -65,7 +65,8 @@ class FEEDLINE_PUBLIC RecordReader {
   /// Returns what the last `error` result was about. Precondition: next() has returned `error`.
   const Error& error() const;
 
-  /// Bytes of the file, or of the inflated stream of a compressed file.
+  /// A range of byte positions, [offset, offset + length): in the file or, if the file is compressed, in the inflated
+  /// stream.
   struct Region {
     uint64_t offset = 0, length = 0;
   };

@@ -363,7 +363,7 @@ TEST_CASE("fields that make no sense are refused by name") {
     return Case{source + batch + features + "output { name: \"o\" " + text + " }", message};
   };
   const Case cases[] = {
-      whole("", "batch: the number of rows is missing; give global_batch_size or batch_size_per_replica"),
+      whole("", "batch: the number of rows is missing; give batch.global_batch_size or batch.batch_size_per_replica"),
       whole("batch { global_batch_size: 8 }",
             "source: none is declared; name the files: source { files: \"data/*.tfrecord\" }"),
       whole("batch { global_batch_size: 0 }", "batch.global_batch_size: 0 rows; it must be 1 to 2147483647"),
@@ -379,8 +379,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" feature { name: \"x\" dtype: "
             "INT64 } } "
             "feature { name: \"y\" dtype: INT64 }",
-            "source[1]: feature: sources with different features are not in this version yet; give all the same, best "
-            "outside of `source`"),
+            "source[1]: feature: its features differ from those of source[0], which is not supported yet; give all "
+            "sources the same features, best outside of `source`"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" record_limit: \"much\" }",
             "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
             "1.5GiB or 100MB"),
@@ -395,23 +395,24 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("window { size: 3 key: \"nn\" }",
               "window.key: there is no feature 'nn'; there are: d open n m x image square list texts steps"),
       besides("mixture { stop: CYCLE_FOREVER }",
-              "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another stop"),
+              "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another mixture.stop"),
       besides("mixture {} epoch { steps: 9 }",
               "epoch.steps: a mixture's epoch ends by mixture.stop, which is FIRST_DATASET_EXHAUSTED; write "
-              "CYCLE_FOREVER, or leave steps out"),
+              "mixture.stop: CYCLE_FOREVER, or remove epoch.steps"),
       besides("mixture {} epoch { repeat: -1 }",
-              "epoch.repeat: -1 has no end, and mixture.stop is FIRST_DATASET_EXHAUSTED; write CYCLE_FOREVER and "
-              "epoch.steps"),
+              "epoch.repeat: -1 has no end, but a mixture's epoch ends by mixture.stop, which is "
+              "FIRST_DATASET_EXHAUSTED; write a positive epoch.repeat, or mixture.stop: CYCLE_FOREVER and epoch.steps"),
       besides("mixture {} source { files: \"g\" weight: 2 }",
               "source[0].weight: it is missing, but other sources have one; give each source a weight"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: it has no effect with mode GLOBAL; leave it out"),
-      besides("shuffle { mode: BUFFER }", "shuffle: mode BUFFER needs buffer_size or buffer_bytes"),
+      besides("shuffle { mode: BUFFER }",
+              "shuffle.mode: BUFFER needs the size of the buffer; give shuffle.buffer_size or shuffle.buffer_bytes"),
       besides("shuffle { shuffle_files: true }",
               "shuffle.shuffle_files: it has no effect with mode BLOCK; leave it out"),
       besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative; write a number of samples"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative; write 1 or more, or leave it out"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
-              "shuffle: give buffer_size or buffer_bytes, not both"),
+              "shuffle.buffer_size: shuffle.buffer_bytes is given, too; remove one of the two"),
       besides("shuffle { mode: NONE }", "no error"),
       besides("shuffle { mode: NONE buffer_size: 9 buffer_bytes: '9' block_size: '1KiB' lanes: 3 shuffle_files: true }",
               "no error"),
@@ -426,8 +427,10 @@ TEST_CASE("fields that make no sense are refused by name") {
           "source { files: \"g\" index { mode: LAZY } }",
           "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have sources of "
           "another index.mode; use index.mode BUILD, or leave that out"),
-      besides("source { files: \"g\" weight: 2 }",
-              "source.weight: sources are read one after another; write mixture {} to draw them by weight"),
+      besides(
+          "source { files: \"g\" weight: 2 }",
+          "source.weight: it has no effect, because sources are read one after another; write mixture {} to draw from "
+          "them by weight, or remove the weights"),
       besides("source { files: \"g\" range: \"9\" }",
               "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
       besides("source { files: \"g\" num_shards: -2 }",
@@ -479,16 +482,18 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("parallelism { cpu_set: \"0;1\" }", "parallelism.cpu_set: '0;1'; write CPUs and ranges, as in \"0-3,8\""),
 
       // Features.
-      feature("dtype: INT64", "feature: name: every feature needs one"),
-      besides("feature {}", "feature[10]: name: every feature needs one"),
+      feature("dtype: INT64", "feature: name: it is missing; give the feature a name"),
+      besides("feature {}", "feature[10]: name: it is missing; give the feature a name"),
       besides("feature { name: \"n\" dtype: INT64 }",
               "feature 'n': name: another feature has this name; give each feature a name of its own"),
       besides("feature { name: \"k\" key: \"n\" dtype: INT64 }",
               "feature 'k': key: another feature reads 'n' already; remove one of them, because several outputs can "
               "be made from one feature"),
       feature("name: \"@n\" dtype: INT64",
-              "feature '@n': name: names that begin with @ are reserved (@record @file @offset @source)"),
-      feature("name: \"f\"", "feature 'f': dtype: write BYTES, FLOAT32 or INT64, as the records have it"),
+              "feature '@n': name: names that begin with @ are reserved (@record @file @offset @source); choose "
+              "another name"),
+      feature("name: \"f\"",
+              "feature 'f': dtype: it is missing; write BYTES, FLOAT32 or INT64, as the records have it"),
       feature("name: \"f\" dtype: UINT8",
               "feature 'f': dtype: records hold BYTES, FLOAT32 and INT64 only; UINT8 can be the dtype of an output"),
       feature("name: \"f\" dtype: INT64 shape: [2, -1]",
@@ -507,8 +512,10 @@ TEST_CASE("fields that make no sense are refused by name") {
               "feature 'f': length: -1 is negative; write a number of bytes, or leave it out"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
               "feature 'f': length: 4294967296 bytes are more than a record can have, which is 2 GiB"),
-      feature("name: \"f\" dtype: INT64 length: 8",
-              "feature 'f': length: only BYTES features have a length; the number of values is `shape`"),
+      feature(
+          "name: \"f\" dtype: INT64 length: 8",
+          "feature 'f': length: only BYTES features have a length, but this one is INT64; remove length, and give the "
+          "number of values by shape"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
               "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
@@ -518,9 +525,11 @@ TEST_CASE("fields that make no sense are refused by name") {
       feature("name: \"f\" dtype: INT64 max_values: 5",
               "feature 'f': max_values: remove it; a FIXED feature has as many values as its `shape` says"),
       feature("name: \"f\" dtype: INT64 default_value { float32_value: 1 }",
-              "feature 'f': default_value: for INT64 write default_value { int64_value: ... }"),
+              "feature 'f': default_value: it is not of the feature's dtype, INT64; write default_value { int64_value: "
+              "... }"),
       feature("name: \"f\" dtype: BYTES default_value {}",
-              "feature 'f': default_value: for BYTES write default_value { bytes_value: ... }"),
+              "feature 'f': default_value: it is not of the feature's dtype, BYTES; write default_value { bytes_value: "
+              "... }"),
       feature("name: \"f\" dtype: INT64 shape: 3 default_value { int64_value: 1 } default_value { int64_value: 1 }",
               "feature 'f': default_value: 2 values are given; give one, or 3, which is as many as shape [3] has"),
       feature(
@@ -588,12 +597,14 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"d\" unpack_bits { shape: [0] }",
              "output 'o': unpack_bits.shape: [0] has an axis of 0; an axis must be at least 1"),
       output("feature: \"d\" unpack_bits { bit_offset: 90 shape: [2, 2] width: 2 }",
-             "output 'o': unpack_bits: 8 bits from 90 on are wanted, but feature 'd' has 96 (12 bytes)"),
+             "output 'o': unpack_bits: 8 bits from 90 on are wanted, but feature 'd' has 96 (12 bytes); correct shape, "
+             "width or bit_offset of unpack_bits, or the feature's length"),
       output("feature: \"d\" unpack_bits { bit_offset: -1 }",
              "output 'o': unpack_bits.bit_offset: -1 is negative; count from 0"),
       output(
           "feature: \"d\" unpack_bits { bit_offset: 9223372036854775807 shape: 5 }",
-          "output 'o': unpack_bits: 5 bits from 9223372036854775807 on are wanted, but feature 'd' has 96 (12 bytes)"),
+          "output 'o': unpack_bits: 5 bits from 9223372036854775807 on are wanted, but feature 'd' has 96 (12 bytes); "
+          "correct shape, width or bit_offset of unpack_bits, or the feature's length"),
       output("feature: \"d\" unpack_bits { channel_order: 0 }",
              "output 'o': unpack_bits.channel_order: a scalar has no channels; give unpack_bits.shape"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1] }",
@@ -615,12 +626,16 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"x\" decode_raw {}",
              "output 'o': decode_raw: it needs one BYTES value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"d\" decode_raw { stored: BYTES shape: 12 }",
-             "output 'o': decode_raw.stored: BYTES is not a type of numbers"),
+             "output 'o': decode_raw.stored: BYTES is not a type of numbers; write the type of the stored numbers, "
+             "such as UINT8"),
       output("feature: \"d\" decode_raw { stored: INT16 shape: [3, 3] }",
-             "output 'o': decode_raw.shape: [3, 3] of INT16 are 18 bytes, but feature 'd' has 12"),
-      output("feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
-             "[4] }",
-             "output 'p': decode_raw.shape: [4] of UINT8 are 4 bytes, but feature 'open' has 3"),
+             "output 'o': decode_raw.shape: [3, 3] of INT16 are 18 bytes, but feature 'd' has 12; correct "
+             "decode_raw.shape, decode_raw.stored or the feature's length"),
+      output(
+          "feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
+          "[4] }",
+          "output 'p': decode_raw.shape: [4] of UINT8 are 4 bytes, but feature 'open' has 3; correct decode_raw.shape, "
+          "decode_raw.stored or the feature's length"),
       output("feature: \"d\" decode_raw { shape: [12] layout: HWC }",
              "output 'o': decode_raw.layout: it needs a shape of 3 axes, not [12]"),
       output("feature: \"d\" decode_raw { shape: [2, 2, 3] } layout: CHW",

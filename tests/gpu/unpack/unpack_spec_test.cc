@@ -128,7 +128,9 @@ TEST_CASE("specs that make no sense are refused, and why") {
     return refusal(spec);
   };
   using S = UnpackSpec;
-  CHECK(with([](S& s) { s.out = DType::bytes; }) == "BYTES is not a type of numbers for an output");
+  CHECK(with([](S& s) { s.out = DType::bytes; }) ==
+        "an output cannot have the dtype BYTES; write a type of numbers: BOOL, UINT8, INT8, UINT16, INT16, UINT32, "
+        "INT32, INT64, FLOAT16, BFLOAT16, FLOAT32 or FLOAT64");
   CHECK(with([](S& s) { s.stored = DType::bytes; }) == "elements of a row are numbers, not BYTES");
   CHECK(with([](S& s) { s.width = 33; }) == "a field has 1 to 32 bits, not 33");
   CHECK(with([](S& s) { s.width = 0; }) == "a field has 1 to 32 bits, not 0");

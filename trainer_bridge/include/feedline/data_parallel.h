@@ -163,7 +163,7 @@ class LossScale {
  public:
   explicit LossScale(float first = 65536, int grow_after = 2000) : value_(first), grow_after_(grow_after) {}
   float value() const noexcept { return value_; }
-  /// Call it after each step; `finite` is what step() returned.
+  /// Doubles or halves the scale by the rule above. Call it once after each step; `finite` is what step() returned.
   void update(bool finite) noexcept {
     good_steps_ = finite ? good_steps_ + 1 : 0;
     if (!finite) value_ = value_ > 1 ? value_ / 2 : 1;
