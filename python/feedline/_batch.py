@@ -12,7 +12,7 @@ class Strings(NamedTuple):
     bytes: _feedline.Tensor
     offsets: _feedline.Tensor
 
-    def tolist(self):
+    def tolist(self) -> "list[bytes]":
         """Returns the strings as a list of bytes objects. The tensors must be on the host."""
         text = bytes(self.bytes)
         at = memoryview(bytes(self.offsets)).cast("q")

@@ -6,11 +6,12 @@ import os
 import sys
 import warnings
 import weakref
+from typing import Any, Callable, Iterator
 
 from . import _feedline
-from ._batch import Element, assembler
+from ._batch import Batch, Element, assembler
 from ._errors import Error
-from ._pipeline import pipeline_of
+from ._pipeline import Pipeline, pipeline_of
 from ._ranks import Tcp, exchange_of_group, rank_of_environment, tcp_of_environment
 
 _open = weakref.WeakSet()
@@ -53,8 +54,8 @@ class Loader:
 
     Args:
         pipeline: a file, text, a feedline.Pipeline, or a list of these, each laid over those before it.
-        devices: "host" (the default), "host:4", "cuda", "cuda:0,2" or "auto". With several devices each step is a list
-            of batches, one for each device.
+        devices: "host" (the default; "cpu" is the same), "host:4", "cuda", "cuda:0,2" or "auto"; a torch.device, or a
+            list of them. With several devices each step is a list of batches, one for each device.
         rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
             that torchrun, mpirun or srun have set; else 0 and 1.
         communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
@@ -80,22 +81,22 @@ class Loader:
 
     def __init__(
         self,
-        pipeline,
+        pipeline: Pipeline | str | os.PathLike | list,
         *,
-        devices="host",
-        rank=None,
-        world_size=None,
-        communicator=None,
-        threads=0,
-        start_epoch=0,
-        as_tuple=None,
-        backend="auto",
-        direct=None,
-        deliver_before_error=False,
-        data_parallel_rank=-1,
-        data_parallel_size=0,
-        progress=None,
-        **overrides,
+        devices: Any = "host",
+        rank: int | None = None,
+        world_size: int | None = None,
+        communicator: Tcp | str | Callable[[bytes], list[bytes]] | Any = None,
+        threads: int = 0,
+        start_epoch: int = 0,
+        as_tuple: tuple[str, ...] | None = None,
+        backend: str = "auto",
+        direct: bool | None = None,
+        deliver_before_error: bool = False,
+        data_parallel_rank: int = -1,
+        data_parallel_size: int = 0,
+        progress: bool | None = None,
+        **overrides: Any,
     ):
         self._feeder = None
         self.pipeline = pipeline_of(pipeline, overrides)
@@ -120,8 +121,8 @@ class Loader:
             exchange = communicator
         elif communicator is not None:
             exchange = exchange_of_group(communicator)
-        if not isinstance(devices, str):
-            devices = ",".join(str(d) for d in devices).replace(",cuda:", ",")
+        devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
+        devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
             devices=devices,
             rank=rank,
@@ -162,7 +163,7 @@ class Loader:
 
     # Epochs
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Batch]:
         """Begins an epoch: the next one, if the present one has been iterated, however far. After load_state_dict() or
         set_epoch() it is the place that was set."""
         if self._iterated:
@@ -212,39 +213,42 @@ class Loader:
         self._epoch, self._step, self._iterated = epoch, 0, False
         self._generation += 1
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
         yet, so that a trainer may load its state and then announce its epoch."""
         if epoch != self._epoch or self._iterated:
             self._go_to(epoch)
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch that is iterated, or that iterating will begin."""
         return self._epoch
 
     @property
-    def sampler(self):
+    def sampler(self) -> "Loader":
         """The loader itself, for trainers that call loader.sampler.set_epoch()."""
         return self
 
-    def __len__(self):
+    def __len__(self) -> int:
         """The number of steps in an epoch. Raises TypeError if it has no end, or is not known yet (index.mode LAZY)."""
         steps = self._feeder.steps_per_epoch()
         if steps < 0:
             raise TypeError("the number of steps is not known: the epoch has no end, or LAZY data is not counted yet")
         return steps
 
+    def __bool__(self) -> bool:
+        return True
+
     # States
 
-    def state_dict(self, step=None):
+    def state_dict(self, step: int | None = None) -> dict:
         """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken, or after the
         first `step` steps of this epoch. It is the same on all ranks; any number of ranks may go on from it."""
         if step is None:
             step = self._step
         return {"feedline": self._feeder.get_state(self._epoch, step), "version": 1}
 
-    def load_state_dict(self, state, accept_changes=False):
+    def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
         """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are
         not those of the state, unless `accept_changes`."""
         if not isinstance(state, dict) or "feedline" not in state:
@@ -255,32 +259,32 @@ class Loader:
         self._generation += 1
         self._iterated = self._step > 0 and self._step == self._feeder.steps_per_epoch()
 
-    def set_weights(self, weights):
+    def set_weights(self, weights: list[float]) -> None:
         """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
         self._feeder.set_weights(list(weights))
 
     # Questions
 
-    def elements(self):
+    def elements(self) -> list[Element]:
         """Returns what every batch has, known before the first one: a list of feedline.Element."""
         return list(self._elements)
 
-    def report(self):
+    def report(self) -> dict:
         """Returns what the loader has done as a dict; docs/questions.md lists its keys. `batches_copied` counts the
         batches that came in memory of their own."""
         return {**json.loads(self._feeder.report_json()), "batches_copied": self._feeder.batches_copied()}
 
-    def plan(self):
+    def plan(self) -> str:
         """Returns the plan as text: stages, counts, and every byte of memory."""
         return self._feeder.plan_text()
 
     @property
-    def samples_per_epoch(self):
+    def samples_per_epoch(self) -> int:
         """The number of good samples in an epoch; -1 if it is not known."""
         return self._feeder.samples_per_epoch()
 
     @property
-    def files(self):
+    def files(self) -> list[str]:
         """The paths of the files, indexed by the numbers that `@file` gives."""
         return self._feeder.files()
 
@@ -292,7 +296,7 @@ class Loader:
 
     # Life
 
-    def close(self):
+    def close(self) -> None:
         """Ends the feed and gives its memory back, but for that of batches that are still kept."""
         if self._feeder is not None:
             self._generation += 1

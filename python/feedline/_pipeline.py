@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import sys
+from typing import Any
 
 from . import _feedline
 from ._errors import Error
@@ -82,9 +83,8 @@ def _text(message, fields, path=""):
         here = f"{path}.{name}" if path else name
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            _refuse(here, f"{message} has no field {name!r}{hint} It has: {', '.join(known)}" if not near else
-                    f"{message} has no field {name!r}{hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            _refuse(here, f"{message} has no field {name!r}; {hint}")
         kind, repeated = known[name]
         if value is None:
             continue
@@ -120,14 +120,14 @@ class Pipeline:
 
     __slots__ = ("_message", "_lines")
 
-    def __init__(self, text="", *, folder="", name="pipeline"):
+    def __init__(self, text: str = "", *, folder: str | os.PathLike = "", name: str = "pipeline"):
         """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
         working directory if it is empty. Errors call the text `name`."""
         self._message = _feedline.parse_pipeline(text, os.fspath(folder), name)
         self._lines = {}
 
     @classmethod
-    def load(cls, file):
+    def load(cls, file: str | os.PathLike) -> "Pipeline":
         """Makes a pipeline from a text file. Relative file patterns are relative to the file's folder."""
         return cls._of(_feedline.load_pipeline(os.fspath(file)), {})
 
@@ -137,7 +137,7 @@ class Pipeline:
         self._message, self._lines = message, lines
         return self
 
-    def overlaid(self, other, name="overlay"):
+    def overlaid(self, other: "str | dict | Pipeline", name: str = "overlay") -> "Pipeline":
         """Returns this pipeline with `other` laid over it: text, or a dict of fields.
 
         Scalars and repeated fields that it names are replaced; so is all of `source`. A feature or output replaces the
@@ -146,7 +146,7 @@ class Pipeline:
             return self._laid(other)
         return self._of(self._message.overlaid(str(other), name), self._lines)
 
-    def with_field(self, path, value):
+    def with_field(self, path: str, value: Any) -> "Pipeline":
         """Returns this pipeline with one field changed: with_field("output.board.dtype", "FLOAT16"). An empty text
         clears the field."""
         return self._of(self._message.with_field(path, value if isinstance(value, str) else str(value)), self._lines)
@@ -172,22 +172,29 @@ class Pipeline:
         return Error(f"{error} (written at {line})", error.category, f"{error.message} (written at {line})", error.file,
                      error.offset, error.record, error.feature)
 
-    def source(self, *files, **fields):
+    def source(self, *files: str | os.PathLike, **fields: Any) -> "Pipeline":
         """Returns this pipeline with one more source: paths or patterns of TFRecord files."""
         source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
         where = _caller()
-        base = re.sub(r"(?ms)^source \{.*?^\}\n", "", self.text())
-        mine = "".join(re.findall(r"(?ms)^source \{.*?^\}\n", self.text()))
-        message = _feedline.parse_pipeline(f"{base}{mine}source {{ {source} }}", self._message.folder(), where)
+        message = _feedline.parse_pipeline(f"{self.text()}source {{ {source} }}", self._message.folder(), where)
         return self._of(message, {**self._lines, "source": where})
 
-    def feature(self, name, dtype, *, shape=None, length=None, default=None, **fields):
+    def feature(
+        self,
+        name: str,
+        dtype: Any,
+        *,
+        shape: list[int] | None = None,
+        length: int | None = None,
+        default: Any = None,
+        **fields: Any,
+    ) -> "Pipeline":
         """Adds a feature: what is read out of each record. `dtype` is bytes, int, float or a name."""
         if default is not None:
             fields["default_value"] = default if isinstance(default, (list, tuple)) else [default]
         return self._laid({"feature": [{"name": name, "dtype": dtype, "shape": shape, "length": length, **fields}]})
 
-    def output(self, name, **fields):
+    def output(self, name: str, **fields: Any) -> "Pipeline":
         """Adds an output: a tensor of the batch. Without any output, every feature is one.
 
         unpack_bits, decode_raw and expression take a dict of their fields; expression also takes the formula alone,
@@ -198,51 +205,51 @@ class Pipeline:
             fields["stack"] = {"features": fields["stack"]}
         return self._laid({"output": [{"name": name, **fields}]})
 
-    def filter(self, formula):
+    def filter(self, formula: str) -> "Pipeline":
         """Leaves out the samples for which the formula is 0."""
         return self._laid({"filter": formula})
 
-    def interleave(self, cycle_length, **fields):
+    def interleave(self, cycle_length: int, **fields: Any) -> "Pipeline":
         """Takes samples of several files in turn."""
         return self._laid({"interleave": {"cycle_length": cycle_length, **fields}})
 
-    def window(self, size, **fields):
+    def window(self, size: int, **fields: Any) -> "Pipeline":
         """Makes each sample of `size` records."""
         return self._laid({"window": {"size": size, **fields}})
 
-    def mixture(self, **fields):
+    def mixture(self, **fields: Any) -> "Pipeline":
         """Draws samples from all sources by their weight."""
         return self._laid({"mixture": fields})
 
-    def shuffle(self, buffer_size=None, **fields):
+    def shuffle(self, buffer_size: int | None = None, **fields: Any) -> "Pipeline":
         """Shuffles. The mode is BLOCK unless `mode` says otherwise."""
         return self._laid({"shuffle": {"buffer_size": buffer_size, **fields}})
 
-    def epoch(self, **fields):
+    def epoch(self, **fields: Any) -> "Pipeline":
         """Says what an epoch is."""
         return self._laid({"epoch": fields})
 
-    def batch(self, global_batch_size=None, **fields):
+    def batch(self, global_batch_size: int | None = None, **fields: Any) -> "Pipeline":
         """Sets the rows of a step, over all replicas of all ranks."""
         return self._laid({"batch": {"global_batch_size": global_batch_size, **fields}})
 
-    def distribute(self, mode, **fields):
+    def distribute(self, mode: str, **fields: Any) -> "Pipeline":
         """Says who reads for whom where several ranks feed one training."""
         return self._laid({"distribute": {"mode": mode, **fields}})
 
-    def errors(self, **fields):
+    def errors(self, **fields: Any) -> "Pipeline":
         """Says what is done about bad records."""
         return self._laid({"errors": fields})
 
-    def memory(self, **fields):
+    def memory(self, **fields: Any) -> "Pipeline":
         """Says how many bytes the feed may take."""
         return self._laid({"memory": fields})
 
-    def parallelism(self, **fields):
+    def parallelism(self, **fields: Any) -> "Pipeline":
         """Sets threads, CPUs and prefetched batches."""
         return self._laid({"parallelism": fields})
 
-    def text(self):
+    def text(self) -> str:
         """Returns the pipeline in protobuf's text format."""
         return self._message.text()
 
@@ -258,7 +265,7 @@ class Pipeline:
         return hash(self.text())
 
     @property
-    def folder(self):
+    def folder(self) -> str:
         """The folder that relative file patterns are relative to; empty: the working directory."""
         return self._message.folder()
 
@@ -270,7 +277,7 @@ def _unpickle(text, folder, lines):
     return Pipeline._of(_feedline.parse_pipeline(text, folder, "pipeline"), lines)
 
 
-def tfrecords(*files, **fields):
+def tfrecords(*files: str | os.PathLike, **fields: Any) -> Pipeline:
     """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the working
     directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
     return Pipeline().source(*files, **fields)

@@ -2,12 +2,15 @@
 
 import os
 from array import array
+from typing import Iterable, Iterator
 
 from . import _feedline
 from ._errors import Error
 
 
-def records(file, *, compression="auto", record_limit=256 << 20, on_error="raise"):
+def records(
+    file: str | os.PathLike, *, compression: str = "auto", record_limit: int = 256 << 20, on_error: str = "raise"
+) -> Iterator[bytes]:
     """Yields the records of a TFRecord file as bytes, each verified by both of its checksums.
 
     `compression` is "auto", "none", "gzip" or "zlib". With on_error="raise" damage raises its Error; with "skip" reading
@@ -27,7 +30,7 @@ def records(file, *, compression="auto", record_limit=256 << 20, on_error="raise
         yield record[0]
 
 
-def parse_example(record):
+def parse_example(record: bytes) -> dict[str, list]:
     """Returns the features of a tf.train.Example: {name: list of bytes, floats or ints}."""
     return _feedline.parse_example(record)
 
@@ -61,12 +64,12 @@ class RecordWriter:
 
     `compression` is "none" or "gzip"."""
 
-    def __init__(self, file, *, compression="none"):
+    def __init__(self, file: str | os.PathLike, *, compression: str = "none"):
         self._file = os.fspath(file)
         self._writer = _feedline.RecordWriter(self._file, compression)
         self._keys, self._examples = None, None
 
-    def write(self, record):
+    def write(self, record: bytes | dict) -> None:
         """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
         sequence: str and bytes become a bytes_list, floats a float_list, integers and bools an int64_list; arrays are
         flattened. An empty list has no type, so its feature is left out, which readers take for no values."""
@@ -88,11 +91,11 @@ class RecordWriter:
         return self._examples.finish()
 
     @property
-    def records(self):
+    def records(self) -> int:
         """How many records have been written."""
         return self._writer.records
 
-    def close(self):
+    def close(self) -> None:
         """Completes the file and gives it its name."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
@@ -108,7 +111,7 @@ class RecordWriter:
             self._writer = None
 
 
-def write(file, records, *, compression="none"):
+def write(file: str | os.PathLike, records: Iterable[bytes | dict], *, compression: str = "none") -> int:
     """Writes a TFRecord file of these records, each bytes or a dict (see RecordWriter.write), and returns their
     number."""
     with RecordWriter(file, compression=compression) as writer:

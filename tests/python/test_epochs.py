@@ -119,6 +119,7 @@ def test_len(numbers):
     assert len(feedline.Loader(numbers)) == 5
     with pytest.raises(TypeError, match="no end"):
         len(feedline.Loader(numbers, epoch={"repeat": -1}))
+    assert feedline.Loader(numbers, epoch={"repeat": -1}, devices="cpu")
 
 
 def test_replicas_and_ranks_share_an_epoch(numbers):

@@ -34,6 +34,7 @@ def test_errors_have_their_place(tmp_path):
 def test_wrong_options(numbers):
     for options, message in [
         ({"devices": "gpu"}, "is not a device"),
+        ({"devices": ["cuda:0", "cuda:1"]}, "GPU"),
         ({"backend": "mmap"}, "backend"),
         ({"rank": 1}, "rank and world_size"),
         ({"communicator": "mpi"}, "no way to meet"),
