@@ -51,10 +51,12 @@ def rounds_of(iterator, count, rounds, use):
 
 def measure_exports(batch, rounds):
     takers = {"numpy.from_dlpack": np.from_dlpack}
+    array = np.array(batch["board"])
     try:
         import torch
 
         takers["torch.from_dlpack"] = torch.from_dlpack
+        takers["torch.from_dlpack of numpy's array"] = lambda _: torch.from_dlpack(array)
     except ImportError:
         pass
     try:

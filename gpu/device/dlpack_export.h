@@ -1,10 +1,11 @@
 // Tensors as DLPack structs, which own what keeps the memory alive.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "feedline/device.h"
 #include "feedline/dlpack.h"
@@ -42,12 +43,11 @@ Managed* export_tensor(std::shared_ptr<const void> owner, const TensorView& view
   struct Export {
     Managed managed;
     std::shared_ptr<const void> owner;
-    std::vector<int64_t> shape, strides;
+    std::array<int64_t, Shape::max_rank + 2> shape, strides;
   };
   auto made = std::make_unique<Export>();
   made->owner = std::move(owner);
-  made->shape.assign(view.shape.begin(), view.shape.end());
-  made->strides.resize(view.shape.rank());
+  std::copy(view.shape.begin(), view.shape.end(), made->shape.begin());
   int64_t stride = 1;
   for (size_t axis = view.shape.rank(); axis-- > 0; stride *= view.shape[axis]) made->strides[axis] = stride;
   const bool on_host = device.kind == DeviceId::Kind::host;
