@@ -1,6 +1,4 @@
 // feedline/feedline.h: the C interface, one function after another over the C++ one. No exception leaves it.
-#include "feedline/feedline.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "feedline/feeder.h"
+#include "feedline/feedline.h"
 #include "feedline/log.h"
 #include "gpu/device/dlpack_export.h"
 
@@ -52,8 +51,8 @@ feedline_status failed(const std::string& text, std::string_view category, const
   last.message = message;
   last.file = place.file;
   last.feature = place.feature;
-  last.error = {last.text.c_str(),  last.category.c_str(), last.message.c_str(), last.file.c_str(), place.offset,
-                place.record,       last.feature.c_str()};
+  last.error = {last.text.c_str(), last.category.c_str(), last.message.c_str(), last.file.c_str(),
+                place.offset,      place.record,          last.feature.c_str()};
   return FEEDLINE_FAILED;
 }
 
@@ -186,9 +185,7 @@ size_t feedline_feeder_spare_batches(const feedline_feeder* feeder, int32_t repl
 
 int32_t feedline_feeder_replicas(const feedline_feeder* feeder) { return feeder->feeder.replicas(); }
 int64_t feedline_feeder_steps_per_epoch(const feedline_feeder* feeder) { return feeder->feeder.steps_per_epoch(); }
-int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) {
-  return feeder->feeder.samples_per_epoch();
-}
+int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) { return feeder->feeder.samples_per_epoch(); }
 
 size_t feedline_feeder_element_count(const feedline_feeder* feeder) { return feeder->feeder.elements().size(); }
 feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number, feedline_element* element) {

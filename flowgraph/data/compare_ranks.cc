@@ -199,8 +199,8 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 
 void compare_files(RankGroup& ranks, const DataSet& data) {
   compare_texts(ranks, data, [](const DataFile& file) {
-    return fmt::format("{}{} of {} bytes", file.source > 0 ? fmt::format("source[{}]: ", file.source) : "",
-                       file.name(), file.id.size);
+    return fmt::format("{}{} of {} bytes", file.source > 0 ? fmt::format("source[{}]: ", file.source) : "", file.name(),
+                       file.id.size);
   });
 }
 

@@ -317,10 +317,10 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
   if (flaw.row != row_) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
-    error.message =
-        fmt::format("the record does not have this feature{}. If records may lack it, give it a default_value, or "
-                    "kind: VARIABLE",
-                    tell ? names_instead(spec.key, feature_names_(record)) : "");
+    error.message = fmt::format(
+        "the record does not have this feature{}. If records may lack it, give it a default_value, or "
+        "kind: VARIABLE",
+        tell ? names_instead(spec.key, feature_names_(record)) : "");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
     error.message =

@@ -36,9 +36,8 @@ void read_defaults(const config::Feature& config, FeatureSpec& feature) {
     }
     if (found == DType::bytes && feature.length >= 0 &&
         static_cast<int64_t>(value.bytes_value().size()) != feature.length)
-      refuse(feature,
-             fmt::format("default_value: it has {} bytes, but length is {}; give as many", value.bytes_value().size(),
-                         feature.length));
+      refuse(feature, fmt::format("default_value: it has {} bytes, but length is {}; give as many",
+                                  value.bytes_value().size(), feature.length));
     if (found == DType::bytes) feature.default_bytes.push_back(value.bytes_value());
     if (found == DType::float32) feature.default_floats.push_back(value.float32_value());
     if (found == DType::int64) feature.default_ints.push_back(value.int64_value());

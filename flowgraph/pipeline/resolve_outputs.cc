@@ -281,10 +281,10 @@ class OutputResolver {
     if (unpack.bit_offset < 0)
       refuse("unpack_bits.bit_offset", fmt::format("{} is negative; count from 0", unpack.bit_offset));
     if (from.length < 0)
-      refuse("unpack_bits",
-             fmt::format(
-                 "the length of feature '{}' must be known; write it there: length: {}, or more if bytes follow",
-                 from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
+      refuse(
+          "unpack_bits",
+          fmt::format("the length of feature '{}' must be known; write it there: length: {}, or more if bytes follow",
+                      from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
     const int64_t available = from.length * 8;
     if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
       refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes); correct "

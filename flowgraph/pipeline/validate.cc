@@ -111,9 +111,10 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
       if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
     }
     for (const auto& [other, files] : shared)
-      warnings.push_back(fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
-                                     "of its own",
-                                     name_of(s), some_of(files.front(), files.size()), name_of(other)));
+      warnings.push_back(
+          fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
+                      "of its own",
+                      name_of(s), some_of(files.front(), files.size()), name_of(other)));
   }
 }
 
@@ -344,9 +345,7 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
   std::set<int> cpus;
   const char* at = text.data();
   const char* const end = at + text.size();
-  const auto refuse_text = [&] {
-    refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text);
-  };
+  const auto refuse_text = [&] { refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text); };
   const auto number = [&] {
     int cpu = 0;
     const auto [rest, error] = std::from_chars(at, end, cpu);

@@ -158,7 +158,8 @@ class CudaRing final : public DeviceRing {
     try {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
-      log_warning(fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu_.ordinal, error.what()));
+      log_warning(
+          fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu_.ordinal, error.what()));
       leak(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }

@@ -136,7 +136,8 @@ struct Inflater::Impl {
     switch (state) {
       case State::between:
         if (!gzip) {
-          if (seen_stream) return refuse("the file has bytes after the end of its zlib stream; a zlib file has one stream");
+          if (seen_stream)
+            return refuse("the file has bytes after the end of its zlib stream; a zlib file has one stream");
           fixed[0] = byte;
           state = State::zlib_flags;
           return true;

@@ -174,10 +174,10 @@ RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
                               "are not a record",
                               length, header_bytes),
                   length);
-  return report(Category::truncated_data,
-                fmt::format("the header states a record of {} bytes, but {} are left: the file was cut short",
-                            wanted, length),
-                length);
+  return report(
+      Category::truncated_data,
+      fmt::format("the header states a record of {} bytes, but {} are left: the file was cut short", wanted, length),
+      length);
 }
 
 // Reports that the record at begin_ is damaged, and finds out where to continue. With bad_data_crc, `wanted` is the

@@ -255,8 +255,8 @@ void add_feeder(nb::module_& module) {
               meeting->rank = rank;
               meeting->world_size = world_size;
             }
-            new (self) PyFeeder(pipeline, std::move(options), std::move(meeting), std::move(exchange),
-                                std::move(progress));
+            new (self)
+                PyFeeder(pipeline, std::move(options), std::move(meeting), std::move(exchange), std::move(progress));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("devices"), nb::arg("rank"), nb::arg("world_size"),
           nb::arg("threads"), nb::arg("start_epoch"), nb::arg("backend"), nb::arg("direct").none(),
@@ -264,25 +264,25 @@ void add_feeder(nb::module_& module) {
           nb::arg("tcp").none(), nb::arg("exchange").none(), nb::arg("progress").none())
       .def("next", &PyFeeder::next)
       .def("close", &PyFeeder::close)
-      .def("stop",
-           [](const PyFeeder& self) { without_gil(self, [](Feeder& f) { f.stop(); }); })
-      .def("get_state",
-           [](const PyFeeder& self, std::optional<uint64_t> epoch, std::optional<int64_t> step) {
-             return without_gil(self, [&](Feeder& f) {
-               return !step ? f.get_state() : f.get_state(epoch ? *epoch : f.epoch(), *step);
-             });
-           },
-           nb::arg("epoch").none(), nb::arg("step").none())
+      .def("stop", [](const PyFeeder& self) { without_gil(self, [](Feeder& f) { f.stop(); }); })
+      .def(
+          "get_state",
+          [](const PyFeeder& self, std::optional<uint64_t> epoch, std::optional<int64_t> step) {
+            return without_gil(self, [&](Feeder& f) {
+              return !step ? f.get_state() : f.get_state(epoch ? *epoch : f.epoch(), *step);
+            });
+          },
+          nb::arg("epoch").none(), nb::arg("step").none())
       .def("set_state",
            [](const PyFeeder& self, const std::string& state, bool accept_changes) {
              without_gil(self, [&](Feeder& f) { f.set_state(state, accept_changes); });
            })
-      .def("set_epoch", [](const PyFeeder& self, uint64_t epoch) {
-        without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); });
-      })
-      .def("set_weights", [](const PyFeeder& self, const std::vector<double>& weights) {
-        without_gil(self, [&](Feeder& f) { f.set_weights(weights); });
-      })
+      .def("set_epoch",
+           [](const PyFeeder& self, uint64_t epoch) { without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); }); })
+      .def("set_weights",
+           [](const PyFeeder& self, const std::vector<double>& weights) {
+             without_gil(self, [&](Feeder& f) { f.set_weights(weights); });
+           })
       .def("epoch", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.epoch(); }); })
       .def("steps_per_epoch",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.steps_per_epoch(); }); })
@@ -291,12 +291,9 @@ void add_feeder(nb::module_& module) {
       .def("replicas", [](const PyFeeder& self) { return self.feeder().replicas(); })
       .def("files", [](const PyFeeder& self) { return self.feeder().files(); })
       .def("warnings", [](const PyFeeder& self) { return self.feeder().warnings(); })
-      .def("plan_text",
-           [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
+      .def("plan_text", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
       .def("report_json",
-           [](const PyFeeder& self) {
-             return without_gil(self, [](Feeder& f) { return to_json(f.report()); });
-           })
+           [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return to_json(f.report()); }); })
       .def("batches_copied", &PyFeeder::copied)
       .def("elements", elements);
 }

@@ -32,7 +32,7 @@ Compression compression_of(const std::string& name) {
   throw Error(Category::bad_pipeline, "compression '" + name + "' is none of auto, none, gzip, zlib");
 }
 
-/// Returns the next record, or None at the end. Raises the Error of a bad region; the call after it goes on behind it.
+/// Returns the next record, or None at the end. Raises the Error of a bad region; the call after it goes on after that region.
 nb::object next(RecordReader& reader) {
   Record record;
   ReadResult result{};
@@ -47,8 +47,8 @@ nb::object next(RecordReader& reader) {
 
 nb::object list_of(const cli::ExampleView& view, const cli::ExampleView::Feature& feature) {
   nb::list values;
-  for (const std::string_view value : feature.kind == cli::Kind::bytes_list ? view.bytes(feature)
-                                                                             : std::span<const std::string_view>())
+  for (const std::string_view value :
+       feature.kind == cli::Kind::bytes_list ? view.bytes(feature) : std::span<const std::string_view>())
     values.append(nb::bytes(value.data(), value.size()));
   if (feature.kind == cli::Kind::float_list)
     for (const float value : view.floats(feature)) values.append(value);
@@ -104,10 +104,14 @@ void add_records(nb::module_& module) {
              for (const nb::bytes& value : values) views.emplace_back(value.c_str(), value.size());
              writer.set_bytes(feature, views);
            })
-      .def("set_floats", [](cli::ExampleWriter& writer, size_t feature,
-                            const Values<float>& values) { writer.set_floats(feature, {values.data(), values.size()}); })
-      .def("set_ints", [](cli::ExampleWriter& writer, size_t feature,
-                          const Values<int64_t>& values) { writer.set_ints(feature, {values.data(), values.size()}); })
+      .def("set_floats",
+           [](cli::ExampleWriter& writer, size_t feature, const Values<float>& values) {
+             writer.set_floats(feature, {values.data(), values.size()});
+           })
+      .def("set_ints",
+           [](cli::ExampleWriter& writer, size_t feature, const Values<int64_t>& values) {
+             writer.set_ints(feature, {values.data(), values.size()});
+           })
       .def("finish", [](cli::ExampleWriter& writer) { return bytes_of(writer.finish()); });
   module.def("parse_example", parse_example);
 }

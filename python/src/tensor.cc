@@ -94,16 +94,16 @@ nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object 
   const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);
   const bool may_copy = copy.is_none() || must_copy;
   if ((must_copy || lent_) && !on_host) refuse("tensors on a GPU are not copied here; copy them with your framework");
-  if (lent_ && !may_copy) refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
+  if (lent_ && !may_copy)
+    refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
   if (must_copy || lent_) {
     const Tensor copied = copy_of(view_);
     return copied.dlpack(stream, max_version, nb::none(), nb::none());
   }
   order_after_writing(stream);
   if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
-    return capsule("dltensor_versioned",
-                   gpu::export_tensor<DLManagedTensorVersioned>(owner_, view_, device_,
-                                                                batch_ ? 0 : DLPACK_FLAG_BITMASK_IS_COPIED));
+    return capsule("dltensor_versioned", gpu::export_tensor<DLManagedTensorVersioned>(
+                                             owner_, view_, device_, batch_ ? 0 : DLPACK_FLAG_BITMASK_IS_COPIED));
   return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(owner_, view_, device_, 0));
 }
 
@@ -125,8 +125,9 @@ void add_tensor(nb::module_& module) {
             return numpy.attr("asarray")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
-      .def_prop_ro("dtype", [](const Tensor& t) { return lower_case_name(t.dtype()); },
-                   "The name of the element type, as numpy spells it: 'float32', 'bool', 'bfloat16'.")
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return lower_case_name(t.dtype()); },
+          "The name of the element type, as numpy spells it: 'float32', 'bool', 'bfloat16'.")
       .def_prop_ro("shape",
                    [](const Tensor& t) {
                      nb::list axes;
@@ -134,7 +135,8 @@ void add_tensor(nb::module_& module) {
                      return nb::tuple(axes);
                    })
       .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().rank(); })
-      .def_prop_ro("size", [](const Tensor& t) { return t.shape().elements(); }, "The number of elements.")
+      .def_prop_ro(
+          "size", [](const Tensor& t) { return t.shape().elements(); }, "The number of elements.")
       .def_prop_ro("nbytes", &Tensor::size_bytes)
       .def("__len__",
            [](const Tensor& t) {

@@ -2,6 +2,7 @@
 #include "support/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
+
 #include <map>
 #include <optional>
 #include <thread>

@@ -68,8 +68,8 @@ TEST_CASE("values that exceed their tensor are not written") {
   CHECK(end_of(plan) == "the end of the epoch");
   for (const std::string tensor : {"v.values", "v.row_splits", "t.bytes", "t.offsets", "p"}) {
     INFO(tensor);
-    const auto at =
-        std::find_if(plan.memory.tensors.begin(), plan.memory.tensors.end(), [&](const auto& t) { return t.name == tensor; });
+    const auto at = std::find_if(plan.memory.tensors.begin(), plan.memory.tensors.end(),
+                                 [&](const auto& t) { return t.name == tensor; });
     REQUIRE(at != plan.memory.tensors.end());
     const uint64_t capacity = std::exchange(at->capacity, 16);
     CHECK_THAT(end_of(plan),

@@ -396,7 +396,8 @@ TEST_CASE("check tries records, and fails where they are not what the features s
     INFO(absent.err);
     CHECK(absent.code == 0);
     // The feed that starts after the check may have reached the end of the epoch; then it warns of the same feature.
-    CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has this feature") != std::string::npos);
+    CHECK(absent.err.find("feedline: warning: feature 'dd': no record that was tried has this feature") !=
+          std::string::npos);
   }
 
   // One bad record among good ones.

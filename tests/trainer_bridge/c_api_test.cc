@@ -181,10 +181,10 @@ TEST_CASE("c: failures say what and where") {
     writer.write(std::as_bytes(std::span("\x0a\x00", 2)));
     writer.close();
   }
-  REQUIRE(feedline_pipeline_parse(
-              ("source { files: '" + dir.file("x") + "' } feature { name: 'n' dtype: INT64 } batch { global_batch_size: 1 }")
-                  .c_str(),
-              "", &pipeline) == FEEDLINE_OK);
+  REQUIRE(feedline_pipeline_parse(("source { files: '" + dir.file("x") +
+                                   "' } feature { name: 'n' dtype: INT64 } batch { global_batch_size: 1 }")
+                                      .c_str(),
+                                  "", &pipeline) == FEEDLINE_OK);
   feedline_pipeline* changed = nullptr;
   REQUIRE(feedline_pipeline_with_field(pipeline, "batch.last_batch_policy", "PAD", &changed) == FEEDLINE_OK);
   CHECK(std::string(feedline_pipeline_text(changed)).find("PAD") != std::string::npos);
@@ -244,10 +244,12 @@ TEST_CASE("c: callbacks") {
   REQUIRE(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_OK);
 
   std::vector<std::string> lines;
-  feedline_set_log_sink([](void* context, int32_t level, const char* line) {
-    CHECK(level == 1);
-    static_cast<std::vector<std::string>*>(context)->push_back(line);
-  }, &lines);
+  feedline_set_log_sink(
+      [](void* context, int32_t level, const char* line) {
+        CHECK(level == 1);
+        static_cast<std::vector<std::string>*>(context)->push_back(line);
+      },
+      &lines);
   feedline_batch* batch = nullptr;
   while (feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_OK) feedline_batch_free(batch);
   feedline_set_log_sink(nullptr, nullptr);

@@ -218,8 +218,9 @@ TEST_CASE("counting ends when it is known that the data is refused") {
   CHECK_THROWS_WITH(skipping("max_failures: 3"),
                     Catch::Contains("4 bad records were found, but errors.max_failures allows 3; the first: ") &&
                         Catch::Contains("data: offset 20: record 1: "));
-  CHECK_THROWS_WITH(skipping("} memory { limit: '1MiB'"),
-                    Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise memory.limit"));
+  CHECK_THROWS_WITH(
+      skipping("} memory { limit: '1MiB'"),
+      Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise memory.limit"));
   CHECK_THROWS_WITH(folder.count(index, "memory { limit: '1MiB' }"), Catch::Contains("8193 bad regions"));
   CHECK(folder.indexes() <= 1);  // at most the index of the sound file
   // The limit is exactly the number of failures: each bad record is left out by itself.

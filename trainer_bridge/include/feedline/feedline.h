@@ -91,9 +91,9 @@ typedef struct {
   const char* devices; /* "host", "host:4", "cuda", "cuda:0,2", "auto"; NULL: "host" */
   int32_t rank;        /* this rank's number, and the number of ranks that feed one training; 0 of 1 by default */
   int32_t world_size;
-  int32_t threads;      /* 0: the CPUs that this process may use */
-  int32_t start_epoch;  /* the epoch to begin with */
-  const char* backend;  /* "uring" or "pread"; NULL: what the kernel allows */
+  int32_t threads;     /* 0: the CPUs that this process may use */
+  int32_t start_epoch; /* the epoch to begin with */
+  const char* backend; /* "uring" or "pread"; NULL: what the kernel allows */
   /* Called while the data is counted, from any thread, one call at a time. If it does not return 0, making the feeder
      fails with the category "stalled". */
   int32_t (*on_progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
