@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   feedline_pipeline* pipeline = NULL;
   feedline_feeder* feeder = NULL;
   feedline_options options = {sizeof options, "host", 0, 1, 0, 0, NULL, NULL, NULL, NULL, NULL};
-  char state[256];
+  char* state = NULL;
   long long rows = 0;
   if (argc != 2) {
     fprintf(stderr, "usage: %s PIPELINE\n", argv[0]);
@@ -48,8 +48,9 @@ int main(int argc, char** argv) {
     }
     if (status != FEEDLINE_END_OF_EPOCH) fail();
   }
-  if (feedline_feeder_get_state(feeder, -1, state) != FEEDLINE_OK) fail();
+  if (feedline_feeder_get_state(feeder, -1, &state) != FEEDLINE_OK) fail();
   printf("%lld rows in two epochs; the state is %s\n", rows, state);
+  feedline_text_free(state);
   feedline_feeder_free(feeder);
   feedline_pipeline_free(pipeline);
   return 0;

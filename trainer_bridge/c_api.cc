@@ -35,7 +35,7 @@ namespace {
 
 struct LastError {
   std::string text, category, message, file, feature;
-  feedline_error error = {};
+  feedline_error error = {"", "", "", "", -1, -1, ""};
 };
 
 LastError& last_error() {
@@ -72,19 +72,49 @@ feedline_status guarded(Body body) noexcept {
     return failed("out of memory", "out_of_memory", "out of memory");
   } catch (const std::exception& error) {
     return failed(error.what(), "internal_error", error.what());
+  } catch (...) {
+    return failed("a callback threw what is no exception of C++", "internal_error", "a callback threw");
   }
+}
+
+/// Throws Error bad_pipeline for a null pointer.
+void need(const void* pointer, const char* what) {
+  if (!pointer) throw Error(Category::bad_pipeline, std::string(what) + " is NULL");
+}
+
+/// Throws Error bad_pipeline for a struct that is smaller than it was in the first version.
+void check_size(size_t given, size_t first_version) {
+  if (given < first_version)
+    throw Error(Category::bad_pipeline, "struct_size is " + std::to_string(given) + "; set it to sizeof(the struct), " +
+                                            std::to_string(first_version) + " or more");
+}
+
+char* copy_of(const std::string& text) {
+  auto copy = std::make_unique<char[]>(text.size() + 1);
+  std::memcpy(copy.get(), text.c_str(), text.size() + 1);
+  return copy.release();
+}
+
+feedline_pipeline* handle_of(Pipeline pipeline) {
+  std::string text = pipeline.text();
+  return new feedline_pipeline{std::move(pipeline), std::move(text)};
 }
 
 /// Returns the options that the caller's struct, which may be shorter than ours, has.
 feedline_options whole(const feedline_options* given) {
   feedline_options options = {};
-  if (given) std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+  if (given) {
+    check_size(given->struct_size, sizeof options);
+    std::memcpy(&options, given, sizeof options);
+  }
   return options;
 }
 
 /// Writes `value` to the caller's struct, as far as it reaches.
 template <typename Struct>
 void give(Struct value, Struct* to) {
+  need(to, "the struct to fill");
+  check_size(to->struct_size, sizeof value);
   value.struct_size = to->struct_size;
   std::memcpy(to, &value, std::min(value.struct_size, sizeof value));
 }
@@ -101,9 +131,9 @@ Options options_of(const feedline_options& given) {
   Options options;
   options.devices = parse_devices(given.devices ? given.devices : "host");
   options.rank = given.rank;
-  options.world_size = std::max(given.world_size, 1);
+  options.world_size = given.world_size == 0 ? 1 : given.world_size;
   options.threads = given.threads;
-  options.epoch = static_cast<uint64_t>(given.start_epoch);
+  options.epoch = given.start_epoch;
   options.io.backend = backend_of(given.backend);
   if (given.on_progress)
     options.on_progress = [given](uint64_t done, uint64_t total) {
@@ -129,27 +159,41 @@ const feedline_error* feedline_last_error(void) { return &last_error().error; }
 const char* feedline_version(void) { return FEEDLINE_VERSION; }
 
 feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline) {
-  return guarded([&] { *pipeline = new feedline_pipeline{load_pipeline(file), {}}; });
+  return guarded([&] {
+    need(file, "file");
+    *pipeline = handle_of(load_pipeline(file));
+  });
 }
 feedline_status feedline_pipeline_parse(const char* text, const char* folder, feedline_pipeline** pipeline) {
-  return guarded([&] { *pipeline = new feedline_pipeline{parse_pipeline(text, folder), {}}; });
+  return guarded([&] {
+    need(text, "text");
+    *pipeline = handle_of(parse_pipeline(text, folder ? folder : ""));
+  });
 }
 feedline_status feedline_pipeline_with(const feedline_pipeline* pipeline, const char* text,
                                        feedline_pipeline** changed) {
-  return guarded([&] { *changed = new feedline_pipeline{pipeline->pipeline.overlaid(text), {}}; });
+  return guarded([&] {
+    need(pipeline, "pipeline");
+    need(text, "text");
+    *changed = handle_of(pipeline->pipeline.overlaid(text));
+  });
 }
 feedline_status feedline_pipeline_with_field(const feedline_pipeline* pipeline, const char* path, const char* value,
                                              feedline_pipeline** changed) {
-  return guarded([&] { *changed = new feedline_pipeline{pipeline->pipeline.with(path, value), {}}; });
+  return guarded([&] {
+    need(pipeline, "pipeline");
+    need(path, "path");
+    need(value, "value");
+    *changed = handle_of(pipeline->pipeline.with(path, value));
+  });
 }
-const char* feedline_pipeline_text(const feedline_pipeline* pipeline) {
-  return const_cast<feedline_pipeline*>(pipeline)->text.assign(pipeline->pipeline.text()).c_str();
-}
+const char* feedline_pipeline_text(const feedline_pipeline* pipeline) { return pipeline->text.c_str(); }
 void feedline_pipeline_free(feedline_pipeline* pipeline) { delete pipeline; }
 
 feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const feedline_options* options,
                                     feedline_feeder** feeder) {
   return guarded([&] {
+    need(pipeline, "pipeline");
     Options all = options_of(whole(options));
     std::vector<DeviceId> devices = all.devices;
     *feeder = new feedline_feeder{std::move(devices), Feeder(pipeline->pipeline, std::move(all))};
@@ -161,8 +205,11 @@ void feedline_feeder_stop(feedline_feeder* feeder) { feeder->feeder.stop(); }
 feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, int64_t timeout_ms,
                                      feedline_batch** batch) {
   return guarded([&] {
-    const auto timeout = timeout_ms < 0 ? std::chrono::nanoseconds::max()
-                                        : std::chrono::nanoseconds(std::chrono::milliseconds(timeout_ms));
+    need(feeder, "feeder");
+    constexpr auto for_ever = std::chrono::nanoseconds::max();
+    const bool ends =
+        timeout_ms >= 0 && timeout_ms < std::chrono::duration_cast<std::chrono::milliseconds>(for_ever).count();
+    const auto timeout = ends ? std::chrono::nanoseconds(std::chrono::milliseconds(timeout_ms)) : for_ever;
     Batch next;
     switch (feeder->feeder.next(replica, timeout, next)) {
       case Next::not_ready:
@@ -208,40 +255,35 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
   });
 }
 
-feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char text[256]) {
-  return guarded([&] {
-    const std::string state = step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step);
-    if (state.size() > 255)
-      throw Error(Category::bad_pipeline, "the state has more than 255 bytes, as after Feeder::set_weights()");
-    std::memcpy(text, state.c_str(), state.size() + 1);
-  });
+feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text) {
+  return guarded([&] { *text = copy_of(step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step)); });
 }
 feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text, int32_t accept_changes) {
-  return guarded([&] { feeder->feeder.set_state(text, accept_changes != 0); });
+  return guarded([&] {
+    need(text, "text");
+    feeder->feeder.set_state(text, accept_changes != 0);
+  });
 }
 feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder, uint64_t epoch) {
   return guarded([&] { feeder->feeder.set_epoch(epoch); });
 }
 feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json) {
-  return guarded([&] {
-    const std::string text = to_json(feeder->feeder.report());
-    auto copy = std::make_unique<char[]>(text.size() + 1);
-    std::memcpy(copy.get(), text.c_str(), text.size() + 1);
-    *json = copy.release();
-  });
+  return guarded([&] { *json = copy_of(to_json(feeder->feeder.report())); });
 }
 void feedline_text_free(char* text) { delete[] text; }
 
 feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
-  const Batch& of = *batch->batch;
-  give<feedline_batch_info>({.struct_size = 0,
-                             .epoch = of.epoch(),
-                             .step = of.step(),
-                             .rows = of.rows(),
-                             .valid_count = of.valid_count(),
-                             .tensors = of.tensors().size()},
-                            info);
-  return FEEDLINE_OK;
+  return guarded([&] {
+    need(batch, "batch");
+    const Batch& of = *batch->batch;
+    give<feedline_batch_info>({.struct_size = 0,
+                               .epoch = of.epoch(),
+                               .step = of.step(),
+                               .rows = of.rows(),
+                               .valid_count = of.valid_count(),
+                               .tensors = of.tensors().size()},
+                              info);
+  });
 }
 const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t number) {
   const std::vector<NamedTensor>& all = batch->batch->tensors();
@@ -250,6 +292,8 @@ const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t numbe
 feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                       DLManagedTensorVersioned** tensor) {
   return guarded([&] {
+    need(batch, "batch");
+    need(name, "name");
     const TensorView view = batch->batch->at(name);  // throws if there is none
     bool lent = false;
     for (const NamedTensor& other : batch->batch->tensors()) lent |= other.lent && other.name == name;
@@ -265,7 +309,16 @@ feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_
 void feedline_batch_free(feedline_batch* batch) { delete batch; }
 
 void feedline_set_log_sink(void (*sink)(void* context, int32_t level, const char* line), void* context) {
-  set_log_sink(!sink ? LogSink() : [sink, context](LogLevel level, std::string_view line) {
+  static const LogSink standard = [] {
+    LogSink first = set_log_sink({});
+    set_log_sink(first);
+    return first;
+  }();
+  if (!sink) {
+    set_log_sink(standard);
+    return;
+  }
+  set_log_sink([sink, context](LogLevel level, std::string_view line) {
     sink(context, static_cast<int32_t>(level), std::string(line).c_str());
   });
 }

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Iterator
 
-from . import _feedline
+from . import _feedline, _log
 from ._batch import Batch, Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
@@ -98,7 +98,7 @@ class Loader:
         progress: bool | None = None,
         **overrides: Any,
     ):
-        self._feeder = None
+        self._feeder, self._closed = None, False
         self.pipeline = pipeline_of(pipeline, overrides)
         if backend not in ("auto", "uring", "pread"):
             raise Error(f"backend: {backend!r} is none of 'auto', 'uring', 'pread'")
@@ -138,7 +138,7 @@ class Loader:
         )
         self._communicator, self._progress = communicator, progress
         self.as_tuple = None if as_tuple is None else tuple(as_tuple)
-        shown = _Progress() if progress or (progress is None and sys.stderr.isatty()) else None
+        shown = _Progress() if progress or (progress is None and sys.stderr and sys.stderr.isatty()) else None
         try:
             self._feeder = _feedline.Feeder(
                 self.pipeline._message, exchange=exchange, progress=shown, **self._arguments
@@ -157,6 +157,8 @@ class Loader:
         self._replicas = self._feeder.replicas()
         self._epoch, self._step = start_epoch, 0  # where the program is: the steps that it has taken
         self._iterated = False  # whether somebody iterates, or has iterated, since the place was set
+        self._loaded = False  # whether the place is that of a state, and was not iterated since
+        self._failed = False  # whether the feed has ended with an Error since the place was set
         self._generation = 0  # an iterator of an older generation has ended
         self._warned = False
         _open.add(self)
@@ -172,7 +174,7 @@ class Loader:
         return self._steps(self._generation)
 
     def _steps(self, generation):
-        self._iterated = True
+        self._iterated, self._loaded = True, False
         epoch = self._epoch
         while generation == self._generation and epoch == self._epoch:
             batches = self._next()
@@ -185,8 +187,10 @@ class Loader:
         try:
             given = [self._feeder.next(replica) for replica in range(self._replicas)]
         except Error as error:
+            self._failed = True
             raise self.pipeline._explain(error) from None
         if given[0] is None:
+            _log.flush()
             self._epoch, self._step, self._iterated = self._epoch + 1, 0, False
             return None
         self._step += 1
@@ -206,17 +210,27 @@ class Loader:
     def _go_to(self, epoch):
         """Goes to the beginning of an epoch. If the present one was taken to its last step, takes its end, so that what
         was prefetched of the next one is kept."""
-        if epoch == self._epoch + 1 and self._step and self._step == self._feeder.steps_per_epoch():
-            for replica in range(self._replicas):
-                self._feeder.next(replica)
+        if epoch == self._epoch + 1 and self._at_end() and not self._failed:
+            try:
+                for replica in range(self._replicas):
+                    self._feeder.next(replica)
+            except Error as error:  # of a record behind the last whole step; the next call goes on without it
+                self._failed = True
+                raise self.pipeline._explain(error) from None
         self._feeder.set_epoch(epoch)
-        self._epoch, self._step, self._iterated = epoch, 0, False
+        self._epoch, self._step, self._iterated, self._loaded, self._failed = epoch, 0, False, False, False
         self._generation += 1
+
+    def _at_end(self):
+        return self._step > 0 and self._step == self._feeder.steps_per_epoch()
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
-        yet, so that a trainer may load its state and then announce its epoch."""
-        if epoch != self._epoch or self._iterated:
+        yet, so that a trainer may load its state and then announce its epoch. (If the state is that of the epoch's end,
+        iterating then finds no step of it.)"""
+        if epoch == self._epoch and self._loaded:
+            self._iterated = False
+        elif epoch != self._epoch or self._iterated:
             self._go_to(epoch)
 
     @property
@@ -245,7 +259,8 @@ class Loader:
         """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken, or after the
         first `step` steps of this epoch. It is the same on all ranks; any number of ranks may go on from it."""
         if step is None:
-            step = self._step
+            steps = self._feeder.steps_per_epoch()
+            step = min(self._step, steps) if steps >= 0 else self._step
         return {"feedline": self._feeder.get_state(self._epoch, step), "version": 1}
 
     def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
@@ -257,10 +272,12 @@ class Loader:
         place = json.loads(state["feedline"])
         self._epoch, self._step = int(place["epoch"]), int(place["step"])
         self._generation += 1
-        self._iterated = self._step > 0 and self._step == self._feeder.steps_per_epoch()
+        self._iterated, self._loaded, self._failed = self._at_end(), True, False
 
     def set_weights(self, weights: list[float]) -> None:
         """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
+        if self._iterated and self._at_end():
+            self._go_to(self._epoch + 1)
         self._feeder.set_weights(list(weights))
 
     # Questions
@@ -289,7 +306,7 @@ class Loader:
         return self._feeder.files()
 
     def __repr__(self):
-        if self._feeder is None:
+        if self._closed:
             return "feedline.Loader(closed)"
         names = ", ".join(element.name for element in self._elements)
         return f"feedline.Loader({names}; {self._feeder.steps_per_epoch()} steps an epoch)"
@@ -298,9 +315,11 @@ class Loader:
 
     def close(self) -> None:
         """Ends the feed and gives its memory back, but for that of batches that are still kept."""
-        if self._feeder is not None:
+        if self._feeder is not None and not self._closed:
+            self._closed = True
             self._generation += 1
             self._feeder.close()
+            _log.flush()
 
     def __enter__(self):
         return self
@@ -313,8 +332,8 @@ class Loader:
         if callable(self._communicator):
             raise TypeError("a loader with an exchange of its own cannot be pickled")
         arguments.update(communicator=self._communicator, progress=self._progress, as_tuple=self.as_tuple)
-        return (_unpickle, (self.pipeline, arguments))
+        return (_unpickle, (type(self), self.pipeline, arguments))
 
 
-def _unpickle(pipeline, arguments):
-    return Loader(pipeline, **arguments)
+def _unpickle(kind, pipeline, arguments):
+    return kind(pipeline, **arguments)

@@ -1,15 +1,47 @@
-"""feedline's log lines go to the logger "feedline" of Python's logging."""
+"""feedline's log lines go to the logger "feedline" of Python's logging, on a thread of Python's own."""
 
 import atexit
 import logging
+import os
+import threading
 
 from . import _feedline
 
 _logger = logging.getLogger("feedline")
 _levels = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_lock = threading.Lock()
+_ended = False
+
+
+def flush():
+    """Logs the lines that have come so far."""
+    with _lock:
+        for level, line in _feedline.take_log():
+            _logger.log(_levels[level], line)
+
+
+def _run():
+    while not _ended:
+        if _feedline.wait_for_log(200):
+            flush()
+
+
+def _end():
+    global _ended
+    _ended = True
+    _thread.join()
+    flush()
+
+
+def _begin():
+    global _lock, _thread
+    _lock = threading.Lock()
+    _feedline.begin_log()
+    _thread = threading.Thread(target=_run, name="feedline-log", daemon=True)
+    _thread.start()
 
 
 def start():
-    _feedline.set_log_sink(lambda level, line: _logger.log(_levels[level], line))
-    # No thread of the library may want the interpreter while it ends.
-    atexit.register(_feedline.set_log_sink, None)
+    _begin()
+    atexit.register(_end)
+    os.register_at_fork(after_in_child=_begin)

@@ -35,7 +35,7 @@ def _refuse(path, why):
 
 
 def _quoted(value):
-    data = value.encode() if isinstance(value, str) else bytes(value)
+    data = value.encode(errors="surrogateescape") if isinstance(value, str) else bytes(value)
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data) + '"'
 
 
@@ -174,8 +174,11 @@ class Pipeline:
 
     def source(self, *files: str | os.PathLike, **fields: Any) -> "Pipeline":
         """Returns this pipeline with one more source: paths or patterns of TFRecord files."""
-        source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
         where = _caller()
+        try:
+            source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
+        except Error as error:
+            raise Error(f"{where}: {error}") from None
         message = _feedline.parse_pipeline(f"{self.text()}source {{ {source} }}", self._message.folder(), where)
         return self._of(message, {**self._lines, "source": where})
 
@@ -191,7 +194,10 @@ class Pipeline:
     ) -> "Pipeline":
         """Adds a feature: what is read out of each record. `dtype` is bytes, int, float or a name."""
         if default is not None:
-            fields["default_value"] = default if isinstance(default, (list, tuple)) else [default]
+            default = default.tolist() if hasattr(default, "tolist") else default
+            values = default if isinstance(default, (list, tuple)) else [default]
+            kind = {"FLOAT32": "float32_value", "INT64": "int64_value"}.get(dtype_name(dtype), "bytes_value")
+            fields["default_value"] = [{kind: value} for value in values]
         return self._laid({"feature": [{"name": name, "dtype": dtype, "shape": shape, "length": length, **fields}]})
 
     def output(self, name: str, **fields: Any) -> "Pipeline":
@@ -293,7 +299,9 @@ def pipeline_of(given, overrides=None):
     for part in parts:
         if isinstance(part, Pipeline):
             result = part if result is None else result.overlaid(part.text())
-        elif isinstance(part, os.PathLike) or (isinstance(part, str) and "{" not in part and ":" not in part):
+        elif isinstance(part, os.PathLike) or (
+            isinstance(part, str) and "{" not in part and (":" not in part or os.path.exists(part))
+        ):
             if result is None:
                 result = Pipeline.load(part)
             else:

@@ -1,5 +1,6 @@
 """Which rank this process is, and how ranks find each other."""
 
+import contextlib
 import os
 import re
 from typing import NamedTuple
@@ -24,7 +25,7 @@ _NAMES = (
     ("RANK", "WORLD_SIZE", "torchrun"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"),
     ("PMI_RANK", "PMI_SIZE", "MPICH"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "Slurm"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"),
 )
 
 
@@ -64,11 +65,16 @@ def _first_node(nodes):
 
 def exchange_of_group(group):
     """Returns the all-gather of bytes over a torch.distributed process group."""
+    import torch
     import torch.distributed as dist
+
+    # The exchange runs on a thread of its own, and the current GPU is that of a thread.
+    device = torch.cuda.current_device() if dist.get_backend(group) == "nccl" else None
 
     def exchange(mine):
         everyone = [None] * dist.get_world_size(group)
-        dist.all_gather_object(everyone, mine, group=group)
+        with torch.cuda.device(device) if device is not None else contextlib.nullcontext():
+            dist.all_gather_object(everyone, mine, group=group)
         return everyone
 
     return exchange

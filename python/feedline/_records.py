@@ -1,5 +1,6 @@
 """TFRecord files by themselves, for programs that need no loader."""
 
+import numbers
 import os
 from array import array
 from typing import Iterable, Iterator
@@ -43,6 +44,8 @@ def _typed(values):
         values = np.asarray(values)
         if values.dtype.kind == "f":
             return "floats", np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        if values.dtype.kind == "u" and values.size and values.max() > 2**63 - 1:
+            raise OverflowError(f"{values.max()} is more than an int64 holds")
         if values.dtype.kind in "iub":
             return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
         values = values.reshape(-1).tolist()
@@ -53,7 +56,7 @@ def _typed(values):
         return None
     if all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in values):
         return "bytes", [v.encode() if isinstance(v, str) else bytes(v) for v in values]
-    if any(isinstance(v, float) for v in values):
+    if any(isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral) for v in values):
         return "floats", array("f", values)
     return "ints", array("q", values)
 
@@ -67,7 +70,7 @@ class RecordWriter:
     def __init__(self, file: str | os.PathLike, *, compression: str = "none"):
         self._file = os.fspath(file)
         self._writer = _feedline.RecordWriter(self._file, compression)
-        self._keys, self._examples = None, None
+        self._keys, self._examples, self._records = None, None, 0
 
     def write(self, record: bytes | dict) -> None:
         """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
@@ -75,25 +78,30 @@ class RecordWriter:
         flattened. An empty list has no type, so its feature is left out, which readers take for no values."""
         if self._writer is None:
             raise Error("the writer is closed", "io_error", file=self._file)
+        if not isinstance(record, (dict, bytes, bytearray, memoryview)):
+            raise Error(f"a record is bytes or a dict, not {type(record).__name__}", "wrong_dtype", file=self._file)
         self._writer.write(self._example(record) if isinstance(record, dict) else bytes(record))
+        self._records += 1
 
     def _example(self, features):
         keys = list(features)
         if keys != self._keys:
             self._keys, self._examples = keys, _feedline.ExampleWriter(keys)
-        for i, (key, values) in enumerate(features.items()):
+        typed = []
+        for key, values in features.items():
             try:
-                typed = _typed(values)
+                typed.append(_typed(values))
             except (TypeError, ValueError, OverflowError) as error:
                 raise Error(f"feature '{key}': {error}", "wrong_dtype", feature=key) from None
-            if typed:
-                getattr(self._examples, "set_" + typed[0])(i, typed[1])
+        for i, one in enumerate(typed):
+            if one:
+                getattr(self._examples, "set_" + one[0])(i, one[1])
         return self._examples.finish()
 
     @property
     def records(self) -> int:
         """How many records have been written."""
-        return self._writer.records
+        return self._records
 
     def close(self) -> None:
         """Completes the file and gives it its name."""

@@ -39,7 +39,7 @@ void check_signals() {
 /// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is one,
 /// sets `stop`, waits for the body to end, and raises what the signal's handler has raised.
 template <typename Body>
-void run_interruptibly(std::atomic<bool>& stop, Body body) {
+void run_interruptibly(const std::shared_ptr<std::atomic<bool>>& stop, Body body) {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -63,7 +63,7 @@ void run_interruptibly(std::atomic<bool>& stop, Body body) {
     }
     if (!raised && PyErr_CheckSignals() != 0) {
       raised.emplace();  // takes the pending exception
-      stop = true;
+      *stop = true;
     }
   }
   {
@@ -111,54 +111,73 @@ class PyFeeder {
  public:
   PyFeeder(const Pipeline& pipeline, Options options, std::optional<TcpOptions> tcp, nb::object exchange,
            nb::object progress) {
-    std::atomic<bool> stop = false;
-    options.on_progress = [&stop, told = progress.is_none() ? std::optional<Callable>() : Callable(progress)](
+    const auto stop = std::make_shared<std::atomic<bool>>(false);
+    options.on_progress = [stop, told = progress.is_none() ? std::optional<Callable>() : Callable(progress)](
                               uint64_t done, uint64_t total) {
-      if (stop) throw Interrupted();
+      if (*stop) throw Interrupted();
       if (told) told->call<void>(done, total);
     };
     const Exchange meet = exchange.is_none() ? Exchange() : exchange_of(exchange);
+    Using made;  // gives the feeder back without the GIL if anything below throws
     run_interruptibly(stop, [&] {
       if (tcp)
         options.communicator = tcp_communicator(*tcp, meet);
       else
         options.exchange = meet;
       devices_ = options.devices;
-      feeder_ = std::make_unique<Feeder>(pipeline, std::move(options));
+      made.feeder = std::make_shared<Feeder>(pipeline, std::move(options));
     });
-    for (const ElementSpec& element : feeder_->elements()) {
+    for (const ElementSpec& element : made->elements()) {
       const auto add = [&](const std::string& name) { keys_.push_back(nb::str(name.c_str(), name.size())); };
       for (const std::string& tensor : element.tensors()) add(tensor);
     }
+    feeder_ = made.feeder;
   }
   ~PyFeeder() { close(); }
 
-  /// Ends the feed. Its threads may log, and so want the GIL, while they are waited for.
+  /// A feeder that is used, and so not destroyed meanwhile, also if close() comes in a signal's handler or on another
+  /// thread. The last one to use it destroys it without the GIL, because its threads are waited for.
+  struct Using {
+    std::shared_ptr<Feeder> feeder;
+    Using() = default;
+    explicit Using(std::shared_ptr<Feeder> used) : feeder(std::move(used)) {}
+    Using(Using&&) = default;
+    ~Using() {
+      if (!feeder) return;
+      nb::gil_scoped_release released;
+      feeder.reset();
+    }
+    Feeder* operator->() const { return feeder.get(); }
+    Feeder& operator*() const { return *feeder; }
+  };
+
+  /// Ends the feed. Calls that are under way throw Error stalled.
   void close() {
-    if (!feeder_) return;
+    const Using last(std::exchange(feeder_, nullptr));
+    if (!last.feeder) return;
     nb::gil_scoped_release released;
-    feeder_->stop();
-    feeder_.reset();
+    last->stop();
   }
 
-  Feeder& feeder() const {
+  /// Throws Error stalled after close().
+  Using use() const {
     if (!feeder_) throw Error(Category::stalled, "the loader was closed");
-    return *feeder_;
+    return Using(feeder_);
   }
 
   /// Returns the replica's next batch as (epoch, step, rows, valid rows, {name: Tensor}), or None at the end of the
   /// epoch. If the program keeps so many batches that the feed would have no buffer left to fill, the batch comes in
   /// memory of its own, which is the program's.
   nb::object next(int replica) {
-    Feeder& feeder = this->feeder();
+    const Using feeder = use();
     Batch batch;
     Next result = Next::not_ready;
     bool must_copy = false;
     for (;;) {
       {
         nb::gil_scoped_release released;
-        must_copy = feeder.spare_batches(replica) <= 1;
-        result = feeder.next(replica, interruptible, batch);
+        must_copy = feeder->spare_batches(replica) <= 1;
+        result = feeder->next(replica, interruptible, batch);
       }
       if (result != Next::not_ready) break;
       check_signals();
@@ -180,9 +199,10 @@ class PyFeeder {
       nb::gil_scoped_release released;
       batch.release_on(Stream::host);
     } else {
-      const auto shared = std::make_shared<const Batch>(std::move(batch));
-      for (size_t t = 0; t < shared->tensors().size(); t++)
-        tensors[name_of(shared->tensors()[t].name, t)] = nb::cast(Tensor(shared, shared->tensors()[t], device));
+      const auto shared = std::make_shared<SharedBatch>(std::move(batch));
+      const std::vector<NamedTensor>& all = shared->batch.tensors();
+      for (size_t t = 0; t < all.size(); t++)
+        tensors[name_of(all[t].name, t)] = nb::cast(Tensor(shared, all[t], device));
     }
     return nb::make_tuple(epoch, step, rows, valid, tensors);
   }
@@ -196,7 +216,7 @@ class PyFeeder {
     return nb::str(name.c_str(), name.size());
   }
 
-  std::unique_ptr<Feeder> feeder_;
+  std::shared_ptr<Feeder> feeder_;
   std::vector<DeviceId> devices_;
   std::vector<nb::str> keys_;
   uint64_t copied_ = 0;
@@ -204,15 +224,15 @@ class PyFeeder {
 
 template <typename Call>
 auto without_gil(const PyFeeder& self, Call call) {
-  Feeder& feeder = self.feeder();
+  const PyFeeder::Using feeder = self.use();
   nb::gil_scoped_release released;
-  return call(feeder);
+  return call(*feeder);
 }
 
 nb::list elements(const PyFeeder& self) {
   constexpr const char* kinds[] = {"dense", "padded", "ragged"};
   nb::list all;
-  for (const ElementSpec& element : self.feeder().elements()) {
+  for (const ElementSpec& element : self.use()->elements()) {
     nb::list shape, tensors;
     for (const int64_t axis : element.shape) shape.append(axis);
     for (const std::string& tensor : element.tensors()) tensors.append(tensor);
@@ -233,7 +253,10 @@ void add_feeder(nb::module_& module) {
              bool deliver_before_error, int data_parallel_rank, int data_parallel_size, nb::object tcp,
              nb::object exchange, nb::object progress) {
             Options options;
-            options.devices = parse_devices(devices);
+            {
+              nb::gil_scoped_release released;  // it may log
+              options.devices = parse_devices(devices);
+            }
             options.rank = rank;
             options.world_size = world_size;
             options.threads = threads;
@@ -288,9 +311,17 @@ void add_feeder(nb::module_& module) {
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.steps_per_epoch(); }); })
       .def("samples_per_epoch",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.samples_per_epoch(); }); })
-      .def("replicas", [](const PyFeeder& self) { return self.feeder().replicas(); })
-      .def("files", [](const PyFeeder& self) { return self.feeder().files(); })
-      .def("warnings", [](const PyFeeder& self) { return self.feeder().warnings(); })
+      .def("replicas", [](const PyFeeder& self) { return self.use()->replicas(); })
+      .def("files",
+           [](const PyFeeder& self) {
+             nb::list files;
+             const auto feeder = self.use();
+             for (const std::string& file : feeder->files())
+               files.append(
+                   nb::steal(PyUnicode_DecodeFSDefaultAndSize(file.data(), static_cast<Py_ssize_t>(file.size()))));
+             return files;
+           })
+      .def("warnings", [](const PyFeeder& self) { return self.use()->warnings(); })
       .def("plan_text", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
       .def("report_json",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return to_json(f.report()); }); })

@@ -4,10 +4,16 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
 #include <exception>
-#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "feedline/device.h"
@@ -24,48 +30,80 @@ namespace nb = nanobind;
 namespace feedline::python {
 namespace {
 
+/// Returns bytes as Python has file names: those that are not UTF-8 become surrogates.
+nb::object text_of(std::string_view bytes) {
+  return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+}
+
 /// Raises feedline.Error, whose arguments are those of the C++ exception.
 void raise(const Error& error) {
   const Place& place = error.place();
   const auto number = [](int64_t value) { return value < 0 ? nb::object(nb::none()) : nb::object(nb::int_(value)); };
-  const auto text = [](const std::string& value) {
-    return value.empty() ? nb::object(nb::none()) : nb::object(nb::str(value.c_str(), value.size()));
-  };
+  const auto text = [](const std::string& value) { return value.empty() ? nb::object(nb::none()) : text_of(value); };
   try {
     const nb::object type = nb::module_::import_("feedline._errors").attr("Error");
     const std::string category(name(error.category()));
-    const nb::object raised = type(error.what(), category, error.message(), text(place.file), number(place.offset),
-                                   number(place.record), text(place.feature));
+    const nb::object raised = type(text_of(error.what()), category, text_of(error.message()), text(place.file),
+                                   number(place.offset), number(place.record), text(place.feature));
     PyErr_SetObject(type.ptr(), raised.ptr());
   } catch (nb::python_error& failed) {
     failed.restore();
+  } catch (const std::exception& failed) {
+    PyErr_SetString(PyExc_RuntimeError, failed.what());
   }
 }
 
-/// Gives the library's log to `sink(level, line)`, or to standard error again if it is None.
-void set_python_sink(nb::object sink) {
-  static const LogSink standard = [] {
-    LogSink first = set_log_sink({});
-    set_log_sink(first);
-    return first;
-  }();
-  LogSink next = standard;
-  if (!sink.is_none()) {
-    const std::shared_ptr<nb::object> kept(new nb::object(std::move(sink)), [](nb::object* object) {
-      nb::gil_scoped_acquire gil;
-      delete object;
-    });
-    next = [kept](LogLevel level, std::string_view line) {
-      nb::gil_scoped_acquire gil;
-      try {
-        (*kept)(std::string(name(level)), nb::str(line.data(), line.size()));
-      } catch (nb::python_error& error) {
-        error.discard_as_unraisable("feedline's log");
-      }
-    };
+/// Lines of the library's log on their way to Python. No thread of the library runs Python code, which could wait for
+/// the interpreter's lock, or drop the last reference to a loader.
+class LogQueue {
+ public:
+  void put(LogLevel level, std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    lines_.emplace_back(level, line);
+    changed_.notify_all();
   }
-  nb::gil_scoped_release released;  // a line that is on its way to the old sink waits for the GIL
-  set_log_sink(std::move(next));
+  /// Returns whether there is a line, for which it waits at most so long.
+  bool wait(std::chrono::milliseconds most) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, most, [&] { return !lines_.empty(); });
+  }
+  std::deque<std::pair<LogLevel, std::string>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lines_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<LogLevel, std::string>> lines_;
+};
+
+// A forked child gets another queue, because the mutex of this one may be locked there. Never destroyed.
+std::atomic<LogQueue*> log_queue = nullptr;
+
+void begin_log() {
+  if (!log_queue.exchange(new LogQueue))
+    set_log_sink([](LogLevel level, std::string_view line) { log_queue.load()->put(level, line); });
+}
+
+bool wait_for_log(int64_t milliseconds) {
+  nb::gil_scoped_release released;
+  return log_queue.load()->wait(std::chrono::milliseconds(milliseconds));
+}
+
+nb::list take_log() {
+  nb::list lines;
+  for (const auto& [level, line] : log_queue.load()->take())
+    lines.append(nb::make_tuple(std::string(name(level)), text_of(line)));
+  return lines;
+}
+
+/// Lets the library log to standard error, as the tool does.
+void log_to_stderr() {
+  set_log_sink([](LogLevel level, std::string_view line) {
+    if (level != LogLevel::info)
+      std::fprintf(stderr, "feedline: %s: %s\n", std::string(name(level)).c_str(), std::string(line).c_str());
+  });
 }
 
 int run_tool(std::vector<std::string> arguments) {
@@ -92,7 +130,11 @@ NB_MODULE(_feedline, module) {
   python::add_tensor(module);
   python::add_feeder(module);
   python::add_records(module);
-  module.def("set_log_sink", python::set_python_sink, nb::arg("sink").none());
+  nb::set_leak_warnings(false);  // daemon threads may hold loaders when the interpreter ends
+  module.def("begin_log", python::begin_log);
+  module.def("wait_for_log", python::wait_for_log);
+  module.def("take_log", python::take_log);
+  module.def("log_to_stderr", python::log_to_stderr);
   module.def("run_tool", python::run_tool);
   module.def("visible_gpus", [] { return visible_gpus().count; });
   module.attr("version") = FEEDLINE_VERSION;

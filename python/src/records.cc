@@ -5,6 +5,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,20 @@ namespace nb = nanobind;
 
 namespace feedline::python {
 namespace {
+
+/// A reader or writer that several Python threads may call: one at a time, and without the interpreter's lock.
+template <typename T>
+struct Shared {
+  Shared(const std::string& file, const typename T::Options& options) : object(file, options) {}
+  template <typename Call>
+  auto use(Call call) {
+    nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex);
+    return call(object);
+  }
+  T object;
+  std::mutex mutex;
+};
 
 nb::bytes bytes_of(std::span<const std::byte> bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 std::span<const std::byte> span_of(const nb::bytes& bytes) {
@@ -33,16 +48,25 @@ Compression compression_of(const std::string& name) {
 }
 
 /// Returns the next record, or None at the end. Raises the Error of a bad region; the call after it goes on after that region.
-nb::object next(RecordReader& reader) {
-  Record record;
-  ReadResult result{};
-  {
-    nb::gil_scoped_release released;
-    result = reader.next(record);
-  }
-  if (result == ReadResult::end) return nb::none();
-  if (result == ReadResult::error) throw reader.error();
-  return nb::make_tuple(bytes_of(record.payload), record.offset, record.number);
+nb::object next(Shared<RecordReader>& reader) {
+  struct Found {
+    ReadResult result{};
+    std::string payload;
+    uint64_t offset = 0, number = 0;
+  };
+  const Found found = reader.use([](RecordReader& file) {
+    Record record;
+    Found read{file.next(record), {}, 0, 0};
+    if (read.result == ReadResult::error) throw file.error();
+    if (read.result == ReadResult::record)
+      read = {ReadResult::record,
+              {reinterpret_cast<const char*>(record.payload.data()), record.payload.size()},
+              record.offset,
+              record.number};
+    return read;
+  });
+  if (found.result == ReadResult::end) return nb::none();
+  return nb::make_tuple(nb::bytes(found.payload.data(), found.payload.size()), found.offset, found.number);
 }
 
 nb::object list_of(const cli::ExampleView& view, const cli::ExampleView::Feature& feature) {
@@ -73,29 +97,31 @@ using Values = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 }  // namespace
 
 void add_records(nb::module_& module) {
-  nb::class_<RecordReader>(module, "RecordReader")
+  nb::class_<Shared<RecordReader>>(module, "RecordReader")
       .def(
           "__init__",
-          [](RecordReader* self, const std::string& file, const std::string& compression, uint64_t record_limit) {
-            new (self) RecordReader(file, {compression_of(compression), record_limit});
+          [](Shared<RecordReader>* self, const std::string& file, const std::string& compression,
+             uint64_t record_limit) {
+            const RecordReader::Options options{compression_of(compression), record_limit};
+            nb::gil_scoped_release released;
+            new (self) Shared<RecordReader>(file, options);
           },
           nb::arg("file"), nb::arg("compression"), nb::arg("record_limit"))
       .def("next", next);
-  nb::class_<RecordWriter>(module, "RecordWriter")
+  nb::class_<Shared<RecordWriter>>(module, "RecordWriter")
       .def(
           "__init__",
-          [](RecordWriter* self, const std::string& file, const std::string& compression) {
-            new (self) RecordWriter(file, {compression_of(compression)});
+          [](Shared<RecordWriter>* self, const std::string& file, const std::string& compression) {
+            const RecordWriter::Options options{compression_of(compression)};
+            nb::gil_scoped_release released;
+            new (self) Shared<RecordWriter>(file, options);
           },
           nb::arg("file"), nb::arg("compression"))
       .def("write",
-           [](RecordWriter& writer, const nb::bytes& record) {
-             nb::gil_scoped_release released;
-             writer.write(span_of(record));
+           [](Shared<RecordWriter>& writer, const nb::bytes& record) {
+             writer.use([payload = span_of(record)](RecordWriter& file) { file.write(payload); });
            })
-      .def("close", &RecordWriter::close, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("records", &RecordWriter::records)
-      .def_prop_ro("bytes", &RecordWriter::bytes);
+      .def("close", [](Shared<RecordWriter>& writer) { writer.use([](RecordWriter& file) { file.close(); }); });
   nb::class_<cli::ExampleWriter>(module, "ExampleWriter")
       .def(nb::init<std::vector<std::string>>())
       .def("set_bytes",

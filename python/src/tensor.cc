@@ -57,7 +57,7 @@ std::string text_of(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor::Tensor(std::shared_ptr<const Batch> batch, const NamedTensor& tensor, DeviceId device)
+Tensor::Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor, DeviceId device)
     : batch_(batch.get()), view_(tensor.tensor), device_(device), lent_(tensor.lent) {
   owner_ = std::move(batch);
 }
@@ -76,10 +76,14 @@ void Tensor::order_after_writing(nb::handle stream) const {
   const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
   if (number == -1) return;
   if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
+  if (number < 0) refuse("a stream is -1, 1, 2, or the handle of a stream");
+  int64_t other = 0;
+  if (!batch_->stream.compare_exchange_strong(other, number) && other != number)
+    refuse("another stream uses this batch already; take all of its tensors on one stream");
   nb::gil_scoped_release released;
-  batch_->ready_on(number == 1   ? Stream::cuda_legacy
-                   : number == 2 ? Stream::cuda_per_thread
-                                 : Stream::cuda(reinterpret_cast<CUstream_st*>(number)));
+  batch_->batch.ready_on(number == 1   ? Stream::cuda_legacy
+                         : number == 2 ? Stream::cuda_per_thread
+                                       : Stream::cuda(reinterpret_cast<CUstream_st*>(number)));
 }
 
 nb::tuple Tensor::dlpack_device() const {
@@ -96,15 +100,14 @@ nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object 
   if ((must_copy || lent_) && !on_host) refuse("tensors on a GPU are not copied here; copy them with your framework");
   if (lent_ && !may_copy)
     refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
-  if (must_copy || lent_) {
-    const Tensor copied = copy_of(view_);
-    return copied.dlpack(stream, max_version, nb::none(), nb::none());
-  }
-  order_after_writing(stream);
+  const bool fresh = must_copy || lent_;
+  const Tensor& given = fresh ? copy_of(view_) : *this;
+  given.order_after_writing(stream);
   if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
-    return capsule("dltensor_versioned", gpu::export_tensor<DLManagedTensorVersioned>(
-                                             owner_, view_, device_, batch_ ? 0 : DLPACK_FLAG_BITMASK_IS_COPIED));
-  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(owner_, view_, device_, 0));
+    return capsule("dltensor_versioned",
+                   gpu::export_tensor<DLManagedTensorVersioned>(given.owner_, given.view_, device_,
+                                                                fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
+  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.owner_, given.view_, device_, 0));
 }
 
 void add_tensor(nb::module_& module) {
@@ -120,8 +123,14 @@ void add_tensor(nb::module_& module) {
       .def(
           "__array__",
           [](nb::object self, nb::object dtype, nb::object copy) {
-            nb::module_ numpy = nb::module_::import_("numpy");
+            const Tensor& tensor = nb::cast<const Tensor&>(self);
+            const nb::module_ numpy = nb::module_::import_("numpy");
+            const bool may_not_copy = !copy.is_none() && !nb::cast<bool>(copy);
+            if (may_not_copy && tensor.lent())
+              throw nb::value_error(
+                  "others read this memory, too, so it is only given as a copy; leave out copy=False");
             const nb::object array = numpy.attr("from_dlpack")(self);
+            if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
             return numpy.attr("asarray")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())

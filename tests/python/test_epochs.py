@@ -107,6 +107,34 @@ def test_load_then_set_epoch_keeps_the_place(numbers):
     assert [(b.epoch, b.step) for b in other] == [(3, s) for s in range(5)]
 
 
+def test_the_state_of_an_end_keeps_its_place(numbers):
+    loader = feedline.Loader(numbers)
+    numbers_of(loader)
+    state = loader.state_dict(step=5) if loader.epoch == 0 else feedline.Loader(numbers).state_dict(step=5)
+    other = feedline.Loader(numbers)
+    other.load_state_dict(state)
+    other.set_epoch(0)
+    assert list(other) == []  # the epoch has had all of its steps
+    assert [b.epoch for b in other] == 5 * [1]
+
+
+def test_after_an_error_the_next_epoch_begins(tmp_path):
+    """The record behind the last whole step is bad: each epoch has one step, and then ends with the Error, or does not
+    get there."""
+    feedline.write(tmp_path / "x", [{"n": 0}, {"n": 1}, {"n": "bad"}])
+    loader = feedline.Loader(feedline.tfrecords(tmp_path / "x").feature("n", int).batch(2))
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        iterator = iter(loader)
+        assert next(iterator).epoch == epoch
+        with pytest.raises(feedline.Error):
+            next(iterator)
+    with pytest.raises(feedline.Error):
+        list(loader)
+    loader.set_epoch(7)
+    assert next(iter(loader)).epoch == 7
+
+
 def test_a_state_of_other_data_is_refused(numbers):
     state = feedline.Loader(numbers).state_dict()
     with pytest.raises(feedline.Error, match="batch"):

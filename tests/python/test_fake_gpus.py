@@ -70,7 +70,14 @@ def test_what_is_refused_on_a_gpu(numbers, fake):
             tensor.__dlpack__(**arguments)
     with pytest.raises(BufferError, match="GPU"):
         bytes(tensor)
+    with pytest.raises(BufferError, match="a stream is"):
+        tensor.__dlpack__(stream=-5)
     tensor.__dlpack__(stream=-1, max_version=(1, 0))
+    one, two = fake.FakeStream(0), fake.FakeStream(0)
+    tensor.__dlpack__(stream=one.handle)
+    tensor.__dlpack__(stream=one.handle)
+    with pytest.raises(BufferError, match="another stream"):
+        tensor.__dlpack__(stream=two.handle)
 
 
 def test_gpus_that_share_their_bytes(numbers, fake):

@@ -80,6 +80,50 @@ except KeyboardInterrupt:
     assert process.wait(timeout=60) == 0
 
 
+def test_close_while_next_waits(numbers):
+    """close() comes in a signal's handler, and from another thread."""
+    code = """
+import signal, sys, threading, feedline
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]), devices="host:2", batch={"global_batch_size": 2})
+other = threading.Thread(target=loader._feeder.next, args=(1,))
+other.start()
+other.join()
+if sys.argv[2] == "signal":
+    signal.signal(signal.SIGALRM, lambda *_: loader.close())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+else:
+    threading.Timer(0.2, loader.close).start()
+try:
+    while True:
+        loader._feeder.next(0)
+except feedline.Error as error:
+    print(error.category, repr(loader))
+"""
+    for way in ("signal", "thread"):
+        done = python(code, numbers, way)
+        assert (done.returncode, done.stdout) == (0, "stalled feedline.Loader(closed)\n"), done.stderr
+
+
+def test_a_slow_log_handler_holds_nobody_up(tmp_path):
+    """A handler that gives the interpreter's lock away, and drops the last reference to the loader."""
+    feedline.write(tmp_path / "x.tfrecord", [{"n": i} for i in range(20)])
+    code = """
+import logging, sys, time, feedline
+class Slow(logging.Handler):
+    def emit(self, record):
+        time.sleep(0.2)
+        kept.clear()
+        print(record.levelname, flush=True)
+logging.getLogger("feedline").addHandler(Slow())
+kept = [feedline.Loader(feedline.tfrecords(sys.argv[1]).feature("m", int, default=1).batch(2))]
+for batch in kept[0]:
+    pass
+feedline.Loader(feedline.tfrecords(sys.argv[1]).feature("n", int).batch(2), devices="auto")
+"""
+    done = python(code, tmp_path / "x.tfrecord")
+    assert done.returncode == 0 and "WARNING" in done.stdout, done.stderr
+
+
 def test_a_fork_refuses_clearly(numbers):
     loader = feedline.Loader(numbers)
     next(iter(loader))
@@ -199,7 +243,9 @@ def test_rank_of_the_environment():
     from feedline import _ranks
 
     assert _ranks.rank_of_environment({}) == (0, 1)
-    assert _ranks.rank_of_environment({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}) == (3, 8)
+    # A batch script that does not start its ranks with srun is one process.
+    assert _ranks.rank_of_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == (0, 1)
+    assert _ranks.rank_of_environment({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}) == (3, 8)
     assert _ranks.tcp_of_environment({"SLURM_NODELIST": "gpu[003-007,9],login", "SLURM_JOB_ID": "7"})[:2] == ("gpu003", 20007)
     with pytest.raises(feedline.Error, match="torchrun sets numbers"):
         _ranks.rank_of_environment({"RANK": "x", "WORLD_SIZE": "2"})

@@ -33,6 +33,16 @@ def test_examples(tmp_path):
         feedline.parse_example(b"nonsense")
 
 
+def test_a_refused_record_leaves_nothing_behind(tmp_path):
+    with feedline.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        for wrong in [{"a": [1, 2], "b": [object()]}, {"a": np.array([2**63], np.uint64), "b": 1}, 5]:
+            with pytest.raises(feedline.Error):
+                writer.write(wrong)
+        writer.write({"a": [], "b": [np.float32(7)]})
+    assert writer.records == 1
+    assert [feedline.parse_example(r) for r in feedline.records(tmp_path / "x.tfrecord")] == [{"b": [7.0]}]
+
+
 def test_nothing_is_left_of_a_file_that_was_not_completed(tmp_path):
     with pytest.raises(feedline.Error, match="feature 'x'") as raised:
         with feedline.RecordWriter(tmp_path / "x.tfrecord") as writer:

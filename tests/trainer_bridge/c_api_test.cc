@@ -131,9 +131,10 @@ TEST_CASE("c: batches that are held count") {
 TEST_CASE("c: states and epochs") {
   Feed feed, other;
   feedline_batch_free(feed.next());
-  char state[256];
-  REQUIRE(feedline_feeder_get_state(feed.feeder, -1, state) == FEEDLINE_OK);
+  char* state = nullptr;
+  REQUIRE(feedline_feeder_get_state(feed.feeder, -1, &state) == FEEDLINE_OK);
   REQUIRE(feedline_feeder_set_state(other.feeder, state, 0) == FEEDLINE_OK);
+  feedline_text_free(state);
   feedline_batch* batch = other.next();
   feedline_batch_info info = {};
   info.struct_size = sizeof info;
@@ -149,22 +150,46 @@ TEST_CASE("c: states and epochs") {
   CHECK(feedline_feeder_set_state(other.feeder, "nonsense", 0) == FEEDLINE_FAILED);
 }
 
-TEST_CASE("c: structs of an older and shorter caller") {
+TEST_CASE("c: structs have a size") {
   Feed feed;
   feedline_batch* batch = feed.next();
-  feedline_batch_info info;
-  std::memset(&info, 0x55, sizeof info);
-  info.struct_size = offsetof(feedline_batch_info, rows);
-  REQUIRE(feedline_batch_get_info(batch, &info) == FEEDLINE_OK);
-  CHECK(info.step == 0);
-  CHECK(info.rows == 0x5555555555555555);
+  struct {
+    feedline_batch_info info;
+    uint64_t later;
+  } longer = {{}, 7};
+  longer.info.struct_size = sizeof longer;  // of a later version
+  REQUIRE(feedline_batch_get_info(batch, &longer.info) == FEEDLINE_OK);
+  CHECK(longer.info.rows == 50);
+  CHECK(longer.info.struct_size == sizeof longer);
+  CHECK(longer.later == 7);
+  longer.info.struct_size = 0;
+  CHECK(feedline_batch_get_info(batch, &longer.info) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->message).find("struct_size is 0") == 0);
   feedline_batch_free(batch);
-  feedline_options options;
-  std::memset(&options, 0x55, sizeof options);
-  options.struct_size = offsetof(feedline_options, rank);
+  feedline_options options = {};
+  feedline_feeder* feeder = nullptr;
+  CHECK(feedline_feeder_new(feed.pipeline, &options, &feeder) == FEEDLINE_FAILED);
+  options.struct_size = sizeof options;
   options.devices = "host:2";
   Feed two("", &options);
   CHECK(feedline_feeder_replicas(two.feeder) == 2);
+}
+
+TEST_CASE("c: null pointers, long waits and texts") {
+  feedline_pipeline* pipeline = nullptr;
+  CHECK(feedline_pipeline_load(nullptr, &pipeline) == FEEDLINE_FAILED);
+  CHECK(std::string(feedline_last_error()->message) == "file is NULL");
+  CHECK(feedline_pipeline_parse(nullptr, nullptr, &pipeline) == FEEDLINE_FAILED);
+  CHECK(feedline_feeder_new(nullptr, nullptr, nullptr) == FEEDLINE_FAILED);
+  std::thread([] { CHECK(std::string(feedline_last_error()->text).empty()); }).join();
+  Feed feed;
+  const char* first = feedline_pipeline_text(feed.pipeline);
+  CHECK(first == feedline_pipeline_text(feed.pipeline));
+  feedline_batch* batch = nullptr;
+  CHECK(feedline_feeder_next(feed.feeder, 0, INT64_MAX, &batch) == FEEDLINE_OK);
+  DLManagedTensorVersioned* tensor = nullptr;
+  CHECK(feedline_batch_tensor(batch, nullptr, &tensor) == FEEDLINE_FAILED);
+  feedline_batch_free(batch);
 }
 
 TEST_CASE("c: failures say what and where") {

@@ -15,6 +15,7 @@
    These functions do what the methods of feedline/feeder.h and feedline/pipeline.h do; those headers say more about
    threads, streams, epochs and states. examples/feed.c is a whole program.
 
+   * Pointers may not be NULL where nothing else is said; most functions say so with the category "bad_pipeline".
    * A function that can fail returns a feedline_status. Its results are set if it returns FEEDLINE_OK, and unchanged
      otherwise. feedline_last_error() then describes the failure of this thread's last call.
    * What a function named _new, _load, _parse, _with or _next gives out belongs to the caller, who ends it with the
@@ -22,7 +23,8 @@
      function says otherwise.
    * Texts are UTF-8 and end with a 0 byte.
    * A struct begins with its size. Set it to sizeof(the struct), so that a library that knows a longer struct reads and
-     writes no more than the caller has; members that are 0 have their defaults.
+     writes no more than the caller has; members that are 0 have their defaults. A size that is less than that of
+     version 0.1.0 is refused.
 
    C11 and C++. Functions and members may be added in later versions, and keep their meaning. */
 #ifndef FEEDLINE_FEEDLINE_H_
@@ -92,7 +94,7 @@ typedef struct {
   int32_t rank;        /* this rank's number, and the number of ranks that feed one training; 0 of 1 by default */
   int32_t world_size;
   int32_t threads;     /* 0: the CPUs that this process may use */
-  int32_t start_epoch; /* the epoch to begin with */
+  uint64_t start_epoch; /* the epoch to begin with */
   const char* backend; /* "uring" or "pread"; NULL: what the kernel allows */
   /* Called while the data is counted, from any thread, one call at a time. If it does not return 0, making the feeder
      fails with the category "stalled". */
@@ -142,9 +144,9 @@ FEEDLINE_C_API size_t feedline_feeder_element_count(const feedline_feeder* feede
 FEEDLINE_C_API feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number,
                                                        feedline_element* element);
 
-/* Writes the state, a text of at most 255 bytes and a 0 byte, to `text`: after the first `step` steps of the epoch
+/* Gives out the state, a text that the caller ends with feedline_text_free(): after the first `step` steps of the epoch
    that is fed, or, if `step` is negative, what all replicas have received. */
-FEEDLINE_C_API feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char text[256]);
+FEEDLINE_C_API feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text);
 /* Goes on where the state was taken. Not 0 for `accept_changes`: also if data or pipeline have changed. */
 FEEDLINE_C_API feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text,
                                                          int32_t accept_changes);
@@ -178,7 +180,7 @@ FEEDLINE_C_API feedline_status feedline_batch_ready_on(const feedline_batch* bat
 FEEDLINE_C_API void feedline_batch_free(feedline_batch* batch);
 
 /* Gives the library's log lines to `sink` instead of standard error: level 0 is information, 1 a warning, 2 an error.
-   NULL drops them. Calls come from any thread, one at a time; the sink must not call feedline. */
+   NULL is standard error again. Calls come from any thread, one at a time; the sink must not call feedline. */
 FEEDLINE_C_API void feedline_set_log_sink(void (*sink)(void* context, int32_t level, const char* line), void* context);
 
 #ifdef __cplusplus
