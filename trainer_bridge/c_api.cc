@@ -100,7 +100,7 @@ feedline_pipeline* handle_of(Pipeline pipeline) {
   return new feedline_pipeline{std::move(pipeline), std::move(text)};
 }
 
-/// Returns the options that the caller's struct, which may be shorter than ours, has.
+/// Returns the options of the caller, or the defaults if there are none.
 feedline_options whole(const feedline_options* given) {
   feedline_options options = {};
   if (given) {

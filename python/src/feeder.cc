@@ -127,10 +127,8 @@ class PyFeeder {
       devices_ = options.devices;
       made.feeder = std::make_shared<Feeder>(pipeline, std::move(options));
     });
-    for (const ElementSpec& element : made->elements()) {
-      const auto add = [&](const std::string& name) { keys_.push_back(nb::str(name.c_str(), name.size())); };
-      for (const std::string& tensor : element.tensors()) add(tensor);
-    }
+    for (const ElementSpec& element : made->elements())
+      for (const std::string& tensor : element.tensors()) keys_.push_back(nb::str(tensor.c_str(), tensor.size()));
     feeder_ = made.feeder;
   }
   ~PyFeeder() { close(); }
@@ -287,15 +285,10 @@ void add_feeder(nb::module_& module) {
           nb::arg("tcp").none(), nb::arg("exchange").none(), nb::arg("progress").none())
       .def("next", &PyFeeder::next)
       .def("close", &PyFeeder::close)
-      .def("stop", [](const PyFeeder& self) { without_gil(self, [](Feeder& f) { f.stop(); }); })
-      .def(
-          "get_state",
-          [](const PyFeeder& self, std::optional<uint64_t> epoch, std::optional<int64_t> step) {
-            return without_gil(self, [&](Feeder& f) {
-              return !step ? f.get_state() : f.get_state(epoch ? *epoch : f.epoch(), *step);
-            });
-          },
-          nb::arg("epoch").none(), nb::arg("step").none())
+      .def("get_state",
+           [](const PyFeeder& self, uint64_t epoch, int64_t step) {
+             return without_gil(self, [&](Feeder& f) { return f.get_state(epoch, step); });
+           })
       .def("set_state",
            [](const PyFeeder& self, const std::string& state, bool accept_changes) {
              without_gil(self, [&](Feeder& f) { f.set_state(state, accept_changes); });
@@ -306,7 +299,6 @@ void add_feeder(nb::module_& module) {
            [](const PyFeeder& self, const std::vector<double>& weights) {
              without_gil(self, [&](Feeder& f) { f.set_weights(weights); });
            })
-      .def("epoch", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.epoch(); }); })
       .def("steps_per_epoch",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.steps_per_epoch(); }); })
       .def("samples_per_epoch",
@@ -321,7 +313,6 @@ void add_feeder(nb::module_& module) {
                    nb::steal(PyUnicode_DecodeFSDefaultAndSize(file.data(), static_cast<Py_ssize_t>(file.size()))));
              return files;
            })
-      .def("warnings", [](const PyFeeder& self) { return self.use()->warnings(); })
       .def("plan_text", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
       .def("report_json",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return to_json(f.report()); }); })

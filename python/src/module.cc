@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "feedline/device.h"
 #include "feedline/error.h"
 #include "feedline/log.h"
 #include "python/src/feeder.h"
@@ -136,6 +135,5 @@ NB_MODULE(_feedline, module) {
   module.def("take_log", python::take_log);
   module.def("log_to_stderr", python::log_to_stderr);
   module.def("run_tool", python::run_tool);
-  module.def("visible_gpus", [] { return visible_gpus().count; });
   module.attr("version") = FEEDLINE_VERSION;
 }

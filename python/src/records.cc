@@ -47,7 +47,8 @@ Compression compression_of(const std::string& name) {
   throw Error(Category::bad_pipeline, "compression '" + name + "' is none of auto, none, gzip, zlib");
 }
 
-/// Returns the next record, or None at the end. Raises the Error of a bad region; the call after it goes on after that region.
+/// Returns the next record, or None at the end. Raises the Error of a bad region; the next call goes on after that
+/// region.
 nb::object next(Shared<RecordReader>& reader) {
   struct Found {
     ReadResult result{};

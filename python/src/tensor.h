@@ -42,8 +42,9 @@ class Tensor {
   /// `__dlpack__` of the Python array API standard. Makes a versioned capsule if `max_version` allows it.
   ///
   /// `stream`, for a GPU: None or 1 is CUDA's legacy default stream, 2 the per-thread one, -1 none, anything else the
-  /// handle of a stream; all tensors of a batch go to one stream, which must outlive them. The stream waits until the tensor is written, and the memory goes back to the feeder when the
-  /// stream has done the work that it has been given by then. Raises BufferError for a request that cannot be fulfilled.
+  /// handle of a stream. All tensors of a batch go to one stream, which must outlive them. The stream waits until the
+  /// tensor is written, and the memory goes back to the feeder when the stream has done the work that it has been given
+  /// by then. Raises BufferError for a request that cannot be fulfilled.
   nanobind::object dlpack(nanobind::object stream, nanobind::object max_version, nanobind::object dl_device,
                           nanobind::object copy) const;
   nanobind::tuple dlpack_device() const;
