@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -114,7 +115,7 @@ struct CUstream_st {
       busy = true;
       lock.unlock();
       for (auto turns = random() % 3; turns > 0; turns--) std::this_thread::yield();
-      if (!failed) next();
+      next();
       lock.lock();
       busy = false;
       changed.notify_all();
@@ -179,9 +180,11 @@ void set_capturing(CUstream_st* stream, bool capturing) {
 }
 
 void fail_gpus() {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   failed = true;
   changed.notify_all();
+  for (CUstream_st* stream : streams) stream->work.clear();
+  changed.wait(lock, [] { return std::ranges::none_of(streams, &CUstream_st::busy); });
 }
 
 void run_on_stream(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }

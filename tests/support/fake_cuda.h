@@ -34,8 +34,8 @@ void set_driver_error(int error);
 /// GPU or allocate or free its memory fail on every thread whose own capture mode is not relaxed.
 void set_capturing(CUstream_st* stream, bool capturing);
 
-/// Fails the GPUs, like a kernel that crashed: work already given to them is not done, and every call fails from now
-/// on.
+/// Fails the GPUs, like a kernel that crashed: work that they have not begun is never done, and every call fails from
+/// now on. Waits until the work that they have begun has ended, so that afterwards they touch no memory.
 void fail_gpus();
 
 /// Gives the stream a function of the test to run.
