@@ -40,6 +40,8 @@ std::string_view name(LogLevel level) noexcept {
   return names[static_cast<size_t>(level)];
 }
 
+LogSink stderr_log_sink() { return write_to_stderr; }
+
 LogSink set_log_sink(LogSink sink) {
   Log& to = log();
   const Lock lock(to.mutex);

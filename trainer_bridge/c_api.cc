@@ -306,16 +306,17 @@ feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_
     batch->batch->ready_on(cuda_stream ? Stream::cuda(static_cast<CUstream_st*>(cuda_stream)) : Stream::host);
   });
 }
+feedline_status feedline_batch_copy(const feedline_batch* batch, feedline_batch** copy) {
+  return guarded([&] {
+    need(batch, "batch");
+    *copy = new feedline_batch{std::make_shared<const Batch>(batch->batch->copy()), batch->device};
+  });
+}
 void feedline_batch_free(feedline_batch* batch) { delete batch; }
 
 void feedline_set_log_sink(void (*sink)(void* context, int32_t level, const char* line), void* context) {
-  static const LogSink standard = [] {
-    LogSink first = set_log_sink({});
-    set_log_sink(first);
-    return first;
-  }();
   if (!sink) {
-    set_log_sink(standard);
+    set_log_sink(stderr_log_sink());
     return;
   }
   set_log_sink([sink, context](LogLevel level, std::string_view line) {

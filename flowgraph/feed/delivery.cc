@@ -178,7 +178,6 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   Lock lock(mutex_);
   Replica& replica = replicas_[static_cast<size_t>(number)];
   replica.served_by = std::this_thread::get_id();
-  bool waited = false, told = false;
   const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
   auto step = [&](auto now) { return std::min(deadline.value_or(now + most), now + most); };
   for (;;) {
@@ -199,14 +198,14 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;
     const Stage stage = slowest ? Stage::replica : busy_stage_(number);
-    waited = true;
+    if (!replica.waits_since) replica.waits_since = start;
     replica.too_far_ahead = slowest != nullptr;
     replica.waiting = {stage, before};
     arrived_[static_cast<size_t>(number)].wait_until(lock, step(before));
     add_wait(replica);
     replica.too_far_ahead = false;
-    if (!told && Clock::now() - start >= long_wait) {
-      told = true;
+    if (!replica.told && Clock::now() - *replica.waits_since >= long_wait) {
+      replica.told = true;
       const std::string message = long_wait_message(number, slowest, stage);
       lock.unlock();
       log_warning(message);
@@ -237,11 +236,13 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   if (outcome == Outcome::batch) {
     if (!report_.first_batch) begin_clock(now);
     if (!is_first) {
-      report_.next.add(now - start);
+      report_.next.add(now - replica.waits_since.value_or(start));
       report_.next_calls++;
-      if (!waited) report_.next_ready++;
+      if (!replica.waits_since) report_.next_ready++;
     }
   }
+  replica.waits_since.reset();
+  replica.told = false;
   lock.unlock();
   if (falls_short && tell_shortage_) tell_shortage_(number);
   if (others_wait)

@@ -118,6 +118,10 @@ class Delivery {
     uint64_t steps = 0, epochs = 0;
     Position position;
     std::optional<std::thread::id> served_by;
+    // When the call began that first waited for what the trainer is given next. Many calls with deadlines may follow
+    // it, which together are one wait.
+    std::optional<Clock::time_point> waits_since;
+    bool told = false;           // whether the log says how long this wait is
     bool too_far_ahead = false;  // its next() waits for a slower replica
     struct Waiting {
       Stage stage;

@@ -13,7 +13,7 @@ namespace {
 const char* advice(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
-      return "; set memory.device_limit, or a smaller parallelism.device_prefetch";
+      return "; set memory.device_limit, or a smaller parallelism.device_prefetch, or keep fewer batches";
     case cudaErrorNoKernelImageForDevice:
       return "; feedline was built for other GPUs: set -Dgpu_archs";
     case cudaErrorStreamCaptureIsolation:

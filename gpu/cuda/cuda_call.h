@@ -21,6 +21,8 @@ FEEDLINE_CUDA_CALL(SetDeviceOp, cudaSetDevice);
 FEEDLINE_CUDA_CALL(CaptureModeOp, cudaThreadExchangeStreamCaptureMode);
 FEEDLINE_CUDA_CALL(DriverEntryOp, cudaGetDriverEntryPointByVersion);
 FEEDLINE_CUDA_CALL(MallocOp, cudaMalloc);
+FEEDLINE_CUDA_CALL(MallocAsyncOp, cudaMallocAsync);
+FEEDLINE_CUDA_CALL(FreeAsyncOp, cudaFreeAsync);
 FEEDLINE_CUDA_CALL(CanAccessPeerOp, cudaDeviceCanAccessPeer);
 FEEDLINE_CUDA_CALL(EnablePeerOp, cudaDeviceEnablePeerAccess);
 FEEDLINE_CUDA_CALL(HostRegisterOp, cudaHostRegister);

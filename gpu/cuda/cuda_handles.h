@@ -13,8 +13,10 @@ namespace feedline::gpu {
 inline constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
 
 /// Returns whether `stream` is one of CUDA's default streams, which belong to the thread's current device.
-inline bool is_default(Stream stream) { return stream == Stream::cuda_legacy || stream == Stream::cuda_per_thread; }
-/// Throws Error bad_pipeline for a default stream if the thread's current device is not `gpu`.
+inline bool is_default(Stream stream) {
+  return stream.cuda_stream() == cudaStreamLegacy || stream.cuda_stream() == cudaStreamPerThread;
+}
+/// Throws Error bad_pipeline for a default stream of the thread's current device if that device is not `gpu`.
 void check_device(DeviceId gpu, Stream stream);
 /// Throws Error device_error if the stream captures a graph. `what` names, for the message, the operation that cannot
 /// be part of a graph.
@@ -80,6 +82,9 @@ class ScopedContext {
   const Context& context_;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
+
+/// Copies bytes of the GPU on a stream. Throws Error bad_pipeline for Stream::host, and as check_device() does.
+void copy_on(DeviceId gpu, const Context& context, Stream stream, void* to, const void* from, size_t bytes);
 
 class CudaEvent {
  public:

@@ -8,8 +8,10 @@
 
 #include "base/leak.h"
 #include "base/log.h"
+#include "gpu/cuda/cuda_copy.h"
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
+#include "gpu/cuda/cuda_users.h"
 #include "gpu/device/device_ring.h"
 
 namespace feedline::gpu {
@@ -25,9 +27,12 @@ struct CopyEvents {
 // One buffer of the ring. The program's threads call the functions of StreamOrder, which therefore use a ScopedContext.
 class Buffer final : public StreamOrder {
  public:
-  Buffer(DeviceId gpu, const Context& context)
-      : gpu_(gpu), context_(context), ready_(gpu, untimed), released_(gpu, untimed) {}
-  ~Buffer() { cudaEventSynchronize(released_.get()); }
+  Buffer(DeviceId gpu, const Context& context) : gpu_(gpu), context_(context), ready_(gpu, untimed) {
+    released_.emplace_back(gpu, untimed);
+  }
+  ~Buffer() {
+    for (const CudaEvent& released : released_) cudaEventSynchronize(released.get());
+  }
 
   void ready_on(Stream stream) override {
     check_device(gpu_, stream);
@@ -36,29 +41,29 @@ class Buffer final : public StreamOrder {
       ready_.wait();
     else
       ready_.wait_on(stream.cuda_stream());
-    ready_on_ = stream;
+    users_.add(stream);
   }
 
   void copy_on(Stream stream, void* to, const void* from, size_t bytes) override {
-    if (stream.kind() == DeviceId::Kind::host)
-      throw Error(Category::bad_pipeline, "a batch on a GPU is copied on a stream of that GPU, not on Stream::host");
-    check_device(gpu_, stream);
-    const ScopedContext scoped(context_);
-    call<MemcpyOp>(gpu_,
-                   [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });
+    gpu::copy_on(gpu_, context_, stream, to, from, bytes);
+  }
+  std::shared_ptr<OwnMemory> copy(std::span<const CopyWithin> parts, size_t bytes) override {
+    return copy_on_gpu(gpu_, context_, &ready_, parts, bytes);
   }
 
   void release_on(Stream stream) noexcept override {
+    users_.clear();
     remember_failure([&] {
       check_device(gpu_, stream);
-      release(stream);
+      if (stream.kind() == DeviceId::Kind::host) return;
+      const cudaStream_t only = stream.cuda_stream();
+      release(std::span(&only, 1));
     });
   }
 
-  // Any thread may call let_go(), and a thread's default streams are not those of the thread that called ready_on(). So
-  // CUDA's legacy default stream, which waits for the streams of all threads, takes the place of a default stream.
   void let_go() noexcept override {
-    if (ready_on_) remember_failure([&] { release(is_default(*ready_on_) ? Stream::cuda_legacy : *ready_on_); });
+    remember_failure([&] { release(users_.streams()); });
+    users_.clear();
   }
 
   // Does what DeviceRing::fill() does on the two streams. `from` is the buffer of another ring that holds the copies'
@@ -66,7 +71,7 @@ class Buffer final : public StreamOrder {
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
             std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
-    released_.wait_on(copy);
+    for (const CudaEvent& released : released_) released.wait_on(copy);
     ready_.wait_on(copy);  // the last content may have been released unused, while kernels still wrote it
     if (copied_on_) copied_on_->wait_on(copy);
     if (from) from->copied_->wait_on(copy);
@@ -86,7 +91,7 @@ class Buffer final : public StreamOrder {
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
     const ScopedContext scoped(context_);
     ready_.wait_on(stream.cuda_stream());
-    ready_on_ = stream;  // from here on the buffer belongs to the stream until let_go(), even if something fails
+    users_.add(stream);  // from here on the buffer belongs to the stream until let_go(), even if something fails
     arrive();
     launch_all(launches, stream.cuda_stream());
   }
@@ -105,29 +110,33 @@ class Buffer final : public StreamOrder {
       not_released_ = std::current_exception();
     }
   }
-  void release(Stream stream) {
-    ready_on_.reset();
-    if (stream.kind() == DeviceId::Kind::host) return;
+  void release(std::span<const cudaStream_t> streams) {
+    if (streams.empty()) return;
     const ScopedContext scoped(context_);
-    // An event that is recorded during a capture would make our next copy part of the trainer's graph.
-    check_no_capture(gpu_, stream.cuda_stream(), "the release of a batch");
-    try {
-      released_.record(stream.cuda_stream());
-    } catch (const Error&) {
-      cudaStreamSynchronize(stream.cuda_stream());  // no event tells when the stream has finished with the memory
-      throw;
+    for (size_t i = 0; i < streams.size(); i++) {
+      // An event that is recorded during a capture would make our next copy part of the trainer's graph.
+      check_no_capture(gpu_, streams[i], "the release of a batch");
+      try {
+        if (i == released_.size()) released_.emplace_back(gpu_, untimed);
+        released_[i].record(streams[i]);
+      } catch (const Error&) {
+        // No event tells when the streams have finished with the memory.
+        for (const cudaStream_t stream : streams) cudaStreamSynchronize(stream);
+        throw;
+      }
     }
   }
 
   const DeviceId gpu_;
   const Context& context_;
-  CudaEvent ready_, released_;
+  CudaEvent ready_;
+  std::deque<CudaEvent> released_;  // the first ones were recorded on the streams that have used the last content
   // The event that was recorded after the copy of this buffer's rows to here, and the one after the next GPU's copy of
   // them from here. The ring uses its CopyEvents in turn, so these events may have been recorded again for later
   // copies. To wait for a later copy is safe, because everything that a copy waits for has already been given to a
   // stream.
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
-  std::optional<Stream> ready_on_;
+  CudaUsers users_;
   std::exception_ptr not_released_;
 };
 

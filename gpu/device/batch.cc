@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "feedline/error.h"
 #include "gpu/device/stream_order.h"
@@ -30,6 +32,51 @@ void Batch::copy_on(Stream stream, const TensorView& tensor, void* to) const {
     content_->order->copy_on(stream, to, tensor.data, tensor.size_bytes());
   else
     std::memcpy(to, tensor.data, tensor.size_bytes());
+}
+
+Batch Batch::copy(std::span<const NamedTensor> tensors) const {
+  constexpr size_t alignment = 256;  // consumers of DLPack tensors want 64, kernels of GPUs up to 256
+  std::vector<gpu::CopyWithin> parts;
+  size_t bytes = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const size_t size = tensor.tensor.size_bytes();
+    if (size > 0) parts.push_back({tensor.tensor.data, size, bytes});
+    bytes += (size + alignment - 1) / alignment * alignment;
+  }
+  bytes = std::max(bytes, alignment);
+
+  struct Free {
+    void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
+  };
+  struct Copied {
+    ~Copied() {
+      if (content.order) content.order->let_go();
+    }
+    std::unique_ptr<void, Free> on_host;  // one of these
+    std::shared_ptr<gpu::OwnMemory> on_device;
+    BatchContent content;
+  };
+  const auto copied = std::make_shared<Copied>();
+  BatchContent& content = copied->content;
+  content = *content_;
+  content.order = nullptr;
+  std::byte* memory = nullptr;
+  if (content_->order) {
+    copied->on_device = content_->order->copy(parts, bytes);
+    content.order = copied->on_device.get();
+    memory = copied->on_device->memory();
+  } else {
+    copied->on_host.reset(::operator new (bytes, std::align_val_t{alignment}));
+    memory = static_cast<std::byte*>(copied->on_host.get());
+    for (const gpu::CopyWithin& part : parts) std::memcpy(memory + part.to, part.from, part.bytes);
+  }
+  content.tensors.assign(tensors.begin(), tensors.end());
+  for (NamedTensor& tensor : content.tensors) {
+    tensor.tensor.data = memory;
+    tensor.lent = false;
+    memory += (tensor.tensor.size_bytes() + alignment - 1) / alignment * alignment;
+  }
+  return Batch({copied, &content});
 }
 
 void Batch::release_on(Stream stream) {

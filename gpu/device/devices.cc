@@ -93,4 +93,13 @@ Stream Stream::cuda(CUstream_st* stream) {
   return Stream(DeviceId::Kind::cuda, reinterpret_cast<uintptr_t>(stream));
 }
 
+Stream Stream::dlpack(int64_t number) {
+  if (number <= 0)
+    throw Error(Category::bad_pipeline,
+                fmt::format("{} names no CUDA stream; write 1 for the legacy default stream, 2 for the per-thread one, "
+                            "or the handle of a stream",
+                            number));
+  return Stream(DeviceId::Kind::cuda, static_cast<uintptr_t>(number), number <= 2);
+}
+
 }  // namespace feedline

@@ -2,10 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 
 #include "feedline/device.h"
 
 namespace feedline::gpu {
+
+/// Bytes of a device, and where their copy lies in its memory.
+struct CopyWithin {
+  const void* from;
+  size_t bytes, to;
+};
+
+class OwnMemory;
 
 /// Orders the work of streams on one buffer, for the batch that the buffer holds. One thread at a time may use it.
 class StreamOrder {
@@ -16,15 +26,25 @@ class StreamOrder {
   /// Copies within the device, on `stream`, on which the batch must be ready. Throws as ready_on() does, and
   /// bad_pipeline for Stream::host.
   virtual void copy_on(Stream stream, void* to, const void* from, size_t bytes) = 0;
+  /// Copies bytes of the batch to new memory of the device, and waits until they are there. The memory has `bytes`, and
+  /// is aligned to 256 bytes. Throws Error device_error.
+  virtual std::shared_ptr<OwnMemory> copy(std::span<const CopyWithin> parts, size_t bytes) = 0;
   /// Lets the buffer be written again when the stream has done all work that it has been given so far. If that cannot
   /// be arranged, the feed ends with the reason.
   virtual void release_on(Stream stream) noexcept = 0;
-  /// Says that the batch has no user any more. If it was not released, it is released on the stream of its last
-  /// ready_on().
+  /// Says that the batch has no user any more. If it was not released, it is released on the streams of its ready_on()
+  /// calls.
   virtual void let_go() noexcept = 0;
 
  protected:
   ~StreamOrder() = default;
+};
+
+/// Memory of a device that belongs to one batch alone. let_go() frees it, when the streams have used it.
+class OwnMemory : public StreamOrder {
+ public:
+  virtual ~OwnMemory() = default;
+  virtual std::byte* memory() const noexcept = 0;
 };
 
 }  // namespace feedline::gpu

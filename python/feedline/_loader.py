@@ -198,7 +198,8 @@ class Loader:
             self._warned = True
             warnings.warn(
                 "more batches are kept than the feed has memory for, so the next ones are copied; if you keep them on "
-                "purpose this is fine, else drop what you no longer use, or raise parallelism.host_prefetch",
+                "purpose this is fine, else drop what you no longer use, or raise parallelism.host_prefetch (on GPUs "
+                "device_prefetch)",
                 RuntimeWarning,
                 stacklevel=3,
             )

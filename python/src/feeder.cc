@@ -129,9 +129,11 @@ class PyFeeder {
     });
     for (const ElementSpec& element : made->elements())
       for (const std::string& tensor : element.tensors()) keys_.push_back(nb::str(tensor.c_str(), tensor.size()));
+    taken_.resize(devices_.size());
     feeder_ = made.feeder;
   }
   ~PyFeeder() { close(); }
+  PyFeeder(const PyFeeder&) = delete;
 
   /// A feeder that is used, and so not destroyed meanwhile, also if close() comes in a signal's handler or on another
   /// thread. The last one to use it destroys it without the GIL, because its threads are waited for.
@@ -168,46 +170,49 @@ class PyFeeder {
   /// memory of its own, which is the program's.
   nb::object next(int replica) {
     const Using feeder = use();
-    Batch batch;
-    Next result = Next::not_ready;
-    bool must_copy = false;
+    Batch given;
     for (;;) {
+      Next result = Next::not_ready;
       {
         nb::gil_scoped_release released;
-        must_copy = feeder->spare_batches(replica) <= 1;
-        result = feeder->next(replica, interruptible, batch);
+        result = take(*feeder, replica, given);
       }
-      if (result != Next::not_ready) break;
+      if (result == Next::end_of_epoch) return nb::none();
+      if (result == Next::batch) break;
       check_signals();
     }
-    if (result == Next::end_of_epoch) return nb::none();
-    const DeviceId device = devices_[static_cast<size_t>(replica)];
+    const auto shared = std::make_shared<SharedBatch>(std::move(given));
+    const Batch& batch = shared->batch;
     nb::dict tensors;
-    const uint64_t epoch = batch.epoch(), step = batch.step();
-    const int64_t rows = batch.rows(), valid = batch.valid_count();
-    if (must_copy && device.kind == DeviceId::Kind::host) {
-      std::vector<Tensor> copies;
-      {
-        nb::gil_scoped_release released;
-        for (const NamedTensor& tensor : batch.tensors()) copies.push_back(Tensor::copy_of(tensor.tensor));
-      }
-      for (size_t t = 0; t < copies.size(); t++)
-        tensors[name_of(batch.tensors()[t].name, t)] = nb::cast(std::move(copies[t]));
-      copied_++;
-      nb::gil_scoped_release released;
-      batch.release_on(Stream::host);
-    } else {
-      const auto shared = std::make_shared<SharedBatch>(std::move(batch));
-      const std::vector<NamedTensor>& all = shared->batch.tensors();
-      for (size_t t = 0; t < all.size(); t++)
-        tensors[name_of(all[t].name, t)] = nb::cast(Tensor(shared, all[t], device));
-    }
-    return nb::make_tuple(epoch, step, rows, valid, tensors);
+    for (size_t t = 0; t < batch.tensors().size(); t++)
+      tensors[name_of(batch.tensors()[t].name, t)] =
+          nb::cast(Tensor(shared, batch.tensors()[t], devices_[static_cast<size_t>(replica)]));
+    return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
+  }
+
+  /// Says that the next batch is another one than that which follows the last one.
+  void moved() {
+    for (Batch& batch : taken_) batch = Batch();
   }
 
   uint64_t copied() const noexcept { return copied_; }
 
  private:
+  // Takes the next batch, or a copy of it. If the copy fails for lack of memory, the next call tries again.
+  Next take(Feeder& feeder, int replica, Batch& given) {
+    Batch& taken = taken_[static_cast<size_t>(replica)];
+    bool must_copy = true;
+    if (!taken) {
+      must_copy = feeder.spare_batches(replica) <= 1;
+      const Next result = feeder.next(replica, interruptible, taken);
+      if (result != Next::batch) return result;
+    }
+    given = must_copy ? taken.copy() : std::exchange(taken, Batch());
+    taken = Batch();
+    copied_ += must_copy;
+    return Next::batch;
+  }
+
   // Tensors come in the order of elements(), so that their names need not be made for each batch.
   nb::str name_of(const std::string& name, size_t t) {
     if (t < keys_.size() && name == keys_[t].c_str()) return keys_[t];
@@ -216,6 +221,7 @@ class PyFeeder {
 
   std::shared_ptr<Feeder> feeder_;
   std::vector<DeviceId> devices_;
+  std::vector<Batch> taken_;  // for each replica: empty, or the batch that follows but could not be copied
   std::vector<nb::str> keys_;
   uint64_t copied_ = 0;
 };
@@ -290,11 +296,15 @@ void add_feeder(nb::module_& module) {
              return without_gil(self, [&](Feeder& f) { return f.get_state(epoch, step); });
            })
       .def("set_state",
-           [](const PyFeeder& self, const std::string& state, bool accept_changes) {
+           [](PyFeeder& self, const std::string& state, bool accept_changes) {
              without_gil(self, [&](Feeder& f) { f.set_state(state, accept_changes); });
+             self.moved();
            })
       .def("set_epoch",
-           [](const PyFeeder& self, uint64_t epoch) { without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); }); })
+           [](PyFeeder& self, uint64_t epoch) {
+             without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); });
+             self.moved();
+           })
       .def("set_weights",
            [](const PyFeeder& self, const std::vector<double>& weights) {
              without_gil(self, [&](Feeder& f) { f.set_weights(weights); });

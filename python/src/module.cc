@@ -98,12 +98,7 @@ nb::list take_log() {
 }
 
 /// Lets the library log to standard error, as the tool does.
-void log_to_stderr() {
-  set_log_sink([](LogLevel level, std::string_view line) {
-    if (level != LogLevel::info)
-      std::fprintf(stderr, "feedline: %s: %s\n", std::string(name(level)).c_str(), std::string(line).c_str());
-  });
-}
+void log_to_stderr() { set_log_sink(stderr_log_sink()); }
 
 int run_tool(std::vector<std::string> arguments) {
   std::vector<char*> argv;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,13 +16,6 @@ namespace nb = nanobind;
 
 namespace feedline::python {
 namespace {
-
-constexpr std::align_val_t alignment{64};  // what consumers need to take a tensor without a copy
-
-std::shared_ptr<std::byte> allocate(size_t bytes) {
-  return {static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), alignment)),
-          [](std::byte* memory) { ::operator delete(memory, alignment); }};
-}
 
 std::string lower_case_name(DType dtype) {
   if (dtype == DType::boolean) return "bool";
@@ -57,33 +49,21 @@ std::string text_of(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor::Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor, DeviceId device)
-    : batch_(batch.get()), view_(tensor.tensor), device_(device), lent_(tensor.lent) {
-  owner_ = std::move(batch);
-}
-
-Tensor Tensor::copy_of(const TensorView& view) {
-  Tensor tensor;
-  auto memory = allocate(view.size_bytes());
-  if (view.size_bytes() > 0) std::memcpy(memory.get(), view.data, view.size_bytes());
-  tensor.view_ = {memory.get(), view.dtype, view.shape};
-  tensor.owner_ = std::move(memory);
-  return tensor;
+Tensor Tensor::copy() const {
+  nb::gil_scoped_release released;
+  const auto copied = std::make_shared<SharedBatch>(batch_->batch.copy(std::span(tensor_, 1)));
+  return Tensor(copied, copied->batch.tensors().front(), device_);
 }
 
 void Tensor::order_after_writing(nb::handle stream) const {
-  if (!batch_ || device_.kind == DeviceId::Kind::host) return;
+  if (device_.kind == DeviceId::Kind::host) return;
   const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
   if (number == -1) return;
   if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
   if (number < 0) refuse("a stream is -1, 1, 2, or the handle of a stream");
-  int64_t other = 0;
-  if (!batch_->stream.compare_exchange_strong(other, number) && other != number)
-    refuse("another stream uses this batch already; take all of its tensors on one stream");
   nb::gil_scoped_release released;
-  batch_->batch.ready_on(number == 1   ? Stream::cuda_legacy
-                         : number == 2 ? Stream::cuda_per_thread
-                                       : Stream::cuda(reinterpret_cast<CUstream_st*>(number)));
+  const std::lock_guard lock(batch_->mutex);
+  batch_->batch.ready_on(Stream::dlpack(number));
 }
 
 nb::tuple Tensor::dlpack_device() const {
@@ -92,22 +72,20 @@ nb::tuple Tensor::dlpack_device() const {
 }
 
 nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) const {
-  const bool on_host = device_.kind == DeviceId::Kind::host;
   if (!dl_device.is_none() && !dl_device.equal(dlpack_device()))
     refuse("the tensor is on another device than dl_device; take it where it is, and copy it with your framework");
   const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);
   const bool may_copy = copy.is_none() || must_copy;
-  if ((must_copy || lent_) && !on_host) refuse("tensors on a GPU are not copied here; copy them with your framework");
-  if (lent_ && !may_copy)
+  if (lent() && !may_copy)
     refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
-  const bool fresh = must_copy || lent_;
-  const Tensor& given = fresh ? copy_of(view_) : *this;
+  const bool fresh = must_copy || lent();
+  const Tensor given = fresh ? this->copy() : *this;
   given.order_after_writing(stream);
+  const TensorView& view = given.tensor_->tensor;
   if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
-    return capsule("dltensor_versioned",
-                   gpu::export_tensor<DLManagedTensorVersioned>(given.owner_, given.view_, device_,
-                                                                fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
-  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.owner_, given.view_, device_, 0));
+    return capsule("dltensor_versioned", gpu::export_tensor<DLManagedTensorVersioned>(
+                                             given.batch_, view, device_, fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
+  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.batch_, view, device_, 0));
 }
 
 void add_tensor(nb::module_& module) {

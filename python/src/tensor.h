@@ -3,10 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 
 #include "feedline/batch.h"
 #include "feedline/device.h"
@@ -14,50 +14,47 @@
 
 namespace feedline::python {
 
-/// A batch whose tensors Python holds.
+/// A batch whose tensors Python holds. Any thread may free them.
 struct SharedBatch {
   explicit SharedBatch(Batch given) : batch(std::move(given)) {}
-  Batch batch;
-  std::atomic<int64_t> stream = 0;  // the stream that uses it, as DLPack numbers streams; 0: none yet
+  const Batch batch;
+  std::mutex mutex;  // one thread at a time may name a stream that uses the batch
 };
 
-/// Keeps its memory alive: that of the batch that it belongs to, or a copy of its own.
+/// Keeps the batch that it belongs to.
 class Tensor {
  public:
-  /// A tensor of `batch`, which lies on `device`.
-  Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor, DeviceId device);
-  /// A tensor of memory of its own on the host.
-  static Tensor copy_of(const TensorView& view);
+  /// `tensor` is one of `batch`, which lies on `device`.
+  Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor, DeviceId device)
+      : batch_(std::move(batch)), tensor_(&tensor), device_(device) {}
 
-  DType dtype() const noexcept { return view_.dtype; }
-  const Shape& shape() const noexcept { return view_.shape; }
-  size_t size_bytes() const noexcept { return view_.size_bytes(); }
+  DType dtype() const noexcept { return tensor_->tensor.dtype; }
+  const Shape& shape() const noexcept { return tensor_->tensor.shape; }
+  size_t size_bytes() const noexcept { return tensor_->tensor.size_bytes(); }
   DeviceId device() const noexcept { return device_; }
-  bool lent() const noexcept { return lent_; }
+  bool lent() const noexcept { return tensor_->lent; }
   /// The elements. They must lie on the host.
   std::span<const std::byte> bytes() const noexcept {
-    return {static_cast<const std::byte*>(view_.data), view_.size_bytes()};
+    return {static_cast<const std::byte*>(tensor_->tensor.data), size_bytes()};
   }
 
   /// `__dlpack__` of the Python array API standard. Makes a versioned capsule if `max_version` allows it.
   ///
-  /// `stream`, for a GPU: None or 1 is CUDA's legacy default stream, 2 the per-thread one, -1 none, anything else the
-  /// handle of a stream. All tensors of a batch go to one stream, which must outlive them. The stream waits until the
-  /// tensor is written, and the memory goes back to the feeder when the stream has done the work that it has been given
+  /// `stream`, for a GPU: None or 1 is the legacy default stream of the tensor's GPU, 2 the per-thread one, -1 none,
+  /// anything else the handle of a stream, which must outlive the batch. The stream waits until the tensor is written.
+  /// The memory goes back to the feeder when all streams that were named have done the work that they have been given
   /// by then. Raises BufferError for a request that cannot be fulfilled.
   nanobind::object dlpack(nanobind::object stream, nanobind::object max_version, nanobind::object dl_device,
                           nanobind::object copy) const;
   nanobind::tuple dlpack_device() const;
 
  private:
-  Tensor() = default;
+  Tensor copy() const;
   void order_after_writing(nanobind::handle stream) const;
 
-  std::shared_ptr<const void> owner_;
-  SharedBatch* batch_ = nullptr;  // null if the memory is a copy
-  TensorView view_;
+  std::shared_ptr<SharedBatch> batch_;
+  const NamedTensor* tensor_;
   DeviceId device_;
-  bool lent_ = false;  // NamedTensor::lent
 };
 
 /// Adds the class to the module.

@@ -146,6 +146,24 @@ TEST_CASE("waiting is attributed to the stage that has the work") {
   }
 }
 
+TEST_CASE("calls that wait for the same batch are one wait") {
+  Rig rig;
+  Batch batch;
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);  // the first batch does not count
+  const std::chrono::milliseconds each(2);
+  for (int calls = 0; calls < 5; calls++)
+    CHECK(rig.delivery->next(0, std::chrono::steady_clock::now() + each, batch) == Outcome::not_ready);
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  REQUIRE(rig.unpack(0));
+  REQUIRE(rig.try_next(0, batch) == Outcome::batch);
+  const auto report = rig.delivery->report();
+  CHECK(report.next_calls == 2);
+  CHECK(report.next_ready == 1);
+  CHECK(report.next.max_us() >= 5 * 2000);
+}
+
 TEST_CASE("a wait that goes on is told of, too") {
   Rig rig(1, Stage::parse);
   auto waits = std::async(std::launch::async, [&] {
@@ -236,6 +254,7 @@ class CountingOrder final : public gpu::StreamOrder {
  public:
   void ready_on(Stream) override {}
   void copy_on(Stream, void*, const void*, size_t) override {}
+  std::shared_ptr<gpu::OwnMemory> copy(std::span<const gpu::CopyWithin>, size_t) override { return nullptr; }
   void release_on(Stream) noexcept override {}
   void let_go() noexcept override { times++; }
 

@@ -73,6 +73,13 @@ class Consumer {
   /// Reads the batch when the stream reaches it; wait() then sets `text` to what text() would have returned. If
   /// `released` is false the batch is only destroyed, not released on the stream.
   void read_later(Batch& batch, std::string& text, bool released) {
+    use_later(batch, text);
+    if (released) batch.release_on(stream());
+    batch = Batch();
+  }
+
+  /// The same, but leaves the batch to the caller.
+  void use_later(const Batch& batch, std::string& text) {
     batch.ready_on(stream());
     Late& late = *late_.emplace_back(std::make_unique<Late>());
     late.text = &text;
@@ -86,8 +93,6 @@ class Consumer {
         require(cudaMemcpyAsync(late.tensors.back()->data(), tensor.data, bytes, cudaMemcpyDeviceToDevice, stream_));
       return std::string(1, '\0');  // stands for the bytes, which wait() fills in
     });
-    if (released) batch.release_on(stream());
-    batch = Batch();
   }
 
   void wait() {

@@ -154,6 +154,85 @@ TEST_CASE("a batch stays as it is until the consumer's stream has passed its rel
   }
 }
 
+TEST_CASE("a batch stays as it is until every stream that it was made ready on has passed its end") {
+  if (no_gpus()) return;
+  const Data data({400});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
+  const Texts wanted = on_host(pipeline, 1);
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  Consumer slow, quick;
+  slow.reserve(90, 4096);
+  Batch first = feeder.next(0);
+  CHECK(slow.text(first) == wanted[0][0]);
+  for (size_t step = 1; step < 20;) {
+    std::promise<void> go_on;
+    slow.hold(go_on.get_future());
+    std::vector<std::string> texts(3);
+    for (std::string& text : texts) {
+      Batch batch = feeder.next(0);
+      const Batch& used = batch;
+      slow.use_later(used, text);
+      used.ready_on(quick.stream());  // the last stream is done at once, and yet the batch is not written
+      batch = Batch();
+    }
+    go_on.set_value();
+    slow.wait();
+    for (const std::string& text : texts) CHECK(text == wanted[0][step++]);
+  }
+}
+
+TEST_CASE("copies of batches stay as they are for as long as they are kept") {
+  if (no_gpus()) return;
+  const Data data({120});
+  for (const std::string mode : {"SPLIT", "REPLICATE"}) {
+    const Pipeline pipeline = data.pipeline(outputs + batch_text(6, "PAD")).with("distribute.mode", mode);
+    const std::vector<DeviceId> devices = gpus(2);
+    const Texts wanted = on_host(pipeline, 2);
+    Consumers consumers(devices);
+    std::vector<std::vector<Batch>> kept(2);
+    {
+      Feeder feeder(pipeline, of_devices(devices));
+      for (size_t step = 0; wanted[0][step] != "end"; step++)
+        for (int replica = 0; replica < 2; replica++) {
+          const Batch batch = feeder.next(replica);
+          REQUIRE(batch);
+          kept[static_cast<size_t>(replica)].push_back(step % 2 == 0 ? batch.copy() : batch.copy().copy());
+        }
+    }
+    for (size_t replica = 0; replica < 2; replica++)
+      for (size_t step = 0; step < kept[replica].size(); step++) {
+        Batch& batch = kept[replica][step];
+        for (const NamedTensor& tensor : batch.tensors()) CHECK_FALSE(tensor.lent);
+        if (step % 3 == 0) continue;  // dies unused
+        CHECK(consumers.text(batch) == wanted[replica][step]);
+      }
+  }
+}
+
+TEST_CASE("a copy's memory is freed when every stream has used it") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
+  const Texts wanted = on_host(pipeline, 1);
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  Consumer slow, quick;
+  slow.reserve(90, 4096);
+  for (size_t step = 0; step < 10; step += 2) {
+    Batch copy = feeder.next(0).copy();
+    std::promise<void> go_on;
+    slow.hold(go_on.get_future());
+    std::string text;
+    slow.use_later(copy, text);
+    if (step % 4 == 0) copy.ready_on(quick.stream());
+    copy = Batch();
+    const Batch next = feeder.next(0);  // what is written next does not fall on memory that is still read
+    go_on.set_value();
+    slow.wait();
+    CHECK(text == wanted[0][step]);
+    CHECK(next.step() == step + 1);
+  }
+}
+
 TEST_CASE("next_into() fills the same addresses again and again") {
   if (no_gpus()) return;
   const Data data({30});

@@ -28,15 +28,27 @@ def fake():
     return module
 
 
+@pytest.fixture
+def stream_on(fake):
+    """Returns a function that makes a stream on a GPU. The streams outlive all that the test has used on them."""
+    streams = []
+
+    def make(device):
+        streams.append(fake.FakeStream(device))
+        return streams[-1]
+
+    yield make
+
+
 def address_of(capsule):
     return ctypes.c_void_p.from_address(pointer_of(capsule, b"dltensor")).value
 
 
-def test_a_slow_consumer_reads_what_it_was_given(numbers, fake):
+def test_a_slow_consumer_reads_what_it_was_given(numbers, stream_on):
     import feedline
 
     loader = feedline.Loader(numbers, devices="cuda:1")
-    stream = fake.FakeStream(1)
+    stream = stream_on(1)
     reads = []
     for _ in range(3):
         for batch in loader:
@@ -55,7 +67,76 @@ def test_a_slow_consumer_reads_what_it_was_given(numbers, fake):
         assert np.frombuffer(stream.found(number), np.int64).tolist() == list(range(10 * step, 10 * step + 10))
 
 
-def test_what_is_refused_on_a_gpu(numbers, fake):
+def read(stream, tensor):
+    capsule = tensor.__dlpack__(stream=stream.handle)
+    return np.frombuffer(stream.found(stream.read(address_of(capsule), tensor.nbytes)), np.int64).tolist()
+
+
+def test_batches_that_are_kept(numbers, stream_on):
+    import feedline
+
+    stream = stream_on(1)
+    loader = feedline.Loader(numbers, devices="cuda:1")
+    with pytest.warns(RuntimeWarning, match="more batches are kept"):
+        batches = [batch for _ in range(4) for batch in loader]
+    assert 0 < loader.report()["batches_copied"] < 20
+    loader.close()
+    for number, batch in enumerate(batches):
+        step = number % 5
+        assert (batch.step, read(stream, batch["n"])) == (step, list(range(10 * step, 10 * step + 10)))
+
+
+def test_a_loop_that_keeps_one_batch_copies_nothing(numbers, stream_on):
+    import feedline
+
+    loader = feedline.Loader(numbers, devices="cuda:0")
+    kept = None
+    for _ in range(4):
+        for batch in loader:
+            kept = batch  # the one before it is dropped now
+    assert kept.step == 4
+    assert loader.report()["batches_copied"] == 0
+
+
+def test_copies(numbers, stream_on):
+    import feedline
+
+    stream = stream_on(0)
+    batch = next(iter(feedline.Loader(numbers, devices="cuda:0")))
+    plain = batch["n"].__dlpack__(stream=stream.handle)
+    copy = batch["n"].__dlpack__(stream=stream.handle, copy=True)
+    assert address_of(plain) != address_of(copy)
+    del plain, batch
+    assert np.frombuffer(stream.found(stream.read(address_of(copy), 80)), np.int64).tolist() == list(range(10))
+
+
+def test_default_streams_are_those_of_the_tensor(numbers, stream_on):
+    import feedline
+
+    tensor = next(iter(feedline.Loader(numbers, devices="cuda:1")))["n"]  # the current device is another one
+    for stream in (None, 1, 2):
+        tensor.__dlpack__(stream=stream)
+
+
+def test_several_streams_use_a_batch(numbers, stream_on):
+    import feedline
+
+    slow, quick = stream_on(0), stream_on(0)
+    loader = feedline.Loader(numbers, devices="cuda:0")
+    reads = []
+    for _ in range(2):
+        for batch in loader:
+            slow.hold()
+            capsule = batch["n"].__dlpack__(stream=slow.handle)
+            reads.append((batch.step, slow.read(address_of(capsule), 80)))
+            capsule = batch["n"].__dlpack__(stream=quick.handle)  # has nothing to do, and must not free the memory
+            del batch, capsule
+            slow.let_go()
+    for step, number in reads:
+        assert np.frombuffer(slow.found(number), np.int64).tolist() == list(range(10 * step, 10 * step + 10))
+
+
+def test_what_is_refused_on_a_gpu(numbers, stream_on):
     import feedline
 
     loader = feedline.Loader(numbers, devices="cuda:0")
@@ -64,7 +145,6 @@ def test_what_is_refused_on_a_gpu(numbers, fake):
     for arguments, message in [
         ({"stream": 0}, "ambiguous"),
         ({"dl_device": (1, 0)}, "another device"),
-        ({"copy": True}, "not copied here"),
     ]:
         with pytest.raises(BufferError, match=message):
             tensor.__dlpack__(**arguments)
@@ -73,17 +153,15 @@ def test_what_is_refused_on_a_gpu(numbers, fake):
     with pytest.raises(BufferError, match="a stream is"):
         tensor.__dlpack__(stream=-5)
     tensor.__dlpack__(stream=-1, max_version=(1, 0))
-    one, two = fake.FakeStream(0), fake.FakeStream(0)
-    tensor.__dlpack__(stream=one.handle)
-    tensor.__dlpack__(stream=one.handle)
-    with pytest.raises(BufferError, match="another stream"):
-        tensor.__dlpack__(stream=two.handle)
 
 
-def test_gpus_that_share_their_bytes(numbers, fake):
+def test_gpus_that_share_their_bytes(numbers, stream_on):
     import feedline
 
+    streams = [stream_on(0), stream_on(1)]
     loader = feedline.Loader(numbers, devices="cuda:0,1", distribute={"mode": "REPLICATE"})
-    for batch in next(iter(loader)):
-        with pytest.raises(BufferError, match="not copied here"):  # another GPU may still copy them
-            batch["n"].__dlpack__(stream=1)
+    for batches in loader:
+        for batch, stream in zip(batches, streams):
+            assert read(stream, batch["n"]) == list(range(10 * batch.step, 10 * batch.step + 10))
+        with pytest.raises(BufferError, match="only exported as a copy"):  # another GPU may still copy them
+            batches[0]["n"].__dlpack__(stream=1, copy=False)

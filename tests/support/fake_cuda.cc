@@ -337,6 +337,11 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = address;
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) { return cudaMalloc(memory, bytes); }
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  give(stream, [memory] { cudaFree(memory); });
+  return answer();
+}
 cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(mutex);
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;

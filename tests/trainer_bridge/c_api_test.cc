@@ -124,8 +124,15 @@ TEST_CASE("c: batches that are held count") {
   feedline_batch* more = nullptr;
   CHECK(feedline_feeder_next(feed.feeder, 0, -1, &more) == FEEDLINE_FAILED);
   CHECK(std::string(feedline_last_error()->category) == "stalled");
+  feedline_batch* copy = nullptr;
+  REQUIRE(feedline_batch_copy(held[0], &copy) == FEEDLINE_OK);
   for (feedline_batch* batch : held) feedline_batch_free(batch);
-  CHECK(feedline_feeder_spare_batches(feed.feeder, 0) == 3);
+  CHECK(feedline_feeder_spare_batches(feed.feeder, 0) == 3);  // the copy does not count
+  feedline_batch_info info = {};
+  info.struct_size = sizeof info;
+  REQUIRE(feedline_batch_get_info(copy, &info) == FEEDLINE_OK);
+  CHECK((info.step == 0 && info.rows == 10));
+  feedline_batch_free(copy);
 }
 
 TEST_CASE("c: states and epochs") {

@@ -21,8 +21,10 @@ using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 /// Gives the log to `sink` from now on, and returns the sink before it. An empty sink drops every line. Returns when no
 /// call of the old sink is running, so that what the old sink refers to may be destroyed. Thread-safe.
 ///
-/// The first sink writes warnings and errors to standard error, as "feedline: warning: LINE", and drops the rest. The
-/// library logs little, and never for a record or a batch.
+/// The first sink is stderr_log_sink(). The library logs little, and never for a record or a batch.
 FEEDLINE_PUBLIC LogSink set_log_sink(LogSink sink);
+
+/// Returns a sink that writes warnings and errors to standard error, as "feedline: warning: LINE", and drops the rest.
+FEEDLINE_PUBLIC LogSink stderr_log_sink();
 
 }  // namespace feedline

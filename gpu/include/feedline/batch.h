@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,7 @@ struct BatchContent {
 ///   batch->release_on(stream);  // the feeder reuses the memory when the stream has done all work given to it so far
 ///
 /// If several streams use the batch, call ready_on() for each, and release_on() for one that waits for the others. A
-/// batch that is destroyed without release_on() is released on the stream of its last ready_on().
+/// batch that is destroyed without release_on() is released on the streams of all its ready_on() calls.
 ///
 /// Only read the tensors: with REPLICATE, another GPU may still be copying their bytes.
 ///
@@ -94,6 +95,11 @@ class FEEDLINE_PUBLIC Batch {
   /// copy is done on `stream`, for which ready_on() must have been called before. Throws as ready_on() does, and
   /// bad_pipeline for Stream::host if the batch is on a GPU.
   void copy_on(Stream stream, const TensorView& tensor, void* to) const;
+  /// Returns copies of these tensors, which are tensors of this batch, as a batch in memory of its own: on its device,
+  /// not lent, and not counted among the buffers of the feeder. Waits until the copies are done. Throws as ready_on()
+  /// does, and std::bad_alloc.
+  Batch copy(std::span<const NamedTensor> tensors) const;
+  Batch copy() const { return copy(tensors()); }
   /// Leaves the batch empty. The feeder reuses its memory when the stream has done all work that it has been given so
   /// far. Throws nothing; if the release fails, the feed ends later with the reason.
   void release_on(Stream stream);

@@ -56,6 +56,10 @@ class Stream {
   static FEEDLINE_PUBLIC Stream cuda(CUstream_st* stream);
   /// CUDA's default streams of the calling thread's current device. That device must be the batch's.
   static const Stream cuda_legacy, cuda_per_thread;
+  /// Refers to a CUDA stream as the consumers of DLPack tensors name it: 1 and 2 are the legacy and the per-thread
+  /// default stream of the batch's GPU, whatever device is current, and any other number is the handle of a stream.
+  /// Throws Error bad_pipeline for 0 and for negative numbers.
+  static FEEDLINE_PUBLIC Stream dlpack(int64_t number);
 
   /// The calling thread as a stream: a thread does its work in order. A call that makes this stream wait makes the
   /// calling thread wait.
@@ -65,11 +69,15 @@ class Stream {
   constexpr DeviceId::Kind kind() const noexcept { return kind_; }
   /// Returns the stream as CUDA's functions take it. Precondition: kind() is cuda.
   CUstream_st* cuda_stream() const noexcept { return reinterpret_cast<CUstream_st*>(handle_); }
+  /// Returns whether a default stream is that of the batch's GPU, and not that of the current device.
+  constexpr bool of_the_batch() const noexcept { return of_the_batch_; }
   bool operator==(const Stream&) const = default;
 
  private:
-  explicit constexpr Stream(DeviceId::Kind kind, uintptr_t handle) noexcept : kind_(kind), handle_(handle) {}
+  explicit constexpr Stream(DeviceId::Kind kind, uintptr_t handle, bool of_the_batch = false) noexcept
+      : kind_(kind), of_the_batch_(of_the_batch), handle_(handle) {}
   DeviceId::Kind kind_;
+  bool of_the_batch_;
   uintptr_t handle_;
 };
 inline constexpr Stream Stream::host{DeviceId::Kind::host, 0};

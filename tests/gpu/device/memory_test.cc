@@ -100,7 +100,7 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
   auto owner = std::make_shared<Owner>(Owner{&gone, {}});
   gone = false;  // the temporary's destructor has set it
   owner->content = {4, 7,  1, 2,
-                    2, 99, 0, {{"x", {values, DType::float32, {2, 3}}}, {"y", {values, DType::float32, {2}}}}};
+                    2, 99, 0, {{"x", {values, DType::float32, {2, 3}}, true}, {"y", {values, DType::float32, {2}}}}};
   Batch batch(std::shared_ptr<const BatchContent>(owner, &owner->content));
   owner.reset();
 
@@ -119,6 +119,20 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
     CHECK(error.category() == Category::bad_pipeline);
     CHECK(error.message() == "the batch has no tensor 'z'; it has x, y");
   }
+
+  const Batch copy = batch.copy();
+  CHECK((copy.epoch() == 4 && copy.step() == 7 && copy.replica() == 1 && copy.rows() == 2 && copy.audit() == 99));
+  CHECK(copy.at("x").shape == Shape{2, 3});
+  CHECK(copy.at("y").as<float>()[1] == 2);
+  for (const NamedTensor& tensor : copy.tensors()) {
+    CHECK(reinterpret_cast<uintptr_t>(tensor.tensor.data) % 256 == 0);
+    CHECK_FALSE(tensor.lent);
+  }
+  const Batch one = batch.copy(std::span(&batch.tensors()[1], 1));
+  CHECK(one.tensors().size() == 1);
+  CHECK(one.at("y").as<float>()[1] == 2);
+  values[1] = 0;  // the copies have bytes of their own
+  CHECK(copy.at("x").as<float>()[1] == 2);
 
   Batch moved = std::move(batch);
   CHECK_FALSE(batch);

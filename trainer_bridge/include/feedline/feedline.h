@@ -93,9 +93,9 @@ typedef struct {
   const char* devices; /* "host", "host:4", "cuda", "cuda:0,2", "auto"; NULL: "host" */
   int32_t rank;        /* this rank's number, and the number of ranks that feed one training; 0 of 1 by default */
   int32_t world_size;
-  int32_t threads;     /* 0: the CPUs that this process may use */
+  int32_t threads;      /* 0: the CPUs that this process may use */
   uint64_t start_epoch; /* the epoch to begin with */
-  const char* backend; /* "uring" or "pread"; NULL: what the kernel allows */
+  const char* backend;  /* "uring" or "pread"; NULL: what the kernel allows */
   /* Called while the data is counted, from any thread, one call at a time. If it does not return 0, making the feeder
      fails with the category "stalled". */
   int32_t (*on_progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
@@ -175,8 +175,12 @@ FEEDLINE_C_API const char* feedline_batch_tensor_name(const feedline_batch* batc
 FEEDLINE_C_API feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                                      DLManagedTensorVersioned** tensor);
 /* Makes a CUDA stream wait until the tensors are written; NULL makes the calling thread wait. The memory goes back to
-   the feeder when the batch and its tensors are freed and this stream has done the work that it has by then. */
+   the feeder when the batch and its tensors are freed, and all streams that were named here have done the work that
+   they have by then. */
 FEEDLINE_C_API feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_stream);
+/* Makes a copy of the batch in memory of its own on the same device, to be kept for any time: the feeder's buffers are
+   few (see feedline_feeder_spare_batches). Waits until the copy is done. */
+FEEDLINE_C_API feedline_status feedline_batch_copy(const feedline_batch* batch, feedline_batch** copy);
 FEEDLINE_C_API void feedline_batch_free(feedline_batch* batch);
 
 /* Gives the library's log lines to `sink` instead of standard error: level 0 is information, 1 a warning, 2 an error.

@@ -39,11 +39,13 @@ struct Report {
   double count_s = 0;                    // seconds that the counting pass took
   double first_batch_s = 0;              // seconds from construction to the first batch
   double wall_s = 0;                     // seconds since the first batch
+  /// Microseconds that next() took for each batch, without each replica's first one. Calls that returned Next::not_ready
+  /// after they had waited count as part of the call that got the batch.
   struct {
     double p50 = 0, p99 = 0, max = 0;
     /// The buckets that have calls, in ascending order: the bucket's upper bound, and the number of calls in it.
     std::vector<std::pair<double, uint64_t>> histogram;
-  } next_us;                  // microseconds that next() took, without each replica's first batch
+  } next_us;
   double data_readiness = 1;  // the share of next() calls that found their batch ready
   /// Seconds that next() has waited, added over all replicas, since the first batch (before the first batch: since the
   /// start). Divided by wall_s times the number of replicas, it is the share of time that the trainers have lost.
