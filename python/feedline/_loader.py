@@ -12,7 +12,7 @@ from . import _feedline, _log
 from ._batch import Batch, Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
-from ._ranks import Tcp, exchange_of_group, rank_of_environment, tcp_of_environment
+from ._ranks import Tcp, group_of, meeting_of
 
 _open = weakref.WeakSet()
 
@@ -59,8 +59,12 @@ class Loader:
         rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
             that torchrun, mpirun or srun have set; else 0 and 1.
         communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
-            over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, or a
-            function that takes bytes and returns the bytes of all ranks: ranks then compare notes while they start.
+            over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, an mpi4py
+            communicator, or a function that takes bytes and returns the bytes of all ranks: ranks then compare notes
+            while they start.
+        gpu_communicator: "nccl": rows that ranks share (`distribute` REPLICATE or SCATTER) go from GPU to GPU. Each
+            rank has one GPU, and a communicator over TCP. Rows arrive on torch's current stream if torch is imported,
+            else on CUDA's legacy default stream, in the order of the steps. NCCL is the process's, or the system's.
         threads: 0 takes the CPUs that this process may use.
         start_epoch: the epoch to begin with.
         as_tuple: names of outputs; each batch is then the tuple of these tensors.
@@ -87,6 +91,7 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         communicator: Tcp | str | Callable[[bytes], list[bytes]] | Any = None,
+        gpu_communicator: str | None = None,
         threads: int = 0,
         start_epoch: int = 0,
         as_tuple: tuple[str, ...] | None = None,
@@ -104,23 +109,13 @@ class Loader:
             raise Error(f"backend: {backend!r} is none of 'auto', 'uring', 'pread'")
         if (rank is None) != (world_size is None):
             raise Error("give rank and world_size, or neither")
-        if rank is None:
-            rank, world_size = rank_of_environment()
-            if communicator is not None and not isinstance(communicator, (str, Tcp)) and not callable(communicator):
-                import torch.distributed as dist
-
-                rank, world_size = dist.get_rank(communicator), dist.get_world_size(communicator)
-        tcp = exchange = None
-        if isinstance(communicator, Tcp):
-            tcp = communicator._arguments()
-        elif communicator == "env":
-            tcp = tcp_of_environment()._arguments() if world_size > 1 else None
-        elif isinstance(communicator, str):
-            raise Error(f"communicator: {communicator!r} is no way to meet; 'env' and feedline.Tcp(address, port) are")
-        elif callable(communicator):
-            exchange = communicator
-        elif communicator is not None:
-            exchange = exchange_of_group(communicator)
+        if gpu_communicator not in (None, "nccl"):
+            raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
+        rank, world_size, tcp, exchange = meeting_of(communicator, rank, world_size)
+        if gpu_communicator and world_size > 1 and tcp is None:
+            raise Error("gpu_communicator: ranks need communicator='env' or a feedline.Tcp, too")
+        self._gpu_communicator = gpu_communicator
+        self._arrives = gpu_communicator is not None and tcp is not None
         devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
         devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
@@ -135,6 +130,7 @@ class Loader:
             data_parallel_rank=data_parallel_rank,
             data_parallel_size=data_parallel_size,
             tcp=tcp,
+            nccl=self._arrives,
         )
         self._communicator, self._progress = communicator, progress
         self.as_tuple = None if as_tuple is None else tuple(as_tuple)
@@ -185,7 +181,7 @@ class Loader:
     def _next(self):
         """Returns the next step, or None at the end of the epoch."""
         try:
-            given = [self._feeder.next(replica) for replica in range(self._replicas)]
+            given = self._take()
         except Error as error:
             self._failed = True
             raise self.pipeline._explain(error) from None
@@ -208,13 +204,17 @@ class Loader:
             batches = [tuple(batch[name] for name in self.as_tuple) for batch in batches]
         return batches[0] if self._replicas == 1 else batches
 
+    def _take(self):
+        if self._arrives:
+            return [self._feeder.next(0, _torch_stream(self._arguments["devices"]))]
+        return [self._feeder.next(replica) for replica in range(self._replicas)]
+
     def _go_to(self, epoch):
         """Goes to the beginning of an epoch. If the present one was taken to its last step, takes its end, so that what
         was prefetched of the next one is kept."""
         if epoch == self._epoch + 1 and self._at_end() and not self._failed:
             try:
-                for replica in range(self._replicas):
-                    self._feeder.next(replica)
+                self._take()
             except Error as error:  # of a record behind the last whole step; the next call goes on without it
                 self._failed = True
                 raise self.pipeline._explain(error) from None
@@ -329,11 +329,22 @@ class Loader:
         self.close()
 
     def __reduce__(self):
-        arguments = {k: v for k, v in self._arguments.items() if k != "tcp"}
-        if callable(self._communicator):
-            raise TypeError("a loader with an exchange of its own cannot be pickled")
-        arguments.update(communicator=self._communicator, progress=self._progress, as_tuple=self.as_tuple)
+        arguments = {k: v for k, v in self._arguments.items() if k not in ("tcp", "nccl")}
+        if group_of(self._communicator) is not None:
+            raise TypeError("a loader whose ranks meet by a process group or a function cannot be pickled")
+        arguments.update(
+            communicator=self._communicator,
+            gpu_communicator=self._gpu_communicator,
+            progress=self._progress,
+            as_tuple=self.as_tuple,
+        )
         return (_unpickle, (type(self), self.pipeline, arguments))
+
+
+def _torch_stream(device):
+    """Returns the stream that torch works on, as DLPack numbers streams; the legacy default stream without torch."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_stream(device).cuda_stream or 1 if torch and torch.cuda.is_available() else 1
 
 
 def _unpickle(kind, pipeline, arguments):

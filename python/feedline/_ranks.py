@@ -3,19 +3,23 @@
 import contextlib
 import os
 import re
-from typing import NamedTuple
+import zlib
+from typing import Any, NamedTuple
 
 from ._errors import Error
 
 
 class Tcp(NamedTuple):
     """A communicator over TCP. `address` is a name of rank 0's machine that the others can reach; rank 0 listens at
-    `port` until all ranks have come. Times are in seconds. Nothing is encrypted: use it in trusted networks."""
+    `port` until all ranks have come. With `exchange` (a torch.distributed process group, an mpi4py communicator, or a
+    function that takes bytes and returns the bytes of all ranks), rank 0 tells the others through it where it listens,
+    and address and port may be left out. Times are in seconds. Nothing is encrypted: use it in trusted networks."""
 
-    address: str
-    port: int
+    address: str = ""
+    port: int = 0
     start_timeout: float = 600
     timeout: float = 30
+    exchange: Any = None
 
     def _arguments(self):
         return (self.address, self.port, round(self.start_timeout * 1000), round(self.timeout * 1000))
@@ -42,7 +46,8 @@ def rank_of_environment(environ=os.environ):
 
 def tcp_of_environment(environ=os.environ):
     """Returns the Tcp that the launcher's variables describe: MASTER_ADDR and MASTER_PORT + 1 (the launcher itself
-    listens at MASTER_PORT), or the first machine of a Slurm job at a port made from its number."""
+    listens at MASTER_PORT), the first machine of a Slurm job at a port made from its number, or this machine if mpirun
+    has started all ranks here."""
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if address and port:
         if not port.isdigit() or not 0 < int(port) < 65535:
@@ -51,10 +56,21 @@ def tcp_of_environment(environ=os.environ):
     nodes, job = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST"), environ.get("SLURM_JOB_ID", "0")
     if nodes and job.isdigit():
         return Tcp(_first_node(nodes), 20000 + int(job) % 10000)
+    for all_ranks, here, job in _MPI:
+        if all_ranks in environ and environ.get(here) == environ[all_ranks]:
+            return Tcp("localhost", 20000 + zlib.crc32(environ.get(job, "").encode()) % 10000)
     raise Error(
-        "communicator='env': neither MASTER_ADDR and MASTER_PORT nor SLURM_NODELIST are set; start the ranks with "
-        "torchrun or srun, or pass communicator=feedline.Tcp(address, port)"
+        "communicator='env': the variables do not say where rank 0 is; start the ranks with torchrun or srun, or set "
+        "MASTER_ADDR and MASTER_PORT, or pass communicator=feedline.Tcp(address, port) or, with mpi4py, "
+        "feedline.Tcp(exchange=MPI.COMM_WORLD)"
     )
+
+
+# The number of ranks, how many of them are on this machine, and what names the job.
+_MPI = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"),
+    ("PMI_SIZE", "MPI_LOCALNRANKS", "PMI_PORT"),
+)
 
 
 def _first_node(nodes):
@@ -63,8 +79,44 @@ def _first_node(nodes):
     return match.group(1) + (match.group(2) or "") + (match.group(3) or "")
 
 
-def exchange_of_group(group):
-    """Returns the all-gather of bytes over a torch.distributed process group."""
+def meeting_of(communicator, rank=None, world_size=None):
+    """Returns the rank, the number of ranks, and how they meet: the arguments of a communicator over TCP or None, and an
+    all-gather of bytes or None."""
+    if isinstance(communicator, str) and communicator != "env":
+        raise Error(f"communicator: {communicator!r} is no way to meet; 'env' and feedline.Tcp(address, port) are")
+    group = group_of(communicator)
+    if rank is None:
+        rank, world_size = (group is not None and _ranks_of(group)) or rank_of_environment()
+    if communicator == "env" and world_size > 1:
+        communicator = tcp_of_environment()
+    tcp = communicator._arguments() if isinstance(communicator, Tcp) else None
+    return rank, world_size, tcp, None if group is None else _exchange_of(group)
+
+
+def group_of(communicator):
+    """Returns the process group, or the function, by which ranks meet; None if there is none."""
+    if isinstance(communicator, Tcp):
+        return communicator.exchange
+    return None if isinstance(communicator, str) else communicator
+
+
+def _ranks_of(group):
+    if hasattr(group, "Get_rank"):
+        return group.Get_rank(), group.Get_size()
+    if callable(group):
+        return None
+    import torch.distributed as dist
+
+    return dist.get_rank(group), dist.get_world_size(group)
+
+
+def _exchange_of(group):
+    """Returns the all-gather of bytes over an mpi4py communicator or a torch.distributed process group; a function is
+    one already."""
+    if hasattr(group, "Get_rank"):
+        return group.allgather
+    if callable(group):
+        return group
     import torch
     import torch.distributed as dist
 

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +20,7 @@
 
 #include "feedline/feeder.h"
 #include "feedline/tcp_communicator.h"
+#include "python/src/gpu_communicator.h"
 #include "python/src/tensor.h"
 
 namespace nb = nanobind;
@@ -37,9 +38,9 @@ void check_signals() {
 }
 
 /// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is one,
-/// sets `stop`, waits for the body to end, and raises what the signal's handler has raised.
-template <typename Body>
-void run_interruptibly(const std::shared_ptr<std::atomic<bool>>& stop, Body body) {
+/// calls `stop`, waits for the body to end, and raises what the signal's handler has raised.
+template <typename Stop, typename Body>
+void run_interruptibly(Stop stop, Body body) {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -63,7 +64,7 @@ void run_interruptibly(const std::shared_ptr<std::atomic<bool>>& stop, Body body
     }
     if (!raised && PyErr_CheckSignals() != 0) {
       raised.emplace();  // takes the pending exception
-      *stop = true;
+      stop();
     }
   }
   {
@@ -109,24 +110,31 @@ Exchange exchange_of(nb::object function) {
 
 class PyFeeder {
  public:
-  PyFeeder(const Pipeline& pipeline, Options options, std::optional<TcpOptions> tcp, nb::object exchange,
-           nb::object progress) {
-    const auto stop = std::make_shared<std::atomic<bool>>(false);
+  PyFeeder(const Pipeline& pipeline, Options options, std::optional<TcpOptions> tcp, bool nccl, nb::object exchange,
+           nb::object progress)
+      : nccl_(nccl) {
+    std::stop_source stop;
     options.on_progress = [stop, told = progress.is_none() ? std::optional<Callable>() : Callable(progress)](
                               uint64_t done, uint64_t total) {
-      if (*stop) throw Interrupted();
+      if (stop.stop_requested()) throw Interrupted();
       if (told) told->call<void>(done, total);
     };
     const Exchange meet = exchange.is_none() ? Exchange() : exchange_of(exchange);
     Using made;  // gives the feeder back without the GIL if anything below throws
-    run_interruptibly(stop, [&] {
-      if (tcp)
-        options.communicator = tcp_communicator(*tcp, meet);
-      else
-        options.exchange = meet;
-      devices_ = options.devices;
-      made.feeder = std::make_shared<Feeder>(pipeline, std::move(options));
-    });
+    run_interruptibly([&] { stop.request_stop(); },
+                      [&] {
+                        if (tcp) {
+                          tcp->stop = stop.get_token();
+                          options.communicator = tcp_communicator(*tcp, meet);
+                          if (nccl)
+                            options.gpu_communicator =
+                                gpu_communicator(tcp_communicator(*tcp, meet), options.devices.front());
+                        } else {
+                          options.exchange = meet;
+                        }
+                        devices_ = options.devices;
+                        made.feeder = std::make_shared<Feeder>(pipeline, std::move(options));
+                      });
     for (const ElementSpec& element : made->elements())
       for (const std::string& tensor : element.tensors()) keys_.push_back(nb::str(tensor.c_str(), tensor.size()));
     taken_.resize(devices_.size());
@@ -167,19 +175,24 @@ class PyFeeder {
 
   /// Returns the replica's next batch as (epoch, step, rows, valid rows, {name: Tensor}), or None at the end of the
   /// epoch. If the program keeps so many batches that the feed would have no buffer left to fill, the batch comes in
-  /// memory of its own, which is the program's.
-  nb::object next(int replica) {
+  /// memory of its own, which is the program's. With NCCL, rows arrive on `stream`, as DLPack numbers streams.
+  nb::object next(int replica, int64_t stream) {
     const Using feeder = use();
     Batch given;
-    for (;;) {
+    if (nccl_) {
+      Next result = Next::not_ready;
+      run_interruptibly([&] { feeder->stop(); },
+                        [&] { result = take(*feeder, replica, Stream::dlpack(stream), given); });
+      if (result == Next::end_of_epoch) return nb::none();
+    }
+    while (!given) {
       Next result = Next::not_ready;
       {
         nb::gil_scoped_release released;
-        result = take(*feeder, replica, given);
+        result = take(*feeder, replica, std::nullopt, given);
       }
       if (result == Next::end_of_epoch) return nb::none();
-      if (result == Next::batch) break;
-      check_signals();
+      if (result == Next::not_ready) check_signals();
     }
     const auto shared = std::make_shared<SharedBatch>(std::move(given));
     const Batch& batch = shared->batch;
@@ -199,13 +212,17 @@ class PyFeeder {
 
  private:
   // Takes the next batch, or a copy of it. If the copy fails for lack of memory, the next call tries again.
-  Next take(Feeder& feeder, int replica, Batch& given) {
+  Next take(Feeder& feeder, int replica, std::optional<Stream> arrives_on, Batch& given) {
     Batch& taken = taken_[static_cast<size_t>(replica)];
     bool must_copy = true;
     if (!taken) {
       must_copy = feeder.spare_batches(replica) <= 1;
-      const Next result = feeder.next(replica, interruptible, taken);
-      if (result != Next::batch) return result;
+      if (arrives_on) {
+        taken = feeder.next(replica, *arrives_on);
+        if (!taken) return Next::end_of_epoch;
+      } else if (const Next result = feeder.next(replica, interruptible, taken); result != Next::batch) {
+        return result;
+      }
     }
     given = must_copy ? taken.copy() : std::exchange(taken, Batch());
     taken = Batch();
@@ -219,6 +236,7 @@ class PyFeeder {
     return nb::str(name.c_str(), name.size());
   }
 
+  const bool nccl_;
   std::shared_ptr<Feeder> feeder_;
   std::vector<DeviceId> devices_;
   std::vector<Batch> taken_;  // for each replica: empty, or the batch that follows but could not be copied
@@ -254,7 +272,7 @@ void add_feeder(nb::module_& module) {
           "__init__",
           [](PyFeeder* self, const Pipeline& pipeline, const std::string& devices, int rank, int world_size,
              int threads, uint64_t start_epoch, const std::string& backend, std::optional<bool> direct,
-             bool deliver_before_error, int data_parallel_rank, int data_parallel_size, nb::object tcp,
+             bool deliver_before_error, int data_parallel_rank, int data_parallel_size, nb::object tcp, bool nccl,
              nb::object exchange, nb::object progress) {
             Options options;
             {
@@ -282,14 +300,14 @@ void add_feeder(nb::module_& module) {
               meeting->rank = rank;
               meeting->world_size = world_size;
             }
-            new (self)
-                PyFeeder(pipeline, std::move(options), std::move(meeting), std::move(exchange), std::move(progress));
+            new (self) PyFeeder(pipeline, std::move(options), std::move(meeting), nccl, std::move(exchange),
+                                std::move(progress));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("devices"), nb::arg("rank"), nb::arg("world_size"),
           nb::arg("threads"), nb::arg("start_epoch"), nb::arg("backend"), nb::arg("direct").none(),
           nb::arg("deliver_before_error"), nb::arg("data_parallel_rank"), nb::arg("data_parallel_size"),
-          nb::arg("tcp").none(), nb::arg("exchange").none(), nb::arg("progress").none())
-      .def("next", &PyFeeder::next)
+          nb::arg("tcp").none(), nb::arg("nccl"), nb::arg("exchange").none(), nb::arg("progress").none())
+      .def("next", &PyFeeder::next, nb::arg("replica"), nb::arg("stream") = 1)
       .def("close", &PyFeeder::close)
       .def("get_state",
            [](const PyFeeder& self, uint64_t epoch, int64_t step) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <stop_token>
 #include <thread>
 
 #include "base/audit.h"
@@ -19,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr milliseconds look(50);             // how often a rank looks for rank 0, and whether its start was stopped
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
 // The messages, which are sent as raw bytes. Each begins with a magic number that says which message it is.
@@ -125,16 +127,20 @@ std::string named(const std::vector<int>& ranks) {
 /// Returns "have" or "has", as the number of ranks demands.
 const char* have(const std::vector<int>& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
-/// Logs what a rank waits for once it has waited for `limit`, 2 * `limit`, 4 * `limit`, ...
+/// The wait for ranks to start: may be stopped, and logs what the rank waits for once it has waited for `limit`, 2 *
+/// `limit`, 4 * `limit`, ...
 class LongWait {
  public:
-  explicit LongWait(milliseconds limit) : next_(limit) {}
+  LongWait(milliseconds limit, std::stop_token stop) : stop_(std::move(stop)), next_(limit) {}
 
-  /// Returns until when to wait before the next call of tell_if_long(); not after `end`.
-  Deadline until(Deadline end) const { return std::min(end, begin_ + next_); }
-  /// Logs message(seconds waited) if it is time to.
+  /// Returns until when to wait before the next call of go_on(); not after `end`.
+  Deadline until(Deadline end) const {
+    return std::min({end, begin_ + next_, stop_.stop_possible() ? Clock::now() + look : Deadline::max()});
+  }
+  /// Logs message(seconds waited) if it is time to. Throws Error stalled if the wait was stopped.
   template <typename Message>
-  void tell_if_long(Message message) {
+  void go_on(Message message) {
+    if (stop_.stop_requested()) throw Error(Category::stalled, "the wait for other ranks to start was stopped");
     const auto waited = Clock::now() - begin_;
     if (waited < next_) return;
     while (next_ <= waited) next_ *= 2;
@@ -143,6 +149,7 @@ class LongWait {
 
  private:
   const Clock::time_point begin_ = Clock::now();
+  const std::stop_token stop_;
   milliseconds next_;
 };
 
@@ -251,7 +258,7 @@ class Host {
  private:
   void take_in_all(Deadline until) {
     Lobby<Hello> lobby(listener_);
-    LongWait wait(long_wait_);
+    LongWait wait(long_wait_, options_.stop);
     while (!ranks_that(false).empty()) {
       auto visitor = lobby.next(there(), wait.until(until));
       forget_gone();
@@ -262,7 +269,7 @@ class Host {
         throw too_late(options_,
                        fmt::format("{} {} not come to {}", named(missing), have(missing), place_of(options_)));
       else
-        wait.tell_if_long([&](int64_t seconds) {
+        wait.go_on([&](int64_t seconds) {
           const std::vector<int> here = ranks_that(true);
           return fmt::format(
               "rank 0 has waited {} s at {} for {} of {}; {}", seconds, place_of(options_), named(missing),
@@ -375,11 +382,11 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
       }
     if (Clock::now() > until)
       throw too_late(options, fmt::format("rank 0 could not be reached at {}", place_of(options)));
-    wait.tell_if_long([&](int64_t seconds) {
+    wait.go_on([&](int64_t seconds) {
       return fmt::format("rank {} has waited {} s for rank 0 at {}, which is not there", options.rank, seconds,
                          place_of(options));
     });
-    std::this_thread::sleep_for(milliseconds(50));
+    std::this_thread::sleep_for(look);
   }
 }
 
@@ -390,7 +397,7 @@ class Guest {
   /// rank waits a little longer, because rank 0 may have begun to wait a little later.
   Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
       : options_(options),
-        wait_(long_wait),
+        wait_(long_wait, options.stop),
         host_(reach_host(options, names, until, wait_)),
         listener_(listen_everywhere(0)),
         until_(until + patience) {}
@@ -402,7 +409,7 @@ class Guest {
         until_);
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
     while (!wait_for(answer, wait_.until(until_)) && Clock::now() < until_)
-      wait_.tell_if_long([&](int64_t seconds) {
+      wait_.go_on([&](int64_t seconds) {
         return fmt::format(
             "rank {} has waited {} s for other ranks to come to rank 0 at {}; the log of rank 0 names them",
             options_.rank, seconds, place_of(options_));

@@ -136,6 +136,39 @@ def test_several_streams_use_a_batch(numbers, stream_on):
         assert np.frombuffer(slow.found(number), np.int64).tolist() == list(range(10 * step, 10 * step + 10))
 
 
+def test_rows_that_nccl_carries(numbers, stream_on):
+    import socket
+    import threading
+
+    import feedline
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    found, streams = [[], []], [stream_on(rank) for rank in range(2)]
+
+    def run(rank):
+        loader = feedline.Loader(
+            numbers,
+            devices=f"cuda:{rank}",
+            rank=rank,
+            world_size=2,
+            communicator=feedline.Tcp("127.0.0.1", port),
+            gpu_communicator="nccl",
+            distribute={"mode": "REPLICATE"},
+        )
+        for _ in range(2):
+            for batch in loader:
+                found[rank] += read(streams[rank], batch["n"])
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1] == list(range(50)) * 2
+
+
 def test_what_is_refused_on_a_gpu(numbers, stream_on):
     import feedline
 

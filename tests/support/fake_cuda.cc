@@ -126,12 +126,16 @@ struct CUstream_st {
 namespace {
 
 std::set<cudaStream_t>& streams = *new std::set<cudaStream_t>;  // those that were created and not destroyed
+std::map<int, cudaStream_t>& default_streams = *new std::map<int, cudaStream_t>;  // by device; made at their first use
 
-// Returns the stream that a handle names. Aborts if it has been destroyed, because no real GPU would survive its use.
-// Call it with `mutex` locked.
+// Returns the stream that a handle names; a default stream is that of the current device. Aborts if the stream has been
+// destroyed, because no real GPU would survive its use. Call it with `mutex` locked.
 CUstream_st* real(cudaStream_t stream) {
-  static auto* const legacy = new CUstream_st;  // never destroyed
-  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return legacy;
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
+    cudaStream_t& found = default_streams[touched_device()];
+    if (!found) found = new CUstream_st;
+    return found;
+  }
   if (!streams.contains(stream)) {
     std::fputs("A stream is used that has been destroyed.\n", stderr);
     std::abort();
@@ -183,8 +187,10 @@ void fail_gpus() {
   std::unique_lock lock(mutex);
   failed = true;
   changed.notify_all();
-  for (CUstream_st* stream : streams) stream->work.clear();
-  changed.wait(lock, [] { return std::ranges::none_of(streams, &CUstream_st::busy); });
+  std::vector<cudaStream_t> all(streams.begin(), streams.end());
+  for (const auto& [device, stream] : default_streams) all.push_back(stream);
+  for (const cudaStream_t stream : all) stream->work.clear();
+  changed.wait(lock, [&] { return std::ranges::none_of(all, &CUstream_st::busy); });
 }
 
 void run_on_stream(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "feedline/communicator.h"
@@ -28,6 +29,8 @@ struct TcpOptions {
   /// process sends the heartbeats, also while the program pauses between two calls. If a process dies, the others
   /// notice at once, unless its machine dies with it or processes that it has forked still hold its connections.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// Ends the wait for other ranks to start, with Error stalled, within 50 ms after stop was requested.
+  std::stop_token stop = {};
 };
 
 /// Reads the options from the environment that torchrun and similar launchers set: MASTER_ADDR, MASTER_PORT, RANK and
@@ -39,8 +42,8 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 /// Makes this rank's communicator; all ranks must call it. Buffers lie in host memory and streams are Stream::host.
 /// After a failure the communicator does not touch the buffers any more. Throws Error
 ///   * bad_pipeline if the options of this rank are invalid;
-///   * stalled if not all ranks connect within start_timeout (on rank 0 the message names the missing ranks), or if
-///     rank 0 refuses to form a group, for example because the ranks' options differ;
+///   * stalled if not all ranks connect within start_timeout (on rank 0 the message names the missing ranks), if
+///     `stop` ends the wait, or if rank 0 refuses to form a group, for example because the ranks' options differ;
 ///   * io_error if a connection fails.
 ///
 /// exchange: an all-gather that the program supplies for these ranks. It is used during the call only. Through it, rank

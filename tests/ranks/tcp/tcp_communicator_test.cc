@@ -105,6 +105,28 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
+TEST_CASE("tcp: a wait for ranks can be stopped") {
+  const LogLines log;
+  const int port = free_port();
+  std::stop_source stop;
+  const auto thrown = side_by_side(3, [&](int rank) {
+    if (rank == 2) {
+      expect(log.wait_for("for rank 2 of 3; rank 1 has come"), "the others wait");
+      stop.request_stop();
+      return;
+    }
+    TcpOptions options = tcp_options(rank, 3, port);
+    options.stop = stop.get_token();
+    gpu::meet(options, nullptr, std::chrono::milliseconds(1));
+  });
+  for (const int rank : {0, 1})
+    CHECK_THAT(thrown[static_cast<size_t>(rank)], Catch::Contains("the wait for other ranks to start was stopped"));
+
+  TcpOptions alone = tcp_options(1, 2, port);  // rank 0 is not there
+  alone.stop = stop.get_token();
+  CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("was stopped"));
+}
+
 TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by name") {
   int port = free_port();
   for (const std::string& text :

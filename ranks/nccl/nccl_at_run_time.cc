@@ -1,0 +1,71 @@
+// NCCL for a program that is not linked with it: functions of NCCL's names that call those of the NCCL library that the
+// process has, or can load. A program may then be installed where there is no NCCL, and shares that of its framework.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include "feedline/error.h"
+
+namespace {
+
+using feedline::Category;
+using feedline::Error;
+
+constexpr const char* library_name = "libnccl.so.2";
+
+// Returns the library that is loaded already, as torch's is. Otherwise loads the system's.
+void* load() {
+  for (const int loaded : {RTLD_NOLOAD, 0})
+    if (void* found = dlopen(library_name, RTLD_NOW | loaded)) return found;
+  throw Error(
+      Category::device_error,
+      fmt::format("NCCL cannot be loaded ({}); install it where the system finds it, or import a framework that "
+                  "brings it first",
+                  dlerror()));
+}
+
+template <typename Function>
+Function* function(const char* name) {
+  static void* const library = load();
+  void* found = dlsym(library, name);
+  if (!found)
+    throw Error(Category::device_error, fmt::format("{} has no {}; NCCL 2.14 or newer is needed", library_name, name));
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+// Each finds its function at the first call. It throws Error device_error if there is none.
+#define FEEDLINE_NCCL(RESULT, NAME, PARAMETERS, ARGUMENTS)      \
+  RESULT NAME PARAMETERS {                                      \
+    static auto* const found = function<decltype(NAME)>(#NAME); \
+    return found ARGUMENTS;                                     \
+  }
+
+extern "C" {
+FEEDLINE_NCCL(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id), (id))
+FEEDLINE_NCCL(ncclResult_t, ncclCommInitRankConfig,
+              (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config),
+              (comm, ranks, id, rank, config))
+FEEDLINE_NCCL(ncclResult_t, ncclCommFinalize, (ncclComm_t comm), (comm))
+FEEDLINE_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm), (comm))
+FEEDLINE_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm), (comm))
+FEEDLINE_NCCL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* state), (comm, state))
+FEEDLINE_NCCL(const char*, ncclGetErrorString, (ncclResult_t result), (result))
+FEEDLINE_NCCL(const char*, ncclGetLastError, (ncclComm_t comm), (comm))
+FEEDLINE_NCCL(ncclResult_t, ncclGroupStart, (), ())
+FEEDLINE_NCCL(ncclResult_t, ncclGroupEnd, (), ())
+FEEDLINE_NCCL(ncclResult_t, ncclSend,
+              (const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+              (from, count, type, peer, comm, stream))
+FEEDLINE_NCCL(ncclResult_t, ncclRecv,
+              (void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+              (to, count, type, peer, comm, stream))
+FEEDLINE_NCCL(ncclResult_t, ncclAllGather,
+              (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
+              (from, to, count, type, comm, stream))
+FEEDLINE_NCCL(ncclResult_t, ncclBroadcast,
+              (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+               cudaStream_t stream),
+              (from, to, count, type, root, comm, stream))
+}

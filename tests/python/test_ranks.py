@@ -1,0 +1,179 @@
+"""Ranks: how they find each other, what they share, and how a wait for them ends."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import feedline
+from feedline import _ranks
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+FEED = """
+import json, sys, numpy as np, feedline
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]), communicator=COMMUNICATOR, shuffle={"buffer_size": 50})
+print(json.dumps([np.asarray(batch["n"]).tolist() for batch in loader]))
+"""
+
+
+def numbers_of(outputs):
+    return sorted(n for output in outputs for step in json.loads(output) for n in step)
+
+
+def test_ranks_of_processes_meet_over_tcp(numbers):
+    port = free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", FEED.replace("COMMUNICATOR", "'env'"), str(numbers)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port - 1),
+            },
+        )
+        for rank in range(2)
+    ]
+    assert numbers_of(rank.communicate(timeout=120)[0] for rank in ranks) == list(range(50))
+
+
+def under_mpirun(code, *arguments):
+    if not shutil.which("mpirun"):
+        pytest.skip("mpirun is not installed")
+    done = subprocess.run(
+        ["mpirun", "-n", "2", "--oversubscribe", sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_ranks_that_mpirun_has_started_here(numbers):
+    assert numbers_of(under_mpirun(FEED.replace("COMMUNICATOR", "'env'"), numbers)) == list(range(50))
+
+
+@pytest.mark.parametrize("communicator", ["MPI.COMM_WORLD", "feedline.Tcp(exchange=MPI.COMM_WORLD)"])
+def test_ranks_of_mpi4py(numbers, communicator):
+    pytest.importorskip("mpi4py")
+    code = "from mpi4py import MPI" + FEED.replace("COMMUNICATOR", communicator)
+    assert numbers_of(under_mpirun(code, numbers)) == list(range(50))
+
+
+def exchanges(count):
+    """Returns an all-gather of bytes for each of as many threads."""
+    barrier, given = threading.Barrier(count), [None] * count
+
+    def exchange_of(rank):
+        def exchange(mine):
+            given[rank] = mine
+            barrier.wait()
+            everyone = list(given)
+            barrier.wait()
+            return everyone
+
+        return exchange
+
+    return [exchange_of(rank) for rank in range(count)]
+
+
+# Rows travel by a communicator alone.
+@pytest.mark.parametrize("over_tcp, mode", [(False, "SPLIT"), (True, "SPLIT"), (True, "REPLICATE")])
+def test_an_exchange_in_python(numbers, over_tcp, mode):
+    meet, found = exchanges(2), [None, None]
+
+    def run(rank):
+        loader = feedline.Loader(
+            numbers,
+            rank=rank,
+            world_size=2,
+            communicator=feedline.Tcp(exchange=meet[rank]) if over_tcp else meet[rank],
+            distribute={"mode": mode},
+        )
+        found[rank] = [n for batch in loader for n in np.asarray(batch["n"]).tolist()]
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if mode == "REPLICATE":
+        assert found[0] == found[1] == list(range(50))
+    else:
+        assert sorted(found[0] + found[1]) == list(range(50))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ctrl_c_while_a_rank_waits_for_others(numbers, rank):
+    code = """
+import sys, feedline
+print("begins", flush=True)
+try:
+    feedline.Loader(feedline.Pipeline(sys.argv[1]), rank=int(sys.argv[2]), world_size=2,
+                    communicator=feedline.Tcp("127.0.0.1", int(sys.argv[3])))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(numbers), str(rank), str(free_port())], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begins\n"
+    while len(os.listdir(f"/proc/{process.pid}/task")) < 3:  # until another thread than that of the log waits
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    assert process.wait(timeout=60) == 0
+
+
+def test_what_cannot_be_pickled(numbers):
+    import pickle
+
+    loader = feedline.Loader(numbers, rank=0, world_size=1, communicator=lambda mine: [mine])
+    with pytest.raises(TypeError, match="process group or a function"):
+        pickle.dumps(loader)
+
+
+def test_what_is_refused(numbers):
+    for arguments, message in [
+        ({"communicator": "mpi"}, "no way to meet"),
+        ({"rank": 0}, "rank and world_size, or neither"),
+        ({"gpu_communicator": "gloo"}, "'nccl' is the only one"),
+        ({"gpu_communicator": "nccl", "rank": 0, "world_size": 2}, "a feedline.Tcp, too"),
+    ]:
+        with pytest.raises(feedline.Error, match=message):
+            feedline.Loader(numbers, **arguments)
+
+
+def test_the_environment():
+    assert _ranks.rank_of_environment({}) == (0, 1)
+    # A batch script that does not start its ranks with srun is one process.
+    assert _ranks.rank_of_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == (0, 1)
+    assert _ranks.rank_of_environment({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}) == (3, 8)
+    slurm = {"SLURM_NODELIST": "gpu[003-007,9],login", "SLURM_JOB_ID": "7"}
+    assert _ranks.tcp_of_environment(slurm)[:2] == ("gpu003", 20007)
+    mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "1234"}
+    assert _ranks.tcp_of_environment(mpi).address == "localhost"
+    with pytest.raises(feedline.Error, match="Tcp"):  # ranks on other machines
+        _ranks.tcp_of_environment({**mpi, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
+    with pytest.raises(feedline.Error, match="torchrun sets numbers"):
+        _ranks.rank_of_environment({"RANK": "x", "WORLD_SIZE": "2"})
+    with pytest.raises(feedline.Error, match="MASTER_ADDR"):
+        _ranks.tcp_of_environment({})
