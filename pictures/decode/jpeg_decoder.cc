@@ -1,0 +1,112 @@
+#include "pictures/decode/jpeg_decoder.h"
+
+// After jpeglib.h, which it needs.
+#include <jerror.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace feedline::pictures {
+namespace {
+
+// With chroma subsampling, the first and the last column of a cropped row differ from those of the whole row, because
+// their neighbours are missing. Two more columns on each side make all wanted ones equal.
+constexpr int64_t margin = 2;
+
+// What a picture's own data structures take besides coefficients: tables, and a few rows of blocks. A progressive picture
+// needs 2 bytes for each coefficient of up to 4 channels, each of which is a little larger than the picture.
+constexpr int64_t bytes_per_pixel = 10, more_bytes = 16 << 20;
+
+}  // namespace
+
+void JpegDecoder::fail(j_common_ptr info) {
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  info->err->format_message(info, errors->message);
+  std::longjmp(errors->jump, 1);
+}
+
+void JpegDecoder::note(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  info->err->num_warnings++;
+  if (info->err->msg_code == JWRN_JPEG_EOF) reinterpret_cast<Errors*>(info->err)->cut = true;
+}
+
+template <typename Body>
+void JpegDecoder::call(Body body) {
+  if (setjmp(errors_.jump)) throw BadPicture(errors_.message);
+  body();
+}
+
+JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options) : bytes_(bytes), errors_(), info_() {
+  info_.err = jpeg_std_error(&errors_.base);
+  errors_.base.error_exit = fail;
+  errors_.base.emit_message = note;
+  errors_.base.output_message = keep_quiet;
+  try {
+    call([&] {
+      jpeg_create_decompress(&info_);
+      info_.mem->max_memory_to_use = static_cast<long>(options.max_pixels * bytes_per_pixel + more_bytes);
+      jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
+      jpeg_read_header(&info_, TRUE);
+    });
+    check_size(width(), height(), options);
+  } catch (...) {
+    jpeg_destroy_decompress(&info_);
+    throw;
+  }
+  channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
+  info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
+  info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
+}
+
+JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&info_); }
+
+bool JpegDecoder::is_cmyk() const noexcept {
+  return info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+}
+
+void JpegDecoder::begin(const Window& window) {
+  window_ = window;
+  JDIMENSION first = static_cast<JDIMENSION>(std::max<int64_t>(0, window.x - margin));
+  const auto end = static_cast<JDIMENSION>(std::min(width(), window.x + window.width + margin));
+  JDIMENSION columns = end - first;
+  call([&] {
+    jpeg_start_decompress(&info_);
+    if (columns < info_.output_width) jpeg_crop_scanline(&info_, &first, &columns);
+    if (window_.y > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(window_.y));
+  });
+  first_column_ = first;
+  if (info_.output_width != window.width || info_.output_components != channels_)
+    row_.resize(size_t{info_.output_width} * static_cast<size_t>(info_.output_components));
+}
+
+void JpegDecoder::read_row(uint8_t* row) {
+  JSAMPROW rows[] = {row_.empty() ? row : row_.data()};
+  call([&] { jpeg_read_scanlines(&info_, rows, 1); });
+  if (row_.empty()) return;
+  const auto skipped = static_cast<size_t>(window_.x - first_column_);
+  const auto pixels = static_cast<size_t>(window_.width);
+  if (info_.out_color_space != JCS_CMYK) {
+    const auto size = static_cast<size_t>(channels_);
+    std::memcpy(row, row_.data() + skipped * size, pixels * size);
+    return;
+  }
+  const uint8_t* from = row_.data() + skipped * 4;
+  for (size_t i = 0; i < pixels; i++, from += 4)  // Adobe's are stored inverted
+    for (size_t c = 0; c < 3; c++)
+      *row++ = static_cast<uint8_t>(info_.saw_Adobe_marker ? from[3] * from[c] / 255
+                                                           : (255 - from[3]) * (255 - from[c]) / 255);
+}
+
+void JpegDecoder::finish() {
+  if (errors_.cut) throw BadPicture("the picture is cut short");
+  // What follows the window is not decoded, so that its end is looked for. A scan has no end marker in it.
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  const size_t end = text.rfind("\xff\xd9");
+  const size_t scan = text.rfind("\xff\xda");
+  if (end == std::string_view::npos || (scan != std::string_view::npos && end < scan))
+    throw BadPicture("the picture is cut short");
+}
+
+}  // namespace feedline::pictures

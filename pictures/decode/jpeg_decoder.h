@@ -1,0 +1,74 @@
+// Decodes a JPEG row by row, with libjpeg-turbo.
+#pragma once
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <utility>
+#include <vector>
+
+// After <cstdio>, which it needs.
+#include <jpeglib.h>
+
+#include "pictures/decode/picture.h"
+
+namespace feedline::pictures {
+
+/// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its default
+/// with `fast_dct`), and a window's are those of the whole picture. Orientation tags (EXIF) are ignored.
+///
+/// A picture that ends too early is refused, as TensorFlow does. Other damage of the scan cannot be told from a picture;
+/// libjpeg warns of some of it, see warnings().
+class JpegDecoder {
+ public:
+  /// Reads the header. `bytes` must stay as long as the decoder. Throws BadPicture.
+  JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options);
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  int64_t width() const noexcept { return info_.image_width; }
+  int64_t height() const noexcept { return info_.image_height; }
+  /// Returns the channels of a decoded pixel.
+  int channels() const noexcept { return channels_; }
+  int stored_channels() const noexcept { return info_.num_components; }
+
+  /// Begins to decode a window, which must lie in the picture. Call it once. Throws BadPicture.
+  void begin(const Window& window);
+  /// Decodes the next row of the window into `row`, which has width * channels() bytes. Throws BadPicture.
+  void read_row(uint8_t* row);
+  /// Call it after the window's last row. Throws BadPicture if the picture is cut short.
+  void finish();
+
+  /// Returns how many warnings libjpeg has given.
+  uint64_t warnings() const noexcept { return static_cast<uint64_t>(errors_.base.num_warnings); }
+
+ private:
+  struct Errors {
+    jpeg_error_mgr base;
+    std::jmp_buf jump;
+    char message[JMSG_LENGTH_MAX];
+    bool cut;  // the data has ended before the picture
+  };
+  static void fail(j_common_ptr info);
+  static void note(j_common_ptr info, int level);
+  static void keep_quiet(j_common_ptr) {}
+
+  /// Runs `body`, which calls libjpeg and holds nothing that has a destructor. Throws BadPicture if libjpeg fails.
+  template <typename Body>
+  void call(Body body);
+  void check_whole() const;
+  bool is_cmyk() const noexcept;
+
+  const std::span<const std::byte> bytes_;
+  Errors errors_;
+  jpeg_decompress_struct info_;
+  int channels_ = 0;
+  Window window_;
+  int64_t first_column_ = 0;  // of the rows that libjpeg delivers
+  std::vector<uint8_t> row_;  // such a row, if it is not what the caller wants
+};
+
+}  // namespace feedline::pictures

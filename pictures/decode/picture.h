@@ -1,0 +1,45 @@
+// Encoded pictures: what they say of themselves, and the choices of decoding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+
+namespace feedline::pictures {
+
+/// Why a picture cannot be decoded, as the message of an Error bad_image.
+struct BadPicture : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class Format : uint8_t { jpeg, png };
+
+/// Returns the format that the first bytes tell; nullopt for any other.
+inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
+  const auto at = [&](size_t i) { return i < bytes.size() ? std::to_integer<int>(bytes[i]) : -1; };
+  if (at(0) == 0xff && at(1) == 0xd8 && at(2) == 0xff) return Format::jpeg;
+  if (at(0) == 0x89 && at(1) == 'P' && at(2) == 'N' && at(3) == 'G') return Format::png;
+  return std::nullopt;
+}
+
+/// Pixels [x, x + width) of the rows [y, y + height) of a picture.
+struct Window {
+  int64_t x = 0, y = 0, width = 0, height = 0;
+  bool operator==(const Window&) const = default;
+};
+
+struct DecodeOptions {
+  /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0: 1 for grey pictures, otherwise 3.
+  int channels = 0;
+  /// Pictures with more pixels are refused after their header.
+  int64_t max_pixels = int64_t{1} << 24;
+  /// JPEG: the fast integer transform in place of the accurate one, as TensorFlow's default has it.
+  bool fast_dct = false;
+};
+
+/// Throws BadPicture if the header promises no pixels, or more than options.max_pixels.
+void check_size(int64_t width, int64_t height, const DecodeOptions& options);
+
+}  // namespace feedline::pictures

@@ -1,0 +1,113 @@
+#include "pictures/decode/png_decoder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+namespace feedline::pictures {
+namespace {
+
+constexpr size_t most_of_a_chunk = 8 << 20;  // of chunks other than pixels, such as colour profiles
+
+}  // namespace
+
+void PngDecoder::fail(png_structp png, png_const_charp message) {
+  auto* self = static_cast<PngDecoder*>(png_get_error_ptr(png));
+  std::snprintf(self->message_, sizeof self->message_, "%s", message);
+  std::longjmp(self->jump_, 1);
+}
+
+void PngDecoder::note(png_structp png, png_const_charp) { static_cast<PngDecoder*>(png_get_error_ptr(png))->warnings_++; }
+
+void PngDecoder::read(png_structp png, png_bytep to, size_t bytes) {
+  auto* self = static_cast<PngDecoder*>(png_get_io_ptr(png));
+  if (bytes > self->bytes_.size() - self->read_) png_error(png, "the picture is cut short");
+  std::memcpy(to, self->bytes_.data() + self->read_, bytes);
+  self->read_ += bytes;
+}
+
+template <typename Body>
+void PngDecoder::call(Body body) {
+  if (setjmp(jump_)) throw BadPicture(message_);
+  body();
+}
+
+PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& options) : bytes_(bytes) {
+  png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, fail, note);
+  if (png_) info_ = png_create_info_struct(png_);
+  try {
+    if (!info_) throw std::bad_alloc();
+    call([&] {
+      png_set_read_fn(png_, this, read);
+      png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() has the limit
+      png_set_chunk_malloc_max(png_, most_of_a_chunk);
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
+      png_read_info(png_, info_);
+    });
+    width_ = png_get_image_width(png_, info_);
+    height_ = png_get_image_height(png_, info_);
+    check_size(width_, height_, options);
+    const int type = png_get_color_type(png_, info_);
+    const bool is_grey = !(type & PNG_COLOR_MASK_COLOR);
+    stored_channels_ = png_get_channels(png_, info_);
+    channels_ = options.channels != 0 ? options.channels : is_grey ? 1 : 3;
+    interlaced_ = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE;
+    call([&] {
+      png_set_expand(png_);  // palettes to colours, and 1, 2 and 4 bits to 8
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+      if (is_grey && channels_ == 3) png_set_gray_to_rgb(png_);
+      if (!is_grey && channels_ == 1) png_set_rgb_to_gray(png_, PNG_ERROR_ACTION_NONE, 0.299, 0.587);
+      png_set_interlace_handling(png_);
+      png_read_update_info(png_, info_);
+    });
+    row_bytes_ = png_get_rowbytes(png_, info_);
+  } catch (...) {
+    png_destroy_read_struct(&png_, &info_, nullptr);
+    throw;
+  }
+}
+
+PngDecoder::~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
+void PngDecoder::begin(const Window& window) {
+  window_ = window;
+  if (interlaced_) {
+    pixels_.resize(row_bytes_ * static_cast<size_t>(height_));
+    std::vector<png_bytep> rows(static_cast<size_t>(height_));
+    for (size_t i = 0; i < rows.size(); i++) rows[i] = pixels_.data() + i * row_bytes_;
+    png_bytepp all = rows.data();
+    call([&] { png_read_image(png_, all); });
+    row_ = window.y;
+    return;
+  }
+  pixels_.resize(row_bytes_);
+  uint8_t* skipped = pixels_.data();
+  call([&] {
+    for (int64_t row = 0; row < window_.y; row++) png_read_row(png_, skipped, nullptr);
+  });
+}
+
+void PngDecoder::read_row(uint8_t* row) {
+  const size_t pixel = static_cast<size_t>(channels_);
+  const size_t skipped = static_cast<size_t>(window_.x) * pixel, wanted = static_cast<size_t>(window_.width) * pixel;
+  const uint8_t* from = pixels_.data();
+  if (interlaced_) {
+    from += static_cast<size_t>(row_++) * row_bytes_;
+  } else if (window_.width == width_) {
+    call([&] { png_read_row(png_, row, nullptr); });
+    return;
+  } else {
+    call([&] { png_read_row(png_, pixels_.data(), nullptr); });
+  }
+  std::memcpy(row, from + skipped, wanted);
+}
+
+void PngDecoder::finish() {
+  // What follows the window is not decoded, so that its end is looked for.
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  if (text.rfind("IEND") == std::string_view::npos) throw BadPicture("the picture is cut short");
+}
+
+}  // namespace feedline::pictures

@@ -1,0 +1,176 @@
+// Decoders: whole pictures and windows of them, every kind of storing, and damage.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "pictures/decode/jpeg_decoder.h"
+#include "pictures/decode/png_decoder.h"
+#include "pictures/encode.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::pictures;
+using namespace feedline::test;
+
+namespace {
+
+template <typename Decoder>
+Pixels decoded(const std::string& bytes, const DecodeOptions& options = {}, Window window = {}) {
+  Decoder decoder(std::as_bytes(std::span(bytes)), options);
+  if (window == Window{}) window = {0, 0, decoder.width(), decoder.height()};
+  Pixels pixels{window.width, window.height, decoder.channels(), {}};
+  const auto row_bytes = static_cast<size_t>(window.width * decoder.channels());
+  pixels.bytes.resize(static_cast<size_t>(window.height) * row_bytes);
+  decoder.begin(window);
+  for (int64_t y = 0; y < window.height; y++)
+    decoder.read_row(pixels.bytes.data() + static_cast<size_t>(y) * row_bytes);
+  decoder.finish();
+  return pixels;
+}
+
+Pixels crop(const Pixels& whole, const Window& window) {
+  Pixels part{window.width, window.height, whole.channels, {}};
+  const auto pixel = static_cast<size_t>(whole.channels);
+  for (int64_t y = window.y; y < window.y + window.height; y++) {
+    const auto begin = whole.bytes.begin() + (y * whole.width + window.x) * whole.channels;
+    part.bytes.insert(part.bytes.end(), begin,
+                      begin + static_cast<ptrdiff_t>(static_cast<size_t>(window.width) * pixel));
+  }
+  return part;
+}
+
+std::string why(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const BadPicture& bad) {
+    return bad.what();
+  }
+  return "no error";
+}
+
+Window random_window(std::minstd_rand& random, int64_t width, int64_t height) {
+  Window window;
+  window.width = 1 + static_cast<int64_t>(random()) % width;
+  window.height = 1 + static_cast<int64_t>(random()) % height;
+  window.x = static_cast<int64_t>(random()) % (width - window.width + 1);
+  window.y = static_cast<int64_t>(random()) % (height - window.height + 1);
+  return window;
+}
+
+}  // namespace
+
+TEST_CASE("a window of a JPEG has the pixels of the whole picture") {
+  std::minstd_rand random(7);
+  int windows = 0;
+  for (const auto& [across, down] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}})
+    for (const bool progressive : {false, true})
+      for (const bool fast : {false, true})
+        for (const auto& [width, height] : {std::pair<int64_t, int64_t>{203, 147}, {64, 64}, {17, 90}}) {
+          const std::string bytes = to_jpeg(picture_of(width, height, 3, static_cast<uint32_t>(windows)),
+                                            {.across = across, .down = down, .progressive = progressive});
+          for (const int channels : {1, 3}) {
+            const DecodeOptions options{.channels = channels, .fast_dct = fast};
+            const Pixels whole = decoded<JpegDecoder>(bytes, options);
+            for (int times = 0; times < 20; times++, windows++) {
+              const Window window = random_window(random, width, height);
+              INFO(across << "x" << down << (progressive ? " progressive " : " ") << width << "x" << height << ": "
+                          << window.x << "," << window.y << " " << window.width << "x" << window.height);
+              REQUIRE(decoded<JpegDecoder>(bytes, options, window).bytes == crop(whole, window).bytes);
+            }
+          }
+        }
+  CHECK(windows >= 2000);
+}
+
+TEST_CASE("a JPEG of one channel, of three, and of four") {
+  const Pixels grey = picture_of(40, 30, 1, 1), colour = picture_of(40, 30, 3, 2);
+  CHECK(decoded<JpegDecoder>(to_jpeg(grey)).channels == 1);
+  CHECK(decoded<JpegDecoder>(to_jpeg(colour)).channels == 3);
+  const Pixels once = decoded<JpegDecoder>(to_jpeg(grey)), three = decoded<JpegDecoder>(to_jpeg(grey), {.channels = 3});
+  for (size_t i = 0; i < once.bytes.size(); i++)
+    for (size_t c = 0; c < 3; c++) REQUIRE(three.bytes[3 * i + c] == once.bytes[i]);
+
+  const Pixels cmyk = picture_of(40, 30, 4, 3);
+  const std::string stored = to_jpeg(cmyk, {.quality = 100, .across = 1, .down = 1, .stored = JCS_CMYK});
+  const Pixels rgb = decoded<JpegDecoder>(stored);
+  CHECK(rgb.channels == 3);
+  int64_t apart = 0;
+  for (size_t i = 0; i < cmyk.bytes.size() / 4; i++)
+    for (size_t c = 0; c < 3; c++) {  // libjpeg writes Adobe's marker, which says that the values are inverted
+      const int wanted = cmyk.bytes[4 * i + 3] * cmyk.bytes[4 * i + c] / 255;
+      apart = std::max<int64_t>(apart, std::abs(wanted - int{rgb.bytes[3 * i + c]}));
+    }
+  CHECK(apart <= 4);
+  CHECK(why([&] { decoded<JpegDecoder>(stored, {.channels = 1}); }) == "Unsupported color conversion request");
+}
+
+TEST_CASE("a PNG of every kind has the pixels that were stored, whole and in windows") {
+  std::minstd_rand random(3);
+  for (const int channels : {1, 2, 3, 4})
+    for (const int bits : {8, 16})
+      for (const bool interlaced : {false, true}) {
+        const Pixels stored = picture_of(61, 43, channels, static_cast<uint32_t>(channels));
+        const std::string bytes = to_png(stored, {.bits = bits, .interlaced = interlaced});
+        const int colours = channels <= 2 ? 1 : 3;  // alpha is dropped
+        Pixels wanted{61, 43, colours, {}};
+        for (size_t i = 0; i < stored.bytes.size(); i++)
+          if (static_cast<int>(i % static_cast<size_t>(channels)) < colours) wanted.bytes.push_back(stored.bytes[i]);
+        const Pixels whole = decoded<PngDecoder>(bytes);
+        CHECK(whole.channels == colours);
+        CHECK(whole.bytes == wanted.bytes);
+        for (int times = 0; times < 20; times++) {
+          const Window window = random_window(random, 61, 43);
+          REQUIRE(decoded<PngDecoder>(bytes, {}, window).bytes == crop(wanted, window).bytes);
+        }
+        if (colours == 1) {
+          const Pixels three = decoded<PngDecoder>(bytes, {.channels = 3});
+          for (size_t i = 0; i < whole.bytes.size(); i++) REQUIRE(three.bytes[3 * i + 1] == whole.bytes[i]);
+        }
+      }
+}
+
+TEST_CASE("a picture that is cut anywhere is refused, whole and in windows") {
+  const Pixels pixels = picture_of(50, 40, 3, 9);
+  const Window top{3, 2, 20, 5};
+  for (const bool progressive : {false, true}) {
+    const std::string jpeg = to_jpeg(pixels, {.progressive = progressive});
+    for (size_t size = 0; size < jpeg.size(); size += size + 8 < jpeg.size() ? 7 : 1) {
+      INFO("JPEG of " << size << " of " << jpeg.size() << " bytes");
+      CHECK(why([&] { decoded<JpegDecoder>(jpeg.substr(0, size)); }) != "no error");
+      CHECK(why([&] { decoded<JpegDecoder>(jpeg.substr(0, size), {}, top); }) != "no error");
+    }
+    CHECK(why([&] { decoded<JpegDecoder>(jpeg + "more"); }) == "no error");
+  }
+  for (const bool interlaced : {false, true}) {
+    const std::string png = to_png(pixels, {.interlaced = interlaced});
+    for (size_t size = 0; size + 4 < png.size(); size += 11) {  // the last 4 bytes are a CRC of nothing
+      INFO("PNG of " << size << " of " << png.size() << " bytes");
+      CHECK(why([&] { decoded<PngDecoder>(png.substr(0, size)); }) != "no error");
+      CHECK(why([&] { decoded<PngDecoder>(png.substr(0, size), {}, top); }) != "no error");
+    }
+  }
+}
+
+TEST_CASE("pictures that promise too much are refused after their header") {
+  const std::string jpeg = to_jpeg(picture_of(100, 100, 3, 1)), png = to_png(picture_of(100, 100, 3, 1));
+  const DecodeOptions small{.max_pixels = 9999}, enough{.max_pixels = 10000};
+  const std::string wanted = "the header says 100 x 100 pixels, and decode_image.max_pixels allows 9999";
+  CHECK(why([&] { decoded<JpegDecoder>(jpeg, small); }) == wanted);
+  CHECK(why([&] { decoded<PngDecoder>(png, small); }) == wanted);
+  CHECK(why([&] { decoded<JpegDecoder>(jpeg, enough); }) == "no error");
+  CHECK(why([&] { decoded<PngDecoder>(png, enough); }) == "no error");
+
+  std::string huge = jpeg;  // the frame's header has height and width, two bytes each, after its length and precision
+  const size_t frame = huge.find("\xff\xc0");
+  for (size_t i = frame + 5; i < frame + 9; i++) huge[i] = static_cast<char>(i % 2 ? 0xfd : 0xfd);
+  CHECK(why([&] { decoded<JpegDecoder>(huge); }).find("the header says 65021 x 65021 pixels") == 0);
+}
+
+TEST_CASE("a format is told by its first bytes") {
+  const auto format = [](const std::string& bytes) { return format_of(std::as_bytes(std::span(bytes))); };
+  CHECK(format(to_jpeg(picture_of(8, 8, 3, 1))) == Format::jpeg);
+  CHECK(format(to_png(picture_of(8, 8, 3, 1))) == Format::png);
+  for (const char* other : {"", "\xff", "\xff\xd8", "\x89PN", "GIF89a"}) CHECK_FALSE(format(other));
+}

@@ -1,0 +1,112 @@
+// Pictures for tests, encoded by the same libraries that decode them.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+// After <cstdio>, which it needs.
+#include <jpeglib.h>
+#include <png.h>
+
+namespace feedline::test {
+
+/// Pixels of uint8, row-major: height x width x channels.
+struct Pixels {
+  int64_t width = 0, height = 0;
+  int channels = 0;
+  std::vector<uint8_t> bytes;
+};
+
+/// Returns a picture of smooth gradients, edges and some noise: what compression changes in many ways.
+inline Pixels picture_of(int64_t width, int64_t height, int channels, uint32_t seed) {
+  std::minstd_rand random(seed + 1);
+  Pixels pixels{width, height, channels, {}};
+  pixels.bytes.reserve(static_cast<size_t>(width * height * channels));
+  for (int64_t y = 0; y < height; y++)
+    for (int64_t x = 0; x < width; x++)
+      for (int c = 0; c < channels; c++) {
+        const int64_t gradient = (x * (3 + c) + y * (5 - c)) % 256;
+        const int64_t edge = ((x / 13 + y / 7 + c) % 3) * 60;
+        pixels.bytes.push_back(static_cast<uint8_t>((gradient + edge + static_cast<int64_t>(random() % 24)) % 256));
+      }
+  return pixels;
+}
+
+struct JpegOptions {
+  int quality = 90;
+  int across = 2, down = 2;  // how many columns and rows of pixels share a pixel of colour
+  bool progressive = false;
+  J_COLOR_SPACE stored = JCS_YCbCr;  // JCS_GRAYSCALE for one channel
+};
+
+inline std::string to_jpeg(const Pixels& pixels, const JpegOptions& options = {}) {
+  jpeg_compress_struct info;
+  jpeg_error_mgr errors;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &memory, &size);
+  info.image_width = static_cast<JDIMENSION>(pixels.width);
+  info.image_height = static_cast<JDIMENSION>(pixels.height);
+  info.input_components = pixels.channels;
+  info.in_color_space = pixels.channels == 1 ? JCS_GRAYSCALE : pixels.channels == 3 ? JCS_RGB : JCS_CMYK;
+  jpeg_set_defaults(&info);
+  if (pixels.channels != 1) jpeg_set_colorspace(&info, options.stored);
+  jpeg_set_quality(&info, options.quality, TRUE);
+  info.comp_info[0].h_samp_factor = pixels.channels == 1 ? 1 : options.across;
+  info.comp_info[0].v_samp_factor = pixels.channels == 1 ? 1 : options.down;
+  if (options.progressive) jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  const auto row_bytes = static_cast<size_t>(pixels.width * pixels.channels);
+  while (info.next_scanline < info.image_height) {
+    auto* row = const_cast<uint8_t*>(pixels.bytes.data() + info.next_scanline * row_bytes);
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  std::string bytes(reinterpret_cast<char*>(memory), size);
+  jpeg_destroy_compress(&info);
+  std::free(memory);
+  return bytes;
+}
+
+struct PngOptions {
+  int bits = 8;  // 16: each byte is stored twice, so that the upper byte is the pixel
+  bool interlaced = false;
+};
+
+/// The channels are 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+inline std::string to_png(const Pixels& pixels, const PngOptions& options = {}) {
+  constexpr int types[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+                           PNG_COLOR_TYPE_RGB_ALPHA};
+  std::string bytes;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &bytes,
+      [](png_structp from, png_bytep data, size_t size) {
+        static_cast<std::string*>(png_get_io_ptr(from))->append(reinterpret_cast<char*>(data), size);
+      },
+      nullptr);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(pixels.width), static_cast<png_uint_32>(pixels.height), options.bits,
+               types[pixels.channels], options.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::vector<uint8_t> stored = pixels.bytes;
+  if (options.bits == 16) {
+    stored.clear();
+    for (const uint8_t byte : pixels.bytes) stored.insert(stored.end(), {byte, static_cast<uint8_t>(byte ^ 0xff)});
+  }
+  const size_t row_bytes = stored.size() / static_cast<size_t>(pixels.height);
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < pixels.height; y++) rows.push_back(stored.data() + static_cast<size_t>(y) * row_bytes);
+  png_set_rows(png, info, rows.data());
+  png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return bytes;
+}
+
+}  // namespace feedline::test
