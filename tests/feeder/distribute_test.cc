@@ -453,14 +453,15 @@ TEST_CASE("while other ranks are waited for, a feeder that is set elsewhere tell
       feeder.set_epoch(3);
       return;
     }
-    std::future<std::string> looks_on = std::async(std::launch::async, [&] {
-      waits.get_future().wait();
-      std::string seen = std::to_string(feeder.epoch()) + " " + std::to_string(feeder.report().steps) + " " +
-                         std::to_string(feeder.get_state() == feeder.get_state(3, 0)) +
-                         std::to_string(feeder.steps_per_epoch());
-      feeder.stop();
-      return seen;
-    });
+    const std::shared_future<std::string> looks_on =
+        std::async(std::launch::async, [&] {
+          waits.get_future().wait();
+          std::string seen = std::to_string(feeder.epoch()) + " " + std::to_string(feeder.report().steps) + " " +
+                             std::to_string(feeder.get_state() == feeder.get_state(3, 0)) +
+                             std::to_string(feeder.steps_per_epoch());
+          feeder.stop();
+          return seen;
+        }).share();
     std::future<void> watchdog = std::async(std::launch::async, [&] {  // lets a failing test end
       looks_on.wait_for(std::chrono::seconds(20));
       goes_on.set_value();
