@@ -14,10 +14,6 @@ namespace {
 // their neighbours are missing. Two more columns on each side make all wanted ones equal.
 constexpr int64_t margin = 2;
 
-// What a picture's own data structures take besides coefficients: tables, and a few rows of blocks. A progressive picture
-// needs 2 bytes for each coefficient of up to 4 channels, each of which is a little larger than the picture.
-constexpr int64_t bytes_per_pixel = 10, more_bytes = 16 << 20;
-
 }  // namespace
 
 void JpegDecoder::fail(j_common_ptr info) {
@@ -46,7 +42,7 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
   try {
     call([&] {
       jpeg_create_decompress(&info_);
-      info_.mem->max_memory_to_use = static_cast<long>(options.max_pixels * bytes_per_pixel + more_bytes);
+      info_.mem->max_memory_to_use = static_cast<long>(decoder_memory(options));
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
       jpeg_read_header(&info_, TRUE);
     });

@@ -39,6 +39,13 @@ struct DecodeOptions {
   bool fast_dct = false;
 };
 
+/// Returns how many bytes a decoder takes from the heap for a picture of options.max_pixels pixels. A progressive JPEG
+/// needs 2 bytes for each coefficient; more than this is refused.
+inline int64_t decoder_memory(const DecodeOptions& options) noexcept {
+  constexpr int64_t bytes_per_pixel = 6, more = 8 << 20;  // tables, and rows of blocks
+  return bytes_per_pixel * options.max_pixels + more;
+}
+
 /// Throws BadPicture if the header promises no pixels, or more than options.max_pixels.
 void check_size(int64_t width, int64_t height, const DecodeOptions& options);
 

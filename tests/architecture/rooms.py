@@ -30,6 +30,7 @@ ranks/tcp:             ranks/process ranks base
 ranks/mpi:             ranks/process ranks base
 ranks/nccl:            ranks gpu/cuda gpu/device base
 pictures/decode:       base
+pictures/shape:        pictures/decode gpu/unpack base
 flowgraph/formula:     base
 flowgraph/pipeline:    flowgraph/formula gpu/unpack io/index io/read base
 flowgraph/data:        flowgraph/pipeline ranks io/index io/records io/read io base

@@ -1,0 +1,47 @@
+// Makes the pixels of a tensor from an encoded picture: decode, resize, normalise, cast and layout in one pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "feedline/tensor.h"
+#include "pictures/decode/picture.h"
+#include "pictures/shape/axis.h"
+
+namespace feedline::pictures {
+
+/// Which pixels are made: the window `source` of the picture is resized to `width` x `height`, and the window `made` of
+/// the result is what the tensor has.
+struct Geometry {
+  Window source;
+  int64_t width = 0, height = 0;
+  Window made;
+};
+
+/// What becomes of a pixel's values. Arithmetic is in FLOAT32, each step rounded: (x * scale - mean) / std. The result is
+/// cast; integers are rounded to nearest even and saturate.
+struct Finish {
+  DType dtype = DType::uint8;
+  Filter filter = Filter::bilinear;
+  int channels = 3;
+  bool channels_first = false;  // the tensor is [channels, height, width], else [height, width, channels]
+  std::optional<float> scale = {};
+  std::vector<float> mean = {}, std = {};  // none, or one for each channel
+};
+
+/// Returns how many bytes of scratch memory render() needs for pictures of at most `options.max_pixels` pixels, with
+/// those that the decoders take from the heap.
+uint64_t render_memory(const DecodeOptions& options);
+
+/// Decides on the geometry of a picture of this size.
+using GeometryOf = Geometry (*)(const void* context, int64_t width, int64_t height);
+
+/// Decodes the picture and writes the tensor of `finish` at `out`. Throws BadPicture; then the tensor may have any
+/// content. `scratch` has render_memory() bytes. `geometry_of` may throw BadPicture, too.
+void render(std::span<const std::byte> picture, DecodeOptions options, GeometryOf geometry_of, const void* context,
+            const Finish& finish, std::byte* out, std::span<std::byte> scratch);
+
+}  // namespace feedline::pictures
