@@ -311,7 +311,7 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   view.data = buffer.memory + tensor.offset;
   lent = false;
   const DenseJob& job = plan_.spec.outputs[static_cast<size_t>(tensor.output)].jobs[0];
-  if (job.column.kind != ColumnRef::Kind::feature) return false;
+  if (job.writer || job.column.kind != ColumnRef::Kind::feature) return false;
   const auto number = static_cast<size_t>(job.column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
   const gpu::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];

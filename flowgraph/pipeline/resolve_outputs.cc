@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
+#include "flowgraph/pipeline/picture_writer.h"
 #include "flowgraph/pipeline/resolve_features.h"
+#include "flowgraph/pipeline/resolve_picture.h"
 #include "flowgraph/pipeline/unsupported.h"
 
 namespace feedline::flow {
@@ -54,6 +58,10 @@ class OutputResolver {
   }
 
   OutputSpec resolve() {
+    if (config_.from_case() != Output::kDecodeImage)
+      for (const auto& [field, given] : {std::pair{"crop", config_.has_crop()}, {"resize", config_.has_resize()}})
+        if (given)
+          refuse(field, "it is for pictures of decode_image alone; remove it, and crop or resize in the trainer");
     switch (config_.from_case()) {
       case Output::kExpression:
         nothing_but("expression");
@@ -70,6 +78,9 @@ class OutputResolver {
         break;
       case Output::kDecodeRaw:
         from_raw(bytes_feature("decode_raw"));
+        break;
+      case Output::kDecodeImage:
+        from_picture(bytes_feature("decode_image"));
         break;
       default:
         if (config_.feature().empty())
@@ -347,6 +358,30 @@ class OutputResolver {
     finish(unpack, channel_axis, stored);
     output_.shape = unpack.shape;
     add_job({.number = number}, std::move(unpack));
+  }
+
+  void from_picture(int number) {
+    auto [decode, geometry, size, finish_as] = resolve_picture(config_, path_);
+    gpu::UnpackSpec unpack = stored_elements(DType::uint8, Shape({size.height, size.width, finish_as.channels}));
+    const int channel_axis = turn(unpack, Layout::hwc);
+    finish(unpack, channel_axis, DType::uint8);
+    finish_as.dtype = unpack.out;
+    finish_as.channels_first = channel_axis == 0;
+    if (const auto& normalize = unpack.normalize) {
+      finish_as.scale = normalize->scale;
+      if (!normalize->mean.empty() || !normalize->std.empty()) {
+        finish_as.mean = for_each_channel(normalize->mean, 0, finish_as.channels);
+        finish_as.std = for_each_channel(normalize->std, 1, finish_as.channels);
+      }
+    }
+    output_.shape = unpack.shape;
+    add_job({.number = number}, std::move(unpack));
+    output_.jobs.back().writer = std::make_shared<PictureWriter>(decode, geometry, std::move(finish_as));
+  }
+
+  static std::vector<float> for_each_channel(const std::vector<float>& values, float otherwise, int channels) {
+    if (values.size() > 1) return values;
+    return std::vector<float>(static_cast<size_t>(channels), values.empty() ? otherwise : values[0]);
   }
 
   // Returns the numbers of the features that the patterns name, each once.

@@ -23,12 +23,13 @@ constexpr Missing missing[] = {
     {"Pipeline.cache", "the page cache keeps what was read"},
     {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
-    {"Output.decode_image", "store pixels and use decode_raw, or pass the encoded bytes on"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
-    {"Output.crop", "crop in the trainer"},
-    {"Output.resize", "resize in the trainer"},
     {"Output.flip", "flip in the trainer"},
+    {"Crop.RANDOM", "crop in the middle, or in the trainer"},
+    {"Crop.padding", "crop in the trainer"},
+    {"Crop.group", "crop in the trainer"},
+    {"Crop.random_area", "crop in the trainer"},
     {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
 };
 

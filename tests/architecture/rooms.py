@@ -32,7 +32,7 @@ ranks/nccl:            ranks gpu/cuda gpu/device base
 pictures/decode:       base
 pictures/shape:        pictures/decode gpu/unpack base
 flowgraph/formula:     base
-flowgraph/pipeline:    flowgraph/formula gpu/unpack io/index io/read base
+flowgraph/pipeline:    flowgraph/formula pictures/shape pictures/decode gpu/unpack io/index io/read base
 flowgraph/data:        flowgraph/pipeline ranks io/index io/records io/read io base
 flowgraph/parse:       flowgraph/pipeline gpu/unpack io/records base
 flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base

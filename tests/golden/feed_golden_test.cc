@@ -183,19 +183,30 @@ void run_images(const GoldenCase& golden) {
   std::string text;
   int64_t bytes = 1;
   for (const int64_t axis : shape) bytes *= axis;
+  const bool is_raw = golden.post.at("encoding") == "raw";
+  const auto axes = layout == "HWC" ? fmt::format("[{}, {}, {}]", shape[0], shape[1], shape[2])
+                                    : fmt::format("[{}, {}, {}]", shape[2], shape[0], shape[1]);
   for (const std::string image : golden.post.at("features")) {
-    const auto axes = layout == "HWC" ? fmt::format("[{}, {}, {}]", shape[0], shape[1], shape[2])
-                                      : fmt::format("[{}, {}, {}]", shape[2], shape[0], shape[1]);
+    const std::string decode = is_raw ? fmt::format("decode_raw {{ stored: UINT8 shape: {} layout: {} }}", axes, layout)
+                                      : fmt::format("decode_image {{ channels: {} }} resize {{ size: [{}, {}] }}",
+                                                    shape[2], shape[0], shape[1]);
+    const std::string length = is_raw ? fmt::format("length: {}", bytes) : "";
     text += fmt::format(
-        "feature {{ name: '{0}' dtype: BYTES length: {1} }} output {{ name: '{0}' dtype: FLOAT32 feature: '{0}' "
-        "decode_raw {{ stored: UINT8 shape: {2} layout: {3} }} normalize {{ scale: {4} mean: {5} std: {6} }} layout: "
-        "CHW }}\n",
-        image, bytes, axes, layout, golden.post.at("scale").get<double>(), list("mean"), list("std"));
+        "feature {{ name: '{0}' dtype: BYTES {1} }} output {{ name: '{0}' dtype: FLOAT32 feature: '{0}' {2} "
+        "normalize {{ scale: {3} mean: {4} std: {5} }} layout: CHW }}\n",
+        image, length, decode, golden.post.at("scale").get<double>(), list("mean"), list("std"));
+    if (!is_raw) text += fmt::format("output {{ name: '{0} pixels' feature: '{0}' {1} }}\n", image, decode);
   }
   const Fed fed = feed(golden, text);
+  if (!golden.error.category.empty()) {
+    REQUIRE(fed.error);
+    CHECK(name(fed.error->category()) == golden.error.category);
+    return;
+  }
   REQUIRE(fed.batches.size() == 1);
   const auto arrays = load_npz(golden.npz);
   for (const std::string image : golden.post.at("features")) {
+    if (!is_raw) check_array(golden, "out." + image + ".pixels", fed.batches[0].at(image + " pixels"));
     const TensorView got = fed.batches[0].at(image);
     const std::string name = "out." + image + ".nchw";
     const GoldenArray& expected = golden.arrays.at(name);
@@ -228,7 +239,7 @@ TEST_CASE("golden cases through the whole feed") {
         done = run_parsed(golden);
       }
       if (golden.group == "chess") run_chess(golden);
-      if (golden.group == "images" && golden.post.at("encoding") == "raw") run_images(golden);
+      if (golden.group == "images") run_images(golden);
     } catch (const std::exception& error) {
       FAIL_CHECK("threw: " << error.what());
     }

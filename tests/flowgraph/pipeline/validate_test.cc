@@ -444,17 +444,45 @@ TEST_CASE("fields that make no sense are refused by name") {
               "feature 'f': where: FEATURE_LIST: not in this version yet; remove it (features of an Example need no "
               "`where`)"),
       output("feature: \"d\" decode_image {}",
-             "output 'o': decode_image: not in this version yet; remove it (store pixels and use decode_raw, or pass "
-             "the encoded bytes on)"),
+             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size, or "
+             "crop.size (if resize.shorter is given, crop.after_resize, too)"),
+      output("feature: \"d\" decode_image {} resize { shorter: 9 }",
+             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size, or "
+             "crop.size (if resize.shorter is given, crop.after_resize, too)"),
+      output("feature: \"d\" decode_image { channels: 2 }",
+             "output 'o': decode_image.channels: 2; it must be 1 (grey) or 3 (red, green, blue)"),
+      output("feature: \"d\" decode_image { max_pixels: -1 }",
+             "output 'o': decode_image.max_pixels: -1; it must be 1 to 536870912"),
+      output("feature: \"d\" decode_image {} crop {}", "output 'o': crop.size: it is missing; give height and width"),
+      output("feature: \"d\" decode_image {} crop { size: 3 }",
+             "output 'o': crop.size: 1 numbers are given; give height and width"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 0] }",
+             "output 'o': crop.size: 0; height and width must be 1 to 65535 pixels"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] after_resize: true }",
+             "output 'o': crop.after_resize: there is no resize; add it, or remove after_resize"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] mode: RANDOM }",
+             "output 'o': crop.mode: RANDOM: not in this version yet; remove it (crop in the middle, or in the "
+             "trainer)"),
+      output("feature: \"d\" decode_image {} resize {}",
+             "output 'o': resize: its size is missing; give resize.size, or resize.shorter"),
+      output("feature: \"d\" decode_image {} resize { size: [3, 3] shorter: 3 }",
+             "output 'o': resize.shorter: resize.size is given, too; remove one of them"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] } resize { shorter: 3 }",
+             "output 'o': resize.shorter: the crop comes first and has one size already; give resize.size, or "
+             "crop.after_resize"),
+      output("feature: \"d\" decode_image {} resize { size: [3, 3] antialias: true filter: AREA }",
+             "output 'o': resize.antialias: it is for BILINEAR alone; remove it"),
       output("feature: \"n\" lookup {}",
              "output 'o': lookup: not in this version yet; remove it (pass the index on and look up in the trainer)"),
       output("custom {}",
              "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
              "are there)"),
-      output("feature: \"image\" crop {}",
-             "output 'o': crop: not in this version yet; remove it (crop in the trainer)"),
+      output(
+          "feature: \"image\" crop {}",
+          "output 'o': crop: it is for pictures of decode_image alone; remove it, and crop or resize in the trainer"),
       output("feature: \"image\" resize {}",
-             "output 'o': resize: not in this version yet; remove it (resize in the trainer)"),
+             "output 'o': resize: it is for pictures of decode_image alone; remove it, and crop or resize in the "
+             "trainer"),
       output("feature: \"image\" flip {}",
              "output 'o': flip: not in this version yet; remove it (flip in the trainer)"),
 

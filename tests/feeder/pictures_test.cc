@@ -1,0 +1,159 @@
+// Pictures through the whole feed: their tensors, broken ones, and what a pipeline may say of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "data.h"
+#include "distributed.h"
+#include "pictures/encode.h"
+#include "support/catch.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+/// A file of JPEGs and PNGs of several sizes, in turn: picture i has 20 + i columns and 30 + i rows. `broken` ones are
+/// cut in half.
+class Pictures {
+ public:
+  explicit Pictures(int count, const std::set<int>& broken = {}) {
+    std::vector<std::string> records;
+    for (int i = 0; i < count; i++) {
+      const Pixels pixels = picture_of(20 + i, 30 + i, 3, static_cast<uint32_t>(i));
+      std::string bytes = i % 2 == 0 ? to_png(pixels) : to_jpeg(pixels);
+      if (broken.contains(i)) bytes.resize(bytes.size() / 2);
+      records.push_back(wire::example(wire::entry("id", wire::int64_feature({i})) +
+                                      wire::entry("image", wire::bytes_feature({bytes}))));
+    }
+    write_records(dir_.file("pictures.tfrecord"), records);
+  }
+  Pipeline pipeline(const std::string& more) const {
+    return parse_pipeline(
+        "source { files: 'pictures.tfrecord' } feature { name: 'id' dtype: INT64 } "
+        "feature { name: 'image' dtype: BYTES } output { name: 'id' feature: 'id' } " +
+            more,
+        dir_.path());
+  }
+
+ private:
+  TempDir dir_;
+};
+
+std::string picture(const std::string& more) { return "output { name: 'image' feature: 'image' " + more + " } "; }
+
+}  // namespace
+
+TEST_CASE("the middle of a picture, and the middle of a resized picture") {
+  const Pictures pictures(9);
+  Feeder feeder(pictures.pipeline(picture("decode_image {} crop { size: [10, 8] }") + batch_of(3, "DROP")));
+  while (const Batch batch = feeder.next()) {
+    const TensorView image = batch.at("image");
+    CHECK((image.dtype == DType::uint8 && image.shape == Shape{3, 10, 8, 3}));
+    const auto ids = batch.at("id").as<int64_t>();
+    for (size_t row = 0; row < 3; row++) {
+      if (ids[row] % 2 != 0) continue;  // PNGs keep every pixel
+      const int64_t width = 20 + ids[row], height = 30 + ids[row];
+      const Pixels pixels = picture_of(width, height, 3, static_cast<uint32_t>(ids[row]));
+      const auto left = static_cast<int64_t>(std::nearbyint(static_cast<double>(width - 8) / 2));
+      const auto top = static_cast<int64_t>(std::nearbyint(static_cast<double>(height - 10) / 2));
+      for (int64_t y = 0; y < 10; y++)
+        REQUIRE(std::memcmp(image.as<uint8_t>().data() + (row * 10 + static_cast<size_t>(y)) * 8 * 3,
+                            pixels.bytes.data() + ((top + y) * width + left) * 3, 8 * 3) == 0);
+    }
+  }
+  Feeder evaluation(pictures.pipeline(
+      picture("decode_image {} resize { shorter: 16 antialias: true } crop { size: [14, 14] after_resize: true } "
+              "normalize { scale: 0.00392156862745098 mean: [0.5, 0.4, 0.3] std: 0.25 } layout: CHW dtype: BFLOAT16") +
+      batch_of(9, "DROP")));
+  const Batch batch = evaluation.next();
+  CHECK(batch.at("image").dtype == DType::bfloat16);
+  CHECK(batch.at("image").shape == Shape{9, 3, 14, 14});
+}
+
+TEST_CASE("broken pictures are bad records, and change no count") {
+  const Pictures pictures(40, {7, 18, 30});
+  const std::string more =
+      picture("decode_image { channels: 1 } resize { size: [12, 12] filter: AREA }") + batch_of(4, "DROP");
+  for (const int count : {1, 2}) {
+    Options options;
+    options.devices = std::vector<DeviceId>(static_cast<size_t>(count), host());
+    Feeder feeder(pictures.pipeline(more + "errors { on_error: SKIP_RECORD }"), options);
+    std::vector<int64_t> ids;
+    int64_t valid = 0;
+    for (int step = 0; step < 10; step++)
+      for (int replica = 0; replica < count; replica++) {
+        const Batch batch = feeder.next(replica);
+        valid += batch.valid_count();
+        const auto mask = batch.at("@valid").as<uint8_t>();
+        for (size_t row = 0; row < mask.size(); row++)
+          if (mask[row]) ids.push_back(batch.at("id").as<int64_t>()[row]);
+      }
+    std::sort(ids.begin(), ids.end());
+    CHECK(valid == 37);
+    CHECK(ids.size() == 37);
+    for (const int64_t bad : {7, 18, 30}) CHECK(std::find(ids.begin(), ids.end(), bad) == ids.end());
+  }
+  Feeder strict(pictures.pipeline(more));
+  CHECK(strict.next().step() == 0);  // with record 7 the second step is not whole
+  try {
+    strict.next();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_image);
+    CHECK(error.place().record == 7);
+    CHECK(error.place().feature == "image");
+    CHECK(error.message() == "the picture is cut short");
+  }
+}
+
+TEST_CASE("pictures that are too large, too small, or none are bad records that say so") {
+  const auto why = [](const Pictures& pictures, const std::string& more) -> std::string {
+    Feeder feeder(pictures.pipeline(picture(more) + batch_of(1, "DROP")));
+    try {
+      while (feeder.next()) {
+      }
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::bad_image);
+      return error.message();
+    }
+    return "no error";
+  };
+  const Pictures pictures(5);
+  CHECK(why(pictures, "decode_image { max_pixels: 700 } resize { size: [4, 4] }") ==
+        "the header says 22 x 32 pixels, and decode_image.max_pixels allows 700");
+  CHECK(why(pictures, "decode_image {} crop { size: [33, 20] }") ==
+        "the picture has 20 x 30 pixels there, and crop.size takes 20 x 33 out of it; make it larger with resize first "
+        "(crop.after_resize), or crop less");
+  CHECK(why(Pictures(3, {1}), "decode_image {} resize { size: [4, 4] }") ==
+        "Invalid JPEG file structure: missing SOS marker");
+}
+
+TEST_CASE("the same pictures whatever the threads, the order and the split") {
+  const Pictures pictures(64);
+  const std::string more =
+      picture("decode_image {} crop { size: [18, 18] } resize { size: [24, 20] } dtype: FLOAT32 layout: CHW");
+  std::map<int64_t, std::string> wanted;
+  for (const std::string& order : {std::string(), std::string("shuffle { mode: GLOBAL } seed: 4 ")})
+    for (const int threads : {1, 4})
+      for (const int count : {1, 2}) {
+        Options options;
+        options.devices = std::vector<DeviceId>(static_cast<size_t>(count), host());
+        options.threads = threads;
+        Feeder feeder(pictures.pipeline(more + order + batch_of(8, "DROP")), options);
+        for (int step = 0; step < 8; step++)
+          for (int replica = 0; replica < count; replica++) {
+            const Batch batch = feeder.next(replica);
+            const TensorView image = batch.at("image");
+            const size_t bytes = image.size_bytes() / static_cast<size_t>(batch.rows());
+            for (size_t row = 0; row < static_cast<size_t>(batch.rows()); row++) {
+              std::string pixels(static_cast<const char*>(image.data) + row * bytes, bytes);
+              const auto [known, is_new] = wanted.emplace(batch.at("id").as<int64_t>()[row], pixels);
+              REQUIRE(known->second == pixels);
+            }
+          }
+      }
+  CHECK(wanted.size() == 64);
+}
