@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "pictures/decode/jpeg_decoder.h"
@@ -151,6 +152,34 @@ TEST_CASE("a picture that is cut anywhere is refused, whole and in windows") {
       CHECK(why([&] { decoded<PngDecoder>(png.substr(0, size), {}, top); }) != "no error");
     }
   }
+}
+
+TEST_CASE("10,000 damaged pictures are decoded or refused") {
+  std::minstd_rand random(11);
+  std::map<std::string, int> outcomes;
+  std::vector<std::string> pictures;
+  for (const bool progressive : {false, true})
+    pictures.push_back(to_jpeg(picture_of(40, 30, 3, 1), {.progressive = progressive}));
+  pictures.push_back(to_jpeg(picture_of(40, 30, 1, 2)));
+  for (const bool interlaced : {false, true})
+    pictures.push_back(to_png(picture_of(40, 30, 3, 3), {.interlaced = interlaced}));
+  pictures.push_back(to_png(picture_of(40, 30, 1, 4), {.bits = 16}));
+  const DecodeOptions options{.max_pixels = 1 << 20};
+  for (int times = 0; times < 10000; times++) {
+    std::string bytes = pictures[static_cast<size_t>(times) % pictures.size()];
+    for (auto flips = 1 + random() % 4; flips > 0; flips--)
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+    if (random() % 8 == 0) bytes.erase(random() % bytes.size(), 1 + random() % 20);
+    const auto format = format_of(std::as_bytes(std::span(bytes)));
+    if (!format) continue;
+    const bool is_jpeg = format == Format::jpeg;
+    const std::string message =
+        why([&] { is_jpeg ? decoded<JpegDecoder>(bytes, options) : decoded<PngDecoder>(bytes, options); });
+    outcomes[(is_jpeg ? "JPEG " : "PNG ") + std::string(message == "no error" ? "decoded" : "refused")]++;
+  }
+  CHECK(outcomes["JPEG decoded"] > 1000);  // damage of a scan is seldom seen
+  CHECK(outcomes["JPEG refused"] > 100);
+  CHECK(outcomes["PNG refused"] > 1000);  // its parts have checksums
 }
 
 TEST_CASE("pictures that promise too much are refused after their header") {
