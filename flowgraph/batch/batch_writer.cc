@@ -383,7 +383,13 @@ void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* ou
   check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
                   plan_.threads);
   std::vector<RowFailure> failed;
-  job.writer->write(std::span(values).first(block.rows.size()), out, row_bytes,
+  const BatchRows& batch = failures.batch;
+  const auto frames = static_cast<uint64_t>(plan_.frames);
+  const RowNumbers rows{batch.epoch,
+                        batch.step * static_cast<uint64_t>(plan_.global_batch) * frames +
+                            static_cast<uint64_t>(batch.wanted.first + block.first),
+                        frames};
+  job.writer->write(std::span(values).first(block.rows.size()), rows, out, row_bytes,
                     scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()), failed);
   for (RowFailure& failure : failed) failures.add(block, std::move(failure), feature.name, plan_);
 }

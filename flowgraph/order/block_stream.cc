@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "flowgraph/order/draws.h"
+#include "base/draws.h"
 
 namespace feedline::flow {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "flowgraph/order/draws.h"
+#include "base/draws.h"
 
 namespace feedline::flow {
 

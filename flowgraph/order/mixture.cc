@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/draws.h"
 #include "base/mul_div.h"
 #include "feedline/error.h"
-#include "flowgraph/order/draws.h"
 #include "flowgraph/order/lanes.h"
 
 namespace feedline::flow {

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <span>
 
+#include "base/draws.h"
 #include "base/mul_div.h"
 #include "flowgraph/data/bad_bytes.h"
-#include "flowgraph/order/draws.h"
 
 namespace feedline::flow {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "flowgraph/order/draws.h"
+#include "base/draws.h"
 
 namespace feedline::flow {
 

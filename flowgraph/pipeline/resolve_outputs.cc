@@ -49,9 +49,9 @@ DType stored_dtype(const config::DecodeRaw& raw) {
 // Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
-  OutputResolver(const Output& config, std::string path, const std::vector<FeatureSpec>& features,
+  OutputResolver(const Output& config, std::string path, uint64_t seed, const std::vector<FeatureSpec>& features,
                  std::vector<std::string>& warnings)
-      : config_(config), path_(std::move(path)), features_(features), warnings_(warnings) {
+      : config_(config), path_(std::move(path)), seed_(seed), features_(features), warnings_(warnings) {
     output_.name = config.name();
     output_.dtype = to_dtype(config.dtype());
     output_.internal = config.internal();
@@ -59,9 +59,9 @@ class OutputResolver {
 
   OutputSpec resolve() {
     if (config_.from_case() != Output::kDecodeImage)
-      for (const auto& [field, given] : {std::pair{"crop", config_.has_crop()}, {"resize", config_.has_resize()}})
-        if (given)
-          refuse(field, "it is for pictures of decode_image alone; remove it, and crop or resize in the trainer");
+      for (const auto& [field, given] :
+           {std::pair{"crop", config_.has_crop()}, {"resize", config_.has_resize()}, {"flip", config_.has_flip()}})
+        if (given) refuse(field, "it is for pictures of decode_image alone; remove it");
     switch (config_.from_case()) {
       case Output::kExpression:
         nothing_but("expression");
@@ -361,7 +361,8 @@ class OutputResolver {
   }
 
   void from_picture(int number) {
-    auto [decode, geometry, size, finish_as] = resolve_picture(config_, path_);
+    auto [decode, geometry, size, finish_as, keys] = resolve_picture(config_, path_);
+    keys.seed = seed_;
     gpu::UnpackSpec unpack = stored_elements(DType::uint8, Shape({size.height, size.width, finish_as.channels}));
     const int channel_axis = turn(unpack, Layout::hwc);
     finish(unpack, channel_axis, DType::uint8);
@@ -376,7 +377,7 @@ class OutputResolver {
     }
     output_.shape = unpack.shape;
     add_job({.number = number}, std::move(unpack));
-    output_.jobs.back().writer = std::make_shared<PictureWriter>(decode, geometry, std::move(finish_as));
+    output_.jobs.back().writer = std::make_shared<PictureWriter>(decode, geometry, std::move(finish_as), keys);
   }
 
   static std::vector<float> for_each_channel(const std::vector<float>& values, float otherwise, int channels) {
@@ -432,6 +433,7 @@ class OutputResolver {
 
   const Output& config_;
   std::string path_;
+  const uint64_t seed_;  // of the pipeline
   const std::vector<FeatureSpec>& features_;
   std::vector<std::string>& warnings_;
   OutputSpec output_;
@@ -631,9 +633,9 @@ void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
     if (outputs[i].name().empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
-    spec.outputs.push_back(
-        OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), spec.features, spec.warnings)
-            .resolve());
+    spec.outputs.push_back(OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(),
+                                          spec.features, spec.warnings)
+                               .resolve());
   }
   check_names(spec);
   FormulaResolver(outputs, spec).resolve();

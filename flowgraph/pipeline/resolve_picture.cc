@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "feedline/error.h"
 
@@ -27,14 +28,18 @@ class PictureResolver {
     if (decode.max_pixels() > 0) spec.decode.max_pixels = decode.max_pixels();
     spec.decode.fast_dct = decode.dct() == config::DecodeImage::FAST;
     spec.finish.channels = decode.channels() == 1 ? 1 : 3;
-    if (config_.has_crop()) crop(spec.geometry);
+    if (config_.has_crop()) crop(spec);
     if (config_.has_resize()) resize(spec);
+    if (config_.has_flip()) flip(spec);
     const auto size = spec.geometry.made();
     if (!size)
       refuse("decode_image",
              "the size of the tensor would depend on the picture; give resize.size, or crop.size (if resize.shorter is "
              "given, crop.after_resize, too)");
     spec.size = *size;
+    // Without a group, each output chooses for itself.
+    for (std::string* group : {&spec.keys.crop_group, &spec.keys.flip_group})
+      *group = group->empty() ? "output " + config_.name() : "group " + *group;
     return spec;
   }
 
@@ -43,12 +48,59 @@ class PictureResolver {
     throw Error(Category::bad_pipeline, fmt::format("{}: {}: {}", path_, field, why));
   }
 
-  void crop(pictures::GeometrySpec& spec) const {
-    spec.crop = size_of_picture("crop.size", config_.crop().size());
-    if (!spec.crop) refuse("crop.size", "it is missing; give height and width");
-    spec.crop_after_resize = config_.crop().after_resize();
-    if (spec.crop_after_resize && !config_.has_resize())
+  void crop(PictureSpec& spec) const {
+    const config::Crop& crop = config_.crop();
+    pictures::GeometrySpec& geometry = spec.geometry;
+    geometry.crop = size_of_picture("crop.size", crop.size());
+    geometry.crop_randomly = crop.mode() == config::Crop::RANDOM;
+    geometry.crop_after_resize = crop.after_resize();
+    geometry.padding = crop.padding();
+    spec.keys.crop_group = crop.group();
+    if (crop.has_random_area()) return random_area(geometry);
+    if (!geometry.crop) refuse("crop.size", "it is missing; give height and width");
+    if (crop.after_resize() && !config_.has_resize())
       refuse("crop.after_resize", "there is no resize; add it, or remove after_resize");
+    if (crop.padding() < 0 || crop.padding() > longest_side)
+      refuse("crop.padding", fmt::format("{}; it must be 0 to {} pixels", crop.padding(), longest_side));
+    if (crop.padding() > 0 && crop.after_resize()) refuse("crop.padding", "it is for a crop before resize; remove it");
+    if (crop.fill() < 0 || crop.fill() > 255) refuse("crop.fill", fmt::format("{}; it must be 0 to 255", crop.fill()));
+    if (crop.fill() > 0 && crop.padding() == 0) refuse("crop.fill", "it is the value of padding; give crop.padding");
+    spec.finish.fill = static_cast<uint8_t>(crop.fill());
+    if (!crop.group().empty() && !geometry.crop_randomly)
+      refuse("crop.group", "nothing is random in the middle of a picture; write mode: RANDOM, or remove it");
+  }
+
+  void random_area(pictures::GeometrySpec& geometry) const {
+    const config::Crop& crop = config_.crop();
+    if (!geometry.crop_randomly) refuse("crop.random_area", "it is random; write mode: RANDOM");
+    for (const auto& [field, given] : {std::pair{"size", geometry.crop.has_value()},
+                                       {"padding", crop.padding() != 0},
+                                       {"fill", crop.fill() != 0},
+                                       {"after_resize", crop.after_resize()}})
+      if (given) refuse(fmt::format("crop.{}", field), "random_area takes a window of the whole picture; remove it");
+    if (config_.resize().size().empty()) refuse("crop.random_area", "its windows have many sizes; give resize.size");
+    pictures::RandomArea area;
+    range("crop.random_area.scale", crop.random_area().scale(), 1, area.least_scale, area.most_scale);
+    range("crop.random_area.ratio", crop.random_area().ratio(), 1000, area.least_ratio, area.most_ratio);
+    geometry.area = area;
+  }
+
+  // Takes two numbers, the least and the most. Leaves the defaults if none are given.
+  void range(std::string_view field, const auto& given, double highest, double& least, double& most) const {
+    if (given.empty()) return;
+    if (given.size() != 2 || !(given[0] > 0) || !(given[0] <= given[1]) || !(given[1] <= highest))
+      refuse(field, fmt::format("give two numbers, the least and the most, above 0 and up to {}", highest));
+    least = given[0];
+    most = given[1];
+  }
+
+  void flip(PictureSpec& spec) const {
+    const config::Flip& flip = config_.flip();
+    const double probability = flip.has_probability() ? flip.probability() : 0.5;
+    if (!(probability >= 0 && probability <= 1))
+      refuse("flip.probability", fmt::format("{}; it must be 0 to 1", probability));
+    spec.geometry.flip = probability;
+    spec.keys.flip_group = flip.group();
   }
 
   void resize(PictureSpec& spec) const {

@@ -19,6 +19,14 @@ struct RowFailure {
   std::string message;
 };
 
+/// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows.
+struct RowNumbers {
+  uint64_t epoch = 0, first = 0;
+  uint64_t frames = 1;
+  /// Returns the number of the sample, in its epoch, that row i of the block belongs to.
+  uint64_t sample(size_t i) const noexcept { return (first + i) / frames; }
+};
+
 /// Makes the rows of a dense output from the values of a feature. A row may fail. Immutable, and used by several
 /// threads at a time. Unpacking (gpu::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain data, because
 /// GPUs carry it out, too.
@@ -31,9 +39,10 @@ class RowWriter {
 
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
   /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Appends the rows that cannot be made
-  /// to `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes.
-  virtual void write(std::span<const std::span<const std::byte>> values, std::byte* out, size_t stride,
-                     std::span<std::byte> scratch, std::vector<RowFailure>& failed) const = 0;
+  /// to `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes. Random choices
+  /// are a function of `rows`, so that neither threads nor ranks change them.
+  virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
+                     size_t stride, std::span<std::byte> scratch, std::vector<RowFailure>& failed) const = 0;
 };
 
 struct OutputSpec;

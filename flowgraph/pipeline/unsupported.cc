@@ -25,11 +25,6 @@ constexpr Missing missing[] = {
     {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
-    {"Output.flip", "flip in the trainer"},
-    {"Crop.RANDOM", "crop in the middle, or in the trainer"},
-    {"Crop.padding", "crop in the trainer"},
-    {"Crop.group", "crop in the trainer"},
-    {"Crop.random_area", "crop in the trainer"},
     {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
 };
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/audit.h"
-#include "flowgraph/order/draws.h"
+#include "base/draws.h"
 #include "flowgraph/plan/reader_memory.h"
 
 namespace feedline::flow {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/draws.h"
 #include "pictures/decode/picture.h"
 #include "pictures/shape/render.h"
 
@@ -14,18 +15,33 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-/// What a pipeline says of the size of its pictures. Left out: the picture's own.
+/// A window of random area and shape, as torchvision's RandomResizedCrop takes it. Its defaults are torchvision's.
+struct RandomArea {
+  double least_scale = 0.08, most_scale = 1;     // parts of the picture's area
+  double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width by height
+};
+
+/// What a pipeline says of the window and the size of its pictures. Left out: the picture's own.
 struct GeometrySpec {
-  std::optional<Size> crop;      // the middle of the picture is cut out, as torchvision's CenterCrop does
+  std::optional<Size> crop = {};            // a window of this size
+  std::optional<RandomArea> area;      // in place of `crop`
+  bool crop_randomly = false;          // anywhere in the picture, as torchvision's RandomCrop; else as its CenterCrop
   bool crop_after_resize = false;
-  std::optional<Size> resize;    // to this size
-  std::optional<int64_t> shorter;  // the shorter side to this length, as torchvision's Resize(length) does
+  int64_t padding = 0;                 // pixels that the picture is made larger by on each side, before it is cropped
+  std::optional<Size> resize;          // to this size
+  std::optional<int64_t> shorter;      // the shorter side to this length, as torchvision's Resize(length)
+  double flip = 0;                     // the probability of mirroring
 
   /// Returns the size of the tensor; nullopt if it depends on the picture.
   std::optional<Size> made() const;
 };
 
+/// The random numbers of a picture's choices. Pictures that share a key share the choice.
+struct Choices {
+  Draws crop, flip;
+};
+
 /// Returns the geometry of a picture. Throws BadPicture if the picture is smaller than the crop.
-Geometry geometry_of(const GeometrySpec& spec, int64_t width, int64_t height);
+Geometry geometry_of(const GeometrySpec& spec, int64_t width, int64_t height, Choices choices);
 
 }  // namespace feedline::pictures

@@ -53,15 +53,20 @@ T cast(float x) {
 
 // Writes a row of pixels into a tensor of `height` rows.
 template <typename T>
-void finish_row(const Finish& finish, const float* row, int64_t width, int64_t y, int64_t height, T* out) {
+void finish_row(const Finish& finish, const float* row, int64_t width, int64_t y, int64_t height, bool is_mirrored,
+                T* out) {
   const int64_t channels = finish.channels;
   for (int64_t c = 0; c < channels; c++) {
     const auto channel = static_cast<size_t>(c);
     const bool shifts = !finish.mean.empty();
     const float scale = finish.scale.value_or(1), mean = shifts ? finish.mean[channel] : 0,
                 std = shifts ? finish.std[channel] : 1;
-    T* const to = finish.channels_first ? out + (c * height + y) * width : out + y * width * channels + c;
-    const int64_t stride = finish.channels_first ? 1 : channels;
+    T* to = finish.channels_first ? out + (c * height + y) * width : out + y * width * channels + c;
+    int64_t stride = finish.channels_first ? 1 : channels;
+    if (is_mirrored) {
+      to += (width - 1) * stride;
+      stride = -stride;
+    }
     for (int64_t x = 0; x < width; x++) {
       float value = row[x * channels + c];
       if (finish.scale) value *= scale;
@@ -83,6 +88,46 @@ T* take(std::span<std::byte>& scratch, size_t count) {
 constexpr int64_t longest_row = 65536;  // JPEG's limit; wider PNGs are refused
 constexpr int most_channels = 3;
 
+// Reads the rows of a window that may reach out of the picture.
+template <typename Decoder>
+class PaddedRows {
+ public:
+  PaddedRows(Decoder& decoder, const Window& wanted, uint8_t fill) : decoder_(decoder), fill_(fill) {
+    const int64_t x = std::clamp<int64_t>(wanted.x, 0, decoder.width()),
+                  y = std::clamp<int64_t>(wanted.y, 0, decoder.height());
+    inside_ = {x, y, std::clamp<int64_t>(wanted.x + wanted.width, 0, decoder.width()) - x,
+               std::clamp<int64_t>(wanted.y + wanted.height, 0, decoder.height()) - y};
+    const auto channels = static_cast<size_t>(decoder.channels());
+    before_ = static_cast<size_t>(x - wanted.x) * channels;
+    decoded_ = static_cast<size_t>(inside_.width) * channels;
+    all_ = static_cast<size_t>(wanted.width) * channels;
+    rows_before_ = y - wanted.y;
+    if (!is_outside()) decoder_.begin(inside_);
+  }
+  void read_row(uint8_t* row) {
+    const int64_t y = read_++ - rows_before_;
+    if (is_outside() || y < 0 || y >= inside_.height) {
+      std::memset(row, fill_, all_);
+      return;
+    }
+    std::memset(row, fill_, before_);
+    decoder_.read_row(row + before_);
+    std::memset(row + before_ + decoded_, fill_, all_ - before_ - decoded_);
+  }
+  void finish() {
+    if (!is_outside()) decoder_.finish();
+  }
+
+ private:
+  bool is_outside() const noexcept { return inside_.width <= 0 || inside_.height <= 0; }
+
+  Decoder& decoder_;
+  const uint8_t fill_;
+  Window inside_;
+  size_t before_ = 0, decoded_ = 0, all_ = 0;  // bytes of a row
+  int64_t rows_before_ = 0, read_ = 0;
+};
+
 template <typename Decoder>
 void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finish, std::byte* out,
                  std::span<std::byte> scratch) {
@@ -93,11 +138,11 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   const int64_t width = geometry.made.width, height = geometry.made.height;
   const auto channels = static_cast<size_t>(finish.channels);
   const size_t stored = static_cast<size_t>(columns) * channels, made = static_cast<size_t>(width) * channels;
-  decoder.begin({source.x + across.first(), source.y + down.first(), columns, rows});
+  PaddedRows from(decoder, {source.x + across.first(), source.y + down.first(), columns, rows}, finish.fill);
   const bool is_copy = across.is_copy() && down.is_copy();
-  if (is_copy && finish.dtype == DType::uint8 && !finish.channels_first && !finish.scale && finish.mean.empty()) {
-    for (int64_t y = 0; y < height; y++) decoder.read_row(reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(y) * made);
-    return decoder.finish();
+  if (is_copy && !geometry.is_mirrored && finish.dtype == DType::uint8 && !finish.channels_first && !finish.scale && finish.mean.empty()) {
+    for (int64_t y = 0; y < height; y++) from.read_row(reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(y) * made);
+    return from.finish();
   }
   float* const wide = take<float>(scratch, stored);
   float* const resized = take<float>(scratch, made);
@@ -108,7 +153,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
     for (int64_t y = 0; y < height; y++) {
       const Axis::Taps taps = down[y];
       const int64_t first = taps.first - down.first(), last = first + static_cast<int64_t>(taps.weights.size());
-      for (; read < last; read++) decoder.read_row(pixels + (is_copy ? 0 : static_cast<size_t>(read) * stored));
+      for (; read < last; read++) from.read_row(pixels + (is_copy ? 0 : static_cast<size_t>(read) * stored));
       if (is_copy) {
         widen(wide, pixels, stored);
       } else {
@@ -121,10 +166,10 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
         channels == 1 ? resize_row<1>(resized, wide, across, width) : resize_row<3>(resized, wide, across, width);
         row = resized;
       }
-      finish_row(finish, row, width, y, height, reinterpret_cast<T*>(out));
+      finish_row(finish, row, width, y, height, geometry.is_mirrored, reinterpret_cast<T*>(out));
     }
   });
-  decoder.finish();
+  from.finish();
 }
 
 template <typename Decoder>

@@ -14,11 +14,12 @@
 namespace feedline::pictures {
 
 /// Which pixels are made: the window `source` of the picture is resized to `width` x `height`, and the window `made` of
-/// the result is what the tensor has.
+/// the result is what the tensor has. What of `source` lies outside of the picture has the value Finish::fill.
 struct Geometry {
   Window source;
   int64_t width = 0, height = 0;
   Window made;
+  bool is_mirrored = false;  // left to right
 };
 
 /// What becomes of a pixel's values. Arithmetic is in FLOAT32, each step rounded: (x * scale - mean) / std. The result is
@@ -27,6 +28,7 @@ struct Finish {
   DType dtype = DType::uint8;
   Filter filter = Filter::bilinear;
   int channels = 3;
+  uint8_t fill = 0;
   bool channels_first = false;  // the tensor is [channels, height, width], else [height, width, channels]
   std::optional<float> scale = {};
   std::vector<float> mean = {}, std = {};  // none, or one for each channel

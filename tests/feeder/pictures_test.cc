@@ -126,7 +126,7 @@ TEST_CASE("pictures that are too large, too small, or none are bad records that 
         "the header says 22 x 32 pixels, and decode_image.max_pixels allows 700");
   CHECK(why(pictures, "decode_image {} crop { size: [33, 20] }") ==
         "the picture has 20 x 30 pixels there, and crop.size takes 20 x 33 out of it; make it larger with resize first "
-        "(crop.after_resize), or crop less");
+        "(crop.after_resize), pad it, or crop less");
   CHECK(why(Pictures(3, {1}), "decode_image {} resize { size: [4, 4] }") ==
         "Invalid JPEG file structure: missing SOS marker");
 }
@@ -156,4 +156,71 @@ TEST_CASE("the same pictures whatever the threads, the order and the split") {
           }
       }
   CHECK(wanted.size() == 64);
+}
+
+TEST_CASE("random choices are a function of seed, epoch, sample and group, whatever the threads and ranks") {
+  const Pictures pictures(48);
+  const std::string shape =
+      "feature: 'image' decode_image {} resize { size: [40, 30] } crop { mode: RANDOM size: [20, 20] after_resize: "
+      "true ";
+  const std::string more = "output { name: 'a' " + shape + "group: 'pair' } flip { group: 'pair' } } " +
+                           "output { name: 'b' " + shape + "group: 'pair' } flip { group: 'pair' } } " +
+                           "output { name: 'c' " + shape + "} flip {} } " + batch_of(8, "DROP");
+  std::map<std::string, std::string> wanted;  // by epoch, id and output
+  for (const int ranks : {1, 2, 4})
+    for (const int threads : {1, 3})
+      for (int rank = 0; rank < ranks; rank++) {
+        Options options;
+        options.rank = rank;
+        options.world_size = ranks;
+        options.threads = threads;
+        Feeder feeder(pictures.pipeline(more + "shuffle { mode: GLOBAL } seed: 5"), options);
+        for (int epoch = 0; epoch < 2; epoch++)
+          while (const Batch batch = feeder.next())
+            for (size_t row = 0; row < static_cast<size_t>(batch.rows()); row++)
+              for (const char* output : {"a", "b", "c"}) {
+                const TensorView image = batch.at(output);
+                const size_t bytes = image.size_bytes() / static_cast<size_t>(batch.rows());
+                std::string pixels(static_cast<const char*>(image.data) + row * bytes, bytes);
+                const std::string key = std::to_string(batch.epoch()) + " " +
+                                        std::to_string(batch.at("id").as<int64_t>()[row]) + " " + output;
+                REQUIRE(wanted.emplace(key, pixels).first->second == pixels);
+              }
+      }
+  REQUIRE(wanted.size() == 2 * 48 * 3);
+  int differ_by_epoch = 0, differ_by_group = 0;
+  for (int id = 0; id < 48; id++) {
+    const std::string number = std::to_string(id);
+    CHECK(wanted.at("0 " + number + " a") == wanted.at("0 " + number + " b"));
+    differ_by_epoch += wanted.at("0 " + number + " a") != wanted.at("1 " + number + " a");
+    differ_by_group += wanted.at("0 " + number + " a") != wanted.at("0 " + number + " c");
+  }
+  CHECK(differ_by_epoch > 40);
+  CHECK(differ_by_group > 40);
+}
+
+TEST_CASE("all frames of a window share a random choice") {
+  const TempDir dir;
+  const Pixels pixels = picture_of(40, 40, 3, 8);
+  const std::string bytes = to_png(pixels);
+  std::vector<std::string> records;
+  for (int i = 0; i < 30; i++) records.push_back(wire::example(wire::entry("image", wire::bytes_feature({bytes}))));
+  write_records(dir.file("pictures.tfrecord"), records);
+  Feeder feeder(
+      parse_pipeline("source { files: 'pictures.tfrecord' } feature { name: 'image' dtype: BYTES } "
+                     "window { size: 5 shift: 5 } " +
+                         picture("decode_image {} crop { mode: RANDOM size: [9, 9] } flip {}") + batch_of(2, "DROP"),
+                     dir.path()));
+  std::set<std::string> samples;
+  while (const Batch batch = feeder.next()) {
+    CHECK(batch.at("image").shape == Shape{2, 5, 9, 9, 3});
+    const auto* image = batch.at("image").as<char>().data();
+    constexpr size_t frame = 9 * 9 * 3;
+    for (size_t row = 0; row < 2; row++) {
+      const std::string first(image + row * 5 * frame, frame);
+      for (size_t i = 1; i < 5; i++) CHECK(std::string(image + (row * 5 + i) * frame, frame) == first);
+      samples.insert(first);
+    }
+  }
+  CHECK(samples.size() == 6);
 }

@@ -23,7 +23,7 @@ std::atomic<bool> scratch_was_shared{false};
 class FragileWriter final : public flow::RowWriter {
  public:
   uint64_t scratch_bytes() const noexcept override { return 100; }
-  void write(std::span<const std::span<const std::byte>> values, std::byte* out, size_t stride,
+  void write(std::span<const std::span<const std::byte>> values, const flow::RowNumbers&, std::byte* out, size_t stride,
              std::span<std::byte> scratch, std::vector<flow::RowFailure>& failed) const override {
     if (scratch.size() != 100) throw std::runtime_error("other scratch memory than was asked for");
     for (size_t row = 0; row < values.size(); row++) {

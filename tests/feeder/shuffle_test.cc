@@ -375,7 +375,7 @@ TEST_CASE("GLOBAL gives each order of a few samples as often as any other") {
     constexpr int each = 200;
     const int drawn = each * static_cast<int>(seen.size());
     for (uint64_t key = 0; key < static_cast<uint64_t>(drawn); key++) {
-      const flow::Permutation permutation(samples, flow::key_of({samples, key}));
+      const flow::Permutation permutation(samples, key_of({samples, key}));
       for (uint64_t i = 0; i < samples; i++) order[i] = static_cast<int>(permutation(i));
       REQUIRE(seen.count(order) == 1);
       seen[order]++;
@@ -392,7 +392,7 @@ TEST_CASE("GLOBAL brings each of a few samples to each place as often") {
     std::vector<int> seen(samples * samples);
     constexpr int each = 500;
     for (uint64_t key = 0; key < each * samples; key++) {
-      const flow::Permutation permutation(samples, flow::key_of({samples, key}));
+      const flow::Permutation permutation(samples, key_of({samples, key}));
       for (uint64_t i = 0; i < samples; i++) seen[i * samples + permutation(i)]++;
     }
     double squares = 0;

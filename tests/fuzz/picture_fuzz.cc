@@ -50,8 +50,16 @@ void compare_window(std::span<const std::byte> bytes, const DecodeOptions& decod
 }
 
 void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
-  const GeometrySpec geometry{
-      .crop = Size{side, side}, .crop_after_resize = true, .resize = {}, .shorter = side + choices % 7};
+  GeometrySpec geometry;
+  geometry.crop = Size{side, side};
+  geometry.crop_randomly = choices & 2;
+  geometry.flip = 0.5;
+  if (choices & 4) {
+    geometry.padding = choices % 16;
+  } else {
+    geometry.crop_after_resize = true;
+    geometry.shorter = side + choices % 7;
+  }
   const Finish finish{.dtype = choices & 8 ? DType::float32 : DType::uint8,
                       .filter = static_cast<Filter>(choices >> 4 & 3),
                       .channels = choices & 64 ? 1 : 3,
@@ -63,7 +71,7 @@ void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
   render(
       bytes, options,
       [](const void* spec, int64_t width, int64_t height) {
-        return geometry_of(*static_cast<const GeometrySpec*>(spec), width, height);
+        return geometry_of(*static_cast<const GeometrySpec*>(spec), width, height, {Draws(1), Draws(2)});
       },
       &geometry, finish, out.data(), std::span(scratch).first(scratch.size() - 1));
   if (scratch.back() != std::byte{0x5a}) std::abort();

@@ -460,9 +460,27 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': crop.size: 0; height and width must be 1 to 65535 pixels"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] after_resize: true }",
              "output 'o': crop.after_resize: there is no resize; add it, or remove after_resize"),
-      output("feature: \"d\" decode_image {} crop { size: [3, 3] mode: RANDOM }",
-             "output 'o': crop.mode: RANDOM: not in this version yet; remove it (crop in the middle, or in the "
-             "trainer)"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: -1 }",
+             "output 'o': crop.padding: -1; it must be 0 to 65535 pixels"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] fill: 3 }",
+             "output 'o': crop.fill: it is the value of padding; give crop.padding"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: 1 fill: 256 }",
+             "output 'o': crop.fill: 256; it must be 0 to 255"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] group: 'g' }",
+             "output 'o': crop.group: nothing is random in the middle of a picture; write mode: RANDOM, or remove it"),
+      output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: 1 after_resize: true } resize { shorter: 9 }",
+             "output 'o': crop.padding: it is for a crop before resize; remove it"),
+      output("feature: \"d\" decode_image {} crop { random_area {} } resize { size: [3, 3] }",
+             "output 'o': crop.random_area: it is random; write mode: RANDOM"),
+      output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area {} }",
+             "output 'o': crop.random_area: its windows have many sizes; give resize.size"),
+      output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area {} size: [3, 3] } resize { size: [3, 3] }",
+             "output 'o': crop.size: random_area takes a window of the whole picture; remove it"),
+      output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area { scale: [0.5, 2] } } resize { size: [3, "
+             "3] }",
+             "output 'o': crop.random_area.scale: give two numbers, the least and the most, above 0 and up to 1"),
+      output("feature: \"d\" decode_image {} resize { size: [3, 3] } flip { probability: 1.5 }",
+             "output 'o': flip.probability: 1.5; it must be 0 to 1"),
       output("feature: \"d\" decode_image {} resize {}",
              "output 'o': resize: its size is missing; give resize.size, or resize.shorter"),
       output("feature: \"d\" decode_image {} resize { size: [3, 3] shorter: 3 }",
@@ -477,14 +495,9 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("custom {}",
              "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
              "are there)"),
-      output(
-          "feature: \"image\" crop {}",
-          "output 'o': crop: it is for pictures of decode_image alone; remove it, and crop or resize in the trainer"),
-      output("feature: \"image\" resize {}",
-             "output 'o': resize: it is for pictures of decode_image alone; remove it, and crop or resize in the "
-             "trainer"),
-      output("feature: \"image\" flip {}",
-             "output 'o': flip: not in this version yet; remove it (flip in the trainer)"),
+      output("feature: \"image\" crop {}", "output 'o': crop: it is for pictures of decode_image alone; remove it"),
+      output("feature: \"image\" resize {}", "output 'o': resize: it is for pictures of decode_image alone; remove it"),
+      output("feature: \"image\" flip {}", "output 'o': flip: it is for pictures of decode_image alone; remove it"),
 
       // Texts and numbers of any kind.
       Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }",

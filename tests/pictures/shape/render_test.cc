@@ -33,7 +33,7 @@ std::vector<T> rendered(const std::string& picture, const std::function<Geometry
 }
 
 Geometry whole_to(int64_t width, int64_t height, int64_t from_width, int64_t from_height) {
-  return {{0, 0, from_width, from_height}, width, height, {0, 0, width, height}};
+  return {{0, 0, from_width, from_height}, width, height, {0, 0, width, height}, false};
 }
 
 struct Golden {
@@ -98,14 +98,14 @@ TEST_CASE("a window of a resized picture has the pixels of all of it") {
       const auto whole = rendered<float>(
           golden.png,
           [&](int64_t, int64_t) {
-            return Geometry{source, width, height, {0, 0, width, height}};
+            return Geometry{source, width, height, {0, 0, width, height}, false};
           },
           finish, width * height * 3);
       const Window made{width / 3, height / 4, width / 2, height / 2};
       const auto part = rendered<float>(
           golden.png,
           [&](int64_t, int64_t) {
-            return Geometry{source, width, height, made};
+            return Geometry{source, width, height, made, false};
           },
           finish, made.width * made.height * 3);
       for (int64_t y = 0; y < made.height; y++)
@@ -131,6 +131,39 @@ TEST_CASE("pixels are normalised, cast, and laid out") {
   const auto floats = rendered<float>(golden.png, half, exact, 20 * 15 * 3);
   const auto bytes = rendered<uint8_t>(golden.png, half, {.filter = Filter::area}, 20 * 15 * 3);
   for (size_t i = 0; i < floats.size(); i++) REQUIRE(bytes[i] == std::nearbyint(floats[i]));
+}
+
+TEST_CASE("a window may reach out of the picture, and may be mirrored") {
+  const Golden golden;
+  const Window window{-5, 40, 70, 12};
+  for (const bool mirrored : {false, true})
+    for (const bool planes : {false, true}) {
+      Finish finish;
+      finish.fill = 9;
+      finish.channels_first = planes;
+      const auto got = rendered<uint8_t>(
+          golden.png,
+          [&](int64_t, int64_t) {
+            return Geometry{window, window.width, window.height, {0, 0, window.width, window.height}, mirrored};
+          },
+          finish, window.width * window.height * 3);
+      for (int64_t y = 0; y < window.height; y++)
+        for (int64_t x = 0; x < window.width; x++)
+          for (int64_t c = 0; c < 3; c++) {
+            const int64_t at = (mirrored ? window.width - 1 - x : x) + window.x, row = y + window.y;
+            const bool inside = at >= 0 && at < 63 && row < 47;
+            const int wanted = inside ? golden.source.bytes[static_cast<size_t>((row * 63 + at) * 3 + c)] : 9;
+            const int64_t place = planes ? (c * window.height + y) * window.width + x : (y * window.width + x) * 3 + c;
+            REQUIRE(int{got[static_cast<size_t>(place)]} == wanted);
+          }
+    }
+  const auto nothing = rendered<uint8_t>(
+      golden.png,
+      [&](int64_t, int64_t) {
+        return Geometry{{100, 100, 4, 4}, 4, 4, {0, 0, 4, 4}, false};
+      },
+      {}, 48);
+  CHECK(nothing == std::vector<uint8_t>(48, 0));
 }
 
 TEST_CASE("one channel is resized as three are") {

@@ -8,7 +8,7 @@
 
 #include "base/audit.h"
 
-namespace feedline::flow {
+namespace feedline {
 
 /// Returns a hash of `parts`, to seed Draws with. Give each random choice a key of its own, such as
 /// key_of({seed, purpose, number}), where `purpose` tells the kinds of choices apart.
@@ -24,6 +24,8 @@ class Draws {
   explicit Draws(uint64_t key) noexcept : state_(key) {}
 
   uint64_t next() noexcept { return mix64(state_ += 0x9e3779b97f4a7c15u); }
+  /// Returns a number in [0, 1), a multiple of 2^-53.
+  double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
   /// Returns a number in [0, n). Precondition: n > 0. Its distribution is uniform to within n / 2^32.
   uint32_t below(uint32_t n) noexcept { return static_cast<uint32_t>((next() >> 32) * n >> 32); }
 
@@ -47,4 +49,4 @@ void shuffle(std::span<T> items, Draws draws) noexcept {
   for (size_t i = items.size(); i > 1; i--) std::swap(items[i - 1], items[draws.below(static_cast<uint32_t>(i))]);
 }
 
-}  // namespace feedline::flow
+}  // namespace feedline
