@@ -161,12 +161,14 @@ const char* feedline_version(void) { return FEEDLINE_VERSION; }
 feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline) {
   return guarded([&] {
     need(file, "file");
+    need(pipeline, "pipeline");
     *pipeline = handle_of(load_pipeline(file));
   });
 }
 feedline_status feedline_pipeline_parse(const char* text, const char* folder, feedline_pipeline** pipeline) {
   return guarded([&] {
     need(text, "text");
+    need(pipeline, "pipeline");
     *pipeline = handle_of(parse_pipeline(text, folder ? folder : ""));
   });
 }
@@ -175,6 +177,7 @@ feedline_status feedline_pipeline_with(const feedline_pipeline* pipeline, const 
   return guarded([&] {
     need(pipeline, "pipeline");
     need(text, "text");
+    need(changed, "changed");
     *changed = handle_of(pipeline->pipeline.overlaid(text));
   });
 }
@@ -184,6 +187,7 @@ feedline_status feedline_pipeline_with_field(const feedline_pipeline* pipeline, 
     need(pipeline, "pipeline");
     need(path, "path");
     need(value, "value");
+    need(changed, "changed");
     *changed = handle_of(pipeline->pipeline.with(path, value));
   });
 }
@@ -194,6 +198,7 @@ feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const fee
                                     feedline_feeder** feeder) {
   return guarded([&] {
     need(pipeline, "pipeline");
+    need(feeder, "feeder");
     Options all = options_of(whole(options));
     std::vector<DeviceId> devices = all.devices;
     *feeder = new feedline_feeder{std::move(devices), Feeder(pipeline->pipeline, std::move(all))};
@@ -206,6 +211,7 @@ feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, i
                                      feedline_batch** batch) {
   return guarded([&] {
     need(feeder, "feeder");
+    need(batch, "batch");
     constexpr auto for_ever = std::chrono::nanoseconds::max();
     const bool ends =
         timeout_ms >= 0 && timeout_ms < std::chrono::duration_cast<std::chrono::milliseconds>(for_ever).count();
@@ -237,6 +243,8 @@ int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) { retur
 size_t feedline_feeder_element_count(const feedline_feeder* feeder) { return feeder->feeder.elements().size(); }
 feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number, feedline_element* element) {
   return guarded([&] {
+    need(feeder, "feeder");
+    need(element, "element");
     const std::vector<ElementSpec>& all = feeder->feeder.elements();
     if (number >= all.size())
       throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) + ": the pipeline has " +
@@ -256,25 +264,38 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
 }
 
 feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text) {
-  return guarded([&] { *text = copy_of(step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step)); });
+  return guarded([&] {
+    need(feeder, "feeder");
+    need(text, "text");
+    *text = copy_of(step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step));
+  });
 }
 feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text, int32_t accept_changes) {
   return guarded([&] {
+    need(feeder, "feeder");
     need(text, "text");
     feeder->feeder.set_state(text, accept_changes != 0);
   });
 }
 feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder, uint64_t epoch) {
-  return guarded([&] { feeder->feeder.set_epoch(epoch); });
+  return guarded([&] {
+    need(feeder, "feeder");
+    feeder->feeder.set_epoch(epoch);
+  });
 }
 feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json) {
-  return guarded([&] { *json = copy_of(to_json(feeder->feeder.report())); });
+  return guarded([&] {
+    need(feeder, "feeder");
+    need(json, "json");
+    *json = copy_of(to_json(feeder->feeder.report()));
+  });
 }
 void feedline_text_free(char* text) { delete[] text; }
 
 feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
   return guarded([&] {
     need(batch, "batch");
+    need(info, "info");
     const Batch& of = *batch->batch;
     give<feedline_batch_info>({.struct_size = 0,
                                .epoch = of.epoch(),
@@ -294,6 +315,7 @@ feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* n
   return guarded([&] {
     need(batch, "batch");
     need(name, "name");
+    need(tensor, "tensor");
     const TensorView view = batch->batch->at(name);  // throws if there is none
     bool lent = false;
     for (const NamedTensor& other : batch->batch->tensors()) lent |= other.lent && other.name == name;
@@ -303,12 +325,14 @@ feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* n
 }
 feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_stream) {
   return guarded([&] {
+    need(batch, "batch");
     batch->batch->ready_on(cuda_stream ? Stream::cuda(static_cast<CUstream_st*>(cuda_stream)) : Stream::host);
   });
 }
 feedline_status feedline_batch_copy(const feedline_batch* batch, feedline_batch** copy) {
   return guarded([&] {
     need(batch, "batch");
+    need(copy, "copy");
     *copy = new feedline_batch{std::make_shared<const Batch>(batch->batch->copy()), batch->device};
   });
 }

@@ -60,8 +60,8 @@ class Assembler {
   /// Keeps a reference to `schedule`, which must outlive this object. For `deliver_before_error` see Options.
   Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error);
 
-  /// Takes the next chunk of the feed. Appends to out[replica] what the chunk completes, in order. After a failure
-  /// nothing more is appended.
+  /// Takes the next chunk of the feed. Appends to out[replica], in order, the batches and ends of epochs that the chunk
+  /// completes. If the chunk has a bad record that ends the feed, a failure is appended, and after it nothing more.
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
   bool failed() const noexcept { return failed_; }

@@ -274,7 +274,7 @@ void IndexFiles::take(size_t rank, MessageReader message) {
         refuse(rank, fmt::format("{}: {}", file.id.uri, error.message()));
       }
   }
-  if (!message.at_end()) refuse(rank, "the message is longer than it can be");
+  if (!message.at_end()) refuse(rank, "the message goes on after the last count");
 }
 
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {

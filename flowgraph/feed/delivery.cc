@@ -170,10 +170,7 @@ void Delivery::count_end(size_t number, const EpochEnd& end) {
 Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
                                  const Arrive& arrive) {
   const auto start = Clock::now();
-  if (number < 0 || static_cast<size_t>(number) >= arrived_.size())
-    throw Error(
-        Category::bad_pipeline,
-        fmt::format("next(): there is no replica {}: the feeder has {}, numbered from 0", number, arrived_.size()));
+  check_replica(number);
   batch = Batch();  // the batch that the caller had in it goes back first
   Lock lock(mutex_);
   Replica& replica = replicas_[static_cast<size_t>(number)];
@@ -283,7 +280,14 @@ size_t Delivery::waiting_batches(int replica) const {
   return replicas_[static_cast<size_t>(replica)].ready.size();
 }
 
+void Delivery::check_replica(int number) const {
+  if (number < 0 || static_cast<size_t>(number) >= arrived_.size())
+    throw Error(Category::bad_pipeline,
+                fmt::format("there is no replica {}: the feeder has {}, numbered from 0", number, arrived_.size()));
+}
+
 size_t Delivery::spare_batches(int replica) const {
+  check_replica(replica);
   const Lock lock(mutex_);
   BatchRing& ring = *replicas_[static_cast<size_t>(replica)].ring;
   return ring.pool().size() - std::min<size_t>(ring.held, ring.pool().size());

@@ -110,6 +110,7 @@ class Delivery {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void check_replica(int number) const;
   struct Replica {
     std::shared_ptr<BatchRing> ring;
     std::deque<Ready> ready;

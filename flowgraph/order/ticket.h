@@ -41,7 +41,8 @@ struct Ticket {
 /// Returns the bytes that a ticket takes of a slot. The extents of a compressed file lie one after another in the slot.
 /// Any other extent is read in whole disk blocks (io::Read::capacity_for).
 uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
-/// The most bytes that an extent takes of a slot in addition to its own length.
+/// An extent of n bytes takes at most n + bytes_around_extent bytes of a slot, because a read is widened to whole disk
+/// blocks at both ends.
 inline constexpr uint64_t bytes_around_extent = 2 * io::block_bytes;
 
 /// Consecutive records of a file that are read together, and in BLOCK are shuffled together. Its borders are offsets

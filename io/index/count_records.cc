@@ -223,7 +223,7 @@ FileIndex join_parts(const std::shared_ptr<const SourceFile>& file, const std::v
   FileIndex index = truth.finish();
   if (const std::string why = contradiction(index, file->size(), options.record_limit); !why.empty())
     throw Error(Category::bad_pipeline,
-                fmt::format("the counts that the ranks have exchanged make an index that {}; all ranks must read the "
+                fmt::format("the index that was put together from the counts of all ranks {}; all ranks must read the "
                             "same file with the same version of feedline",
                             why),
                 Place::of_file(file->path()));

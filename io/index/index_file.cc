@@ -126,7 +126,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                   .bad = {}};
   const auto bad = rows(std::vector<BadRow>(h.bad));
   const auto messages = rows(std::vector<char>(h.message_bytes));
-  if (crc != h.crc) refuse("is damaged: its checksum is {:08x}, but its header says {:08x}", crc, h.crc);
+  if (crc != h.crc) refuse("is damaged: its content has the checksum {:08x}, and its header says {:08x}", crc, h.crc);
 
   index.bad.reserve(bad.size());
   size_t at = 0;

@@ -12,7 +12,7 @@ from . import _feedline, _log
 from ._batch import Batch, Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
-from ._ranks import Tcp, group_of, meeting_of
+from ._ranks import Tcp, group_of, load_nccl, meeting_of
 
 _open = weakref.WeakSet()
 
@@ -67,7 +67,7 @@ class Loader:
             else on CUDA's legacy default stream, in the order of the steps. NCCL is the process's, or the system's.
         threads: 0 takes the CPUs that this process may use.
         start_epoch: the epoch to begin with.
-        as_tuple: names of outputs; each batch is then the tuple of these tensors.
+        as_tuple: names of outputs, or "@valid" for the mask; each batch is then the tuple of these tensors.
         backend: "auto", "uring" or "pread". direct: whether to read past the page cache; None decides by size.
         deliver_before_error: whether the good rows before an error are delivered as a shorter batch.
         data_parallel_rank, data_parallel_size: which part of a batch this rank is given, if not `rank` of
@@ -116,6 +116,8 @@ class Loader:
             raise Error("gpu_communicator: ranks need communicator='env' or a feedline.Tcp, too")
         self._gpu_communicator = gpu_communicator
         self._arrives = gpu_communicator is not None and tcp is not None
+        if self._arrives:
+            load_nccl()
         devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
         devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
@@ -147,7 +149,7 @@ class Loader:
         self._elements = [Element(*element) for element in self._feeder.elements()]
         names = [element.name for element in self._elements]
         for name in self.as_tuple or ():
-            if name not in names:
+            if name not in [*names, "@valid"]:
                 raise Error(f"as_tuple: there is no output {name!r}; there are {', '.join(names)}")
         self._assemble = assembler(self._elements)
         self._replicas = self._feeder.replicas()
@@ -189,24 +191,22 @@ class Loader:
             _log.flush()
             self._epoch, self._step, self._iterated = self._epoch + 1, 0, False
             return None
+        batches = [self._assemble(one) for one in given]
+        if self.as_tuple is not None:
+            batches = [tuple(batch.valid_mask if n == "@valid" else batch[n] for n in self.as_tuple) for batch in batches]
         self._step += 1
         if not self._warned and self._feeder.batches_copied():
             self._warned = True
-            warnings.warn(
+            _warn(
                 "more batches are kept than the feed has memory for, so the next ones are copied; if you keep them on "
                 "purpose this is fine, else drop what you no longer use, or raise parallelism.host_prefetch (on GPUs "
-                "device_prefetch)",
-                RuntimeWarning,
-                stacklevel=3,
+                "device_prefetch)"
             )
-        batches = [self._assemble(one) for one in given]
-        if self.as_tuple is not None:
-            batches = [tuple(batch[name] for name in self.as_tuple) for batch in batches]
         return batches[0] if self._replicas == 1 else batches
 
     def _take(self):
         if self._arrives:
-            return [self._feeder.next(0, _torch_stream(self._arguments["devices"]))]
+            return [self._feeder.next(0, _torch_stream(self._feeder.device(0)))]
         return [self._feeder.next(replica) for replica in range(self._replicas)]
 
     def _go_to(self, epoch):
@@ -214,11 +214,15 @@ class Loader:
         was prefetched of the next one is kept."""
         if epoch == self._epoch + 1 and self._at_end() and not self._failed:
             try:
-                self._take()
+                if all(given is None for given in self._take()):  # the feed is there now, on all ranks
+                    return self._stand_at(epoch)
             except Error as error:  # of a record behind the last whole step; the next call goes on without it
                 self._failed = True
                 raise self.pipeline._explain(error) from None
         self._feeder.set_epoch(epoch)
+        self._stand_at(epoch)
+
+    def _stand_at(self, epoch):
         self._epoch, self._step, self._iterated, self._loaded, self._failed = epoch, 0, False, False, False
         self._generation += 1
 
@@ -341,10 +345,18 @@ class Loader:
         return (_unpickle, (type(self), self.pipeline, arguments))
 
 
-def _torch_stream(device):
+def _warn(text):
+    """Warns once. A program that turns warnings into errors gets a line on standard error instead, and its batch."""
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+    except RuntimeWarning:
+        print(f"feedline: warning: {text}", file=sys.stderr)
+
+
+def _torch_stream(ordinal):
     """Returns the stream that torch works on, as DLPack numbers streams; the legacy default stream without torch."""
     torch = sys.modules.get("torch")
-    return torch.cuda.current_stream(device).cuda_stream or 1 if torch and torch.cuda.is_available() else 1
+    return torch.cuda.current_stream(ordinal).cuda_stream or 1 if torch and torch.cuda.is_available() else 1
 
 
 def _unpickle(kind, pipeline, arguments):

@@ -4,20 +4,25 @@ import atexit
 import logging
 import os
 import threading
+import traceback
 
 from . import _feedline
 
 _logger = logging.getLogger("feedline")
 _levels = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_lock = threading.Lock()
+_lock = threading.RLock()  # a handler may close a loader, which flushes
 _ended = False
 
 
 def flush():
-    """Logs the lines that have come so far."""
+    """Logs the lines that have come so far. What a handler of the program raises goes to standard error, as with handlers
+    that fail inside of logging."""
     with _lock:
         for level, line in _feedline.take_log():
-            _logger.log(_levels[level], line)
+            try:
+                _logger.log(_levels[level], line)
+            except Exception:
+                traceback.print_exc()
 
 
 def _run():
@@ -35,7 +40,7 @@ def _end():
 
 def _begin():
     global _lock, _thread
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _feedline.begin_log()
     _thread = threading.Thread(target=_run, name="feedline-log", daemon=True)
     _thread.start()

@@ -1,6 +1,8 @@
 """Which rank this process is, and how ranks find each other."""
 
 import contextlib
+import ctypes
+import importlib.util
 import os
 import re
 import zlib
@@ -91,6 +93,16 @@ def meeting_of(communicator, rank=None, world_size=None):
         communicator = tcp_of_environment()
     tcp = communicator._arguments() if isinstance(communicator, Tcp) else None
     return rank, world_size, tcp, None if group is None else _exchange_of(group)
+
+
+def load_nccl():
+    """Loads the NCCL that a framework in this environment brings, unless one is loaded. The system's may be too old for a
+    framework that is imported later."""
+    spec = importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.nccl")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        file = os.path.join(folder, "lib", "libnccl.so.2")
+        if os.path.exists(file):
+            ctypes.CDLL(file)
 
 
 def group_of(communicator):

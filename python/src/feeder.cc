@@ -112,7 +112,7 @@ class PyFeeder {
  public:
   PyFeeder(const Pipeline& pipeline, Options options, std::optional<TcpOptions> tcp, bool nccl, nb::object exchange,
            nb::object progress)
-      : nccl_(nccl) {
+      : nccl_(nccl), has_ranks_(tcp.has_value()) {
     std::stop_source stop;
     options.on_progress = [stop, told = progress.is_none() ? std::optional<Callable>() : Callable(progress)](
                               uint64_t done, uint64_t total) {
@@ -177,7 +177,10 @@ class PyFeeder {
   /// epoch. If the program keeps so many batches that the feed would have no buffer left to fill, the batch comes in
   /// memory of its own, which is the program's. With NCCL, rows arrive on `stream`, as DLPack numbers streams.
   nb::object next(int replica, int64_t stream) {
+    const Busy busy(*this);
     const Using feeder = use();
+    if (replica < 0 || static_cast<size_t>(replica) >= devices_.size())
+      throw Error(Category::bad_pipeline, "there is no such replica");
     Batch given;
     if (nccl_) {
       Next result = Next::not_ready;
@@ -203,14 +206,43 @@ class PyFeeder {
     return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
   }
 
-  /// Says that the next batch is another one than that which follows the last one.
-  void moved() {
+  /// Sets the feed to another place, which `call` does with the feeder. Where ranks do so together it may wait for them;
+  /// a signal then ends the feed.
+  template <typename Call>
+  void move(Call call) {
+    const Busy busy(*this);
+    const Using feeder = use();
+    if (has_ranks_) {
+      run_interruptibly([&] { feeder->stop(); }, [&] { call(*feeder); });
+    } else {
+      nb::gil_scoped_release released;
+      call(*feeder);
+    }
     for (Batch& batch : taken_) batch = Batch();
   }
+
+  /// Returns the number of a replica's GPU, or of its place on the host.
+  int device(int replica) const { return devices_.at(static_cast<size_t>(replica)).ordinal; }
 
   uint64_t copied() const noexcept { return copied_; }
 
  private:
+  // Is held, and looked at, with the GIL. A signal's handler, or another thread, may come while a call waits without it.
+  class Busy {
+   public:
+    explicit Busy(PyFeeder& of) : of_(of) {
+      if (std::exchange(of_.busy_, true))
+        throw Error(Category::bad_pipeline,
+                    "the loader is in use by another thread, or a signal has interrupted its use; "
+                    "only close() may be called meanwhile");
+    }
+    ~Busy() { of_.busy_ = false; }
+    Busy(const Busy&) = delete;
+
+   private:
+    PyFeeder& of_;
+  };
+
   // Takes the next batch, or a copy of it. If the copy fails for lack of memory, the next call tries again.
   Next take(Feeder& feeder, int replica, std::optional<Stream> arrives_on, Batch& given) {
     Batch& taken = taken_[static_cast<size_t>(replica)];
@@ -236,7 +268,8 @@ class PyFeeder {
     return nb::str(name.c_str(), name.size());
   }
 
-  const bool nccl_;
+  const bool nccl_, has_ranks_;
+  bool busy_ = false;
   std::shared_ptr<Feeder> feeder_;
   std::vector<DeviceId> devices_;
   std::vector<Batch> taken_;  // for each replica: empty, or the batch that follows but could not be copied
@@ -309,23 +342,17 @@ void add_feeder(nb::module_& module) {
           nb::arg("tcp").none(), nb::arg("nccl"), nb::arg("exchange").none(), nb::arg("progress").none())
       .def("next", &PyFeeder::next, nb::arg("replica"), nb::arg("stream") = 1)
       .def("close", &PyFeeder::close)
+      .def("device", &PyFeeder::device)
       .def("get_state",
            [](const PyFeeder& self, uint64_t epoch, int64_t step) {
              return without_gil(self, [&](Feeder& f) { return f.get_state(epoch, step); });
            })
-      .def("set_state",
-           [](PyFeeder& self, const std::string& state, bool accept_changes) {
-             without_gil(self, [&](Feeder& f) { f.set_state(state, accept_changes); });
-             self.moved();
-           })
-      .def("set_epoch",
-           [](PyFeeder& self, uint64_t epoch) {
-             without_gil(self, [&](Feeder& f) { f.set_epoch(epoch); });
-             self.moved();
-           })
+      .def("set_state", [](PyFeeder& self, const std::string& state,
+                           bool accept_changes) { self.move([&](Feeder& f) { f.set_state(state, accept_changes); }); })
+      .def("set_epoch", [](PyFeeder& self, uint64_t epoch) { self.move([&](Feeder& f) { f.set_epoch(epoch); }); })
       .def("set_weights",
-           [](const PyFeeder& self, const std::vector<double>& weights) {
-             without_gil(self, [&](Feeder& f) { f.set_weights(weights); });
+           [](PyFeeder& self, const std::vector<double>& weights) {
+             self.move([&](Feeder& f) { f.set_weights(weights); });
            })
       .def("steps_per_epoch",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.steps_per_epoch(); }); })

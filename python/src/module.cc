@@ -22,17 +22,13 @@
 #include "python/src/pipeline.h"
 #include "python/src/records.h"
 #include "python/src/tensor.h"
+#include "python/src/text.h"
 #include "tool/commands/run_tool.h"
 
 namespace nb = nanobind;
 
 namespace feedline::python {
 namespace {
-
-/// Returns bytes as Python has file names: those that are not UTF-8 become surrogates.
-nb::object text_of(std::string_view bytes) {
-  return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
-}
 
 /// Raises feedline.Error, whose arguments are those of the C++ exception.
 void raise(const Error& error) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "feedline/records.h"
+#include "python/src/text.h"
 #include "tool/common/example_view.h"
 #include "tool/convert/example_writer.h"
 
@@ -88,7 +89,7 @@ nb::dict parse_example(const nb::bytes& record) {
     throw Error(Category::malformed_proto, "the record is no tf.train.Example");
   nb::dict example;
   for (const cli::ExampleView::Feature& feature : view.features())
-    example[nb::str(feature.key.data(), feature.key.size())] = list_of(view, feature);
+    example[text_of(feature.key)] = list_of(view, feature);
   return example;
 }
 

@@ -146,6 +146,7 @@ def test_rows_that_nccl_carries(numbers, stream_on):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     found, streams = [[], []], [stream_on(rank) for rank in range(2)]
+    done = threading.Barrier(2)
 
     def run(rank):
         loader = feedline.Loader(
@@ -160,6 +161,7 @@ def test_rows_that_nccl_carries(numbers, stream_on):
         for _ in range(2):
             for batch in loader:
                 found[rank] += read(streams[rank], batch["n"])
+        done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
     for thread in threads:

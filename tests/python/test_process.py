@@ -190,3 +190,49 @@ def test_python_m_feedline_is_the_tool(tool):
         mine = subprocess.run([sys.executable, "-m", "feedline", *arguments], capture_output=True, text=True)
         its = subprocess.run([tool, *arguments], capture_output=True, text=True)
         assert (mine.returncode, mine.stdout, mine.stderr) == (its.returncode, its.stdout, its.stderr)
+
+
+def test_one_thread_at_a_time(numbers):
+    """A second user of a loader is told so, and does no harm."""
+    loader = feedline.Loader(numbers, devices="host:2", epoch={"repeat": -1})
+
+    def run():
+        with pytest.raises(feedline.Error, match="closed|stopped"):
+            while True:
+                loader._feeder.next(1)  # waits for ever once replica 0 is too far behind
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not loader.report()["waited_s"].get("another replica"):
+        pass
+    for call in (lambda: loader._feeder.next(0), lambda: loader.set_epoch(3), lambda: loader.load_state_dict(state)):
+        state = loader.state_dict(0)
+        with pytest.raises(feedline.Error, match="in use by another thread"):
+            call()
+    loader.close()
+    thread.join()
+
+
+def test_handlers_of_the_log(numbers):
+    """One that fails loses no other line; one that closes a loader does not wait for itself."""
+    code = """
+import logging, sys, feedline
+pipeline = feedline.Pipeline(sys.argv[1]).feature("missing", int, default=1)
+other = feedline.Loader(pipeline)
+class Handler(logging.Handler):
+    lines = []
+    def emit(self, record):
+        self.lines.append("missing" in record.getMessage())
+        other.close()
+        raise RuntimeError("a handler that fails")
+logging.getLogger("feedline").addHandler(Handler())
+for _ in range(2):
+    loader = feedline.Loader(pipeline)
+    for batch in loader:
+        pass
+    loader.close()
+feedline._log.flush()
+print(len(Handler.lines) >= 2 and all(Handler.lines))
+"""
+    done = python(code, numbers)
+    assert done.stdout == "True\n", done.stderr

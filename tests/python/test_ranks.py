@@ -53,9 +53,11 @@ def test_ranks_of_processes_meet_over_tcp(numbers):
     assert numbers_of(rank.communicate(timeout=120)[0] for rank in ranks) == list(range(50))
 
 
-def under_mpirun(code, *arguments):
+def under_mpirun(code, folder, *arguments):
+    """Runs two ranks, and returns what each has printed. Each prints into a file, because mpirun mixes their lines."""
     if not shutil.which("mpirun"):
         pytest.skip("mpirun is not installed")
+    code = f"import os, sys; sys.stdout = open(os.path.join({str(folder)!r}, str(os.getpid()) + '.out'), 'w')\n{code}"
     done = subprocess.run(
         ["mpirun", "-n", "2", "--oversubscribe", sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
@@ -64,18 +66,18 @@ def under_mpirun(code, *arguments):
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return [file.read_text() for file in folder.glob("*.out")]
 
 
-def test_ranks_that_mpirun_has_started_here(numbers):
-    assert numbers_of(under_mpirun(FEED.replace("COMMUNICATOR", "'env'"), numbers)) == list(range(50))
+def test_ranks_that_mpirun_has_started_here(numbers, tmp_path):
+    assert numbers_of(under_mpirun(FEED.replace("COMMUNICATOR", "'env'"), tmp_path, numbers)) == list(range(50))
 
 
 @pytest.mark.parametrize("communicator", ["MPI.COMM_WORLD", "feedline.Tcp(exchange=MPI.COMM_WORLD)"])
-def test_ranks_of_mpi4py(numbers, communicator):
+def test_ranks_of_mpi4py(numbers, tmp_path, communicator):
     pytest.importorskip("mpi4py")
     code = "from mpi4py import MPI" + FEED.replace("COMMUNICATOR", communicator)
-    assert numbers_of(under_mpirun(code, numbers)) == list(range(50))
+    assert numbers_of(under_mpirun(code, tmp_path, numbers)) == list(range(50))
 
 
 def exchanges(count):
@@ -98,7 +100,7 @@ def exchanges(count):
 # Rows travel by a communicator alone.
 @pytest.mark.parametrize("over_tcp, mode", [(False, "SPLIT"), (True, "SPLIT"), (True, "REPLICATE")])
 def test_an_exchange_in_python(numbers, over_tcp, mode):
-    meet, found = exchanges(2), [None, None]
+    meet, found, done = exchanges(2), [None, None], threading.Barrier(2)
 
     def run(rank):
         loader = feedline.Loader(
@@ -109,6 +111,7 @@ def test_an_exchange_in_python(numbers, over_tcp, mode):
             distribute={"mode": mode},
         )
         found[rank] = [n for batch in loader for n in np.asarray(batch["n"]).tolist()]
+        done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
     for thread in threads:
@@ -177,3 +180,68 @@ def test_the_environment():
         _ranks.rank_of_environment({"RANK": "x", "WORLD_SIZE": "2"})
     with pytest.raises(feedline.Error, match="MASTER_ADDR"):
         _ranks.tcp_of_environment({})
+
+
+def test_ranks_that_share_rows_may_end_their_epochs_in_different_ways(numbers):
+    """One rank asks for the end of the epoch; the other takes len() steps, and begins the next one."""
+    meet, found, done = exchanges(2), [[], []], threading.Barrier(2)
+
+    def run(rank):
+        loader = feedline.Loader(
+            numbers,
+            rank=rank,
+            world_size=2,
+            communicator=feedline.Tcp(exchange=meet[rank]),
+            distribute={"mode": "REPLICATE"},
+        )
+        for _ in range(3):
+            steps = iter(loader)
+            for batch in steps if rank == 0 else (next(steps) for _ in range(len(loader))):
+                found[rank] += np.asarray(batch["n"]).tolist()
+        done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1] == list(range(50)) * 3
+
+
+def test_ctrl_c_while_set_epoch_waits_for_a_rank(numbers):
+    port = free_port()
+    code = """
+import sys, feedline
+rank = int(sys.argv[2])
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]), rank=rank, world_size=2,
+                         communicator=feedline.Tcp("127.0.0.1", int(sys.argv[3])), distribute={"mode": "REPLICATE"})
+next(iter(loader))
+if rank == 1:
+    print("begins", flush=True)
+    sys.stdin.read()
+else:
+    try:
+        print("begins", flush=True)
+        loader.set_epoch(3)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(numbers), str(rank), str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        assert rank.stdout.readline() == "begins\n"
+    while open(f"/proc/{ranks[0].pid}/stat").read().split(")")[1].split()[0] != "S":  # until it waits
+        pass
+    ranks[0].send_signal(signal.SIGINT)
+    assert ranks[0].stdout.readline() == "interrupted\n"
+    ranks[1].stdin.close()
+    for rank in ranks:
+        rank.wait(timeout=60)

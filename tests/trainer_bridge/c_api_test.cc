@@ -1,5 +1,6 @@
 // The C interface: what it gives out, how it fails, and what outlives what.
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -196,7 +197,20 @@ TEST_CASE("c: null pointers, long waits and texts") {
   CHECK(feedline_feeder_next(feed.feeder, 0, INT64_MAX, &batch) == FEEDLINE_OK);
   DLManagedTensorVersioned* tensor = nullptr;
   CHECK(feedline_batch_tensor(batch, nullptr, &tensor) == FEEDLINE_FAILED);
+  CHECK(feedline_batch_tensor(batch, "label", nullptr) == FEEDLINE_FAILED);
+  CHECK(feedline_batch_copy(batch, nullptr) == FEEDLINE_FAILED);
   feedline_batch_free(batch);
+  feedline_element element = {};
+  char* text = nullptr;
+  for (const feedline_status status :
+       {feedline_feeder_next(feed.feeder, 0, 0, nullptr), feedline_feeder_next(nullptr, 0, 0, &batch),
+        feedline_feeder_element(nullptr, 0, &element), feedline_feeder_get_state(feed.feeder, -1, nullptr),
+        feedline_feeder_set_state(nullptr, "", 0), feedline_feeder_set_epoch(nullptr, 0),
+        feedline_feeder_report(nullptr, &text), feedline_batch_ready_on(nullptr, nullptr),
+        feedline_batch_get_info(nullptr, nullptr), feedline_pipeline_load("x", nullptr),
+        feedline_feeder_next(feed.feeder, 3, 0, &batch)})
+    CHECK(status == FEEDLINE_FAILED);
+  CHECK(feedline_feeder_spare_batches(feed.feeder, 3) == 0);  // there is no such replica
 }
 
 TEST_CASE("c: failures say what and where") {
@@ -275,18 +289,23 @@ TEST_CASE("c: callbacks") {
   options.world_size = 1;
   REQUIRE(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_OK);
 
-  std::vector<std::string> lines;
+  struct Log {
+    std::vector<std::string> lines;
+    std::promise<void> come;
+  } log;
   feedline_set_log_sink(
       [](void* context, int32_t level, const char* line) {
-        CHECK(level == 1);
-        static_cast<std::vector<std::string>*>(context)->push_back(line);
+        auto& to = *static_cast<Log*>(context);
+        to.lines.push_back(std::to_string(level) + " " + line);
+        if (to.lines.size() == 1) to.come.set_value();
       },
-      &lines);
+      &log);
   feedline_batch* batch = nullptr;
   while (feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_OK) feedline_batch_free(batch);
+  log.come.get_future().wait();  // a thread of the feeder logs the line
   feedline_set_log_sink(nullptr, nullptr);
-  REQUIRE(lines.size() == 1);
-  CHECK(lines[0].find("feature 'n'") == 0);
+  REQUIRE(log.lines.size() == 1);
+  CHECK(log.lines[0].find("1 feature 'n'") == 0);
 
   std::thread stopper([&] { feedline_feeder_stop(feeder); });
   stopper.join();

@@ -133,9 +133,12 @@ class Service {
         buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
         shared_(shared) {
     if (places_.apart())
-      throw Error(Category::bad_pipeline, fmt::format("serve_parameters: variables are on {}, and a worker's "
-                                                      "communicator takes memory of {}; both must be the same device",
-                                                      device_name(options.device), device_name(worker_->device())));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "serve_parameters: the variables are on {}, and a worker's communicator is for memory of {}; make "
+              "the communicators for the variables' device",
+              device_name(options.device), device_name(worker_->device())));
     std::erase_if(buckets_, [&](const Bucket& bucket) { return bucket.owner != server; });
     for (Bucket& bucket : buckets_) bucket.allocate(true);
   }

@@ -144,9 +144,12 @@ class ByMachine final : public Exchanger {
                               "to rank 0 of each machine, and to no other rank",
                               machine_->rank(), leaders ? "a" : "no"));
     if (machine_->device() != here_.device())
-      throw Error(Category::bad_pipeline, fmt::format("distributed_replicated: variables are on {}, and the machine's "
-                                                      "communicator takes memory of {}; both must be the same device",
-                                                      device_name(here_.device()), device_name(machine_->device())));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format(
+              "distributed_replicated: the variables are on {}, and the communicator of this machine's ranks is for "
+              "memory of {}; make the communicator for the variables' device",
+              device_name(here_.device()), device_name(machine_->device())));
     auto& sizes = *reinterpret_cast<std::array<int32_t, 2>*>(places.allocate_on_host(2 * sizeof(int32_t)));
     auto& [ranks, machines] = sizes;
     if (leaders) {

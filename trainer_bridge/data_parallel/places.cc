@@ -17,9 +17,10 @@ void check(const DataParallelOptions& options, DeviceId home) {
                             "another stream of {}",
                             device_name(options.device)));
   if (home.kind == DeviceId::Kind::cuda && home != options.device)
-    throw Error(Category::bad_pipeline, fmt::format("variables are on {}, and the communicator takes memory of {}; it "
-                                                    "must take memory of the host or of the variables' GPU",
-                                                    device_name(options.device), device_name(home)));
+    throw Error(Category::bad_pipeline,
+                fmt::format("the variables are on {}, and the communicator is for memory of {}; make one for memory of "
+                            "the host or of the variables' GPU",
+                            device_name(options.device), device_name(home)));
 }
 
 }  // namespace

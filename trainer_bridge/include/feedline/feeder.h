@@ -190,7 +190,8 @@ class FEEDLINE_PUBLIC Feeder {
 
   int replicas() const noexcept;
   /// Returns how many batches of the replica the caller may still take without giving one back. The feed needs one of
-  /// them for the batch that it is making: if 0 are left, next() may throw Error stalled.
+  /// them for the batch that it is making: if 0 are left, next() may throw Error stalled. Throws Error bad_pipeline if
+  /// there is no such replica.
   size_t spare_batches(int replica = 0) const;
   /// Returns the epoch of the replica that is furthest behind.
   uint64_t epoch() const;
