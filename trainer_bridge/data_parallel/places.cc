@@ -55,7 +55,8 @@ Verdict::Verdict(Places& places)
 }
 
 void Verdict::begin(gpu::Queue& on) {
-  *host_ = 1;
+  // The copy of an earlier 1 may still be under way, if nobody has read the verdict since.
+  if (*host_ != 1) *host_ = 1;
   if (at(on) != host_) on.copy(at(on), host_, sizeof *host_);
 }
 
