@@ -322,7 +322,6 @@ class Loader:
         """Ends the feed and gives its memory back, but for that of batches that are still kept."""
         if self._feeder is not None and not self._closed:
             self._closed = True
-            self._generation += 1
             self._feeder.close()
             _log.flush()
 

@@ -88,6 +88,8 @@ def _text(message, fields, path=""):
         kind, repeated = known[name]
         if value is None:
             continue
+        if kind == "map" and not isinstance(value, dict):
+            _refuse(here, f"{value!r} is no dict of names and values")
         if kind == "map":
             parts += [f"{name} {{ key: {_quoted(k)} value: {float(v)!r} }}" if not isinstance(v, str) else
                       f"{name} {{ key: {_quoted(k)} value: {_quoted(v)} }}" for k, v in value.items()]
@@ -138,7 +140,8 @@ class Pipeline:
         return self
 
     def overlaid(self, other: "str | dict | Pipeline", name: str = "overlay") -> "Pipeline":
-        """Returns this pipeline with `other` laid over it: text, or a dict of fields.
+        """Returns this pipeline with `other` laid over it: text, or a dict of fields. File patterns in it are relative to
+        the folder of this pipeline.
 
         Scalars and repeated fields that it names are replaced; so is all of `source`. A feature or output replaces the
         one of its name, or is appended. Other messages are merged field by field."""
@@ -149,7 +152,11 @@ class Pipeline:
     def with_field(self, path: str, value: Any) -> "Pipeline":
         """Returns this pipeline with one field changed: with_field("output.board.dtype", "FLOAT16"). An empty text
         clears the field."""
-        return self._of(self._message.with_field(path, value if isinstance(value, str) else str(value)), self._lines)
+        try:
+            message = self._message.with_field(path, value if isinstance(value, str) else str(value))
+        except Error as error:
+            raise Error(f"{_caller()}: {error}") from None
+        return self._of(message, self._lines)
 
     def _laid(self, fields):
         where = _caller()
@@ -305,8 +312,12 @@ def pipeline_of(given, overrides=None):
             if result is None:
                 result = Pipeline.load(part)
             else:
-                with open(part, encoding="utf-8") as file:
-                    result = result.overlaid(file.read(), os.fspath(part))
+                try:
+                    with open(part, encoding="utf-8") as file:
+                        text = file.read()
+                except OSError as error:
+                    raise Error(f"{os.fspath(part)}: cannot be read: {error.strerror}", "io_error") from None
+                result = result.overlaid(text, os.fspath(part))
         elif isinstance(part, str):
             result = Pipeline(part) if result is None else result.overlaid(part)
         else:

@@ -1,8 +1,10 @@
 """TFRecord files by themselves, for programs that need no loader."""
 
+import math
 import numbers
 import os
 from array import array
+from collections.abc import Mapping, Set
 from typing import Iterable, Iterator
 
 from . import _feedline
@@ -51,13 +53,19 @@ def _typed(values):
         values = values.reshape(-1).tolist()
     if isinstance(values, (str, bytes, bytearray, memoryview, int, float)):
         values = [values]
+    if isinstance(values, (Mapping, Set)):
+        raise TypeError(f"a {type(values).__name__} is neither one value nor a sequence of values")
     values = list(values)
     if not values:
         return None
     if all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in values):
         return "bytes", [v.encode() if isinstance(v, str) else bytes(v) for v in values]
     if any(isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral) for v in values):
-        return "floats", array("f", values)
+        floats = array("f", values)
+        for given, stored in zip(values, floats):
+            if math.isinf(stored) and not math.isinf(given):
+                raise OverflowError(f"{given} is more than a float32 holds")
+        return "floats", floats
     return "ints", array("q", values)
 
 

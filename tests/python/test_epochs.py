@@ -157,3 +157,10 @@ def test_replicas_and_ranks_share_an_epoch(numbers):
     assert sorted(sum((n for step in both for n in step), [])) == list(range(50))
     ranks = [feedline.Loader(numbers, rank=rank, world_size=2) for rank in range(2)]
     assert [[np.asarray(b["n"]).tolist() for b in pair] for pair in zip(*ranks)] == both
+
+
+def test_a_loader_that_is_closed_while_it_is_iterated(numbers):
+    loader = feedline.Loader(numbers)
+    with pytest.raises(feedline.Error, match="the loader was closed"):
+        for _ in loader:
+            loader.close()

@@ -97,3 +97,12 @@ def test_a_missing_file_and_text_that_is_none():
         feedline.Pipeline("nonsense", name="text")
     with pytest.raises(feedline.Error, match="no pipeline"):
         feedline.Loader(7)
+
+
+def test_errors_name_the_line_of_the_caller():
+    pipeline = feedline.Pipeline("batch { global_batch_size: 2 }")
+    for call in (lambda: pipeline.with_field("batch.foo", 1), lambda: pipeline.output("o", expression={"constants": 5})):
+        with pytest.raises(feedline.Error, match=r"test_pipelines.py:\d+: "):
+            call()
+    with pytest.raises(feedline.Error, match="cannot be read"):
+        feedline.Loader([pipeline, "missing.textproto"])

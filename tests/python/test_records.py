@@ -64,3 +64,10 @@ def test_damage_has_a_place(tmp_path):
     error = raised.value
     assert (error.category, error.file, error.offset, error.record) == ("bad_data_crc", str(file), 21, 1)
     assert list(feedline.records(file, on_error="skip")) == [b"first", b"third"]
+
+
+@pytest.mark.parametrize("values", [{"b": 1}, {1, 2}, [1e300]])
+def test_values_that_have_no_place_in_an_example(tmp_path, values):
+    with pytest.raises(feedline.Error, match="feature 'a': "):
+        feedline.write(tmp_path / "x.tfrecord", [{"a": values}])
+    assert not (tmp_path / "x.tfrecord").exists()
