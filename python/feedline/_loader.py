@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import numbers
 import os
 import sys
 import warnings
@@ -109,6 +110,7 @@ class Loader:
             raise Error(f"backend: {backend!r} is none of 'auto', 'uring', 'pread'")
         if (rank is None) != (world_size is None):
             raise Error("give rank and world_size, or neither")
+        _check_epoch("start_epoch", start_epoch)
         if gpu_communicator not in (None, "nccl"):
             raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
         rank, world_size, tcp, exchange = meeting_of(communicator, rank, world_size)
@@ -233,6 +235,7 @@ class Loader:
         """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
         yet, so that a trainer may load its state and then announce its epoch. (If the state is that of the epoch's end,
         iterating then finds no step of it.)"""
+        _check_epoch("set_epoch", epoch)
         if epoch == self._epoch and self._loaded:
             self._iterated = False
         elif epoch != self._epoch or self._iterated:
@@ -342,6 +345,11 @@ class Loader:
             as_tuple=self.as_tuple,
         )
         return (_unpickle, (type(self), self.pipeline, arguments))
+
+
+def _check_epoch(name, epoch):
+    if not isinstance(epoch, numbers.Integral) or epoch < 0:  # numpy's integers, too
+        raise Error(f"{name}: {epoch!r} is no number of an epoch; they are counted from 0")
 
 
 def _warn(text):

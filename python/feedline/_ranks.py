@@ -24,6 +24,8 @@ class Tcp(NamedTuple):
     exchange: Any = None
 
     def _arguments(self):
+        if not isinstance(self.address, str) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise Error(f"communicator: {self!r}: the address is a text, and the port a number from 0 to 65535")
         return (self.address, self.port, round(self.start_timeout * 1000), round(self.timeout * 1000))
 
 
@@ -117,9 +119,15 @@ def _ranks_of(group):
         return group.Get_rank(), group.Get_size()
     if callable(group):
         return None
-    import torch.distributed as dist
+    try:
+        import torch.distributed as dist
 
-    return dist.get_rank(group), dist.get_world_size(group)
+        return dist.get_rank(group), dist.get_world_size(group)
+    except (ImportError, TypeError, ValueError, AttributeError):
+        raise Error(
+            f"communicator: {group!r} is no way to meet; give 'env', a feedline.Tcp, a torch.distributed process group, "
+            "an mpi4py communicator, or a function"
+        ) from None
 
 
 def _exchange_of(group):

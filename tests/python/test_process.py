@@ -170,6 +170,7 @@ def test_report_elements_and_plan(numbers):
 
 def test_progress_of_counting(numbers, capsys):
     feedline.Loader(numbers, progress=True)  # with or without tqdm
+    assert "counting records" in capsys.readouterr().err
 
 
 def test_the_interpreter_ends_with_tensors_held(numbers):

@@ -157,6 +157,10 @@ def test_what_cannot_be_pickled(numbers):
 def test_what_is_refused(numbers):
     for arguments, message in [
         ({"communicator": "mpi"}, "no way to meet"),
+        ({"communicator": 5}, "no way to meet"),
+        ({"communicator": feedline.Tcp("localhost", 99999)}, "from 0 to 65535"),
+        ({"communicator": feedline.Tcp("localhost", "x")}, "from 0 to 65535"),
+        ({"start_epoch": -1}, "counted from 0"),
         ({"rank": 0}, "rank and world_size, or neither"),
         ({"gpu_communicator": "gloo"}, "'nccl' is the only one"),
         ({"gpu_communicator": "nccl", "rank": 0, "world_size": 2}, "a feedline.Tcp, too"),
