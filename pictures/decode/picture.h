@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 
 namespace feedline::pictures {
 
@@ -18,9 +19,9 @@ enum class Format : uint8_t { jpeg, png };
 
 /// Returns the format that the first bytes tell; nullopt for any other.
 inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
-  const auto at = [&](size_t i) { return i < bytes.size() ? std::to_integer<int>(bytes[i]) : -1; };
-  if (at(0) == 0xff && at(1) == 0xd8 && at(2) == 0xff) return Format::jpeg;
-  if (at(0) == 0x89 && at(1) == 'P' && at(2) == 'N' && at(3) == 'G') return Format::png;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;        // ISO/IEC 10918-1: SOI, and a marker begins
+  if (text.starts_with("\x89PNG\r\n\x1a\n")) return Format::png;  // RFC 2083, section 3.1
   return std::nullopt;
 }
 

@@ -43,8 +43,8 @@ flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/
 trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline ranks gpu/device base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse io/index io/records io base
-tool/inspect:          tool/common flowgraph/pipeline base
-tool/convert:          tool/common io/index io/records io base
+tool/inspect:          tool/common pictures/decode flowgraph/pipeline base
+tool/convert:          tool/common pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device

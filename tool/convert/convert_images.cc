@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "io/file.h"
-#include "tool/common/image_signature.h"
+#include "pictures/decode/picture.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 
@@ -40,12 +40,12 @@ std::vector<std::string> files_below(const fs::path& folder) {
 std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
   try {
     const io::InputFile file(path);
-    std::array<char, 8> first{};
-    const size_t size = std::min<uint64_t>(first.size(), file.size());
-    file.read_at(0, std::as_writable_bytes(std::span(first)).first(size));
-    const std::string_view begin(first.data(), size);
-    const bool image = begins_as_jpeg(begin) || begins_as_png(begin);
-    why = !image ? "neither JPEG nor PNG" : file.size() > most_image_bytes ? "larger than 255 MiB" : "";
+    std::array<std::byte, 8> first{};
+    const auto begin = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
+    file.read_at(0, begin);
+    why = !pictures::format_of(begin)      ? "neither JPEG nor PNG"
+          : file.size() > most_image_bytes ? "larger than 255 MiB"
+                                           : "";
     if (why.empty()) return file.size();
   } catch (const Error& error) {
     why = error.message();

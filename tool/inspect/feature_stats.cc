@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tool/common/image_signature.h"
+#include "pictures/decode/picture.h"
 
 namespace feedline::cli {
 namespace {
@@ -38,8 +38,9 @@ KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
   for (const std::string_view value : message_.bytes(feature)) {
     stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
     stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
-    stats.jpeg += begins_as_jpeg(value);
-    stats.png += begins_as_png(value);
+    const auto format = pictures::format_of(std::as_bytes(std::span(value)));
+    stats.jpeg += format == pictures::Format::jpeg;
+    stats.png += format == pictures::Format::png;
   }
   return stats;
 }
