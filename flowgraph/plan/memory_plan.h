@@ -5,14 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "base/round_up.h"
 #include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
 
 /// The alignment, in bytes, of the tensors in a batch buffer.
 inline constexpr uint64_t tensor_alignment = 64;
-/// Returns the smallest multiple of `to` that is at least `value`.
-constexpr uint64_t round_up(uint64_t value, uint64_t to) noexcept { return (value + to - 1) / to * to; }
 
 /// One tensor of a batch buffer.
 struct BatchTensor {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/round_up.h"
 #include "feedline/error.h"
 #include "gpu/device/stream_order.h"
 
@@ -41,7 +42,7 @@ Batch Batch::copy(std::span<const NamedTensor> tensors) const {
   for (const NamedTensor& tensor : tensors) {
     const size_t size = tensor.tensor.size_bytes();
     if (size > 0) parts.push_back({tensor.tensor.data, size, bytes});
-    bytes += (size + alignment - 1) / alignment * alignment;
+    bytes += round_up(size, alignment);
   }
   bytes = std::max(bytes, alignment);
 
@@ -74,7 +75,7 @@ Batch Batch::copy(std::span<const NamedTensor> tensors) const {
   for (NamedTensor& tensor : content.tensors) {
     tensor.tensor.data = memory;
     tensor.lent = false;
-    memory += (tensor.tensor.size_bytes() + alignment - 1) / alignment * alignment;
+    memory += round_up(tensor.tensor.size_bytes(), alignment);
   }
   return Batch({copied, &content});
 }
