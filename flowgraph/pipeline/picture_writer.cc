@@ -30,15 +30,15 @@ uint64_t PictureWriter::scratch_bytes() const noexcept { return pictures::render
 
 void PictureWriter::write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
                           size_t stride, std::span<std::byte> scratch, std::vector<RowFailure>& failed) const {
-  const auto geometry_of = [](const void* context, int64_t width, int64_t height) {
-    const auto& sample = *static_cast<const Sample*>(context);
-    return pictures::geometry_of(sample.geometry, width, height, sample.choices);
-  };
   for (size_t row = 0; row < values.size(); row++) try {
       const uint64_t number = rows.sample(row);
       const Sample sample{
           geometry_, {Draws(key_of({crop_key_, rows.epoch, number})), Draws(key_of({flip_key_, rows.epoch, number}))}};
-      pictures::render(values[row], decode_, geometry_of, &sample, finish_, out + row * stride, scratch);
+      // One reference fits into std::function itself, so that nothing is allocated for a picture.
+      const auto geometry_of = [&sample](int64_t width, int64_t height) {
+        return pictures::geometry_of(sample.geometry, width, height, sample.choices);
+      };
+      pictures::render(values[row], decode_, geometry_of, finish_, out + row * stride, scratch);
     } catch (const pictures::BadPicture& bad) {
       failed.push_back({row, Category::bad_image, bad.what()});
     }

@@ -31,13 +31,12 @@ int64_t append_taps(Filter filter, int64_t from, int64_t to, int64_t i, std::vec
       const double half = std::max(1.0, scale), centre = (static_cast<double>(i) + 0.5) * scale;
       const auto first = std::max<int64_t>(0, static_cast<int64_t>(centre - half + 0.5));
       const auto last = std::min<int64_t>(from, static_cast<int64_t>(centre + half + 0.5));
+      const auto triangle = [&](int64_t x) {
+        return std::max(0.0, 1 - std::abs((static_cast<double>(x) - centre + 0.5) / half));
+      };
       double sum = 0;
-      std::vector<double> exact;
-      for (int64_t x = first; x < last; x++) {
-        exact.push_back(std::max(0.0, 1 - std::abs((static_cast<double>(x) - centre + 0.5) / half)));
-        sum += exact.back();
-      }
-      for (const double weight : exact) weights.push_back(static_cast<float>(weight / sum));
+      for (int64_t x = first; x < last; x++) sum += triangle(x);
+      for (int64_t x = first; x < last; x++) weights.push_back(static_cast<float>(triangle(x) / sum));
       return first;
     }
     case Filter::area: {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/each_simd_level.h"
+#include "base/round_up.h"
 #include "gpu/unpack/cast.h"
 #include "gpu/unpack/dispatch.h"
 #include "pictures/decode/jpeg_decoder.h"
@@ -79,7 +80,7 @@ void finish_row(const Finish& finish, const float* row, int64_t width, int64_t y
 // The part of a row of scratch memory for `count` elements.
 template <typename T>
 T* take(std::span<std::byte>& scratch, size_t count) {
-  const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+  const size_t bytes = round_up(count * sizeof(T), 64);
   T* const taken = reinterpret_cast<T*>(scratch.data());
   scratch = scratch.subspan(bytes);
   return taken;
@@ -173,11 +174,10 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
 }
 
 template <typename Decoder>
-void decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options, GeometryOf geometry_of,
-                       const void* context, const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
+void decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options, const GeometryOf& geometry_of, const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   Decoder decoder(picture, options);
   if (decoder.width() > longest_row) throw BadPicture("the picture is wider than 65536 pixels");
-  render_with(decoder, geometry_of(context, decoder.width(), decoder.height()), finish, out, scratch);
+  render_with(decoder, geometry_of(decoder.width(), decoder.height()), finish, out, scratch);
 }
 
 }  // namespace
@@ -188,15 +188,15 @@ uint64_t render_memory(const DecodeOptions& options) {
   return most_channels * pixels + rows + alignment + decoder_memory(options);
 }
 
-void render(std::span<const std::byte> picture, DecodeOptions options, GeometryOf geometry_of, const void* context,
+void render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
             const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   options.channels = finish.channels;
   switch (const auto format = format_of(picture); format.value_or(Format::jpeg)) {
     case Format::jpeg:
       if (!format) throw BadPicture("it is neither a JPEG nor a PNG");
-      return decode_and_render<JpegDecoder>(picture, options, geometry_of, context, finish, out, scratch);
+      return decode_and_render<JpegDecoder>(picture, options, geometry_of, finish, out, scratch);
     case Format::png:
-      return decode_and_render<PngDecoder>(picture, options, geometry_of, context, finish, out, scratch);
+      return decode_and_render<PngDecoder>(picture, options, geometry_of, finish, out, scratch);
   }
 }
 

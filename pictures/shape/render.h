@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -38,12 +39,12 @@ struct Finish {
 /// those that the decoders take from the heap.
 uint64_t render_memory(const DecodeOptions& options);
 
-/// Decides on the geometry of a picture of this size.
-using GeometryOf = Geometry (*)(const void* context, int64_t width, int64_t height);
+/// Decides on the geometry of a picture of width x height pixels.
+using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;
 
 /// Decodes the picture and writes the tensor of `finish` at `out`. Throws BadPicture; then the tensor may have any
 /// content. `scratch` has render_memory() bytes. `geometry_of` may throw BadPicture, too.
-void render(std::span<const std::byte> picture, DecodeOptions options, GeometryOf geometry_of, const void* context,
+void render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
             const Finish& finish, std::byte* out, std::span<std::byte> scratch);
 
 }  // namespace feedline::pictures

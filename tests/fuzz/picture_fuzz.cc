@@ -70,10 +70,10 @@ void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
   scratch.back() = std::byte{0x5a};
   render(
       bytes, options,
-      [](const void* spec, int64_t width, int64_t height) {
-        return geometry_of(*static_cast<const GeometrySpec*>(spec), width, height, {Draws(1), Draws(2)});
+      [&](int64_t width, int64_t height) {
+        return geometry_of(geometry, width, height, {Draws(1), Draws(2)});
       },
-      &geometry, finish, out.data(), std::span(scratch).first(scratch.size() - 1));
+      finish, out.data(), std::span(scratch).first(scratch.size() - 1));
   if (scratch.back() != std::byte{0x5a}) std::abort();
 }
 

@@ -23,12 +23,8 @@ std::vector<T> rendered(const std::string& picture, const std::function<Geometry
   const DecodeOptions options{.max_pixels = 1 << 20};
   std::vector<std::byte> scratch(render_memory(options));
   std::vector<T> out(static_cast<size_t>(elements));
-  render(
-      std::as_bytes(std::span(picture)), options,
-      [](const void* context, int64_t width, int64_t height) {
-        return (*static_cast<const std::function<Geometry(int64_t, int64_t)>*>(context))(width, height);
-      },
-      &geometry_of, finish, reinterpret_cast<std::byte*>(out.data()), scratch);
+  render(std::as_bytes(std::span(picture)), options, geometry_of, finish, reinterpret_cast<std::byte*>(out.data()),
+         scratch);
   return out;
 }
 
