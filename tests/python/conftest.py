@@ -1,8 +1,10 @@
 """What the tests of the Python package share: data, and processes of their own."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -28,6 +30,21 @@ def numbers(tmp_path):
     for file in range(2):
         feedline.write(tmp_path / f"{file}.tfrecord", ({"n": file * 25 + i} for i in range(25)))
     return feedline.tfrecords(tmp_path / "*.tfrecord").feature("n", int).batch(10)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_ranks(count, body):
+    """Calls body(rank) for each rank, in threads of their own, and waits for all of them."""
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # PyTorch without its own copies of CUDA's libraries finds those of the system.

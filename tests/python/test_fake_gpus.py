@@ -5,9 +5,11 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
+from conftest import free_port, run_ranks
 
 pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -137,14 +139,9 @@ def test_several_streams_use_a_batch(numbers, stream_on):
 
 
 def test_rows_that_nccl_carries(numbers, stream_on):
-    import socket
-    import threading
-
     import feedline
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found, streams = [[], []], [stream_on(rank) for rank in range(2)]
     done = threading.Barrier(2)
 
@@ -163,11 +160,7 @@ def test_rows_that_nccl_carries(numbers, stream_on):
                 found[rank] += read(streams[rank], batch["n"])
         done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_ranks(2, run)
     assert found[0] == found[1] == list(range(50)) * 2
 
 

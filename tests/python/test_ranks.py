@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +12,8 @@ import numpy as np
 import pytest
 
 import feedline
+from conftest import free_port, run_ranks
 from feedline import _ranks
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 FEED = """
@@ -113,11 +107,7 @@ def test_an_exchange_in_python(numbers, over_tcp, mode):
         found[rank] = [n for batch in loader for n in np.asarray(batch["n"]).tolist()]
         done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_ranks(2, run)
     if mode == "REPLICATE":
         assert found[0] == found[1] == list(range(50))
     else:
@@ -204,11 +194,7 @@ def test_ranks_that_share_rows_may_end_their_epochs_in_different_ways(numbers):
                 found[rank] += np.asarray(batch["n"]).tolist()
         done.wait(timeout=60)  # a loader that goes ends the feed of the other rank
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_ranks(2, run)
     assert found[0] == found[1] == list(range(50)) * 3
 
 
