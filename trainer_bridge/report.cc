@@ -24,6 +24,7 @@ void add_graph(Report& report, const flow::DataSet& data, const flow::Graph& of)
   report.bytes_read = graph.bytes_read;
   report.count_s = data.count_s;
   report.layout_hits = graph.layout_hits;
+  report.decode_warnings = graph.decode_warnings;
   report.backend = of.backend();
   report.stages = std::move(graph.stages);
 }

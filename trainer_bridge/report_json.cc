@@ -39,6 +39,7 @@ Json report_json(const Report& report) {
                {"first_batch_s", report.first_batch_s},
                {"bytes_read", report.bytes_read},
                {"layout_hits", report.layout_hits},
+               {"decode_warnings", report.decode_warnings},
                {"bytes_copied", report.bytes_copied},
                {"bytes_between_gpus", report.bytes_between_gpus},
                {"distribute_mode", report.distribute_mode},

@@ -382,7 +382,7 @@ void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* ou
   const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
   check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
                   plan_.threads);
-  std::vector<RowFailure> failed;
+  RowOutcome outcome;
   const BatchRows& batch = failures.batch;
   const auto frames = static_cast<uint64_t>(plan_.frames);
   const RowNumbers rows{batch.epoch,
@@ -390,8 +390,10 @@ void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* ou
                             static_cast<uint64_t>(batch.wanted.first + block.first),
                         frames};
   job.writer->write(std::span(values).first(block.rows.size()), rows, out, row_bytes,
-                    scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()), failed);
-  for (RowFailure& failure : failed) failures.add(block, std::move(failure), feature.name, plan_);
+                    scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()),
+                    outcome);
+  if (outcome.warnings > 0) warnings_ += outcome.warnings;
+  for (RowFailure& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 
 void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,

@@ -1,6 +1,7 @@
 // Writes rows, wherever they lie, into the tensors of a batch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,6 +32,9 @@ class BatchWriter {
   /// Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
+  /// Returns how many warnings row writers gave (RowOutcome::warnings).
+  uint64_t warnings() const noexcept { return warnings_; }
+
  private:
   struct Tally {
     uint64_t audit = 0;
@@ -57,6 +61,7 @@ class BatchWriter {
   int64_t rows_per_task_;
   Unpackers unpackers_;       // for a buffer that was written a moment ago
   Unpackers cold_unpackers_;  // for a buffer that has left the caches since
+  mutable std::atomic<uint64_t> warnings_{0};
 };
 
 }  // namespace feedline::flow

@@ -64,8 +64,16 @@ class Packer {
   }
 
   /// Returns the job of an output that a RowWriter makes. A RowWriter can fail, so the rank that reads runs it on its
-  /// host. Its result travels, and the job copies it.
+  /// host. Its result travels, and the job copies it; or, if the writer can, the stored numbers travel.
   Packing::Job of_writer(OutputSpec output) {
+    DenseJob& job = output.jobs[0];
+    if (auto stored = job.writer->of_stored_numbers()) {
+      const gpu::UnpackSpec unpack = job.unpack;
+      job.writer = std::move(stored);
+      output.dtype = unpack.stored;
+      output.name = "packed " + output.name;
+      return {.column = add(std::move(output)), .unpack = unpack};
+    }
     gpu::UnpackSpec copy = stored_elements(output.dtype, output.shape);
     copy.out = output.dtype;
     output.name = "packed " + output.name;

@@ -304,6 +304,7 @@ GraphReport Graph::report() const {
   GraphReport report{.bytes_read = read.bytes_read(),
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
+                     .decode_warnings = impl.writer.warnings(),
                      .errors_total = impl.bad_records.total(),
                      .errors = impl.bad_records.first()};
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {

@@ -38,6 +38,7 @@ struct GraphReport {
   uint64_t bytes_read = 0;
   uint64_t layout_hits = 0;
   uint64_t parsed = 0;
+  uint64_t decode_warnings = 0;
   uint64_t errors_total = 0;
   std::vector<Error> errors;
   std::vector<StageReport> stages = {};

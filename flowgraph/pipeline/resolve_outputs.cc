@@ -13,6 +13,7 @@
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
+#include "flowgraph/pipeline/one_hot_writer.h"
 #include "flowgraph/pipeline/picture_writer.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/resolve_picture.h"
@@ -58,10 +59,9 @@ class OutputResolver {
   }
 
   OutputSpec resolve() {
-    if (config_.from_case() != Output::kDecodeImage)
-      for (const auto& [field, given] :
-           {std::pair{"crop", config_.has_crop()}, {"resize", config_.has_resize()}, {"flip", config_.has_flip()}})
-        if (given) refuse(field, "it is for pictures of decode_image alone; remove it");
+    if (config_.from_case() != Output::kDecodeImage && config_.from_case() != Output::kDecodeRaw)
+      for (const auto& [field, given] : shaping())
+        if (given) refuse(field, "it is for pictures of decode_image and decode_raw alone; remove it");
     switch (config_.from_case()) {
       case Output::kExpression:
         nothing_but("expression");
@@ -80,7 +80,10 @@ class OutputResolver {
         from_raw(bytes_feature("decode_raw"));
         break;
       case Output::kDecodeImage:
-        from_picture(bytes_feature("decode_image"));
+        add_picture(bytes_feature("decode_image"), resolve_picture(config_, path_), Layout::hwc);
+        break;
+      case Output::kOneHot:
+        from_class();
         break;
       default:
         if (config_.feature().empty())
@@ -101,6 +104,11 @@ class OutputResolver {
   enum class Layout { unknown, hwc, chw };
   static Layout layout_of(Output::Layout layout) {
     return layout == Output::HWC ? Layout::hwc : layout == Output::CHW ? Layout::chw : Layout::unknown;
+  }
+
+  // Returns the fields that say what becomes of a picture, and whether they are given.
+  std::array<std::pair<const char*, bool>, 3> shaping() const {
+    return {{{"crop", config_.has_crop()}, {"resize", config_.has_resize()}, {"flip", config_.has_flip()}}};
   }
 
   void nothing_but(std::string_view what) const {
@@ -173,10 +181,11 @@ class OutputResolver {
     return result;
   }
 
-  // Permutes the axes if the output's layout is not the stored one. Returns the channel axis of the delivered shape, or
-  // -1 if it is not known.
-  int turn(gpu::UnpackSpec& unpack, Layout stored) const {
-    const Layout wanted = layout_of(config_.layout());
+  // Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the channel
+  // axis of the delivered shape, or -1 if it is not known.
+  int turn(gpu::UnpackSpec& unpack, Layout stored, Layout otherwise = Layout::unknown) const {
+    Layout wanted = layout_of(config_.layout());
+    if (wanted == Layout::unknown) wanted = otherwise;
     if (wanted != Layout::unknown && unpack.shape.rank() != 3)
       refuse("layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
     if (wanted != Layout::unknown && stored == Layout::unknown)
@@ -354,18 +363,38 @@ class OutputResolver {
     const Layout layout = layout_of(raw.layout());
     if (layout != Layout::unknown && unpack.shape.rank() != 3)
       refuse("decode_raw.layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
+    if (std::ranges::any_of(shaping(), [](const auto& field) { return field.second; }))
+      return add_picture(number, resolve_picture(config_, path_, pixels_of(unpack.shape, stored, layout)), layout);
     const int channel_axis = turn(unpack, layout);
     finish(unpack, channel_axis, stored);
     output_.shape = unpack.shape;
     add_job({.number = number}, std::move(unpack));
   }
 
-  void from_picture(int number) {
-    auto [decode, geometry, size, finish_as, keys] = resolve_picture(config_, path_);
-    keys.seed = seed_;
-    gpu::UnpackSpec unpack = stored_elements(DType::uint8, Shape({size.height, size.width, finish_as.channels}));
-    const int channel_axis = turn(unpack, Layout::hwc);
-    finish(unpack, channel_axis, DType::uint8);
+  StoredPixels pixels_of(const Shape& shape, DType stored, Layout layout) const {
+    if (layout == Layout::unknown)
+      refuse("decode_raw.layout", "crop, resize and flip need to know what the axes are; write HWC or CHW");
+    if (stored != DType::uint8)
+      refuse("decode_raw.stored", fmt::format("{}; crop, resize and flip are for pictures of UINT8",
+                                              config::DType_Name(config_.decode_raw().stored())));
+    const bool channels_first = layout == Layout::chw;
+    const int64_t channels = shape[channels_first ? 0 : 2];
+    if (channels != 1 && channels != 3)
+      refuse("decode_raw.shape",
+             fmt::format("there are {} channels; crop, resize and flip are for pictures of 1 or 3", channels));
+    return {shape[channels_first ? 1 : 0], shape[channels_first ? 2 : 1], static_cast<int>(channels), channels_first};
+  }
+
+  // `otherwise` is the layout if the output says none.
+  void add_picture(int number, PictureSpec picture, Layout otherwise) {
+    pictures::Finish& finish_as = picture.finish;
+    picture.keys.seed = seed_;
+    const auto* decode = std::get_if<pictures::DecodeOptions>(&picture.origin);
+    const DType stored = decode && decode->bits == 16 ? DType::uint16 : DType::uint8;
+    gpu::UnpackSpec unpack =
+        stored_elements(stored, Shape({picture.size.height, picture.size.width, finish_as.channels}));
+    const int channel_axis = turn(unpack, Layout::hwc, otherwise);
+    finish(unpack, channel_axis, stored);
     finish_as.dtype = unpack.out;
     finish_as.channels_first = channel_axis == 0;
     if (const auto& normalize = unpack.normalize) {
@@ -377,7 +406,28 @@ class OutputResolver {
     }
     output_.shape = unpack.shape;
     add_job({.number = number}, std::move(unpack));
-    output_.jobs.back().writer = std::make_shared<PictureWriter>(decode, geometry, std::move(finish_as), keys);
+    output_.jobs.back().writer = std::make_shared<PictureWriter>(std::move(picture.origin), picture.geometry,
+                                                                 std::move(finish_as), picture.keys);
+  }
+
+  void from_class() {
+    constexpr int64_t most_classes = int64_t{1} << 20;
+    if (config_.feature().empty()) refuse("feature", "one_hot needs a feature of one INT64 value; name one");
+    const int number = feature_number("feature", config_.feature());
+    const FeatureSpec& from = feature(number);
+    if (from.dtype != DType::int64 || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+      refuse("one_hot",
+             fmt::format("it needs one INT64 value in each record; feature '{}' is {}", from.name, describe(from)));
+    const int64_t classes = config_.one_hot().classes();
+    if (classes < 1 || classes > most_classes)
+      refuse("one_hot.classes", fmt::format("{}; it must be 1 to {}", classes, most_classes));
+    gpu::UnpackSpec unpack = stored_elements(DType::uint8, Shape({classes}));
+    turn(unpack, Layout::unknown);
+    finish(unpack, -1, DType::float32);
+    output_.shape = unpack.shape;
+    auto writer = std::make_shared<OneHotWriter>(unpack);
+    add_job({.number = number}, std::move(unpack));
+    output_.jobs.back().writer = std::move(writer);
   }
 
   static std::vector<float> for_each_channel(const std::vector<float>& values, float otherwise, int channels) {

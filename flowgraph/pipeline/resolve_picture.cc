@@ -17,35 +17,64 @@ class PictureResolver {
  public:
   PictureResolver(const config::Output& config, const std::string& path) : config_(config), path_(path) {}
 
-  PictureSpec resolve() const {
+  PictureSpec of_encoded() const {
     const config::DecodeImage& decode = config_.decode_image();
     if (decode.channels() != 0 && decode.channels() != 1 && decode.channels() != 3)
       refuse("decode_image.channels",
              fmt::format("{}; it must be 1 (grey) or 3 (red, green, blue)", decode.channels()));
     if (decode.max_pixels() < 0 || decode.max_pixels() > most_pixels)
       refuse("decode_image.max_pixels", fmt::format("{}; it must be 1 to {}", decode.max_pixels(), most_pixels));
-    PictureSpec spec;
-    if (decode.max_pixels() > 0) spec.decode.max_pixels = decode.max_pixels();
-    spec.decode.fast_dct = decode.dct() == config::DecodeImage::FAST;
+    if (decode.bit_depth() != 0 && decode.bit_depth() != 8 && decode.bit_depth() != 16)
+      refuse("decode_image.bit_depth", fmt::format("{}; it must be 8 or 16", decode.bit_depth()));
+    pictures::DecodeOptions options;
+    if (decode.max_pixels() > 0) options.max_pixels = decode.max_pixels();
+    if (decode.bit_depth() > 0) options.bits = decode.bit_depth();
+    options.fast_dct = decode.dct() == config::DecodeImage::FAST;
+    options.apply_exif = decode.apply_exif();
+    options.may_shrink = decode.scale() == config::DecodeImage::AUTO;
+    PictureSpec spec = shaped();
+    spec.origin = options;
     spec.finish.channels = decode.channels() == 1 ? 1 : 3;
-    if (config_.has_crop()) crop(spec);
-    if (config_.has_resize()) resize(spec);
-    if (config_.has_flip()) flip(spec);
     const auto size = spec.geometry.made();
     if (!size)
       refuse("decode_image",
              "the size of the tensor would depend on the picture; give resize.size, or crop.size (if resize.shorter is "
              "given, crop.after_resize, too)");
     spec.size = *size;
-    // Without a group, each output chooses for itself.
-    for (std::string* group : {&spec.keys.crop_group, &spec.keys.flip_group})
-      *group = group->empty() ? "output " + config_.name() : "group " + *group;
+    const auto& [crop, after_resize] = std::pair(spec.geometry.crop, spec.geometry.crop_after_resize);
+    if (crop && !after_resize && crop->height * crop->width > options.max_pixels)
+      refuse("crop.size", fmt::format("{} x {} are more pixels than decode_image.max_pixels, {}; give more there",
+                                      crop->height, crop->width, options.max_pixels));
+    return spec;
+  }
+
+  PictureSpec of_pixels(const StoredPixels& stored) const {
+    PictureSpec spec = shaped();
+    spec.origin = stored;
+    spec.finish.channels = stored.channels;
+    try {
+      const auto made = pictures::geometry_of(spec.geometry, stored.width, stored.height, {Draws(0), Draws(0)}).made;
+      spec.size = {made.height, made.width};
+    } catch (const pictures::BadPicture& bad) {
+      refuse("crop.size", bad.what());
+    }
     return spec;
   }
 
  private:
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const {
     throw Error(Category::bad_pipeline, fmt::format("{}: {}: {}", path_, field, why));
+  }
+
+  PictureSpec shaped() const {
+    PictureSpec spec;
+    if (config_.has_crop()) crop(spec);
+    if (config_.has_resize()) resize(spec);
+    if (config_.has_flip()) flip(spec);
+    // Without a group, each output chooses for itself.
+    for (std::string* group : {&spec.keys.crop_group, &spec.keys.flip_group})
+      *group = group->empty() ? "output " + config_.name() : "group " + *group;
+    return spec;
   }
 
   void crop(PictureSpec& spec) const {
@@ -139,7 +168,11 @@ class PictureResolver {
 }  // namespace
 
 PictureSpec resolve_picture(const config::Output& output, const std::string& path) {
-  return PictureResolver(output, path).resolve();
+  return PictureResolver(output, path).of_encoded();
+}
+
+PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored) {
+  return PictureResolver(output, path).of_pixels(stored);
 }
 
 }  // namespace feedline::flow

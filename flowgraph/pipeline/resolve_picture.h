@@ -1,4 +1,4 @@
-// What an output says of its pictures: decode_image, crop, resize and flip.
+// What an output says of its pictures: decode_image, decode_raw, crop, resize and flip.
 #pragma once
 
 #include <string>
@@ -9,14 +9,18 @@
 namespace feedline::flow {
 
 struct PictureSpec {
-  pictures::DecodeOptions decode;
+  PictureWriter::Origin origin;
   pictures::GeometrySpec geometry;
   pictures::Size size;      // of the tensor
   pictures::Finish finish;  // filter, channels and fill; the rest is as for other outputs
   ChoiceKeys keys;          // without the seed
 };
 
-/// Checks the fields, and fills in defaults. `path` names the output in errors. Throws Error bad_pipeline.
+/// Checks the fields of an encoded picture, and fills in defaults. `path` names the output in errors. Throws Error
+/// bad_pipeline.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path);
+
+/// The same for pixels of decode_raw. All of them have one size.
+PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored);
 
 }  // namespace feedline::flow

@@ -19,6 +19,12 @@ struct RowFailure {
   std::string message;
 };
 
+/// What became of a block of rows.
+struct RowOutcome {
+  std::vector<RowFailure> failed;  // in ascending order of rows
+  uint64_t warnings = 0;           // of what does not make a row fail, such as small damage of a picture
+};
+
 /// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
@@ -37,12 +43,19 @@ class RowWriter {
   /// Returns how many bytes of scratch memory write() needs. MemoryPlan reserves them once for each thread.
   virtual uint64_t scratch_bytes() const noexcept = 0;
 
+  /// Returns how many bytes write() takes from the heap at most.
+  virtual uint64_t heap_bytes() const noexcept { return 0; }
+
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
-  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Appends the rows that cannot be made
-  /// to `failed`, in ascending order; their bytes may be anything. `scratch` has scratch_bytes() bytes. Random choices
-  /// are a function of `rows`, so that neither threads nor ranks change them.
+  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Adds to `outcome`; the bytes of a failed
+  /// row may be anything. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so that neither
+  /// threads nor ranks change them.
   virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
-                     size_t stride, std::span<std::byte> scratch, std::vector<RowFailure>& failed) const = 0;
+                     size_t stride, std::span<std::byte> scratch, RowOutcome& outcome) const = 0;
+
+  /// Returns a writer of the numbers from which the job's UnpackSpec makes the same rows, so that they travel as they
+  /// are stored, and are cast and normalised where they arrive. Null: there is none.
+  virtual std::shared_ptr<const RowWriter> of_stored_numbers() const { return nullptr; }
 };
 
 struct OutputSpec;

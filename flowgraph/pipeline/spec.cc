@@ -4,11 +4,15 @@
 
 namespace feedline::flow {
 
-std::optional<uint64_t> PipelineSpec::row_writer_scratch() const noexcept {
-  std::optional<uint64_t> most;
+std::optional<PipelineSpec::RowWriterMemory> PipelineSpec::row_writer_memory() const noexcept {
+  std::optional<RowWriterMemory> most;
   for (const OutputSpec& output : outputs)
-    for (const DenseJob& job : output.jobs)
-      if (job.writer) most = std::max(most.value_or(0), job.writer->scratch_bytes());
+    for (const DenseJob& job : output.jobs) {
+      if (!job.writer) continue;
+      if (!most) most.emplace();
+      most->scratch = std::max(most->scratch, job.writer->scratch_bytes());
+      most->heap = std::max(most->heap, job.writer->heap_bytes());
+    }
   return most;
 }
 

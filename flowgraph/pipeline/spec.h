@@ -220,9 +220,13 @@ struct PipelineSpec {
 
   std::vector<std::string> warnings;  // for example, features that no output names
 
-  /// Returns how many bytes of scratch memory each thread needs to write rows; nullopt if writing them cannot fail.
-  std::optional<uint64_t> row_writer_scratch() const noexcept;
-  bool rows_can_fail() const noexcept { return row_writer_scratch().has_value(); }
+  /// What a thread needs to write rows that can fail, in bytes.
+  struct RowWriterMemory {
+    uint64_t scratch = 0, heap = 0;
+  };
+  /// Returns nullopt if writing rows cannot fail.
+  std::optional<RowWriterMemory> row_writer_memory() const noexcept;
+  bool rows_can_fail() const noexcept { return row_writer_memory().has_value(); }
 };
 
 /// Returns the pipeline as plain values. Checks everything that can be told from the pipeline and the list of files.

@@ -189,11 +189,14 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
-  scratch_bytes = round_up(spec.row_writer_scratch().value_or(0), tensor_alignment);
+  const auto rows = spec.row_writer_memory().value_or(PipelineSpec::RowWriterMemory());
+  const auto threads = static_cast<uint64_t>(schedule.threads);
+  scratch_bytes = round_up(rows.scratch, tensor_alignment);
   // The memory that does not depend on the numbers of slots and batches.
   const std::vector<MemoryLine> fixed = {more,
                                          {"inflating", inflaters, inflater_memory_bytes},
-                                         {"making rows", static_cast<uint64_t>(schedule.threads), scratch_bytes},
+                                         {"making rows", threads, scratch_bytes},
+                                         {"decoders of pictures", threads, rows.heap},
                                          {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
                                          {"index", 1, index_bytes},
                                          {"order", 1, schedule.order_bytes()}};

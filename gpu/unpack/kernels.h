@@ -9,6 +9,10 @@
 
 #include "feedline/tensor.h"
 
+namespace feedline {
+enum class SimdLevel : uint8_t;
+}
+
 namespace feedline::gpu {
 
 /// The most elements of a tile, which are gathered, computed and cast in one go, in the L1 cache.
@@ -123,5 +127,7 @@ struct Kernels {
 };
 
 extern const Kernels kernels_portable, kernels_avx2, kernels_avx512;
+
+const Kernels& kernels_for(SimdLevel level);
 
 }  // namespace feedline::gpu

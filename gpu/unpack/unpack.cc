@@ -15,8 +15,6 @@
 #include "gpu/unpack/unpack_layout.h"
 
 namespace feedline::gpu {
-namespace {
-
 const Kernels& kernels_for([[maybe_unused]] SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::avx512) return kernels_avx512;
@@ -24,8 +22,6 @@ const Kernels& kernels_for([[maybe_unused]] SimdLevel level) {
 #endif
   return kernels_portable;
 }
-
-}  // namespace
 
 constexpr size_t line = 64;                  // bytes of a cache line
 constexpr size_t tile_bytes = 16 << 10;      // at most half of the first-level cache

@@ -7,12 +7,19 @@
 #include <cstring>
 #include <string_view>
 
+#include "pictures/decode/exif.h"
+
 namespace feedline::pictures {
 namespace {
 
 // With chroma subsampling, the first and the last column of a cropped row differ from those of the whole row, because
 // their neighbours are missing. Two more columns on each side make all wanted ones equal.
 constexpr int64_t margin = 2;
+
+constexpr std::string_view end_marker("\xff\xd9");
+constexpr int exif_marker = JPEG_APP0 + 1;
+constexpr unsigned most_of_exif = 65533;  // the longest marker
+constexpr std::string_view exif_begins("Exif\0\0", 6);
 
 }  // namespace
 
@@ -44,9 +51,10 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
       jpeg_create_decompress(&info_);
       info_.mem->max_memory_to_use = static_cast<long>(decoder_memory(options));
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
+      if (options.apply_exif) jpeg_save_markers(&info_, exif_marker, most_of_exif);
       jpeg_read_header(&info_, TRUE);
     });
-    check_size(width(), height(), options);
+    check_size(info_.image_width, info_.image_height, options);
   } catch (...) {
     jpeg_destroy_decompress(&info_);
     throw;
@@ -56,12 +64,28 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
   info_.do_block_smoothing = FALSE;
   info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
   info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
+  shrink(1);
 }
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&info_); }
 
 bool JpegDecoder::is_cmyk() const noexcept {
   return info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+}
+
+Orientation JpegDecoder::orientation() const noexcept {
+  for (jpeg_saved_marker_ptr marker = info_.marker_list; marker; marker = marker->next) {
+    const auto bytes = std::as_bytes(std::span(marker->data, marker->data_length));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (marker->marker == exif_marker && text.starts_with(exif_begins)) return exif_orientation(bytes.subspan(exif_begins.size()));
+  }
+  return {};
+}
+
+void JpegDecoder::shrink(int by) {
+  info_.scale_num = 1;
+  info_.scale_denom = static_cast<unsigned>(by);
+  call([&] { jpeg_calc_output_dimensions(&info_); });
 }
 
 void JpegDecoder::begin(const Window& window) {
@@ -99,12 +123,11 @@ void JpegDecoder::read_row(uint8_t* row) {
 
 void JpegDecoder::finish() {
   if (errors_.cut) throw BadPicture("the picture is cut short");
-  // What follows the window is not decoded, so that its end is looked for. A scan has no end marker in it.
+  // What follows the window is not decoded, so that the end marker is looked for. libjpeg may have read it already, as the
+  // last thing. A scan has no end marker in it.
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-  const size_t end = text.rfind("\xff\xd9");
-  const size_t scan = text.rfind("\xff\xda");
-  if (end == std::string_view::npos || (scan != std::string_view::npos && end < scan))
-    throw BadPicture("the picture is cut short");
+  const size_t end = text.rfind(end_marker), read = bytes_.size() - info_.src->bytes_in_buffer;
+  if (end == std::string_view::npos || end + end_marker.size() < read) throw BadPicture("the picture is cut short");
 }
 
 }  // namespace feedline::pictures

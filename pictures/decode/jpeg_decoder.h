@@ -17,7 +17,7 @@
 namespace feedline::pictures {
 
 /// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its default
-/// with `fast_dct`), and a window's are those of the whole picture. Orientation tags (EXIF) are ignored.
+/// with `fast_dct`), and a window's are those of the whole picture. Samples have 8 bits.
 ///
 /// A picture that ends too early is refused, as TensorFlow does. Other damage of the scan cannot be told from a picture;
 /// libjpeg warns of some of it, see warnings().
@@ -29,11 +29,18 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  int64_t width() const noexcept { return info_.image_width; }
-  int64_t height() const noexcept { return info_.image_height; }
+  /// After shrink() it is the smaller size, rounded up.
+  int64_t width() const noexcept { return info_.output_width; }
+  int64_t height() const noexcept { return info_.output_height; }
   /// Returns the channels of a decoded pixel.
   int channels() const noexcept { return channels_; }
   int stored_channels() const noexcept { return info_.num_components; }
+
+  /// Returns how the picture is to be turned, if the options say that it is applied. Decoded rows are not turned.
+  Orientation orientation() const noexcept;
+
+  /// Decodes the picture to 1/`by` of its size: 1, 2, 4 or 8. Call it before begin().
+  void shrink(int by);
 
   /// Begins to decode a window, which must lie in the picture. Call it once. Throws BadPicture.
   void begin(const Window& window);

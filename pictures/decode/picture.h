@@ -31,20 +31,35 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
+/// How a picture is to be seen: columns and rows change places first, then rows are mirrored left to right, then columns
+/// upside down.
+struct Orientation {
+  bool transposed = false, mirrored = false, upside_down = false;
+  bool operator==(const Orientation&) const = default;
+};
+
 struct DecodeOptions {
   /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0: 1 for grey pictures, otherwise 3.
   int channels = 0;
+  /// Bits of a sample: 8, or 16. With 8, a PNG of 16 bits keeps the upper 8. With 16, samples of 8 bits are multiplied by
+  /// 257, so that 255 becomes 65535.
+  int bits = 8;
   /// Pictures with more pixels are refused after their header.
   int64_t max_pixels = int64_t{1} << 24;
   /// JPEG: the fast integer transform in place of the accurate one, as TensorFlow's default has it.
   bool fast_dct = false;
+  /// Whether pictures are turned as their EXIF data says.
+  bool apply_exif = false;
+  /// JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as long as
+  /// it does not get smaller than the tensor. This changes the pixels.
+  bool may_shrink = false;
 };
 
-/// Returns how many bytes a decoder takes from the heap for a picture of options.max_pixels pixels. A progressive JPEG
-/// needs 2 bytes for each coefficient; more than this is refused.
-inline int64_t decoder_memory(const DecodeOptions& options) noexcept {
-  constexpr int64_t bytes_per_pixel = 6, more = 8 << 20;  // tables, and rows of blocks
-  return bytes_per_pixel * options.max_pixels + more;
+/// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient;
+/// one that needs more is refused. An interlaced PNG is kept whole.
+inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
+  constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // tables, and rows of blocks
+  return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;
 }
 
 /// Throws BadPicture if the header promises no pixels, or more than options.max_pixels.

@@ -1,9 +1,11 @@
 #include "pictures/decode/png_decoder.h"
 
-#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+
+#include "pictures/decode/exif.h"
 
 namespace feedline::pictures {
 namespace {
@@ -55,7 +57,12 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
     interlaced_ = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE;
     call([&] {
       png_set_expand(png_);  // palettes to colours, and 1, 2 and 4 bits to 8
-      png_set_strip_16(png_);
+      if (options.bits == 16) {
+        png_set_expand_16(png_);
+        if constexpr (std::endian::native == std::endian::little) png_set_swap(png_);
+      } else {
+        png_set_strip_16(png_);
+      }
       png_set_strip_alpha(png_);
       if (is_grey && channels_ == 3) png_set_gray_to_rgb(png_);
       if (!is_grey && channels_ == 1) png_set_rgb_to_gray(png_, PNG_ERROR_ACTION_NONE, 0.299, 0.587);
@@ -63,6 +70,7 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
       png_read_update_info(png_, info_);
     });
     row_bytes_ = png_get_rowbytes(png_, info_);
+    pixel_bytes_ = static_cast<size_t>(channels_ * options.bits / 8);
   } catch (...) {
     png_destroy_read_struct(&png_, &info_, nullptr);
     throw;
@@ -89,9 +97,16 @@ void PngDecoder::begin(const Window& window) {
   });
 }
 
-void PngDecoder::read_row(uint8_t* row) {
-  const size_t pixel = static_cast<size_t>(channels_);
-  const size_t skipped = static_cast<size_t>(window_.x) * pixel, wanted = static_cast<size_t>(window_.width) * pixel;
+Orientation PngDecoder::orientation() const noexcept {
+  png_bytep exif = nullptr;
+  png_uint_32 bytes = 0;
+  if (!png_get_eXIf_1(png_, info_, &bytes, &exif)) return {};
+  return exif_orientation(std::as_bytes(std::span(exif, bytes)));
+}
+
+void PngDecoder::read_samples(uint8_t* row) {
+  const size_t skipped = static_cast<size_t>(window_.x) * pixel_bytes_,
+               wanted = static_cast<size_t>(window_.width) * pixel_bytes_;
   const uint8_t* from = pixels_.data();
   if (interlaced_) {
     from += static_cast<size_t>(row_++) * row_bytes_;

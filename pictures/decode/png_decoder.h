@@ -13,8 +13,8 @@
 
 namespace feedline::pictures {
 
-/// Decodes one picture, to the pixels of TensorFlow's decode_png of uint8: 16-bit samples keep their upper byte, palettes
-/// and small greys are expanded, gamma is ignored. Alpha is dropped.
+/// Decodes one picture, to the pixels of TensorFlow's decode_png, of uint8 or (options.bits 16) uint16: palettes and small
+/// greys are expanded, gamma is ignored. Alpha is dropped.
 ///
 /// An interlaced picture is decoded whole before its first row is delivered.
 class PngDecoder {
@@ -30,8 +30,11 @@ class PngDecoder {
   int64_t height() const noexcept { return height_; }
   int channels() const noexcept { return channels_; }
   int stored_channels() const noexcept { return stored_channels_; }
+  Orientation orientation() const noexcept;
   void begin(const Window& window);
-  void read_row(uint8_t* row);
+  void read_row(uint8_t* row) { read_samples(row); }
+  /// The same with options.bits 16.
+  void read_row(uint16_t* row) { read_samples(reinterpret_cast<uint8_t*>(row)); }
   void finish();
   uint64_t warnings() const noexcept { return warnings_; }
 
@@ -41,6 +44,7 @@ class PngDecoder {
   static void read(png_structp png, png_bytep to, size_t bytes);
   template <typename Body>
   void call(Body body);
+  void read_samples(uint8_t* row);
 
   std::span<const std::byte> bytes_;
   size_t read_ = 0;
@@ -51,6 +55,7 @@ class PngDecoder {
   uint64_t warnings_ = 0;
   int64_t width_ = 0, height_ = 0;
   int channels_ = 0, stored_channels_ = 0;
+  size_t pixel_bytes_ = 0;
   Window window_;
   bool interlaced_ = false;
   int64_t row_ = 0;             // the next row of an interlaced picture

@@ -6,26 +6,43 @@
 namespace feedline::pictures {
 namespace {
 
-// Appends the weights of pixel i, and returns the first pixel of the source that they are for.
-int64_t append_taps(Filter filter, int64_t from, int64_t to, int64_t i, std::vector<float>& weights) {
+// Returns a bound for the number of a pixel's weights.
+size_t weights_bound(Filter filter, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   switch (filter) {
     case Filter::nearest:
-      weights.push_back(1);
-      return (2 * i + 1) * from / (2 * to);
+      return 1;
+    case Filter::bilinear:
+      return 2;
+    case Filter::bilinear_antialiased:
+      return static_cast<size_t>(std::min<double>(static_cast<double>(from), std::ceil(2 * std::max(1.0, scale)) + 2));
+    case Filter::area:
+      return static_cast<size_t>(std::min<double>(static_cast<double>(from), std::ceil(scale) + 2));
+  }
+  return 0;
+}
+
+struct Weights {
+  int64_t first;  // the pixel of the source that the first weight is for
+  size_t count;
+};
+
+// Computes the weights of pixel i.
+Weights weigh(Filter filter, int64_t from, int64_t to, int64_t i, float* weights) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  switch (filter) {
+    case Filter::nearest:
+      weights[0] = 1;
+      return {(2 * i + 1) * from / (2 * to), 1};
     case Filter::bilinear: {
       const double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
       const double below = std::floor(at);
       const auto left = std::clamp<int64_t>(static_cast<int64_t>(below), 0, from - 1);
       const auto right = std::clamp<int64_t>(static_cast<int64_t>(below) + 1, 0, from - 1);
       const auto part = static_cast<float>(at - below);
-      if (left == right) {
-        weights.push_back(1);
-      } else {
-        weights.push_back(1 - part);
-        weights.push_back(part);
-      }
-      return left;
+      weights[0] = left == right ? 1 : 1 - part;
+      if (left != right) weights[1] = part;
+      return {left, left == right ? 1u : 2u};
     }
     case Filter::bilinear_antialiased: {
       const double half = std::max(1.0, scale), centre = (static_cast<double>(i) + 0.5) * scale;
@@ -36,37 +53,41 @@ int64_t append_taps(Filter filter, int64_t from, int64_t to, int64_t i, std::vec
       };
       double sum = 0;
       for (int64_t x = first; x < last; x++) sum += triangle(x);
-      for (int64_t x = first; x < last; x++) weights.push_back(static_cast<float>(triangle(x) / sum));
-      return first;
+      for (int64_t x = first; x < last; x++) weights[x - first] = static_cast<float>(triangle(x) / sum);
+      return {first, static_cast<size_t>(last - first)};
     }
     case Filter::area: {
       const double begin = static_cast<double>(i) * scale, end = static_cast<double>(i + 1) * scale;
       const auto first = std::clamp<int64_t>(static_cast<int64_t>(begin), 0, from - 1);
-      for (int64_t x = first; x < from && (x == first || static_cast<double>(x) < end); x++) {
-        const double covered =
-            std::min(end, static_cast<double>(x + 1)) - std::max(begin, static_cast<double>(x));
-        weights.push_back(static_cast<float>(std::max(0.0, covered) / scale));
+      int64_t x = first;
+      for (; x < from && (x == first || static_cast<double>(x) < end); x++) {
+        const double covered = std::min(end, static_cast<double>(x + 1)) - std::max(begin, static_cast<double>(x));
+        weights[x - first] = static_cast<float>(std::max(0.0, covered) / scale);
       }
-      return first;
+      return {first, static_cast<size_t>(x - first)};
     }
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
 
-Axis::Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end)
-    : is_copy_(from == to), first_(from), last_(0), begins_{0} {
-  for (int64_t i = begin; i < end; i++) {
-    if (is_copy_) {
-      weights_.push_back(1);
-      firsts_.push_back(i);
-    } else {
-      firsts_.push_back(append_taps(filter, from, to, i, weights_));
-    }
-    first_ = std::min(first_, firsts_.back());
-    last_ = std::max(last_, firsts_.back() + static_cast<int64_t>(weights_.size() - begins_.back()));
-    begins_.push_back(weights_.size());
+Axis::Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end, bool is_mirrored)
+    : is_copy_(from == to),
+      stride_(is_copy_ ? 1 : weights_bound(filter, from, to)),
+      first_(from),
+      firsts_(static_cast<size_t>(end - begin)),
+      counts_(firsts_.size()),
+      weights_(firsts_.size() * stride_) {
+  for (size_t at = 0; at < firsts_.size(); at++) {
+    const int64_t i = is_mirrored ? end - 1 - static_cast<int64_t>(at) : begin + static_cast<int64_t>(at);
+    float* const weights = weights_.data() + at * stride_;
+    const auto [first, count] = weigh(is_copy_ ? Filter::nearest : filter, from, to, i, weights);
+    firsts_[at] = first;
+    counts_[at] = count;
+    most_taps_ = std::max(most_taps_, count);
+    first_ = std::min(first_, first);
+    last_ = std::max(last_, first + static_cast<int64_t>(count));
   }
 }
 

@@ -16,11 +16,11 @@ enum class Filter : uint8_t {
   nearest,               // the pixel (2 i + 1) n div 2 m: Pillow, torch's nearest-exact, tf.image's nearest
 };
 
-/// The weights of one axis. Each of its sums is computed in FLOAT32, in ascending order of the source's pixels.
+/// The weights of one axis. Each sum is computed in FLOAT32, in ascending order of the source's pixels.
 class Axis {
  public:
-  /// Resizes `from` pixels to `to`, of which those in [begin, end) are made.
-  Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end);
+  /// Resizes `from` pixels to `to`, of which those in [begin, end) are made; if `is_mirrored`, the last one comes first.
+  Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end, bool is_mirrored = false);
 
   /// Returns whether each pixel is a copy of the one at its place.
   bool is_copy() const noexcept { return is_copy_; }
@@ -32,17 +32,25 @@ class Axis {
     int64_t first;  // the first pixel of the source
     std::span<const float> weights;
   };
-  /// Returns the taps of pixel begin + i.
+  /// Returns the taps of the i-th pixel that is made.
   Taps operator[](int64_t i) const noexcept {
     const auto at = static_cast<size_t>(i);
-    return {firsts_[at], std::span(weights_).subspan(begins_[at], begins_[at + 1] - begins_[at])};
+    return {firsts_[at], std::span(weights_).subspan(at * stride_, counts_[at])};
   }
+
+  /// The same as arrays. The weights of pixel i begin at weights() + i * stride(). None has more than most_taps(); after
+  /// the last one of a pixel come zeros.
+  const int64_t* firsts() const noexcept { return firsts_.data(); }
+  const float* weights() const noexcept { return weights_.data(); }
+  size_t stride() const noexcept { return stride_; }
+  size_t most_taps() const noexcept { return most_taps_; }
 
  private:
   bool is_copy_;
-  int64_t first_, last_;
+  size_t stride_, most_taps_ = 0;
+  int64_t first_, last_ = 0;
   std::vector<int64_t> firsts_;
-  std::vector<size_t> begins_;  // in weights_
+  std::vector<size_t> counts_;
   std::vector<float> weights_;
 };
 

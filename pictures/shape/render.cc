@@ -1,83 +1,27 @@
 #include "pictures/shape/render.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <type_traits>
+#include <fmt/format.h>
 
-#include "base/each_simd_level.h"
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "base/float_environment.h"
+#include "base/machine.h"
 #include "base/round_up.h"
-#include "gpu/unpack/cast.h"
-#include "gpu/unpack/dispatch.h"
+#include "gpu/unpack/kernels.h"
 #include "pictures/decode/jpeg_decoder.h"
+#include "pictures/decode/pixel_view.h"
 #include "pictures/decode/png_decoder.h"
+#include "pictures/shape/row_kernels.h"
 
 namespace feedline::pictures {
 namespace {
 
-// to[i] = weight * row[i], or adds it.
-FEEDLINE_EACH_SIMD_LEVEL
-void weigh(float* __restrict to, const uint8_t* __restrict row, float weight, size_t count, bool add) {
-  if (add)
-    for (size_t i = 0; i < count; i++) to[i] += weight * static_cast<float>(row[i]);
-  else
-    for (size_t i = 0; i < count; i++) to[i] = weight * static_cast<float>(row[i]);
-}
-
-FEEDLINE_EACH_SIMD_LEVEL
-void widen(float* __restrict to, const uint8_t* __restrict row, size_t count) {
-  for (size_t i = 0; i < count; i++) to[i] = static_cast<float>(row[i]);
-}
-
-template <int channels>
-void resize_row(float* __restrict to, const float* __restrict row, const Axis& axis, int64_t pixels) {
-  for (int64_t x = 0; x < pixels; x++, to += channels) {
-    const Axis::Taps taps = axis[x];
-    const float* from = row + (taps.first - axis.first()) * channels;
-    float sums[channels];
-    for (int c = 0; c < channels; c++) sums[c] = taps.weights[0] * from[c];
-    for (size_t k = 1; k < taps.weights.size(); k++) {
-      from += channels;
-      for (int c = 0; c < channels; c++) sums[c] += taps.weights[k] * from[c];
-    }
-    for (int c = 0; c < channels; c++) to[c] = sums[c];
-  }
-}
-
-template <typename T>
-T cast(float x) {
-  if constexpr (std::is_integral_v<T>)
-    return gpu::cast<T>(std::nearbyint(x));
-  else
-    return gpu::cast<T>(x);
-}
-
-// Writes a row of pixels into a tensor of `height` rows.
-template <typename T>
-void finish_row(const Finish& finish, const float* row, int64_t width, int64_t y, int64_t height, bool is_mirrored,
-                T* out) {
-  const int64_t channels = finish.channels;
-  for (int64_t c = 0; c < channels; c++) {
-    const auto channel = static_cast<size_t>(c);
-    const bool shifts = !finish.mean.empty();
-    const float scale = finish.scale.value_or(1), mean = shifts ? finish.mean[channel] : 0,
-                std = shifts ? finish.std[channel] : 1;
-    T* to = finish.channels_first ? out + (c * height + y) * width : out + y * width * channels + c;
-    int64_t stride = finish.channels_first ? 1 : channels;
-    if (is_mirrored) {
-      to += (width - 1) * stride;
-      stride = -stride;
-    }
-    for (int64_t x = 0; x < width; x++) {
-      float value = row[x * channels + c];
-      if (finish.scale) value *= scale;
-      if (shifts) value = (value - mean) / std;
-      to[x * stride] = cast<T>(value);
-    }
-  }
-}
-
-// The part of a row of scratch memory for `count` elements.
+// Takes memory for `count` elements.
 template <typename T>
 T* take(std::span<std::byte>& scratch, size_t count) {
   const size_t bytes = round_up(count * sizeof(T), 64);
@@ -89,11 +33,12 @@ T* take(std::span<std::byte>& scratch, size_t count) {
 constexpr int64_t longest_row = 65536;  // JPEG's limit; wider PNGs are refused
 constexpr int most_channels = 3;
 
-// Reads the rows of a window that may reach out of the picture.
-template <typename Decoder>
+// Reads the rows of a window that may reach out of the picture, as Samples.
+template <typename Decoder, typename Sample>
 class PaddedRows {
  public:
-  PaddedRows(Decoder& decoder, const Window& wanted, uint8_t fill) : decoder_(decoder), fill_(fill) {
+  PaddedRows(Decoder& decoder, const Window& wanted, uint8_t fill)
+      : decoder_(decoder), fill_(static_cast<Sample>(fill * full<Sample> / full<uint8_t>)) {
     const int64_t x = std::clamp<int64_t>(wanted.x, 0, decoder.width()),
                   y = std::clamp<int64_t>(wanted.y, 0, decoder.height());
     inside_ = {x, y, std::clamp<int64_t>(wanted.x + wanted.width, 0, decoder.width()) - x,
@@ -105,15 +50,15 @@ class PaddedRows {
     rows_before_ = y - wanted.y;
     if (!is_outside()) decoder_.begin(inside_);
   }
-  void read_row(uint8_t* row) {
+  void read_row(Sample* row) {
     const int64_t y = read_++ - rows_before_;
     if (is_outside() || y < 0 || y >= inside_.height) {
-      std::memset(row, fill_, all_);
+      std::fill_n(row, all_, fill_);
       return;
     }
-    std::memset(row, fill_, before_);
-    decoder_.read_row(row + before_);
-    std::memset(row + before_ + decoded_, fill_, all_ - before_ - decoded_);
+    std::fill_n(row, before_, fill_);
+    read_decoded(row + before_);
+    std::fill_n(row + before_ + decoded_, all_ - before_ - decoded_, fill_);
   }
   void finish() {
     if (!is_outside()) decoder_.finish();
@@ -122,73 +67,219 @@ class PaddedRows {
  private:
   bool is_outside() const noexcept { return inside_.width <= 0 || inside_.height <= 0; }
 
+  void read_decoded(Sample* row) {
+    if constexpr (requires { decoder_.read_row(row); }) {
+      decoder_.read_row(row);
+    } else {  // 8 bits to 16, in place
+      uint8_t* const bytes = reinterpret_cast<uint8_t*>(row) + decoded_;
+      decoder_.read_row(bytes);
+      for (size_t i = 0; i < decoded_; i++) row[i] = static_cast<Sample>(bytes[i] * full<Sample> / full<uint8_t>);
+    }
+  }
+
+  template <typename T>
+  static constexpr int full = std::numeric_limits<T>::max();
+
   Decoder& decoder_;
-  const uint8_t fill_;
+  const Sample fill_;
   Window inside_;
-  size_t before_ = 0, decoded_ = 0, all_ = 0;  // bytes of a row
+  size_t before_ = 0, decoded_ = 0, all_ = 0;  // samples of a row
   int64_t rows_before_ = 0, read_ = 0;
 };
 
-template <typename Decoder>
+bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
+
+// Writes rows of the tensor: normalises, casts and lays out.
+class RowFinisher {
+ public:
+  RowFinisher(const Finish& finish, int64_t width, int64_t height, std::byte* out, std::span<std::byte>& scratch)
+      : finish_(finish),
+        kernels_(gpu::kernels_for(simd_level())),
+        row_kernels_(row_kernels(simd_level())),
+        size_(size_of(finish.dtype)),
+        width_(static_cast<size_t>(width)),
+        height_(static_cast<size_t>(height)),
+        channels_(static_cast<size_t>(finish.channels)),
+        out_(out),
+        planes_(take<std::byte>(scratch, channels_ * width_ * size_)) {}
+
+  // Writes row y. Channel c begins at planes + c * plane. Changes the planes.
+  void write(float* planes, size_t plane, size_t y) const {
+    constexpr float one = 1, zero = 0;
+    const auto from_float = kernels_.cast[static_cast<size_t>(DType::float32)][static_cast<size_t>(finish_.dtype)];
+    const bool shifts = !finish_.mean.empty();
+    for (size_t c = 0; c < channels_; c++) {
+      float* const row = planes + c * plane;
+      if (finish_.scale || shifts)
+        kernels_.normalize(row, width_, {finish_.scale ? &*finish_.scale : &one, shifts ? &finish_.mean[c] : &zero,
+                                         shifts ? &finish_.std[c] : &one, true});
+      if (is_integer(finish_.dtype)) row_kernels_.round(row, width_);
+      from_float(reinterpret_cast<const std::byte*>(row),
+                 finish_.channels_first ? out_ + (c * height_ + y) * width_ * size_ : planes_ + c * width_ * size_, width_);
+    }
+    if (finish_.channels_first) return;
+    std::byte* const to = out_ + y * width_ * channels_ * size_;
+    if (channels_ == 1)
+      std::memcpy(to, planes_, width_ * size_);
+    else
+      kernels_.interleave[std::countr_zero(size_)](planes_, static_cast<int64_t>(width_ * size_), channels_, to,
+                                                   width_ * channels_);
+  }
+
+ private:
+  const Finish& finish_;
+  const gpu::Kernels& kernels_;
+  const RowKernels& row_kernels_;
+  const size_t size_, width_, height_, channels_;
+  std::byte* const out_;
+  std::byte* const planes_;  // a row whose channels are still apart
+};
+
+template <typename Sample>
+RowKernels::AddRows<Sample> add_rows_of(const RowKernels& kernels) {
+  if constexpr (sizeof(Sample) == 1)
+    return kernels.add_rows_of_bytes;
+  else
+    return kernels.add_rows_of_words;
+}
+
+// Mirrors a row of pixels.
+template <typename Sample>
+void mirror(Sample* row, size_t pixels, size_t channels) {
+  if (pixels == 0) return;
+  for (size_t left = 0, right = pixels - 1; left < right; left++, right--)
+    std::swap_ranges(row + left * channels, row + (left + 1) * channels, row + right * channels);
+}
+
+template <typename Sample, typename Decoder>
 void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finish, std::byte* out,
                  std::span<std::byte> scratch) {
-  const Window& source = geometry.source;
-  const Axis across(finish.filter, source.width, geometry.width, geometry.made.x, geometry.made.x + geometry.made.width);
-  const Axis down(finish.filter, source.height, geometry.height, geometry.made.y, geometry.made.y + geometry.made.height);
+  const Window &source = geometry.source, &window = geometry.made;
+  const Axis across(finish.filter, source.width, geometry.width, window.x, window.x + window.width,
+                    geometry.is_mirrored);
+  const Axis down(finish.filter, source.height, geometry.height, window.y, window.y + window.height);
   const int64_t columns = across.last() - across.first(), rows = down.last() - down.first();
-  const int64_t width = geometry.made.width, height = geometry.made.height;
-  const auto channels = static_cast<size_t>(finish.channels);
-  const size_t stored = static_cast<size_t>(columns) * channels, made = static_cast<size_t>(width) * channels;
-  PaddedRows from(decoder, {source.x + across.first(), source.y + down.first(), columns, rows}, finish.fill);
-  const bool is_copy = across.is_copy() && down.is_copy();
-  if (is_copy && !geometry.is_mirrored && finish.dtype == DType::uint8 && !finish.channels_first && !finish.scale && finish.mean.empty()) {
-    for (int64_t y = 0; y < height; y++) from.read_row(reinterpret_cast<uint8_t*>(out) + static_cast<size_t>(y) * made);
+  const auto channels = static_cast<size_t>(finish.channels), width = static_cast<size_t>(window.width),
+             height = static_cast<size_t>(window.height), stored = static_cast<size_t>(columns) * channels;
+  PaddedRows<Decoder, Sample> from(decoder, {source.x + across.first(), source.y + down.first(), columns, rows}, finish.fill);
+  const bool is_stored_type = finish.dtype == (sizeof(Sample) == 1 ? DType::uint8 : DType::uint16);
+  if (across.is_copy() && down.is_copy() && is_stored_type && (!finish.channels_first || channels == 1) && !finish.scale &&
+      finish.mean.empty()) {
+    for (size_t y = 0; y < height; y++) {
+      auto* const row = reinterpret_cast<Sample*>(out) + y * width * channels;
+      from.read_row(row);
+      if (geometry.is_mirrored) mirror(row, width, channels);
+    }
     return from.finish();
   }
-  float* const wide = take<float>(scratch, stored);
-  float* const resized = take<float>(scratch, made);
-  uint8_t* const pixels = take<uint8_t>(scratch, is_copy ? stored : stored * static_cast<size_t>(rows));
-  gpu::with_type(finish.dtype, [&](auto type) {
-    using T = typename decltype(type)::t;
-    int64_t read = 0;  // rows of the source
-    for (int64_t y = 0; y < height; y++) {
-      const Axis::Taps taps = down[y];
-      const int64_t first = taps.first - down.first(), last = first + static_cast<int64_t>(taps.weights.size());
-      for (; read < last; read++) from.read_row(pixels + (is_copy ? 0 : static_cast<size_t>(read) * stored));
-      if (is_copy) {
-        widen(wide, pixels, stored);
-      } else {
-        for (int64_t row = first; row < last; row++)
-          weigh(wide, pixels + static_cast<size_t>(row) * stored, taps.weights[static_cast<size_t>(row - first)], stored,
-                row > first);
-      }
-      const float* row = wide;
-      if (!across.is_copy()) {
-        channels == 1 ? resize_row<1>(resized, wide, across, width) : resize_row<3>(resized, wide, across, width);
-        row = resized;
-      }
-      finish_row(finish, row, width, y, height, geometry.is_mirrored, reinterpret_cast<T*>(out));
-    }
-  });
+  const DefaultFloatEnvironment floats;
+  const RowKernels& kernels = row_kernels(simd_level());
+  const RowFinisher finisher(finish, window.width, window.height, out, scratch);
+  constexpr size_t vector = 4;  // elements that the kernels may read or write past the end
+  const size_t plane = width + vector, readable = stored + across.most_taps() * channels + vector;
+  float* const planes = take<float>(scratch, plane * channels);
+  float* const sums = take<float>(scratch, readable);
+  std::fill(sums + stored, sums + readable, 0.0f);
+  const bool keeps_rows = !down.is_copy();
+  auto* const samples = take<Sample>(scratch, stored * (keeps_rows ? static_cast<size_t>(rows) : 1));
+  const RowKernels::Taps taps{across.firsts(), across.first(), across.weights(), across.stride(), across.most_taps()};
+  int64_t read = 0;  // rows of the source
+  for (size_t y = 0; y < height; y++) {
+    const Axis::Taps vertical = down[static_cast<int64_t>(y)];
+    const int64_t first = vertical.first - down.first(), last = first + static_cast<int64_t>(vertical.weights.size());
+    const auto row = [&](int64_t r) { return samples + (keeps_rows ? static_cast<size_t>(r) * stored : 0); };
+    for (; read < last; read++) from.read_row(row(read));
+    add_rows_of<Sample>(kernels)(sums, row(first), stored, vertical.weights.data(), vertical.weights.size(), stored);
+    (channels == 1 ? kernels.add_grey_pixels : kernels.add_colour_pixels)(planes, plane, sums, taps, width);
+    finisher.write(planes, plane, y);
+  }
   from.finish();
 }
 
-template <typename Decoder>
-void decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options, const GeometryOf& geometry_of, const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
-  Decoder decoder(picture, options);
+// Refuses what the scratch memory has no room for.
+void check_source(const Geometry& geometry, int64_t max_pixels) {
+  const Window& source = geometry.source;
+  if (source.width > longest_row || source.height > max_pixels / std::max<int64_t>(1, source.width))
+    throw BadPicture(fmt::format("a window of {} x {} pixels is larger than decode_image.max_pixels, {}, allows",
+                                 source.width, source.height, max_pixels));
+}
+
+// Decodes a window, and returns a view of its pixels as the orientation wants to see them.
+template <typename Sample, typename Decoder>
+PixelView<Sample> upright(Decoder& decoder, Orientation orientation, std::span<std::byte>& scratch) {
+  const int64_t channels = decoder.channels(), width = decoder.width(), height = decoder.height(),
+                row = width * channels;
+  auto* const pixels = take<Sample>(scratch, static_cast<size_t>(row * height));
+  PaddedRows<Decoder, Sample> rows(decoder, {0, 0, width, height}, 0);
+  for (int64_t y = 0; y < height; y++) rows.read_row(pixels + y * row);
+  rows.finish();
+  PixelView<Sample> view{pixels, height, width, decoder.channels(), row, channels};
+  view.turn(orientation);
+  return view;
+}
+
+// Lets a JPEG be decoded to a half, a quarter or an eighth of its size, if the window is still as large as the tensor.
+void shrink(JpegDecoder& decoder, Geometry& geometry) {
+  Window& source = geometry.source;
+  if (source.x < 0 || source.y < 0 || source.x + source.width > decoder.width() ||
+      source.y + source.height > decoder.height())
+    return;
+  for (const int by : {8, 4, 2}) {
+    if (source.width < by * geometry.width || source.height < by * geometry.height) continue;
+    const int64_t right = source.x + source.width, bottom = source.y + source.height;
+    decoder.shrink(by);
+    source.x /= by;
+    source.y /= by;
+    source.width = std::min((right + by - 1) / by, decoder.width()) - source.x;
+    source.height = std::min((bottom + by - 1) / by, decoder.height()) - source.y;
+    return;
+  }
+}
+
+// Returns how many warnings the decoder gave.
+template <typename Sample, typename Decoder>
+uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const GeometryOf& geometry_of, const Finish& finish,
+                    std::byte* out, std::span<std::byte> scratch) {
   if (decoder.width() > longest_row) throw BadPicture("the picture is wider than 65536 pixels");
-  render_with(decoder, geometry_of(decoder.width(), decoder.height()), finish, out, scratch);
+  const Orientation orientation = options.apply_exif ? decoder.orientation() : Orientation();
+  if (orientation == Orientation()) {
+    Geometry geometry = geometry_of(decoder.width(), decoder.height());
+    check_source(geometry, options.max_pixels);
+    if constexpr (std::is_same_v<Decoder, JpegDecoder>)
+      if (options.may_shrink) shrink(decoder, geometry);
+    render_with<Sample>(decoder, geometry, finish, out, scratch);
+    return decoder.warnings();
+  }
+  auto view = upright<Sample>(decoder, orientation, scratch);
+  const Geometry geometry = geometry_of(view.width(), view.height());
+  check_source(geometry, options.max_pixels);
+  render_with<Sample>(view, geometry, finish, out, scratch);
+  return decoder.warnings();
+}
+
+template <typename Decoder>
+uint64_t decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options, const GeometryOf& geometry_of,
+                       const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
+  Decoder decoder(picture, options);
+  return options.bits == 16 ? render_decoded<uint16_t>(decoder, options, geometry_of, finish, out, scratch)
+                            : render_decoded<uint8_t>(decoder, options, geometry_of, finish, out, scratch);
 }
 
 }  // namespace
 
 uint64_t render_memory(const DecodeOptions& options) {
-  constexpr uint64_t rows = 2 * sizeof(float) * most_channels * longest_row, alignment = 3 * 64;
-  const auto pixels = static_cast<uint64_t>(options.max_pixels);
-  return most_channels * pixels + rows + alignment + decoder_memory(options);
+  constexpr uint64_t elements = most_channels * longest_row;
+  constexpr uint64_t rows = (3 * sizeof(float) + sizeof(double)) * elements, alignment = 1024;
+  const uint64_t pixels = most_channels * static_cast<uint64_t>(options.max_pixels * options.bits / 8);
+  return (options.apply_exif ? 2 : 1) * pixels + rows + alignment;
 }
 
-void render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
+void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
+            std::span<std::byte> scratch) {
+  render_with<uint8_t>(pixels, geometry_of(pixels.width(), pixels.height()), finish, out, scratch);
+}
+
+uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
             const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   options.channels = finish.channels;
   switch (const auto format = format_of(picture); format.value_or(Format::jpeg)) {
@@ -198,6 +289,7 @@ void render(std::span<const std::byte> picture, DecodeOptions options, const Geo
     case Format::png:
       return decode_and_render<PngDecoder>(picture, options, geometry_of, finish, out, scratch);
   }
+  return 0;
 }
 
 }  // namespace feedline::pictures

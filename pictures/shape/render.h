@@ -10,6 +10,7 @@
 
 #include "feedline/tensor.h"
 #include "pictures/decode/picture.h"
+#include "pictures/decode/pixel_view.h"
 #include "pictures/shape/axis.h"
 
 namespace feedline::pictures {
@@ -35,16 +36,20 @@ struct Finish {
   std::vector<float> mean = {}, std = {};  // none, or one for each channel
 };
 
-/// Returns how many bytes of scratch memory render() needs for pictures of at most `options.max_pixels` pixels, with
-/// those that the decoders take from the heap.
+/// Returns how many bytes of scratch memory render() needs, besides decoder_memory().
 uint64_t render_memory(const DecodeOptions& options);
 
 /// Decides on the geometry of a picture of width x height pixels.
 using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;
 
-/// Decodes the picture and writes the tensor of `finish` at `out`. Throws BadPicture; then the tensor may have any
-/// content. `scratch` has render_memory() bytes. `geometry_of` may throw BadPicture, too.
-void render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
-            const Finish& finish, std::byte* out, std::span<std::byte> scratch);
+/// Decodes the picture and writes the tensor of `finish` at `out`. Returns how many warnings the decoder gave. Throws
+/// BadPicture; then the tensor may have any content. `scratch` has render_memory() bytes. `geometry_of` may throw
+/// BadPicture, too.
+uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
+                const Finish& finish, std::byte* out, std::span<std::byte> scratch);
+
+/// The same for pixels in memory; `scratch` is that of as many pixels as the window Geometry::source has.
+void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
+            std::span<std::byte> scratch);
 
 }  // namespace feedline::pictures

@@ -3,6 +3,7 @@
 
 import array
 import ast
+import itertools
 import json
 import math
 import pathlib
@@ -13,7 +14,7 @@ import tempfile
 import zipfile
 
 TOOL, SOURCE, EXAMPLE = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
-CODES = {"u1": "B", "b1": "B", "i1": "b", "i4": "i", "i8": "q", "f4": "f", "f8": "d"}
+CODES = {"u1": "B", "u2": "H", "b1": "B", "i1": "b", "i4": "i", "i8": "q", "f4": "f", "f8": "d"}
 
 
 def parse_npy(data):
@@ -97,6 +98,88 @@ def tabular(out):
         equal(out(name), answer(number))
 
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def imagenet_eval(out):
+    """Pillow's definition of a bilinear enlargement, in Python: 64 x 64 to 256 x 256, and the middle of it."""
+    (samples, side, _, _), pixels = golden("images/photos_jpeg")("out.image.pixels")
+    made, middle, first = 256, 224, 16
+    taps = []
+    for i in range(first, first + middle):
+        centre = (i + 0.5) * side / made
+        low, high = max(0, int(centre - 0.5)), min(side, int(centre + 1.5))
+        weights = [max(0, 1 - abs(x - centre + 0.5)) for x in range(low, high)]
+        taps.append((low, [w / sum(weights) for w in weights]))
+    wanted = array.array("d")
+    for n in range(samples):
+        for c in range(3):
+            plane = [[pixels[((n * side + y) * side + x) * 3 + c] for x in range(side)] for y in range(side)]
+            across = [[sum(w * row[low + k] for k, w in enumerate(weights)) for low, weights in taps] for row in plane]
+            for low, weights in taps:
+                for x in range(middle):
+                    value = sum(w * across[low + k][x] for k, w in enumerate(weights))
+                    wanted.append((value / 255 - MEAN[c]) / STD[c])
+    shape, found = out("image")
+    near((shape, found), ((samples, 3, middle, middle), wanted), lambda x: 2e-6)
+    assert list(out("valid")[1]) == [1] * samples  # filler is not dumped
+    assert list(out("label")[1]) == list(range(samples))
+
+
+def imagenet_train(out):
+    shape, values = out("image")
+    assert shape == (6, 3, 224, 224)
+    plane = 224 * 224
+    for n in range(6):
+        for c in range(3):
+            values_of_plane = values[(n * 3 + c) * plane : (n * 3 + c + 1) * plane]
+            low, high = -MEAN[c] / STD[c], (1 - MEAN[c]) / STD[c]
+            assert low - 1e-5 <= min(values_of_plane) < max(values_of_plane) <= high + 1e-5
+    assert sorted(out("label")[1]) == list(range(6))
+
+
+def cifar_train(out):
+    """Each picture is one of the 81 windows of its record, mirrored or not."""
+    (samples, _, _, _), planes = golden("images/cifar_like")("out.image.nchw")
+    labels = golden("images/cifar_like")("f1.dense")[1]
+    shape, values = out("image")
+    assert shape == (samples, 3, 32, 32)
+    records, vectors = list(out("record")[1]), out("class")[1]
+    assert sorted(records) == list(range(samples))
+    black = [-MEAN[c] / STD[c] for c in range(3)]
+    choices = set()
+    for n, record in enumerate(records):
+        def pixel(c, y, x):
+            inside = 0 <= y < 32 and 0 <= x < 32
+            return planes[((record * 3 + c) * 32 + y) * 32 + x] if inside else black[c]
+
+        def is_choice(top, left, mirrored):
+            return all(
+                abs(values[((n * 3 + c) * 32 + y) * 32 + x] - pixel(c, y + top, (31 - x if mirrored else x) + left)) < 1e-5
+                for c in range(3) for y in range(32) for x in range(32))
+
+        found = [choice for choice in itertools.product(range(-4, 5), range(-4, 5), (False, True)) if is_choice(*choice)]
+        assert found, f"row {n} is no window of record {record}"
+        choices.add(found[0])
+        wanted = [0.91 if k == labels[record] else 0.01 for k in range(10)]
+        assert all(abs(x - y) < 1e-6 for x, y in zip(vectors[10 * n : 10 * n + 10], wanted))
+    assert len(choices) > 30  # of 162
+
+
+def deblur(out):
+    """The only pair comes eight times: both of its pictures are mirrored, or none is."""
+    mirrored = {}
+    for name in ("blurred", "sharp"):
+        shape, bits = out(name + ".bf16")
+        assert shape == (8, 3, 256, 256)
+        lines = [[bits[begin : begin + 256] for begin in range(n * 196608, (n + 1) * 196608, 256)] for n in range(8)]
+        back = [line[::-1] for line in lines[0]]
+        assert back != lines[0] and all(picture in (lines[0], back) for picture in lines)
+        mirrored[name] = [picture == back for picture in lines]
+        assert all(0 <= b <= 0x3F80 for b in bits)  # 0 to 1
+    assert mirrored["blurred"] == mirrored["sharp"] and True in mirrored["sharp"]
+
+
 pipeline = SOURCE / "examples" / (EXAMPLE + ".textproto")
 subprocess.run([TOOL, "check", pipeline], check=True)
 with tempfile.TemporaryDirectory() as folder:
@@ -104,4 +187,4 @@ with tempfile.TemporaryDirectory() as folder:
     report = json.loads((pathlib.Path(folder) / "report.json").read_text())
     assert report["errors"] == [], report["errors"]
     globals()[EXAMPLE](lambda name: parse_npy((pathlib.Path(folder) / (name + ".npy")).read_bytes()))
-    print(f"{EXAMPLE}: {report['samples']} samples in {report['steps']} steps as TensorFlow reads them")
+    print(f"{EXAMPLE}: {report['samples']} samples in {report['steps']} steps are as they should be")

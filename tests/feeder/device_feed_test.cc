@@ -78,6 +78,37 @@ TEST_CASE("windows and batches of one row, whose bytes are copied from where the
   }
 }
 
+TEST_CASE("pixels that are not resized travel as bytes, and are normalised on the GPU") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const std::string picture =
+      "dtype: BFLOAT16 feature: 'b' decode_raw { shape: [5, 1, 1] layout: HWC } flip {} crop { mode: RANDOM size: [4, "
+      "2] padding: 1 fill: 9 } ";
+  const Pipeline pipeline = data.pipeline(
+      "feature { name: 'b' dtype: BYTES } "
+      "output { name: 'plain' normalize { mean: 3 std: 7 } layout: CHW " +
+      picture +
+      "} "
+      "output { name: 'nearest' resize { size: [3, 3] filter: NEAREST } " +
+      picture +
+      "} "
+      "output { name: 'area' resize { size: [3, 3] filter: AREA } " +
+      picture +
+      "} "
+      "output { name: 'class' feature: 'id' one_hot { classes: 40 } dtype: FLOAT16 normalize { scale: 0.9 mean: "
+      "-0.0025 } } " +
+      batch_text(8, "PAD"));
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  Consumer consumer;
+  CHECK(two_epochs(feeder, [&](Batch& batch) { return consumer.text(batch); }) == on_host(pipeline, 1));
+  const Report report = feeder.report();
+  const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+  CHECK(made.at("plain") == "unpacked on GPUs from 'packed plain'");
+  CHECK(made.at("nearest") == "unpacked on GPUs from 'packed nearest'");
+  CHECK(made.at("area") == "copied to GPUs as it is");
+  CHECK(made.at("class") == "copied to GPUs as it is");
+}
+
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {
   if (no_gpus()) return;
   const Data data({70});

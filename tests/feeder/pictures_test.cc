@@ -224,3 +224,101 @@ TEST_CASE("all frames of a window share a random choice") {
   }
   CHECK(samples.size() == 6);
 }
+
+TEST_CASE("stored pixels are cropped with padding and mirrored, as encoded ones are") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  constexpr int count = 40;
+  for (int i = 0; i < count; i++) {
+    const Pixels pixels = picture_of(32, 24, 3, static_cast<uint32_t>(i));
+    std::string planes(pixels.bytes.size(), '\0');
+    for (size_t p = 0; p < planes.size(); p++) planes[p % 3 * 32 * 24 + p / 3] = static_cast<char>(pixels.bytes[p]);
+    records.push_back(
+        wire::example(wire::entry("png", wire::bytes_feature({to_png(pixels)})) +
+                      wire::entry("hwc", wire::bytes_feature({std::string(pixels.bytes.begin(), pixels.bytes.end())})) +
+                      wire::entry("chw", wire::bytes_feature({planes}))));
+  }
+  write_records(dir.file("pictures.tfrecord"), records);
+  const std::string shape =
+      "crop { mode: RANDOM size: [24, 32] padding: 4 fill: 7 group: 'g' } flip { group: 'g' } "
+      "normalize { mean: [1, 2, 3] std: 2 } } ";
+  Feeder feeder(parse_pipeline(
+      "source { files: 'pictures.tfrecord' } feature { name: 'png' dtype: BYTES } feature { name: 'hwc' dtype: BYTES } "
+      "feature { name: 'chw' dtype: BYTES } "
+      "output { name: 'a' feature: 'png' decode_image {} layout: CHW " +
+          shape + "output { name: 'b' feature: 'hwc' decode_raw { shape: [24, 32, 3] layout: HWC } layout: CHW " +
+          shape + "output { name: 'c' feature: 'chw' decode_raw { shape: [3, 24, 32] layout: CHW } " + shape +
+          "output { name: 'd' feature: 'chw' decode_raw { shape: [3, 24, 32] layout: CHW } flip { group: 'g' } } " +
+          batch_of(8, "DROP"),
+      dir.path()));
+  int mirrored = 0;
+  while (const Batch batch = feeder.next()) {
+    CHECK(batch.at("a").shape == Shape{8, 3, 24, 32});
+    CHECK(batch.at("c").shape == Shape{8, 3, 24, 32});
+    for (const char* other : {"b", "c"})
+      REQUIRE(std::memcmp(batch.at("a").data, batch.at(other).data, batch.at("a").size_bytes()) == 0);
+    const TensorView flipped = batch.at("d");
+    CHECK((flipped.shape == Shape{8, 3, 24, 32} && flipped.dtype == DType::uint8));
+    for (size_t row = 0; row < 8; row++) {
+      const Pixels pixels = picture_of(32, 24, 3, static_cast<uint32_t>(batch.step() * 8 + row));
+      const auto is_mirrored = [&](bool wanted) {
+        for (size_t y = 0; y < 24; y++)
+          for (size_t x = 0; x < 32; x++)
+            for (size_t c = 0; c < 3; c++)
+              if (flipped.as<uint8_t>()[((row * 3 + c) * 24 + y) * 32 + (wanted ? 31 - x : x)] !=
+                  pixels.bytes[(y * 32 + x) * 3 + c])
+                return false;
+        return true;
+      };
+      REQUIRE(is_mirrored(true) != is_mirrored(false));
+      mirrored += is_mirrored(true);
+    }
+  }
+  CHECK((mirrored > 8 && mirrored < 32));
+}
+
+TEST_CASE("classes become vectors, and a number that is no class is a bad record") {
+  const Pictures pictures(12);
+  const auto pipeline = [&](const std::string& one_hot) {
+    return pictures.pipeline("output { name: 'class' feature: 'id' " + one_hot + " } " + batch_of(4, "DROP"));
+  };
+  Feeder feeder(pipeline("one_hot { classes: 12 }")),
+      smooth(pipeline("one_hot { classes: 12 } normalize { scale: 0.75 mean: -0.25 }"));
+  while (const Batch batch = feeder.next()) {
+    const Batch other = smooth.next();
+    CHECK((batch.at("class").shape == Shape{4, 12} && batch.at("class").dtype == DType::float32));
+    for (size_t row = 0; row < 4; row++)
+      for (size_t k = 0; k < 12; k++) {
+        const bool is_it = batch.at("id").as<int64_t>()[row] == static_cast<int64_t>(k);
+        CHECK(batch.at("class").as<float>()[row * 12 + k] == (is_it ? 1.0f : 0.0f));
+        CHECK(other.at("class").as<float>()[row * 12 + k] == (is_it ? 1.0f : 0.25f));
+      }
+  }
+  Feeder short_of(pipeline("one_hot { classes: 7 }"));
+  CHECK(short_of.next().step() == 0);
+  try {
+    short_of.next();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    CHECK((error.place().record == 7 && error.place().feature == "id"));
+    CHECK(error.message() == "class 7, but one_hot.classes is 7, which allows 0 to 6; correct it, or the data");
+  }
+}
+
+TEST_CASE("warnings of pictures that can be decoded are counted") {
+  const TempDir dir;
+  std::string bytes = to_jpeg(picture_of(40, 30, 3, 1));
+  const size_t scan = bytes.find("\xff\xda");
+  REQUIRE(scan != std::string::npos);
+  bytes.insert(scan, 20, '\x55');  // bytes where a marker should be
+  write_records(dir.file("pictures.tfrecord"),
+                std::vector<std::string>(6, wire::example(wire::entry("image", wire::bytes_feature({bytes})))));
+  Feeder feeder(parse_pipeline("source { files: 'pictures.tfrecord' } feature { name: 'image' dtype: BYTES } " +
+                                   picture("decode_image {} resize { size: [40, 30] }") + batch_of(3, "DROP"),
+                               dir.path()));
+  while (feeder.next()) {
+  }
+  CHECK(feeder.report().decode_warnings == 6);
+  CHECK(feeder.report().errors_total == 0);
+}

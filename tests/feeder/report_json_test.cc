@@ -32,6 +32,7 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(json["errors"][0]["feature"].is_null());
   CHECK(json["bytes_read"] == report.bytes_read);
   CHECK(json["layout_hits"] == report.layout_hits);
+  CHECK(json["decode_warnings"] == report.decode_warnings);
   CHECK(json["count_s"] == report.count_s);
   CHECK(json["first_batch_s"] == report.first_batch_s);
   CHECK(json["wall_s"] == report.wall_s);

@@ -24,7 +24,7 @@ class FragileWriter final : public flow::RowWriter {
  public:
   uint64_t scratch_bytes() const noexcept override { return 100; }
   void write(std::span<const std::span<const std::byte>> values, const flow::RowNumbers&, std::byte* out, size_t stride,
-             std::span<std::byte> scratch, std::vector<flow::RowFailure>& failed) const override {
+             std::span<std::byte> scratch, flow::RowOutcome& outcome) const override {
     if (scratch.size() != 100) throw std::runtime_error("other scratch memory than was asked for");
     for (size_t row = 0; row < values.size(); row++) {
       int64_t id;
@@ -32,7 +32,7 @@ class FragileWriter final : public flow::RowWriter {
       std::fill(scratch.begin(), scratch.end(), static_cast<std::byte>(id));
       if (broken.contains(id)) {
         std::memset(out + row * stride, 0xee, sizeof id);
-        failed.push_back({row, Category::bad_image, "picture " + std::to_string(id) + " is broken"});
+        outcome.failed.push_back({row, Category::bad_image, "picture " + std::to_string(id) + " is broken"});
       } else {
         std::memcpy(out + row * stride, &id, sizeof id);
       }
@@ -300,6 +300,7 @@ TEST_CASE("what rows are made in is in the memory plan, once for each thread") {
   options.threads = 2;
   const Feeder feeder(data.pipeline(made + batch_of(6, "DROP")), options);
   CHECK_THAT(feeder.plan_text(), Catch::Contains("making rows"));
+  CHECK_THAT(feeder.plan_text(), Catch::Contains("decoders of pictures"));
 }
 
 TEST_CASE("ranks: rows that fail late are filler in every mode, or end all ranks after the same steps") {

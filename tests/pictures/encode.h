@@ -41,7 +41,28 @@ struct JpegOptions {
   int across = 2, down = 2;  // how many columns and rows of pixels share a pixel of colour
   bool progressive = false;
   J_COLOR_SPACE stored = JCS_YCbCr;  // JCS_GRAYSCALE for one channel
+  std::string exif = {};             // a TIFF structure
 };
+
+/// Returns the TIFF structure of EXIF data that has an orientation.
+inline std::string exif_of(int orientation, bool big_endian) {
+  std::string tiff(big_endian ? "MM" : "II");
+  const auto add = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) tiff.push_back(static_cast<char>(value >> 8 * (big_endian ? bytes - 1 - i : i)));
+  };
+  add(42, 2);
+  add(8, 4);  // where the directory is
+  add(2, 2);  // its entries
+  for (const auto& [tag, value] : {std::pair<uint32_t, int>{0x0100, 7}, {0x0112, orientation}}) {
+    add(tag, 2);
+    add(3, 2);  // SHORT
+    add(1, 4);
+    add(static_cast<uint32_t>(value), 2);
+    add(0, 2);
+  }
+  add(0, 4);
+  return tiff;
+}
 
 inline std::string to_jpeg(const Pixels& pixels, const JpegOptions& options = {}) {
   jpeg_compress_struct info;
@@ -62,6 +83,11 @@ inline std::string to_jpeg(const Pixels& pixels, const JpegOptions& options = {}
   info.comp_info[0].v_samp_factor = pixels.channels == 1 ? 1 : options.down;
   if (options.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
+  if (!options.exif.empty()) {
+    const std::string marker = std::string("Exif\0\0", 6) + options.exif;
+    jpeg_write_marker(&info, JPEG_APP0 + 1, reinterpret_cast<const JOCTET*>(marker.data()),
+                      static_cast<unsigned>(marker.size()));
+  }
   const auto row_bytes = static_cast<size_t>(pixels.width * pixels.channels);
   while (info.next_scanline < info.image_height) {
     auto* row = const_cast<uint8_t*>(pixels.bytes.data() + info.next_scanline * row_bytes);
@@ -75,8 +101,9 @@ inline std::string to_jpeg(const Pixels& pixels, const JpegOptions& options = {}
 }
 
 struct PngOptions {
-  int bits = 8;  // 16: each byte is stored twice, so that the upper byte is the pixel
+  int bits = 8;  // 16: the pixel is the upper byte, and its complement the lower one
   bool interlaced = false;
+  std::string exif = {};  // a TIFF structure
 };
 
 /// The channels are 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
@@ -95,6 +122,9 @@ inline std::string to_png(const Pixels& pixels, const PngOptions& options = {}) 
   png_set_IHDR(png, info, static_cast<png_uint_32>(pixels.width), static_cast<png_uint_32>(pixels.height), options.bits,
                types[pixels.channels], options.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::string exif = options.exif;
+  if (!exif.empty())
+    png_set_eXIf_1(png, info, static_cast<png_uint_32>(exif.size()), reinterpret_cast<png_bytep>(exif.data()));
   std::vector<uint8_t> stored = pixels.bytes;
   if (options.bits == 16) {
     stored.clear();

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "pictures/decode/exif.h"
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/png_decoder.h"
 #include "pictures/encode.h"
@@ -18,8 +19,9 @@ using namespace feedline::test;
 namespace {
 
 template <typename Decoder>
-Pixels decoded(const std::string& bytes, const DecodeOptions& options = {}, Window window = {}) {
+Pixels decoded(const std::string& bytes, const DecodeOptions& options = {}, Window window = {}, int shrink_by = 1) {
   Decoder decoder(std::as_bytes(std::span(bytes)), options);
+  if constexpr (std::is_same_v<Decoder, JpegDecoder>) decoder.shrink(shrink_by);
   if (window == Window{}) window = {0, 0, decoder.width(), decoder.height()};
   Pixels pixels{window.width, window.height, decoder.channels(), {}};
   const auto row_bytes = static_cast<size_t>(window.width * decoder.channels());
@@ -85,6 +87,24 @@ TEST_CASE("a window of a JPEG has the pixels of the whole picture") {
   CHECK(windows >= 2000);
 }
 
+TEST_CASE("a window of a JPEG that is decoded smaller has the pixels of the whole smaller picture") {
+  std::minstd_rand random(17);
+  for (const auto& [across, down] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 2}})
+    for (const bool progressive : {false, true})
+      for (const int by : {2, 4, 8}) {
+        const std::string bytes =
+            to_jpeg(picture_of(303, 187, 3, 4), {.across = across, .down = down, .progressive = progressive});
+        const Pixels whole = decoded<JpegDecoder>(bytes, {}, {}, by);
+        CHECK((whole.width == (303 + by - 1) / by && whole.height == (187 + by - 1) / by));
+        for (int times = 0; times < 20; times++) {
+          const Window window = random_window(random, whole.width, whole.height);
+          INFO(across << "x" << down << " 1/" << by << ": " << window.x << "," << window.y << " " << window.width << "x"
+                      << window.height);
+          REQUIRE(decoded<JpegDecoder>(bytes, {}, window, by).bytes == crop(whole, window).bytes);
+        }
+      }
+}
+
 TEST_CASE("a JPEG of one channel, of three, and of four") {
   const Pixels grey = picture_of(40, 30, 1, 1), colour = picture_of(40, 30, 3, 2);
   CHECK(decoded<JpegDecoder>(to_jpeg(grey)).channels == 1);
@@ -130,6 +150,51 @@ TEST_CASE("a PNG of every kind has the pixels that were stored, whole and in win
           for (size_t i = 0; i < whole.bytes.size(); i++) REQUIRE(three.bytes[3 * i + 1] == whole.bytes[i]);
         }
       }
+}
+
+TEST_CASE("a PNG is decoded to 16 bits") {
+  const Pixels pixels = picture_of(31, 23, 3, 5);
+  for (const int bits : {8, 16})
+    for (const bool interlaced : {false, true}) {
+      const std::string bytes = to_png(pixels, {.bits = bits, .interlaced = interlaced});
+      PngDecoder decoder(std::as_bytes(std::span(bytes)), {.bits = 16});
+      const Window window{4, 3, 20, 15};
+      decoder.begin(window);
+      std::vector<uint16_t> row(static_cast<size_t>(window.width) * 3);
+      for (int64_t y = 0; y < window.height; y++) {
+        decoder.read_row(row.data());
+        for (size_t i = 0; i < row.size(); i++) {
+          const int byte = pixels.bytes[static_cast<size_t>(((window.y + y) * 31 + window.x) * 3) + i];
+          REQUIRE(row[i] == 256 * byte + (bits == 8 ? byte : 255 - byte));
+        }
+      }
+      decoder.finish();
+    }
+}
+
+TEST_CASE("the orientation is read from EXIF data, and damage of it is none") {
+  const Orientation wanted[] = {{},
+                                {},
+                                {.mirrored = true},
+                                {.mirrored = true, .upside_down = true},
+                                {.upside_down = true},
+                                {.transposed = true},
+                                {.transposed = true, .mirrored = true},
+                                {.transposed = true, .mirrored = true, .upside_down = true},
+                                {.transposed = true, .upside_down = true},
+                                {}};
+  const Pixels pixels = picture_of(20, 10, 3, 1);
+  for (int value = 0; value < 10; value++)
+    for (const bool big_endian : {false, true}) {
+      const std::string exif = exif_of(value, big_endian);
+      const std::string jpeg = to_jpeg(pixels, {.exif = exif}), png = to_png(pixels, {.exif = exif});
+      const JpegDecoder from_jpeg(std::as_bytes(std::span(jpeg)), {.apply_exif = true});
+      const PngDecoder from_png(std::as_bytes(std::span(png)), {.apply_exif = true});
+      CHECK(from_jpeg.orientation() == wanted[value]);
+      CHECK(from_png.orientation() == wanted[value]);
+      for (size_t size = 0; size < exif.size() - 8; size++)  // the orientation is the last but 6 bytes
+        CHECK(exif_orientation(std::as_bytes(std::span(exif)).first(size)) == Orientation());
+    }
 }
 
 TEST_CASE("a picture that is cut anywhere is refused, whole and in windows") {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/machine.h"
 #include "manifest.h"
 #include "pictures/encode.h"
 #include "support/catch.h"
@@ -19,8 +20,8 @@ namespace {
 /// Renders a picture into elements of type T.
 template <typename T>
 std::vector<T> rendered(const std::string& picture, const std::function<Geometry(int64_t, int64_t)>& geometry_of,
-                        const Finish& finish, int64_t elements) {
-  const DecodeOptions options{.max_pixels = 1 << 20};
+                        const Finish& finish, int64_t elements, DecodeOptions options = {}) {
+  options.max_pixels = 1 << 20;
   std::vector<std::byte> scratch(render_memory(options));
   std::vector<T> out(static_cast<size_t>(elements));
   render(std::as_bytes(std::span(picture)), options, geometry_of, finish, reinterpret_cast<std::byte*>(out.data()),
@@ -160,6 +161,128 @@ TEST_CASE("a window may reach out of the picture, and may be mirrored") {
       },
       {}, 48);
   CHECK(nothing == std::vector<uint8_t>(48, 0));
+}
+
+TEST_CASE("all levels of SIMD make the same bits") {
+  const std::string jpeg = to_jpeg(picture_of(301, 203, 3, 6)), grey = to_png(picture_of(97, 61, 1, 7), {.bits = 16});
+  for (const auto& [name, filter] : filters)
+    for (const DType dtype :
+         {DType::uint8, DType::int16, DType::float16, DType::bfloat16, DType::float32, DType::float64})
+      for (const bool planes : {false, true})
+        for (const int channels : {1, 3})
+          for (const auto& [width, height] : {std::pair<int64_t, int64_t>{224, 170}, {37, 29}, {310, 203}, {1, 1}}) {
+            const Finish finish{.dtype = dtype,
+                                .filter = filter,
+                                .channels = channels,
+                                .channels_first = planes,
+                                .scale = 0.7f,
+                                .mean = std::vector<float>(static_cast<size_t>(channels), 31.3f),
+                                .std = std::vector<float>(static_cast<size_t>(channels), 1.7f)};
+            const auto made = [&](SimdLevel level) {
+              const ScopedSimdLevel scoped(level);
+              return rendered<std::byte>(channels == 1 ? grey : jpeg,
+                                         [&](int64_t w, int64_t h) { return whole_to(width, height, w, h); }, finish,
+                                         width * height * channels * static_cast<int64_t>(size_of(dtype)),
+                                         {.bits = channels == 1 ? 16 : 8});
+            };
+            const auto portable = made(SimdLevel::portable);
+            INFO(name << " " << width << "x" << height << " " << feedline::name(dtype) << " channels " << channels);
+            REQUIRE(made(SimdLevel::avx2) == portable);
+            REQUIRE(made(SimdLevel::avx512) == portable);
+          }
+}
+
+TEST_CASE("pictures of 16 bits, and pictures of 8 bits as 16") {
+  const Pixels pixels = picture_of(40, 30, 3, 2);
+  const auto same = [](int64_t w, int64_t h) { return whole_to(w, h, w, h); };
+  for (const bool is_jpeg : {false, true}) {
+    const std::string bytes = is_jpeg ? to_jpeg(pixels) : to_png(pixels, {.bits = 16});
+    const auto narrow = rendered<uint8_t>(bytes, same, {}, 40 * 30 * 3);
+    const auto wide = rendered<uint16_t>(bytes, same, {.dtype = DType::uint16}, 40 * 30 * 3, {.bits = 16});
+    for (size_t i = 0; i < wide.size(); i++)
+      REQUIRE(wide[i] == narrow[i] * 256 + (is_jpeg ? narrow[i] : 255 - narrow[i]));
+    const auto floats =
+        rendered<float>(bytes, same, {.dtype = DType::float32, .scale = 1 / 65535.0f}, 40 * 30 * 3, {.bits = 16});
+    for (size_t i = 0; i < wide.size(); i++) REQUIRE(floats[i] == wide[i] * (1 / 65535.0f));
+  }
+}
+
+TEST_CASE("pictures are turned as their EXIF data says, before anything else") {
+  const Pixels stored = picture_of(24, 16, 3, 3);
+  for (int value = 1; value <= 8; value++)
+    for (const bool is_jpeg : {false, true}) {
+      const std::string exif = exif_of(value, value % 2 == 0), plain = is_jpeg ? to_jpeg(stored) : to_png(stored),
+                        turned = is_jpeg ? to_jpeg(stored, {.exif = exif}) : to_png(stored, {.exif = exif});
+      const auto pixels = rendered<uint8_t>(
+          plain, [](int64_t w, int64_t h) { return whole_to(w, h, w, h); }, {}, 24 * 16 * 3);
+      const int64_t width = value > 4 ? 16 : 24, height = value > 4 ? 24 : 16;
+      const Window window{3, 2, 9, 11};
+      const auto got =
+          rendered<uint8_t>(turned,
+                            [&](int64_t w, int64_t h) {
+                              CHECK((w == width && h == height));
+                              return Geometry{window, window.width, window.height, {0, 0, window.width, window.height}};
+                            },
+                            {}, window.width * window.height * 3, {.apply_exif = true});
+      for (int64_t y = 0; y < window.height; y++)
+        for (int64_t x = 0; x < window.width; x++) {
+          const int64_t column = x + window.x, row = y + window.y;
+          // Where the pixel is stored, by the table of the EXIF standard.
+          const std::pair<int64_t, int64_t> places[] = {
+              {column, row}, {23 - column, row}, {23 - column, 15 - row}, {column, 15 - row},
+              {row, column}, {row, 15 - column}, {23 - row, 15 - column}, {23 - row, column}};
+          const auto& [at_x, at_y] = places[value - 1];
+          for (int64_t c = 0; c < 3; c++)
+            REQUIRE(got[static_cast<size_t>((y * window.width + x) * 3 + c)] ==
+                    pixels[static_cast<size_t>((at_y * 24 + at_x) * 3 + c)]);
+        }
+      const auto ignored = rendered<uint8_t>(
+          turned, [](int64_t w, int64_t h) { return whole_to(w, h, w, h); }, {}, 24 * 16 * 3);
+      CHECK(ignored == pixels);
+    }
+}
+
+TEST_CASE("a large window may be decoded smaller, which changes the pixels a little") {
+  Pixels smooth{640, 480, 3, {}};
+  for (int i = 0; i < 640 * 480 * 3; i++)
+    smooth.bytes.push_back(static_cast<uint8_t>((i / 3 % 640 + i / 1920) * 255 / 1118));
+  const std::string jpeg = to_jpeg(smooth, {.quality = 95});
+  const Finish finish{.dtype = DType::float32, .filter = Filter::bilinear_antialiased};
+  for (const auto& [width, height, changes] :
+       {std::tuple<int64_t, int64_t, bool>{400, 300, false}, {320, 240, true}, {100, 70, true}, {60, 50, true}}) {
+    const auto geometry = [&](int64_t, int64_t) {
+      return Geometry{{0, 0, 640, 480}, width, height, {0, 0, width, height}};
+    };
+    const auto full = rendered<float>(jpeg, geometry, finish, width * height * 3);
+    const auto smaller = rendered<float>(jpeg, geometry, finish, width * height * 3, {.may_shrink = true});
+    CHECK((full != smaller) == changes);
+    double apart = 0;
+    for (size_t i = 0; i < full.size(); i++) apart += std::abs(full[i] - smaller[i]);
+    CHECK(apart / static_cast<double>(full.size()) < 0.5);  // of 255, on average
+  }
+}
+
+TEST_CASE("pixels in memory are shaped as decoded ones are") {
+  const Pixels pixels = picture_of(63, 47, 3, 9);
+  const std::string png = to_png(pixels);
+  std::vector<uint8_t> planes(pixels.bytes.size());
+  for (size_t i = 0; i < planes.size(); i++) planes[i % 3 * 63 * 47 + i / 3] = pixels.bytes[i];
+  PixelView<uint8_t> interleaved{pixels.bytes.data(), 47, 63, 3, 63 * 3, 3},
+      apart{planes.data(), 47, 63, 3, 63, 1, 63 * 47};
+  std::vector<std::byte> scratch(render_memory({.max_pixels = 63 * 47}));
+  for (const auto& geometry : {Geometry{{-4, -4, 63, 47}, 63, 47, {0, 0, 63, 47}, true},
+                               Geometry{{5, 3, 40, 30}, 20, 25, {2, 3, 17, 19}, false}})
+    for (const DType dtype : {DType::uint8, DType::float32}) {
+      const auto size = geometry.made.width * geometry.made.height * 3 * static_cast<int64_t>(size_of(dtype));
+      const Finish finish{.dtype = dtype, .fill = 7};
+      const auto decide = [&](int64_t, int64_t) { return geometry; };
+      const auto wanted = rendered<std::byte>(png, decide, finish, size);
+      for (const auto& view : {interleaved, apart}) {
+        std::vector<std::byte> got(wanted.size());
+        render(view, decide, finish, got.data(), scratch);
+        CHECK(got == wanted);
+      }
+    }
 }
 
 TEST_CASE("one channel is resized as three are") {

@@ -36,6 +36,7 @@ struct Report {
   uint64_t bytes_copied = 0;             // bytes copied from the host to GPUs
   uint64_t bytes_between_gpus = 0;       // REPLICATE: bytes copied between the GPUs of this process
   uint64_t layout_hits = 0;              // records with the same byte layout as the record before
+  uint64_t decode_warnings = 0;          // warnings that libjpeg and libpng gave of pictures that they could decode
   double count_s = 0;                    // seconds that the counting pass took
   double first_batch_s = 0;              // seconds from construction to the first batch
   double wall_s = 0;                     // seconds since the first batch

@@ -1,0 +1,29 @@
+// Makes vectors of class numbers.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "flowgraph/pipeline/row_writer.h"
+#include "gpu/unpack/unpack_spec.h"
+
+namespace feedline::flow {
+
+/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. A number that is no class is a failed row of
+/// Category::bad_pipeline.
+class OneHotWriter final : public RowWriter {
+ public:
+  /// `unpack` makes a row from a byte for each class.
+  explicit OneHotWriter(const gpu::UnpackSpec& unpack);
+
+  uint64_t scratch_bytes() const noexcept override { return 0; }
+  void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
+             std::span<std::byte> scratch, RowOutcome& outcome) const override;
+
+ private:
+  const int64_t classes_;
+  const size_t element_;               // bytes
+  std::vector<std::byte> cold_, hot_;  // the rows of zeros and of ones
+};
+
+}  // namespace feedline::flow
