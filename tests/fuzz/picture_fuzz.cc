@@ -18,7 +18,7 @@ using namespace feedline;
 using namespace feedline::pictures;
 
 constexpr int64_t side = 12;
-constexpr DecodeOptions options{.max_pixels = 1 << 16};
+constexpr int64_t max_pixels = 1 << 16;
 
 template <typename Decoder>
 std::vector<uint8_t> decoded(std::span<const std::byte> bytes, const DecodeOptions& decode, Window window) {
@@ -49,7 +49,7 @@ void compare_window(std::span<const std::byte> bytes, const DecodeOptions& decod
   }
 }
 
-void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
+void render_in_bounds(std::span<const std::byte> bytes, const DecodeOptions& decode, uint8_t choices) {
   GeometrySpec geometry;
   geometry.crop = Size{side, side};
   geometry.crop_randomly = choices & 2;
@@ -64,12 +64,12 @@ void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
                       .filter = static_cast<Filter>(choices >> 4 & 3),
                       .channels = choices & 64 ? 1 : 3,
                       .channels_first = (choices & 128) != 0};
-  static std::vector<std::byte> scratch(render_memory(options) + 1);
+  std::vector<std::byte> scratch(render_memory(decode) + 1);
   const size_t elements = side * side * static_cast<size_t>(finish.channels);
   std::vector<std::byte> out(elements * size_of(finish.dtype));
   scratch.back() = std::byte{0x5a};
   render(
-      bytes, options,
+      bytes, decode,
       [&](int64_t width, int64_t height) {
         return geometry_of(geometry, width, height, {Draws(1), Draws(2)});
       },
@@ -82,11 +82,16 @@ void render_in_bounds(std::span<const std::byte> bytes, uint8_t choices) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 5) return 0;
   const auto bytes = std::as_bytes(std::span(data + 5, size - 5));
-  DecodeOptions decode = options;
+  DecodeOptions decode;
+  decode.max_pixels = max_pixels;
   decode.channels = data[0] & 64 ? 1 : 3;
   decode.fast_dct = data[0] & 1;
+  DecodeOptions more = decode;
+  more.bits = data[4] & 1 ? 16 : 8;
+  more.apply_exif = data[4] & 2;
+  more.may_shrink = data[4] & 4;
   try {
-    render_in_bounds(bytes, data[0]);
+    render_in_bounds(bytes, more, data[0]);
   } catch (const BadPicture&) {
   }
   const Window window{data[1], data[2], data[3], data[4]};
