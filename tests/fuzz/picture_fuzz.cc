@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pictures/decode/jpeg_decoder.h"
+#include "pictures/decode/picture_info.h"
 #include "pictures/decode/png_decoder.h"
 #include "pictures/shape/geometry.h"
 #include "pictures/shape/render.h"
@@ -92,6 +93,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   more.may_shrink = data[4] & 4;
   try {
     render_in_bounds(bytes, more, data[0]);
+  } catch (const BadPicture&) {
+  }
+  try {
+    picture_info(bytes);
   } catch (const BadPicture&) {
   }
   const Window window{data[1], data[2], data[3], data[4]};

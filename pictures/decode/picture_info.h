@@ -1,0 +1,21 @@
+// What the header of an encoded picture says, for those who do not want its pixels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pictures/decode/picture.h"
+
+namespace feedline::pictures {
+
+struct PictureInfo {
+  Format format;
+  int64_t width = 0, height = 0;
+  int channels = 0;  // 1 if the picture is grey, else 3; alpha does not count
+};
+
+/// Reads the header alone. Throws BadPicture if it cannot be read, or if no options allow so many pixels.
+PictureInfo picture_info(std::span<const std::byte> bytes);
+
+}  // namespace feedline::pictures
