@@ -42,8 +42,8 @@ flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline ranks gpu/device gpu/unpack io/index io/records io/read io base
 trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline ranks gpu/device base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
-tool/common:           flowgraph/parse io/index io/records io base
-tool/inspect:          tool/common pictures/decode flowgraph/pipeline base
+tool/common:           flowgraph/parse pictures/decode io/index io/records io base
+tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base

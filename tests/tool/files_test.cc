@@ -428,8 +428,6 @@ TEST_CASE("inspect finds lengths, kinds and content") {
   CHECK(std::any_of(keys.at("features").begin(), keys.at("features").end(),
                     [](const json& f) { return f.contains("name_hex"); }));
 
-  CHECK(run_tool({"inspect", golden("images/photos_png.tfrecord")}).out.find("(PNG)") != std::string::npos);
-  CHECK(run_tool({"inspect", golden("images/photos_jpeg.tfrecord")}).out.find("(JPEG)") != std::string::npos);
   CHECK(run_tool({"inspect", golden("framing/flip_data_first_record2.tfrecord")}).code == 1);
 }
 

@@ -57,6 +57,19 @@ Json to_json(const Row& row) {
     json["length_min"] = row.stats.length_min;
     json["length_max"] = row.stats.length_max;
   }
+  const PictureStats& pictures = row.stats.pictures;
+  if (pictures.are_most_of(row.stats.total))
+    json["pictures"] = {{"jpeg", pictures.jpeg},
+                        {"png", pictures.png},
+                        {"unreadable", row.stats.total - pictures.count()},
+                        {"one_channel", pictures.grey},
+                        {"three_channels", pictures.count() - pictures.grey},
+                        {"width_min", pictures.width_min},
+                        {"width_max", pictures.width_max},
+                        {"height_min", pictures.height_min},
+                        {"height_max", pictures.height_max},
+                        {"one_size", pictures.one_size()},
+                        {"pixels_max", pictures.pixels_max}};
   return json;
 }
 
@@ -75,8 +88,8 @@ void print_for_people(const DataStats& data, const std::vector<FileSummary>& fil
   for (const Row& row : rows) {
     const std::string shown = is_printable(row.name) ? row.name : "hex " + to_hex(row.name);
     std::string bytes = row.is_bytes && row.stats.total ? format_range(row.stats.length_min, row.stats.length_max) : "";
-    if (row.stats.total && row.stats.jpeg == row.stats.total) bytes += " (JPEG)";
-    if (row.stats.total && row.stats.png == row.stats.total) bytes += " (PNG)";
+    if (row.stats.pictures.are_most_of(row.stats.total))
+      bytes += fmt::format(" ({})", describe(row.stats.pictures, row.stats.total));
     fmt::print("{:{}}  {:10}  {:>12}  {:>12}  {}\n", shown, width, row.kind, format_count(row.stats.records),
                format_range(row.stats.count_min, row.stats.count_max), bytes);
   }

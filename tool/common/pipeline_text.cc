@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
+#include "base/format_count.h"
 #include "tool/common/json.h"
 
 namespace feedline::cli {
@@ -51,11 +53,32 @@ std::string text_feature(const TextFeature& feature, size_t number) {
   return line + "\n";
 }
 
-std::string text_batch(uint64_t records, uint64_t payload_bytes) {
-  const uint64_t record_bytes = records ? std::max<uint64_t>(payload_bytes / records, 1) : 1;
+void TextOutputs::add(const TextFeature& feature, size_t number) {
+  made_ = made_ || !feature.made.empty();
+  made_bytes_ += feature.made_bytes;
+  unreadable_ += feature.unreadable;
+  const std::string from = fmt::format("name: {0}{1} feature: {0}", text_literal(name_of(feature.key, number)),
+                                       feature.output_dtype.empty() ? "" : " dtype: " + feature.output_dtype);
+  if (feature.made.size() > 1)
+    text_ += fmt::format("output {{\n  {}\n  {}\n}}\n", from, fmt::join(feature.made, "\n  "));
+  else
+    text_ += fmt::format("output {{ {}{} }}\n", from, feature.made.empty() ? "" : " " + feature.made.front());
+}
+
+std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_bytes) {
+  const uint64_t record_bytes = std::max({records ? payload_bytes / records : 0, made_bytes, uint64_t{1}});
   const uint64_t most = std::min({uint64_t{128}, records, (uint64_t{16} << 20) / record_bytes});
   return fmt::format("batch {{ global_batch_size: {} last_batch_policy: DROP }}  # DROP, PARTIAL or PAD\n",
                      std::bit_floor(std::max<uint64_t>(most, 1)));
+}
+
+std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures) {
+  std::string bad;
+  for (const auto& [count, noun, what] : {std::tuple{damaged_places, "damaged place", ""},
+                                          {of_another_type, "record", " of another type"},
+                                          {unreadable_pictures, "picture", " that cannot be read"}})
+    if (count > 0) bad += (bad.empty() ? "" : ", ") + format_count(count, noun) + what;
+  return bad.empty() ? "" : fmt::format("errors {{ on_error: SKIP_RECORD }}  # {}\n", bad);
 }
 
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
@@ -63,20 +86,14 @@ std::string pipeline_text(const std::vector<std::string>& comments, const std::s
   std::string text;
   for (const std::string& comment : comments) text += "# " + comment + "\n";
   text += fmt::format("source {{ files: {} }}\n", text_literal(files));
-  bool made = false;
+  TextOutputs outputs;
   for (size_t i = 0; i < features.size(); i++) {
     text += text_feature(features[i], i);
-    made = made || !features[i].made.empty();
+    outputs.add(features[i], i);
   }
-  text += text_batch(records, payload_bytes);
-  for (size_t i = 0; made && i < features.size(); i++) {
-    const TextFeature& feature = features[i];
-    const std::string name = text_literal(name_of(feature.key, i));
-    text += fmt::format("output {{ name: {0}{1} feature: {0}{2} }}\n", name,
-                        feature.output_dtype.empty() ? "" : " dtype: " + feature.output_dtype,
-                        feature.made.empty() ? "" : " " + feature.made);
-  }
-  return text;
+  text += text_batch(records, payload_bytes, outputs.made_bytes());
+  text += text_errors(0, 0, outputs.unreadable());
+  return outputs.made() ? text + outputs.text() : text;
 }
 
 }  // namespace feedline::cli

@@ -21,9 +21,11 @@ struct TextFeature {
   std::vector<int64_t> shape = {};
   int64_t length = 0;    // bytes of each value, for BYTES; 0: values differ in length
   bool missing = false;  // some records lack the feature; a feature that is not variable gets a default value for them
-  // How an output is made from the feature, for example "decode_raw { ... }"; empty: its values are delivered
-  // unchanged.
-  std::string made = {};
+  // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and may
+  // end with comments. Empty: its values are delivered unchanged.
+  std::vector<std::string> made = {};
+  uint64_t made_bytes = 0;        // bytes of the output for each sample, if they may be more than those of the record
+  uint64_t unreadable = 0;        // how many values are pictures from which the output cannot be made
   std::string output_dtype = {};  // dtype of the output; empty: the default
   std::string remark = {};        // written as a comment on the line of the feature
 };
@@ -31,12 +33,33 @@ struct TextFeature {
 /// Returns the `feature` line. A feature whose key cannot be a name is called "feature_NUMBER".
 std::string text_feature(const TextFeature& feature, size_t number);
 
+/// Collects the outputs of a pipeline.
+class TextOutputs {
+ public:
+  /// Adds the output of a feature.
+  void add(const TextFeature& feature, size_t number);
+
+  /// Returns whether an output is made from any feature (TextFeature::made). If not, a pipeline needs no outputs.
+  bool made() const noexcept { return made_; }
+  const std::string& text() const noexcept { return text_; }
+  uint64_t made_bytes() const noexcept { return made_bytes_; }
+  uint64_t unreadable() const noexcept { return unreadable_; }
+
+ private:
+  bool made_ = false;
+  std::string text_;
+  uint64_t made_bytes_ = 0, unreadable_ = 0;
+};
+
 /// Returns the `batch` line. The batch size is a power of two, so that replicas can divide it. It is at most 128, at
-/// most `records`, and at most the number of average records in 16 MiB.
-std::string text_batch(uint64_t records, uint64_t payload_bytes);
+/// most `records`, and at most the number of average records in 16 MiB, or of samples with `made_bytes`.
+std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_bytes);
+
+/// Returns the `errors` line, which skips bad records and counts them in a comment; empty if there are none.
+std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures);
 
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any
-/// feature (TextFeature::made), the pipeline lists an output for every feature.
+/// feature, the pipeline lists an output for every feature.
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
                           const std::vector<TextFeature>& features, uint64_t records, uint64_t payload_bytes);
 

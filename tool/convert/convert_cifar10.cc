@@ -85,7 +85,7 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   TextFeature image{.key = "image", .length = cifar10_image_bytes};
   image.output_dtype = "FLOAT32";
   // The scale is 1 / 255. The pictures stay separate planes.
-  image.made = "decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }";
+  image.made = {"decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }"};
   const TextFeature label{.key = "label", .kind = Kind::int64_list};
   write_pipeline(result, target,
                  {"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",

@@ -76,9 +76,9 @@ class Column {
       return text;
     }
     text.length = static_cast<int64_t>(array_.row_bytes());
-    text.made = fmt::format("decode_raw {{ stored: {}{}{} }}", stored_.dtype,
-                            array_.byte_order() == '>' ? " big_endian: true" : "",
-                            shape.empty() ? "" : " shape: [" + shape + "]");
+    text.made = {fmt::format("decode_raw {{ stored: {}{}{} }}", stored_.dtype,
+                             array_.byte_order() == '>' ? " big_endian: true" : "",
+                             shape.empty() ? "" : " shape: [" + shape + "]")};
     text.remark = fmt::format("rows of {} [{}]", stored_.dtype, shape);
     return text;
   }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "pictures/decode/picture.h"
-
 namespace feedline::cli {
 namespace {
 
@@ -27,8 +25,7 @@ void KindStats::add(const KindStats& other) {
   }
   records += other.records;
   total += other.total;
-  jpeg += other.jpeg;
-  png += other.png;
+  pictures.add(other.pictures);
 }
 
 KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
@@ -38,9 +35,7 @@ KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
   for (const std::string_view value : message_.bytes(feature)) {
     stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
     stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
-    const auto format = pictures::format_of(std::as_bytes(std::span(value)));
-    stats.jpeg += format == pictures::Format::jpeg;
-    stats.png += format == pictures::Format::png;
+    stats.pictures.add(std::as_bytes(std::span(value)));
   }
   return stats;
 }

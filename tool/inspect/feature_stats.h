@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tool/common/example_view.h"
+#include "tool/common/picture_stats.h"
 
 namespace feedline::cli {
 
@@ -18,7 +19,7 @@ struct KindStats {
   uint64_t records = 0;
   uint64_t count_min = 0, count_max = 0, total = 0;  // the least and most values in a record, and their total
   uint64_t length_min = 0, length_max = 0;           // the shortest and longest value, in bytes; bytes_list only
-  uint64_t jpeg = 0, png = 0;                        // values that begin as JPEG and PNG files do
+  PictureStats pictures = {};                        // of the values that are pictures
 
   void add(const KindStats& other);
 };

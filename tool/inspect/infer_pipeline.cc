@@ -10,6 +10,7 @@
 #include "base/byte_size.h"
 #include "feedline/error.h"
 #include "tool/common/json.h"
+#include "tool/common/picture_stats.h"
 #include "tool/common/pipeline_text.h"
 #include "tool/common/terminal.h"
 #include "tool/inspect/shard_patterns.h"
@@ -17,26 +18,25 @@
 namespace feedline::cli {
 namespace {
 
-/// The line of a feature.
-struct Line {
-  std::string text;
-  bool usable = true;  // false: the text is a comment that says why the feature cannot be fed
+/// A feature as the pipeline names it; or, in a comment line, why it cannot be fed.
+struct Described {
+  std::optional<TextFeature> feature;
+  std::string left_out = {};
 };
 
-Line describe_feature(const std::string& key, size_t number, const FeatureStats& stats, uint64_t records) {
+Described describe_feature(const std::string& key, const FeatureStats& stats, uint64_t records) {
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
     if (stats.of(kind).records) kinds.push_back(kind);
   if (kinds.empty())
-    return {fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key)), false};
+    return {{}, fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key))};
   if (kinds.size() > 1) {
     std::string found;
     for (const Kind kind : kinds) {
       found += fmt::format("{}{} in {}", found.empty() ? "" : ", ", name(kind),
                            format_count(stats.of(kind).records, "record"));
     }
-    return {fmt::format("# feature {} is left out: its values have several kinds: {}\n", text_literal(key), found),
-            false};
+    return {{}, fmt::format("# feature {} is left out: its values have several kinds: {}\n", text_literal(key), found)};
   }
 
   const Kind kind = kinds.front();
@@ -46,17 +46,23 @@ Line describe_feature(const std::string& key, size_t number, const FeatureStats&
   const auto remark = [&](const std::string& text) { feature.remark += (feature.remark.empty() ? "" : "; ") + text; };
   if (!fixed) remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
   if (fixed && values.count_min > 1) feature.shape = {static_cast<int64_t>(values.count_min)};
+  const bool are_pictures = values.pictures.are_most_of(values.total);
   if (kind == Kind::bytes_list && values.total) {
-    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && feature.missing))
+    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && feature.missing) && !are_pictures)
       feature.length = static_cast<int64_t>(values.length_min);
     else
       remark(fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
-    if (values.jpeg == values.total) remark("JPEG files, delivered as they are");
-    if (values.png == values.total) remark("PNG files, delivered as they are");
+  }
+  if (are_pictures) {
+    remark(describe(values.pictures, values.total));
+    if (values.count_min == 1 && values.count_max == 1 && !feature.missing)
+      decode_pictures(feature, values.pictures, values.total);
+    else
+      remark("delivered as they are, because a picture is decoded only where each record has one");
   }
   if (feature.missing)
     remark(fmt::format("in {} of {}", format_count(values.records), format_count(records, "record")));
-  return {text_feature(feature, number)};
+  return {std::move(feature)};
 }
 
 /// The keys that some record of a file has, and those that every record has.
@@ -114,13 +120,16 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
                  format_count(files.size(), "file"));
 
   std::string lines;
+  TextOutputs outputs;
   bool raw = true;
   if (stats.type() == MessageType::example) {
     size_t number = 0;
     for (const auto& [key, of_key] : stats.features()) {
-      const Line line = describe_feature(key, number++, of_key, stats.records());
-      lines += line.text;
-      raw = raw && !line.usable;
+      const auto [feature, left_out] = describe_feature(key, of_key, stats.records());
+      lines += feature ? text_feature(*feature, number) : left_out;
+      if (feature) outputs.add(*feature, number);
+      raw = raw && !feature;
+      number++;
     }
   }
   fmt::format_to(out, "source {{\n");
@@ -133,12 +142,12 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
                    stats.type() == MessageType::example ? "no feature has values"
                                                         : fmt::format("message: {}", name(stats.type())));
   }
-  fmt::format_to(out, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes));
-  if (regions || (stats.unparsed() && !raw)) {
-    fmt::format_to(out, "errors {{ on_error: SKIP_RECORD }}  # {}, {} of another type\n",
-                   format_count(regions, "damaged place"), format_count(stats.unparsed(), "record"));
-  }
-  if (!raw) fmt::format_to(out, "# No output is named, so that every feature is delivered as it is.\n");
+  fmt::format_to(out, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
+  text += text_errors(regions, raw ? 0 : stats.unparsed(), outputs.unreadable());
+  if (outputs.made())
+    text += outputs.text();
+  else if (!raw)
+    text += "# No output is named, so that every feature is delivered as it is.\n";
   return text;
 }
 

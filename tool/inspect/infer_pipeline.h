@@ -9,8 +9,8 @@
 
 namespace feedline::cli {
 
-/// Returns a pipeline text that `feedline check` accepts for these files and that delivers every feature unchanged.
-/// Comments in the text describe the features, and name those that feedline cannot feed.
+/// Returns a pipeline text that `feedline check` accepts for these files. It decodes pictures and delivers every other
+/// feature unchanged. Comments in the text describe the features, and name those that feedline cannot feed.
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
 
 /// Throws Error bad_pipeline if the files seem to belong to two data sets: all records of one file have a feature that

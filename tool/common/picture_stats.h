@@ -1,0 +1,36 @@
+// Statistics of a feature whose values are encoded pictures, and how a pipeline decodes such a feature.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tool/common/pipeline_text.h"
+
+namespace feedline::cli {
+
+/// What the headers of pictures say.
+struct PictureStats {
+  uint64_t jpeg = 0, png = 0;  // how many have a header that can be read
+  uint64_t grey = 0;           // how many of these have no colours
+  int64_t width_min = 0, width_max = 0, height_min = 0, height_max = 0, pixels_max = 0;
+
+  /// Counts the value of a feature, unless it is no picture or its header cannot be read.
+  void add(std::span<const std::byte> value);
+  void add(const PictureStats& other);
+
+  uint64_t count() const noexcept { return jpeg + png; }
+  /// Returns whether a feature with this number of values is one of pictures, some of which may be unreadable.
+  bool are_most_of(uint64_t values) const noexcept { return 2 * count() > values; }
+  bool one_size() const noexcept { return width_min == width_max && height_min == height_max; }
+};
+
+/// Returns a text for people: "JPEG and PNG, 53 x 61 to 640 x 480, 1 and 3 channels, 2 cannot be read". `values` is the
+/// number of the feature's values.
+std::string describe(const PictureStats& pictures, uint64_t values);
+
+/// Makes the output of a feature whose values are these pictures: decoded, and resized to one size.
+void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values);
+
+}  // namespace feedline::cli
