@@ -44,7 +44,7 @@ trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/d
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse pictures/decode io/index io/records io base
 tool/inspect:          tool/common flowgraph/pipeline base
-tool/convert:          tool/common pictures/decode io/index io/records io base
+tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks io base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device

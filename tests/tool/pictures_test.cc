@@ -1,4 +1,7 @@
-// What the tool does for people who have pictures: inspect, and the pipelines that it infers.
+// What the tool does for people who have pictures: inspect, the pipelines that it infers, and convert images.
+#include <filesystem>
+#include <fstream>
+
 #include "feedline/records.h"
 #include "golden/manifest.h"
 #include "pictures/encode.h"
@@ -11,6 +14,8 @@ using namespace feedline::test;
 using nlohmann::json;
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string golden(const std::string& name) { return std::string(FEEDLINE_GOLDEN) + "/images/" + name; }
 
@@ -133,4 +138,78 @@ TEST_CASE("an inferred pipeline has a size for pictures of many, and skips those
   CHECK(contains(read_file(gap), "delivered as they are, because"));
   CHECK_FALSE(contains(read_file(gap), "decode_image"));
   CHECK(run_tool({"run", gap}).code == 0);
+}
+
+namespace {
+
+void put_file(const std::string& path, const std::string& content) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+}  // namespace
+
+TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
+  const TempDir dir;
+  const std::string in = dir.file("in");
+  for (int i = 0; i < 4; i++) {
+    const Pixels pixels = picture_of(40 + i, 30, 3, static_cast<uint32_t>(i));
+    put_file(in + (i < 2 ? "/a/" : "/b/") + std::to_string(i), i % 2 ? to_png(pixels) : to_jpeg(pixels));
+  }
+  put_file(in + "/a/broken", broken_jpeg);
+  const std::string files = dir.file("files"), raw = dir.file("raw");
+  const ToolResult stored = run_tool({"convert", "images", in, "--out", files});
+  REQUIRE(stored.code == 0);
+  CHECK(contains(stored.out, "5 records"));
+  CHECK(contains(stored.out, "choose the size; pictures have 40 x 30 to 43 x 30\n"));
+  CHECK(contains(stored.out, "# 1 picture that cannot be read\n"));
+  const std::string pipeline = files + "/pipeline.textproto";
+  CHECK(run_tool({"check", pipeline}).code == 0);
+  const NpyArray resized = dumped(pipeline, "image", {"--set", "output.image.resize=size: [24, 32] antialias: true"});
+  CHECK(resized.shape == std::vector<int64_t>{4, 24, 32, 3});
+
+  const ToolResult decoded =
+      run_tool({"convert", "images", in, "--out", raw, "--decode", "24", "32", "--shard-size", "4KB"});
+  INFO(decoded.err);
+  REQUIRE(decoded.code == 0);
+  CHECK(contains(decoded.err, in + "/a/broken: cannot be decoded: "));
+  CHECK(contains(decoded.out, "4 records"));
+  CHECK(contains(decoded.out, "decode_raw { stored: UINT8 shape: [24, 32, 3] layout: HWC }"));
+  const ToolResult check = run_tool({"check", raw + "/pipeline.textproto"});
+  CHECK(check.code == 0);
+  CHECK(check.err.empty());
+  const NpyArray pixels = dumped(raw + "/pipeline.textproto", "image");
+  CHECK(pixels.shape == resized.shape);
+  CHECK((pixels.bytes == resized.bytes));
+  const auto labels = dumped(raw + "/pipeline.textproto", "label");
+  CHECK(std::vector<int64_t>(labels.as<int64_t>().begin(), labels.as<int64_t>().end()) ==
+        std::vector<int64_t>{0, 0, 1, 1});
+
+  // A record is left out if one of its pictures is broken.
+  put_file(dir.file("sharp/x"), to_png(picture_of(8, 8, 1, 1)));
+  put_file(dir.file("sharp/y"), to_png(picture_of(8, 8, 1, 2)));
+  put_file(dir.file("blurred/x"), broken_jpeg);
+  put_file(dir.file("blurred/y"), to_png(picture_of(8, 8, 1, 3)));
+  const std::vector<std::string> pairs = {"convert",
+                                          "images",
+                                          "--feature",
+                                          "sharp=" + dir.file("sharp"),
+                                          "--feature",
+                                          "blurred=" + dir.file("blurred"),
+                                          "--decode",
+                                          "8",
+                                          "8",
+                                          "--out",
+                                          dir.file("pairs")};
+  CHECK(contains(run_tool(pairs).out, "1 record,"));
+  const NpyArray sharp = dumped(dir.file("pairs/pipeline.textproto"), "sharp");
+  const Pixels grey = picture_of(8, 8, 1, 2);
+  REQUIRE(sharp.bytes.size() == grey.bytes.size() * 3);
+  for (size_t i = 0; i < grey.bytes.size(); i++) CHECK(sharp.as<uint8_t>()[i * 3 + i % 3] == grey.bytes[i]);
+
+  put_file(dir.file("bad/a/x"), broken_jpeg);
+  const ToolResult none =
+      run_tool({"convert", "images", dir.file("bad"), "--out", dir.file("none"), "--decode", "8", "8"});
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, "bad/a/x: no picture can be decoded"));
 }

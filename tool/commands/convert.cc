@@ -18,9 +18,11 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t told_left_out = 20;  // the most left out files that are named without --json
+constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // a record has at most 256 MiB
 
 struct Args {
   std::vector<std::string> inputs, features, types;
+  std::vector<int64_t> decode_to;  // height and width; empty: files are stored as they are
   ConvertTarget target;
   bool json = false;
 };
@@ -44,6 +46,16 @@ std::vector<std::pair<std::string, std::string>> features_of(const Args& args) {
     if (!names.insert(name).second)
       throw UsageError(fmt::format("two features are called {}; rename one by --feature NAME=VALUE", name));
   return features;
+}
+
+/// Returns the size of --decode. Throws UsageError if a record cannot hold its pixels.
+std::optional<pictures::Size> decode_to(const Args& args) {
+  if (args.decode_to.empty()) return std::nullopt;
+  const int64_t height = args.decode_to[0], width = args.decode_to[1];
+  if (height * width > most_decoded_pixels)
+    throw UsageError(fmt::format("--decode {} {}: at most {} pixels fit into a record", height, width,
+                                 format_count(most_decoded_pixels)));
+  return pictures::Size{height, width};
 }
 
 void print_for_people(const Args& args, const Converted& result) {
@@ -129,14 +141,13 @@ void add_convert(CLI::App& app, Run& run) {
       ->expected(1)
       ->option_text(" ");
 
-  CLI::App* images = add_converter(*convert, run, args, "images",
-                                   "JPEG and PNG files, stored as they are, from a folder for each class or feature",
-                                   [](const Args& a) {
-                                     if (a.inputs.empty() == a.features.empty())
-                                       throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
-                                     return a.features.empty() ? convert_image_classes(a.inputs.front(), a.target)
-                                                               : convert_image_sets(features_of(a), a.target);
-                                   });
+  CLI::App* images = add_converter(
+      *convert, run, args, "images", "JPEG and PNG files from a folder for each class or feature", [](const Args& a) {
+        if (a.inputs.empty() == a.features.empty())
+          throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
+        return a.features.empty() ? convert_image_classes(a.inputs.front(), decode_to(a), a.target)
+                                  : convert_image_sets(features_of(a), decode_to(a), a.target);
+      });
   images
       ->add_option("DIR", args->inputs,
                    "a folder that holds one folder for each class; records have `image` and `label`; labels.txt names "
@@ -150,6 +161,13 @@ void add_convert(CLI::App& app, Run& run) {
       ->option_text("NAME=DIR")
       ->take_all()
       ->allow_extra_args(false);
+  images
+      ->add_option("--decode", args->decode_to,
+                   "store pixels instead of files: uint8 [HEIGHT, WIDTH, 3], resized with antialiasing (default: files "
+                   "are stored as they are)")
+      ->expected(2)
+      ->check(whole_number(1, 65535))
+      ->option_text("HEIGHT WIDTH");
 
   CLI::App* npy =
       add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const Args& a) {

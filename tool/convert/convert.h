@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "feedline/records.h"
+#include "pictures/shape/geometry.h"
 #include "tool/common/example_view.h"
 #include "tool/common/meter.h"
 #include "tool/common/pipeline_text.h"
@@ -42,13 +43,14 @@ struct Converted {
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
 /// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
-/// `image` is the JPEG or PNG file as it is, `label` is the number of the class; folder/labels.txt holds the classes'
-/// names.
-Converted convert_image_classes(const std::string& images, const ConvertTarget& target);
+/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, resized: uint8 [height, width, 3]. `label` is
+/// the number of the class; folder/labels.txt holds the classes' names.
+Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
+                                const ConvertTarget& target);
 /// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one
 /// record.
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
-                             const ConvertTarget& target);
+                             const std::optional<pictures::Size>& decode_to, const ConvertTarget& target);
 
 /// Converts .npy files, given as (feature name, file), with equal numbers of rows; each row becomes a record. int64 and
 /// float32 are kept, float64 is rounded to float32, and other types are stored as their bytes.
@@ -60,7 +62,8 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
 
 // What the converters use:
 
-/// Writes a known number of records into shards with equal numbers of records. Throws Error io_error.
+/// Writes a known number of records into shards with equal numbers of records, but for those that are skipped. Throws
+/// Error io_error.
 class ShardWriter {
  public:
   /// `bytes` is the expected size of all records, which decides the number of shards. Each record's size is added to
@@ -68,14 +71,18 @@ class ShardWriter {
   ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes, Progress& progress);
 
   void write(std::span<const std::byte> record);
-  /// Closes the last shard. Precondition: all records have been written.
+  /// Leaves out the next record.
+  void skip() { begin_record(); }
+  /// Closes the last shard. Precondition: all records have been written or skipped.
   Converted::Set finish();
 
  private:
   void open();
+  void begin_record();
 
   const std::string folder_;
   const uint64_t records_, shards_;
+  uint64_t next_ = 0;  // the number of the next record, counting those that were skipped
   Converted::Set set_;
   std::optional<RecordWriter> writer_;
   Meter meter_;

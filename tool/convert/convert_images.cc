@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "io/file.h"
-#include "pictures/decode/picture.h"
+#include "pictures/decode/picture_info.h"
+#include "pictures/shape/render.h"
+#include "tool/common/picture_stats.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 
@@ -74,6 +76,42 @@ void read_image(const Image& image, std::vector<std::byte>& content) {
   file.read_at(0, content);
 }
 
+/// Makes the pixels of pictures in one size: uint8 [height, width, 3].
+class Decoder {
+ public:
+  explicit Decoder(const pictures::Size& size)
+      : size_(size), pixels_(static_cast<size_t>(size.height * size.width * 3)) {}
+
+  /// Returns the pixels, which are valid until the next call. Throws BadPicture.
+  std::span<const std::byte> decode(std::span<const std::byte> picture) {
+    const pictures::PictureInfo info = pictures::picture_info(picture);
+    const pictures::DecodeOptions options{.max_pixels = info.width * info.height};
+    scratch_.resize(std::max<size_t>(scratch_.size(), pictures::render_memory(options)));
+    const auto whole = [this](int64_t width, int64_t height) {
+      return pictures::Geometry{.source = {0, 0, width, height},
+                                .width = size_.width,
+                                .height = size_.height,
+                                .made = {0, 0, size_.width, size_.height}};
+    };
+    pictures::render(picture, options, whole, {.filter = pictures::Filter::bilinear_antialiased}, pixels_.data(),
+                     scratch_);
+    return pixels_;
+  }
+
+  /// Returns how a pipeline reads the pixels of the feature `key`.
+  TextFeature text(const std::string& key) const {
+    return {.key = key,
+            .length = static_cast<int64_t>(pixels_.size()),
+            .made = {fmt::format("decode_raw {{ stored: UINT8 shape: [{}, {}, 3] layout: HWC }}", size_.height,
+                                 size_.width)},
+            .remark = "pixels of decoded pictures"};
+  }
+
+ private:
+  const pictures::Size size_;
+  std::vector<std::byte> pixels_, scratch_;
+};
+
 /// The records to be written.
 struct Plan {
   std::vector<std::string> keys;
@@ -81,31 +119,79 @@ struct Plan {
   std::vector<int64_t> labels;              // a label for each record; empty: the records have no labels
 };
 
-Converted write_images(const Plan& plan, const ConvertTarget& target, Converted result,
-                       std::vector<std::string> comments) {
+/// How a feature is stored, and what its pictures are.
+class ImageFeature {
+ public:
+  ImageFeature(std::string key, const std::optional<pictures::Size>& decode_to) : key_(std::move(key)) {
+    if (decode_to) decoder_.emplace(*decode_to);
+  }
+
+  /// Returns what is stored of an image file, valid until the next call. Throws BadPicture.
+  std::span<const std::byte> read(const Image& image) {
+    read_image(image, file_);
+    if (decoder_) return decoder_->decode(file_);
+    pictures_.add(file_);
+    return file_;
+  }
+
+  /// Returns how a pipeline reads the feature, whose values have all been read.
+  TextFeature text(uint64_t values) const {
+    if (decoder_) return decoder_->text(key_);
+    TextFeature text{.key = key_, .remark = "JPEG or PNG files, delivered as they are, because most cannot be read"};
+    if (!pictures_.are_most_of(values)) return text;
+    text.remark = describe(pictures_, values);
+    decode_pictures(text, pictures_, values);
+    return text;
+  }
+
+ private:
+  const std::string key_;
+  std::optional<Decoder> decoder_;
+  std::vector<std::byte> file_;
+  PictureStats pictures_;
+};
+
+/// Sets the features of a record. Returns false if one of the images cannot be decoded, and adds it to `left_out`.
+bool set_images(const std::vector<Image>& record, std::vector<ImageFeature>& features, ExampleWriter& example,
+                std::vector<std::string>& left_out) {
+  for (size_t f = 0; f < record.size(); f++) try {
+      example.set_bytes(f, features[f].read(record[f]));
+    } catch (const pictures::BadPicture& bad) {
+      left_out.push_back(fmt::format("{}: cannot be decoded: {}", record[f].path, bad.what()));
+      return false;
+    }
+  return true;
+}
+
+Converted write_images(const Plan& plan, const std::optional<pictures::Size>& decode_to, const ConvertTarget& target,
+                       Converted result, const std::vector<std::string>& comments) {
   uint64_t bytes = 0;
   for (const auto& record : plan.records)
-    for (const Image& image : record) bytes += image.bytes;
+    for (const Image& image : record)
+      bytes += decode_to ? static_cast<uint64_t>(decode_to->height * decode_to->width * 3) : image.bytes;
   std::vector<std::string> keys = plan.keys;
   if (!plan.labels.empty()) keys.push_back("label");
   ExampleWriter example(keys);
   Progress progress("writing", bytes);
   ShardWriter writer(target, "data", plan.records.size(), bytes, progress);
-  std::vector<std::byte> content;
+  std::vector<ImageFeature> images;
+  for (const std::string& key : plan.keys) images.emplace_back(key, decode_to);
+  uint64_t written = 0;
   for (size_t r = 0; r < plan.records.size(); r++) {
-    for (size_t f = 0; f < plan.keys.size(); f++) {
-      read_image(plan.records[r][f], content);
-      example.set_bytes(f, content);
+    if (!set_images(plan.records[r], images, example, result.left_out)) {
+      writer.skip();
+      continue;
     }
     if (!plan.labels.empty()) example.set_ints(plan.keys.size(), {&plan.labels[r], 1});
     writer.write(example.finish());
+    written++;
   }
+  if (written == 0) refuse_input(plan.records[0][0].path, "no picture can be decoded; this is the first");
   result.sets.push_back(writer.finish());
   progress.done();
 
   std::vector<TextFeature> features;
-  for (const std::string& key : plan.keys)
-    features.push_back({.key = key, .remark = "JPEG or PNG files, delivered as they are"});
+  for (const ImageFeature& image : images) features.push_back(image.text(written));
   if (!plan.labels.empty()) features.push_back({.key = "label", .kind = Kind::int64_list});
   write_pipeline(result, target, comments, features);
   return result;
@@ -113,7 +199,8 @@ Converted write_images(const Plan& plan, const ConvertTarget& target, Converted 
 
 }  // namespace
 
-Converted convert_image_classes(const std::string& images, const ConvertTarget& target) {
+Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
+                                const ConvertTarget& target) {
   Converted result;
   Plan plan;
   plan.keys = {"image"};
@@ -149,14 +236,14 @@ Converted convert_image_classes(const std::string& images, const ConvertTarget& 
   if (plan.records.empty()) refuse_input(images, "holds no JPEG or PNG file");
   make_folder(target.folder);
   write_text(target.folder + "/labels.txt", labels);
-  return write_images(plan, target, std::move(result),
+  return write_images(plan, decode_to, target, std::move(result),
                       {fmt::format("Pictures of {} classes: line n + 1 of labels.txt names label n. The records are "
                                    "sorted by class; `feedline split --shuffle` writes them in random order.",
                                    classes.size())});
 }
 
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
-                             const ConvertTarget& target) {
+                             const std::optional<pictures::Size>& decode_to, const ConvertTarget& target) {
   Converted result;
   Plan plan;
   std::map<std::string, std::vector<Image>> by_path;
@@ -182,7 +269,7 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
   if (plan.records.empty())
     refuse_input(folders.front().second, "no JPEG or PNG file has the same relative path in all folders");
   make_folder(target.folder);
-  return write_images(plan, target, std::move(result),
+  return write_images(plan, decode_to, target, std::move(result),
                       {fmt::format("Pictures that have the same path in {} folders.", folders.size())});
 }
 

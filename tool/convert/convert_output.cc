@@ -32,11 +32,16 @@ void ShardWriter::open() {
   writer_.emplace(folder_ + "/" + set_.shards.back());
 }
 
-void ShardWriter::write(std::span<const std::byte> record) {
-  if (set_.records == shard_begin(set_.shards.size(), shards_, records_)) {
+void ShardWriter::begin_record() {
+  if (next_ == shard_begin(set_.shards.size(), shards_, records_)) {
     writer_->close();
     open();
   }
+  next_++;
+}
+
+void ShardWriter::write(std::span<const std::byte> record) {
+  begin_record();
   if (record.size() > io::default_record_limit)
     refuse_input(folder_ + "/" + set_.shards.back(),
                  fmt::format("record {} would have {} bytes, but readers accept at most {}; leave out or shrink its "
