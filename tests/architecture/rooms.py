@@ -46,7 +46,7 @@ tool/common:           flowgraph/parse pictures/decode io/index io/records io ba
 tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
-tool/feeding:          tool/common trainer_bridge ranks io base
+tool/feeding:          tool/common trainer_bridge ranks gpu/unpack io base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
 tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge io/index io base
 """

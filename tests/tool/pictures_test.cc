@@ -1,9 +1,13 @@
-// What the tool does for people who have pictures: inspect, the pipelines that it infers, and convert images.
+// What the tool does for people who have pictures: inspect, the pipelines that it infers, show, and convert images.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "feedline/records.h"
 #include "golden/manifest.h"
+#include "pictures/decode/png_decoder.h"
 #include "pictures/encode.h"
 #include "support/catch.h"
 #include "tool.h"
@@ -63,6 +67,75 @@ NpyArray dumped(const std::string& pipeline, const std::string& output, const st
   REQUIRE(result.code == 0);
   return load_npy(dir.file("out/" + output + ".npy"));
 }
+
+/// A sheet of `show`, and what was printed with it.
+struct Sheet {
+  explicit Sheet(std::vector<std::string> arguments) {
+    const TempDir dir;
+    arguments.insert(arguments.begin(), "show");
+    arguments.insert(arguments.end(), {"--out", dir.file("sheet.png")});
+    const ToolResult result = run_tool(arguments);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    text = result.out;
+    const std::string file = read_file(dir.file("sheet.png"));
+    pictures::PngDecoder decoder(std::as_bytes(std::span(file)), {});
+    REQUIRE(decoder.channels() == 3);
+    pixels = {decoder.width(), decoder.height(), 3, {}};
+    pixels.bytes.resize(static_cast<size_t>(pixels.width * pixels.height * 3));
+    decoder.begin({0, 0, pixels.width, pixels.height});
+    for (int64_t y = 0; y < pixels.height; y++)
+      decoder.read_row(&pixels.bytes[static_cast<size_t>(y * pixels.width * 3)]);
+    decoder.finish();
+  }
+
+  /// Returns a window of the sheet.
+  std::vector<uint8_t> window(int64_t x, int64_t y, int64_t width, int64_t height) const {
+    std::vector<uint8_t> part;
+    for (int64_t row = y; row < y + height; row++) {
+      const auto from = pixels.bytes.begin() + (row * pixels.width + x) * 3;
+      part.insert(part.end(), from, from + width * 3);
+    }
+    return part;
+  }
+  /// Returns picture `place` of a cell, if all pictures have one size. There are 4 pixels around each cell, and 1 between
+  /// the pictures of a cell.
+  std::vector<uint8_t> picture(int64_t row, int64_t column, int64_t side, int64_t place = 0, int64_t places = 1) const {
+    const int64_t cell = places * (side + 1) - 1;
+    return window(4 + column * (cell + 4) + place * (side + 1), 4 + row * (side + 4), side, side);
+  }
+
+  std::string text;
+  Pixels pixels;
+};
+
+/// Returns row i of an array of uint8.
+std::vector<uint8_t> row_of(const NpyArray& array, size_t i) {
+  REQUIRE(array.dtype == "|u1");
+  const auto bytes = array.as<uint8_t>();
+  const size_t size = bytes.size() / static_cast<size_t>(array.shape[0]);
+  return {bytes.begin() + static_cast<ptrdiff_t>(i * size), bytes.begin() + static_cast<ptrdiff_t>((i + 1) * size)};
+}
+
+int largest_difference(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  REQUIRE(a.size() == b.size());
+  int largest = 0;
+  for (size_t i = 0; i < a.size(); i++) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+bool is_empty(const std::vector<uint8_t>& part) {
+  return std::all_of(part.begin(), part.end(), [](uint8_t byte) { return byte == 0xd0; });
+}
+
+// Six photographs of 64 x 64, cut and mirrored at random.
+const std::string random_photos = "source { files: \"" + golden("photos_jpeg.tfrecord") +
+                                  "\" }\n"
+                                  "feature { name: \"image\" dtype: BYTES }\nfeature { name: \"label\" dtype: INT64 }\n"
+                                  "shuffle { mode: GLOBAL }\nbatch { global_batch_size: 2 }\nseed: 7\n"
+                                  "output { name: \"label\" feature: \"label\" }\n"
+                                  "output { name: \"image\" feature: \"image\" decode_image {}\n"
+                                  "  crop { mode: RANDOM random_area {} } resize { size: [32, 32] } flip {} ";
 
 }  // namespace
 
@@ -138,6 +211,108 @@ TEST_CASE("an inferred pipeline has a size for pictures of many, and skips those
   CHECK(contains(read_file(gap), "delivered as they are, because"));
   CHECK_FALSE(contains(read_file(gap), "decode_image"));
   CHECK(run_tool({"run", gap}).code == 0);
+}
+
+TEST_CASE("a sheet has the pictures of the first samples, and their labels beside it") {
+  const TempDir dir;
+  const std::string pipeline = infer(dir, golden("photos_jpeg.tfrecord"));
+  const NpyArray image = dumped(pipeline, "image"), label = dumped(pipeline, "label");
+  const std::vector<std::string> all = {pipeline, "--set", "batch.last_batch_policy=PARTIAL"};
+  const Sheet sheet(all);
+  CHECK(sheet.pixels.width == 4 + 6 * 68);
+  CHECK(sheet.pixels.height == 4 + 68);
+  CHECK(contains(sheet.text, "6 samples of epoch 0 in "));
+  CHECK(contains(sheet.text, "sheet.png: image (64 x 64)\n"));
+  for (int64_t i = 0; i < 6; i++) {
+    CHECK((sheet.picture(0, i, 64) == row_of(image, static_cast<size_t>(i))));
+    CHECK(contains(sheet.text, "row 1, column " + std::to_string(i + 1) + ": label " +
+                                   std::to_string(label.as<int64_t>()[static_cast<size_t>(i)]) + "\n"));
+  }
+  CHECK(is_empty(sheet.window(0, 0, sheet.pixels.width, 4)));
+  std::vector<std::string> some = all;
+  some.insert(some.end(), {"--samples", "2"});
+  CHECK(Sheet(some).pixels.width == 4 + 2 * 68);
+
+  // More than one row, of one channel.
+  const std::string digits = infer(dir, golden("digits_png.tfrecord"));
+  const NpyArray digit = dumped(digits, "image");
+  const Sheet rows({digits, "--set", "output.image.resize=size: [100, 100] filter: NEAREST", "--samples", "11"});
+  CHECK(rows.pixels.width == 4 + 6 * 104);  // 9 would fit
+  CHECK(rows.pixels.height == 4 + 2 * 104);
+  CHECK(contains(rows.text, "row 2, column 5: label "));
+  CHECK_FALSE(contains(rows.text, "row 2, column 6"));
+  CHECK(is_empty(rows.picture(1, 5, 100)));
+  const std::vector<uint8_t> seventh = rows.picture(1, 0, 100);
+  for (size_t c = 0; c < 3; c++) CHECK(seventh[c] == digit.as<uint8_t>()[6 * 64]);
+}
+
+TEST_CASE("a sheet shows random crops as they are fed, in their own colours") {
+  const TempDir dir;
+  const std::string as_bytes = dir.write("bytes.textproto", random_photos + "}\n");
+  const std::string normalize =
+      "normalize { scale: 0.00392156862745098 mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] } ";
+  for (const std::string epoch : {"0", "3"}) {
+    const NpyArray expected = dumped(as_bytes, "image", {"--epoch", epoch});
+    const Sheet plain({as_bytes, "--epoch", epoch}), ranks({as_bytes, "--epoch", epoch, "--replicas", "2"});
+    CHECK(contains(plain.text, "6 samples of epoch " + epoch));
+    CHECK((plain.pixels.bytes == ranks.pixels.bytes));
+    for (const std::string& as : {normalize, normalize + "layout: CHW", normalize + "layout: CHW dtype: FLOAT16",
+                                  std::string("dtype: FLOAT64"), std::string("normalize { mean: 3 std: 2 }")}) {
+      INFO(as);
+      const Sheet floats({dir.write("floats.textproto", random_photos + as + "}\n"), "--epoch", epoch});
+      for (int64_t i = 0; i < 6; i++) {
+        CHECK((plain.picture(0, i, 32) == row_of(expected, static_cast<size_t>(i))));
+        CHECK(largest_difference(floats.picture(0, i, 32), row_of(expected, static_cast<size_t>(i))) <= 1);
+      }
+    }
+  }
+  CHECK((Sheet({as_bytes}).pixels.bytes != Sheet({as_bytes, "--epoch", "3"}).pixels.bytes));
+}
+
+TEST_CASE("a sheet has outputs and frames side by side, and nothing where there is no sample") {
+  const TempDir dir;
+  const std::string two =
+      dir.write("two.textproto", random_photos + "}\n" +
+                                     "output { name: \"whole\" feature: \"image\" decode_image {} resize "
+                                     "{ size: [32, 32] } layout: CHW dtype: FLOAT32 }\n"
+                                     "window { size: 2 shift: 1 }\n");
+  const Sheet sheet({two, "--set", "batch.last_batch_policy=PAD", "--set", "shuffle="});
+  const NpyArray image = dumped(two, "image", {"--set", "shuffle="});
+  CHECK(image.shape == std::vector<int64_t>{5, 2, 32, 32, 3});
+  CHECK(sheet.pixels.width == 4 + 5 * (4 * 33 - 1 + 4));
+  CHECK(contains(sheet.text, "sheet.png: image (32 x 32, 2 frames), whole (32 x 32, 2 frames)\n"));
+  for (int64_t i = 0; i < 5; i++) {
+    std::vector<uint8_t> frames = sheet.picture(0, i, 32, 0, 4), second = sheet.picture(0, i, 32, 1, 4);
+    frames.insert(frames.end(), second.begin(), second.end());
+    CHECK((frames == row_of(image, static_cast<size_t>(i))));
+  }
+  // The second frame of a window is the first of the next.
+  CHECK((sheet.picture(0, 0, 32, 3, 4) == sheet.picture(0, 1, 32, 2, 4)));
+  CHECK(contains(sheet.text, "row 2, column 1: filler\n"));
+  for (int64_t place = 0; place < 4; place++) CHECK(is_empty(sheet.picture(1, 0, 32, place, 4)));
+}
+
+TEST_CASE("show says why it cannot") {
+  const TempDir dir;
+  const auto refusal = [&](const std::string& pipeline, const std::string& out) {
+    const ToolResult result = run_tool({"show", pipeline, "--out", out});
+    CHECK(result.code == 1);
+    CHECK(result.out.empty());
+    CHECK_FALSE(fs::exists(out));
+    return result.err;
+  };
+  const std::string none = dir.write(
+      "none.textproto", "source { files: \"" + golden("photos_jpeg.tfrecord") +
+                            "\" }\nfeature { name: \"label\" dtype: INT64 }\nbatch { global_batch_size: 2 }\n");
+  CHECK_THAT(refusal(none, dir.file("sheet.png")), Catch::Contains("no output is a picture") &&
+                                                       Catch::Contains("there are: label (INT64 [])") &&
+                                                       Catch::Contains("decode_image"));
+  const std::string photos = dir.write("photos.textproto", random_photos + "}\n");
+  CHECK(contains(refusal(photos, dir.file("nowhere/sheet.png")), "nowhere/sheet.png"));
+  const std::string empty =
+      dir.write("empty.textproto", random_photos + "}\nfilter: \"label < 0\"\nepoch { allow_empty: true }\n");
+  CHECK(contains(refusal(empty, dir.file("sheet.png")), "epoch 0 has no sample"));
+  CHECK(contains(refusal(infer(dir, golden("truncated_jpeg.tfrecord")), dir.file("sheet.png")), "[bad_image]"));
 }
 
 namespace {
