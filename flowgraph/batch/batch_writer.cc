@@ -171,6 +171,7 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
+  if (plan.memory.scratch_bytes > 0) rows_per_task_ = 1;  // such as a picture, which takes longer than its bytes tell
   // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
   // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
   // here, but few of them are in use while the trainer is fast.)
