@@ -38,7 +38,8 @@ PictureWriter::PictureWriter(Origin origin, const pictures::GeometrySpec& geomet
       flip_key_(key_of({keys.seed, flips, hash64(keys.flip_group)})) {}
 
 uint64_t PictureWriter::scratch_bytes() const noexcept {
-  if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_)) return pictures::render_memory(*decode);
+  if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
+    return pictures::render_memory(*decode, geometry_.least_resized_height());
   const auto& [height, width, channels, channels_first] = std::get<StoredPixels>(origin_);
   const auto [rows, columns] = geometry_.crop.value_or(pictures::Size{height, width});
   return pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});

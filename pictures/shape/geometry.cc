@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace feedline::pictures {
 namespace {
@@ -61,6 +62,10 @@ Size resized(const GeometrySpec& spec, int64_t width, int64_t height) {
 }
 
 }  // namespace
+
+int64_t GeometrySpec::least_resized_height() const noexcept {
+  return resize ? resize->height : shorter.value_or(std::numeric_limits<int64_t>::max());
+}
 
 std::optional<Size> GeometrySpec::made() const { return crop && (crop_after_resize || !resize) ? crop : resize; }
 

@@ -32,6 +32,8 @@ struct GeometrySpec {
   std::optional<int64_t> shorter;      // the shorter side to this length, as torchvision's Resize(length)
   double flip = 0;                     // the probability of mirroring
 
+  /// Returns what the height of a resized picture is at least; a large number if pictures are not resized.
+  int64_t least_resized_height() const noexcept;
   /// Returns the size of the tensor; nullopt if it depends on the picture.
   std::optional<Size> made() const;
 };

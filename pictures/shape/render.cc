@@ -33,6 +33,9 @@ T* take(std::span<std::byte>& scratch, size_t count) {
 constexpr int64_t longest_row = 65536;  // JPEG's limit; wider PNGs are refused
 constexpr int most_channels = 3;
 
+// How many rows of the source are kept for a resize of so many taps.
+constexpr int64_t rows_kept(size_t taps) { return 2 * static_cast<int64_t>(taps); }
+
 // Reads the rows of a window that may reach out of the picture, as Samples.
 template <typename Decoder, typename Sample>
 class PaddedRows {
@@ -180,16 +183,22 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   float* const planes = take<float>(scratch, plane * channels);
   float* const sums = take<float>(scratch, readable);
   std::fill(sums + stored, sums + readable, 0.0f);
-  const bool keeps_rows = !down.is_copy();
-  auto* const samples = take<Sample>(scratch, stored * (keeps_rows ? static_cast<size_t>(rows) : 1));
+  // The rows of the source from `base` on. Those that are still needed move to the beginning when the last place is taken.
+  const int64_t places = std::min(rows, rows_kept(down.most_taps()));
+  auto* const samples = take<Sample>(scratch, stored * static_cast<size_t>(places));
+  const auto row_at = [&](int64_t place) { return samples + static_cast<size_t>(place) * stored; };
+  int64_t base = 0, read = 0;
   const RowKernels::Taps taps{across.firsts(), across.first(), across.weights(), across.stride(), across.most_taps()};
-  int64_t read = 0;  // rows of the source
   for (size_t y = 0; y < height; y++) {
     const Axis::Taps vertical = down[static_cast<int64_t>(y)];
     const int64_t first = vertical.first - down.first(), last = first + static_cast<int64_t>(vertical.weights.size());
-    const auto row = [&](int64_t r) { return samples + (keeps_rows ? static_cast<size_t>(r) * stored : 0); };
-    for (; read < last; read++) from.read_row(row(read));
-    add_rows_of<Sample>(kernels)(sums, row(first), stored, vertical.weights.data(), vertical.weights.size(), stored);
+    if (last > base + places) {
+      if (read > first) std::memmove(samples, row_at(first - base), static_cast<size_t>(read - first) * stored * sizeof(Sample));
+      base = first;
+    }
+    for (; read < last; read++) from.read_row(row_at(std::max(read, first) - base));  // rows before `first` are skipped
+    add_rows_of<Sample>(kernels)(sums, row_at(first - base), stored, vertical.weights.data(), vertical.weights.size(),
+                                 stored);
     (channels == 1 ? kernels.add_grey_pixels : kernels.add_colour_pixels)(planes, plane, sums, taps, width);
     finisher.write(planes, plane, y);
   }
@@ -267,11 +276,15 @@ uint64_t decode_and_render(std::span<const std::byte> picture, const DecodeOptio
 
 }  // namespace
 
-uint64_t render_memory(const DecodeOptions& options) {
+uint64_t render_memory(const DecodeOptions& options, int64_t resized_height) {
   constexpr uint64_t elements = most_channels * longest_row;
   constexpr uint64_t rows = (3 * sizeof(float) + sizeof(double)) * elements, alignment = 1024;
-  const uint64_t pixels = most_channels * static_cast<uint64_t>(options.max_pixels * options.bits / 8);
-  return (options.apply_exif ? 2 : 1) * pixels + rows + alignment;
+  const auto sample = static_cast<uint64_t>(options.bits / 8);
+  const uint64_t picture = most_channels * sample * static_cast<uint64_t>(options.max_pixels);
+  // A filter reaches over at most 2 n / m + 3 rows if n become m. Of n rows with c columns, n * c are in the picture.
+  const uint64_t kept = std::min(picture, 4 * picture / static_cast<uint64_t>(resized_height) +
+                                              rows_kept(3) * most_channels * sample * longest_row);
+  return (options.apply_exif ? picture : 0) + kept + rows + alignment;
 }
 
 void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,

@@ -36,8 +36,9 @@ struct Finish {
   std::vector<float> mean = {}, std = {};  // none, or one for each channel
 };
 
-/// Returns how many bytes of scratch memory render() needs, besides decoder_memory().
-uint64_t render_memory(const DecodeOptions& options);
+/// Returns how many bytes of scratch memory render() needs, besides decoder_memory(), if Geometry::height is at least
+/// `resized_height` or there is no resize.
+uint64_t render_memory(const DecodeOptions& options, int64_t resized_height = 1);
 
 /// Decides on the geometry of a picture of width x height pixels.
 using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;

@@ -65,7 +65,7 @@ void render_in_bounds(std::span<const std::byte> bytes, const DecodeOptions& dec
                       .filter = static_cast<Filter>(choices >> 4 & 3),
                       .channels = choices & 64 ? 1 : 3,
                       .channels_first = (choices & 128) != 0};
-  std::vector<std::byte> scratch(render_memory(decode) + 1);
+  std::vector<std::byte> scratch(render_memory(decode, side) + 1);
   const size_t elements = side * side * static_cast<size_t>(finish.channels);
   std::vector<std::byte> out(elements * size_of(finish.dtype));
   scratch.back() = std::byte{0x5a};

@@ -192,6 +192,35 @@ TEST_CASE("all levels of SIMD make the same bits") {
           }
 }
 
+TEST_CASE("rows come and go in scratch memory of the size that is asked for") {
+  const Pixels pixels = picture_of(40, 3000, 3, 4);
+  const std::string png = to_png(pixels);
+  const DecodeOptions options{.max_pixels = 40 * 3000};
+  for (const auto& [name, filter] : filters)
+    for (const int64_t height : {1, 7, 300, 2999, 6100}) {
+      INFO(name << " " << height);
+      const auto geometry = [&](int64_t w, int64_t h) { return whole_to(40, height, w, h); };
+      const Finish finish{.dtype = DType::float32, .filter = filter};
+      std::vector<std::byte> scratch(render_memory(options, height) + 1, std::byte{0x5a}),
+          out(static_cast<size_t>(40 * height) * 12);
+      render(std::as_bytes(std::span(png)), options, geometry, finish, out.data(),
+             std::span(scratch).first(scratch.size() - 1));
+      CHECK(scratch.back() == std::byte{0x5a});
+      const Axis down(filter, 3000, height, 0, height);
+      for (int64_t y = 0; y < height; y += 1 + height / 50)
+        for (int64_t i = 0; i < 120; i++) {
+          const Axis::Taps taps = down[y];
+          float sum = 0;
+          for (size_t k = 0; k < taps.weights.size(); k++)
+            sum +=
+                taps.weights[k] * pixels.bytes[static_cast<size_t>((taps.first + static_cast<int64_t>(k)) * 120 + i)];
+          float got;
+          std::memcpy(&got, out.data() + (y * 120 + i) * 4, sizeof got);
+          REQUIRE(got == sum);
+        }
+    }
+}
+
 TEST_CASE("pictures of 16 bits, and pictures of 8 bits as 16") {
   const Pixels pixels = picture_of(40, 30, 3, 2);
   const auto same = [](int64_t w, int64_t h) { return whole_to(w, h, w, h); };
