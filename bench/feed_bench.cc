@@ -22,6 +22,7 @@
 #include "gpu/device/memory.h"
 #include "measure.h"
 #include "on_cpus.h"
+#include "table.h"
 
 namespace feedline::bench {
 namespace {
@@ -36,49 +37,6 @@ uint64_t epoch(Feeder& feeder) {
   while (auto batch = feeder.next()) records += static_cast<uint64_t>(batch.valid_count());
   return records;
 }
-
-/// Collects figures over the rounds, one line for each name, and prints them.
-class Table {
- public:
-  Table(std::string title, std::string unit) : title_(std::move(title)), unit_(std::move(unit)) {}
-  void add(const std::string& name, double value, double ceiling, double wanted) {
-    auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.name == name; });
-    if (line == lines_.end()) line = lines_.insert(line, {name, wanted, {}, {}, {}});
-    line->values.push_back(value);
-    line->ceilings.push_back(ceiling);
-    line->ratios.push_back(value / ceiling);
-  }
-  // Prints all lines. Returns how many miss the wanted ratio.
-  int print(nlohmann::json& json) const {
-    int missed = 0;
-    fmt::print("\n{:<66} {:>9} {:>9}  {:>17}  {:>6}\n", title_, unit_, "ceiling", "ratio (min..max)", "wanted");
-    for (const Line& line : lines_) {
-      const auto [low, high] = std::minmax_element(line.ratios.begin(), line.ratios.end());
-      const double value = median(line.values), ceiling = median(line.ceilings), ratio = median(line.ratios);
-      const bool good = ratio >= line.wanted;
-      missed += !good;
-      fmt::print("{:<66} {:>9.4g} {:>9.4g}  {:5.2f} ({:.2f}..{:.2f})  {:>6.2f}{}\n", line.name, value, ceiling, ratio,
-                 *low, *high, line.wanted, good ? "" : "  MISSED");
-      json[title_].push_back({{"name", line.name},
-                              {"value", value},
-                              {"ceiling", ceiling},
-                              {"ratio", ratio},
-                              {"ratio_min", *low},
-                              {"ratio_max", *high},
-                              {"wanted", line.wanted}});
-    }
-    return missed;
-  }
-
- private:
-  struct Line {
-    std::string name;
-    double wanted;  // the wanted ratio; 0: none
-    std::vector<double> values, ceilings, ratios;
-  };
-  std::string title_, unit_;
-  std::vector<Line> lines_;
-};
 
 class Bench {
  public:
