@@ -35,7 +35,7 @@ void pin_all(Cpus cpus) {
     pin(std::stoi(thread.path().filename()), cpus);
 }
 
-double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus) {
+double rate_on_each(Cpus cpus, const std::function<uint64_t(size_t)>& work) {
   std::vector<double> rates(cpus.size());
   std::barrier start(static_cast<ptrdiff_t>(cpus.size()));
   std::vector<std::jthread> threads;
@@ -43,10 +43,14 @@ double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus) {
     threads.emplace_back([&, t] {
       pin(0, cpus.subspan(t, 1));
       start.arrive_and_wait();
-      rates[t] = rate([&] { return loop(workers[t]); });
+      rates[t] = rate([&] { return work(t); });
     });
   threads.clear();
   return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+double rate_of_loop(const Loop& loop, std::vector<Worker>& workers, Cpus cpus) {
+  return rate_on_each(cpus, [&](size_t t) { return loop(workers[t]); });
 }
 
 }  // namespace feedline::bench
