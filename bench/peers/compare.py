@@ -19,7 +19,7 @@ import tempfile
 import numpy as np
 
 import report
-from sets import record_bytes
+from sets import PICTURES, record_bytes
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -28,8 +28,11 @@ IN_ORDER = {"tfdata": ["one", "fast", "inner"], "dali": ["one", "shards"], "grai
             "tfrecord": ["loader"]}
 RAW = {peer: variants for peer, variants in IN_ORDER.items() if peer != "dali"}  # DALI always parses
 SHUFFLED = {"tfdata": ["shuffle"], "dali": ["shuffle"]}
+DECODED = {"tfdata": ["one", "fast"], "dali": ["one", "shards"], "torchvision": ["tensor", "pil", "threads"]}
+WINDOWS = {**DECODED, "tfdata": ["one", "crop", "fast"]}
 QUANTILES = [n / 100 for n in range(100)] + [0.995, 0.999, 0.9999, 1]
-NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord", "feedline": "feedline"}
+NAMES = {"tfdata": "tf.data", "dali": "DALI", "grain": "Grain", "tfrecord": "tfrecord",
+         "torchvision": "torchvision", "feedline": "feedline"}
 # The paths of feed_bench that deliver the same tensors. The plot shows their composed ceilings.
 CEILINGS = {"chess": "chess: board, flags and score", "chess, features": "chess: features as they are",
             "3 KB images": "3 KB images: float32", "197 KB images": "197 KB images: float32",
@@ -43,7 +46,20 @@ WORKLOADS = {  # name: (set, work, feedline's variant, peers)
     "2.83 MB records": ("big", "read", "one", RAW),
     "2.83 MB to float32": ("big", "full", "one", IN_ORDER),
     "click log": ("floats", "full", "one", IN_ORDER),
+    "JPEG decoded": ("jpeg", "decode", "one", DECODED),
+    "JPEG to 224": ("jpeg", "resize", "one", WINDOWS),
+    "JPEG, random windows": ("jpeg", "augment", "one", WINDOWS),
+    "PNG decoded": ("png", "decode", "one", DECODED),
 }
+GROWTH = ["chess", "JPEG to 224"]  # measured on fewer cores, too
+
+# How far the values of a peer may be from feedline's, by set, work and peer. Decoded pixels are equal.
+CLOSE = {("chess", "full"): 2e-3,  # tanh
+         ("jpeg", "decode"): 0, ("png", "decode"): 0,
+         # Resized pixels, divided by 255 x 0.2435 or more: 1/62 is a step of uint8. tf.data computes in float32;
+         # torchvision rounds to uint8 after each of two passes; DALI's weights are others.
+         ("jpeg", "resize"): {"feedline": 0, "tfdata": 1e-4, "torchvision": 1.5 / 62, "dali": 2 / 62}}
+OTHERWISE_CLOSE = 1e-5  # scale and mean are applied in another order
 
 
 class Worker:
@@ -89,21 +105,32 @@ def best_of(args, peer, name, work, variants, cores):
     return max(variants, key=lambda variant: measure_alone(args, peer, name, work, variant, cores)["rec_s"])
 
 
-def compare_tensors(args, name, cores):
-    """Compares the tensors of every variant that keeps the order with feedline's, value by value."""
+def compared(workloads):
+    """Returns {(set, work): peers} whose tensors are compared: those of whole records, and pictures if not at random."""
+    pairs = {}
+    for workload in workloads:
+        name, work, _, peers = WORKLOADS[workload]
+        if work != "augment":
+            pairs[name, work if name in PICTURES else "full"] = peers if name in PICTURES else IN_ORDER
+    return pairs
+
+
+def compare_tensors(args, name, work, peers, cores):
+    """Compares the tensors of the first variant of each peer, which keeps the order, with feedline's, value by value."""
     tensors = {}
     with tempfile.TemporaryDirectory() as folder:
-        for peer, variant in [("feedline", "one")] + [(peer, variants[0]) for peer, variants in IN_ORDER.items()]:
-            worker = Worker(args, peer, name, "full", variant, cores)
+        for peer, variant in [("feedline", "one")] + [(peer, variants[0]) for peer, variants in peers.items()]:
+            worker = Worker(args, peer, name, work, variant, cores)
             path = os.path.join(folder, f"{peer}.npz")
             worker.ask(f"check {path}")
             worker.close()
             tensors[peer] = list(np.load(path).values())
     for peer, theirs in tensors.items():
+        close = CLOSE.get((name, work), OTHERWISE_CLOSE)
         for ours, other in zip(tensors["feedline"], theirs, strict=True):
-            # The last bits differ because of tanh, and because scale and mean are applied in another order.
-            np.testing.assert_allclose(ours, other.reshape(ours.shape), rtol=0, atol=2e-3 if name == "chess" else 1e-5,
-                                       err_msg=f"{name}: feedline and {peer}")
+            np.testing.assert_allclose(ours, other.reshape(ours.shape), rtol=0,
+                                       atol=close[peer] if isinstance(close, dict) else close,
+                                       err_msg=f"{name}, {work}: feedline and {peer}")
 
 
 def measure(args, workload, cores):
@@ -161,7 +188,7 @@ def machine():
 
 def versions():
     from importlib.metadata import version
-    packages = ["tensorflow-cpu", "nvidia-dali-cuda130", "grain", "tfrecord"]
+    packages = ["tensorflow-cpu", "nvidia-dali-cuda130", "grain", "tfrecord", "torch", "torchvision"]
     return ", ".join(f"{package} {version(package)}" for package in packages)
 
 
@@ -178,17 +205,15 @@ def main():
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     workloads = args.only or list(WORKLOADS)
-    for name in dict.fromkeys(WORKLOADS[workload][0] for workload in workloads):
-        compare_tensors(args, name, cpus)
-        print(f"{name}: all deliver the same tensors", flush=True)
+    for (name, work), peers in compared(workloads).items():
+        compare_tensors(args, name, work, peers, cpus)
+        print(f"{name}, {work}: all deliver the same tensors", flush=True)
     lines = []
     for workload in workloads:
         lines += measure(args, workload, cpus)
-    # The growth with the number of cores, for the chess network's tensors.
-    counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n < len(cpus)]
-    if "chess" in workloads:
-        for n in counts:
-            lines += measure(args, "chess", cpus[:n])
+    for n in [n for n in (1, 2, 4, 8, 16, 32, 64) if n < len(cpus)]:
+        for workload in [workload for workload in GROWTH if workload in workloads]:
+            lines += measure(args, workload, cpus[:n])
     os.makedirs(args.out, exist_ok=True)
     result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions(), "rounds": args.rounds,
               "seconds": args.seconds, "lines": lines,

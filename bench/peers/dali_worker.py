@@ -1,6 +1,7 @@
 """NVIDIA DALI on the CPU. It checks no CRC. Its own tfrecord2idx makes its index files first.
 
-Variants: shards (16 files), one (one file), shuffle (one file, random_shuffle with initial_fill 10,000)."""
+Variants: shards (16 files), one (one file), shuffle (one file, random_shuffle with initial_fill 10,000). Pictures are
+decoded with fancy upsampling, as every other loader does it."""
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import nvidia.dali.tfrecord as tfrec
 import nvidia.dali.types as types
 from nvidia.dali import pipeline_def
 
-from sets import A, B, BATCH, BYTES_KEY, CHECKED, INT_KEY, K, MEAN, RECORDS, SIDE, SIGN, STD, check
+from sets import A, B, BATCH, BYTES_KEY, CHECKED, INT_KEY, K, MEAN, PICTURES, RECORDS, SIDE, SIGN, STD, TARGET, WINDOW, check
 from worker import arguments, serve
 
 args = arguments(["shards", "one", "shuffle"])
@@ -54,6 +55,25 @@ def chess(packed, score):
     return fn.reshape(board, shape=[8, 8, 24]), fn.slice(tail, 0, 10, axes=[0]), target
 
 
+def normalised(image, mirror=0):
+    return fn.crop_mirror_normalize(image, dtype=types.FLOAT, output_layout="CHW", mean=list(255 * MEAN), std=list(255 * STD),
+                                    mirror=mirror)
+
+
+def picture(encoded):
+    """Returns the image that args.work asks for."""
+    if args.work == "decode":
+        return fn.decoders.image(encoded, jpeg_fancy_upsampling=True)
+    if args.work == "augment":
+        image = fn.decoders.image_random_crop(encoded, jpeg_fancy_upsampling=True, random_area=[0.08, 1],
+                                              random_aspect_ratio=[3 / 4, 4 / 3], num_attempts=10)
+    else:
+        image = fn.decoders.image_slice(encoded, jpeg_fancy_upsampling=True, axis_names="HW", start=[WINDOW["y"], WINDOW["x"]],
+                                        shape=[WINDOW["height"], WINDOW["width"]])
+    image = fn.resize(image, size=[TARGET, TARGET], interp_type=types.INTERP_LINEAR, antialias=True)
+    return normalised(image, fn.random.coin_flip() if args.work == "augment" else 0)
+
+
 @pipeline_def(batch_size=batch, num_threads=len(os.sched_getaffinity(0)), device_id=None, prefetch_queue_depth=2)
 def pipeline(files):
     shuffle = args.variant == "shuffle"
@@ -67,10 +87,10 @@ def pipeline(files):
         return fn.cast(got["x"], dtype=types.FLOAT)
     if name == "floats":
         return got["x"], got["ids"], got["y"]
+    if name in PICTURES:
+        return picture(got["image"]), got["label"]
     image = fn.reshape(got["image"], shape=[SIDE[name], SIDE[name], 3], layout="HWC")
-    image = fn.crop_mirror_normalize(image, dtype=types.FLOAT, output_layout="CHW", mean=list(255 * MEAN),
-                                     std=list(255 * STD))
-    return image, got["label"]
+    return normalised(image), got["label"]
 
 
 def open_pass(files):

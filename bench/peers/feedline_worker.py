@@ -17,13 +17,13 @@ tool = os.environ["FEEDLINE"]
 here = os.path.dirname(os.path.abspath(__file__))
 
 OUTPUTS = {"chess": ["board", "flags", "score"], "image-raw": ["image", "label"], "image-large": ["image", "label"],
-           "big": ["x"], "floats": ["x", "ids", "y"]}
+           "big": ["x"], "floats": ["x", "ids", "y"], "jpeg": ["image", "label"], "png": ["image", "label"]}
 
 
 def feedline(command, data_file, *more):
     pipelines = ["read"] if args.work == "read" else [args.set]
-    if args.work == "full" and args.set != "floats":  # the parsed columns of "floats" are its tensors
-        pipelines.append(f"{args.set}-full")
+    if args.work not in ("read", "parse") and args.set != "floats":  # the parsed columns of "floats" are its tensors
+        pipelines.append(f"{args.set}-{args.work}")
     settings = {"source.files": os.path.abspath(data_file)}
     if args.work == "read":
         settings["batch.global_batch_size"] = BATCH[args.set]

@@ -49,10 +49,10 @@ def plot(result, path):
     import matplotlib.pyplot as plt
     workloads = of_all_cores(result)
     scaling = [line for line in result["lines"] if line["workload"] == "chess"]
-    figure, axes = plt.subplot_mosaic([["bars", "bars"], ["cores", "next"]], figsize=(11, 8.5))
+    figure, axes = plt.subplot_mosaic([["bars", "bars"], ["cores", "next"]], figsize=(14, 8.5))
     bars, cores, times = axes["bars"], axes["cores"], axes["next"]
     peers = list(dict.fromkeys(line["peer"] for line in result["lines"]))
-    colours = dict(zip(peers, ["#1a7f5a", "#e08a1e", "#4c78a8", "#9d755d", "#b279a2"]))
+    colours = dict(zip(peers, ["#1a7f5a", "#e08a1e", "#4c78a8", "#9d755d", "#b279a2", "#e45756"]))
     width = 0.8 / len(peers)
     for place, (workload, lines) in enumerate(workloads.items()):
         ours = lines[0]["rec_s"]
@@ -60,7 +60,8 @@ def plot(result, path):
             at = place + (peers.index(line["peer"]) - (len(peers) - 1) / 2) * width
             rates = [answer["rec_s"] / ours for answer in line["rounds"]]
             share = line["rec_s"] / ours
-            bars.bar(at, share, width * 0.9, color=colours[line["peer"]], label=line["peer"] if place == 0 else None,
+            bars.bar(at, share, width * 0.9, color=colours[line["peer"]],
+                     label=None if line["peer"] in bars.get_legend_handles_labels()[1] else line["peer"],
                      yerr=[[share - min(rates)], [max(rates) - share]], error_kw={"lw": 0.8})
         if workload in result["ceilings"]:
             bars.hlines(result["ceilings"][workload] / ours, place - 0.4, place + 0.4, color="#222", lw=1.2, linestyle=":",
@@ -69,7 +70,7 @@ def plot(result, path):
     bars.set_yscale("log")
     bars.set_ylim(0.004, 8)
     bars.set_xticks(range(len(workloads)), [name.replace(", ", ",\n").replace(" to ", "\nto ").replace(" images", "\nimages")
-                                            .replace(" records", "\nrecords") for name in workloads], fontsize=8)
+                                            .replace(" records", "\nrecords").replace(" decoded", "\ndecoded") for name in workloads], fontsize=8)
     bars.set_ylabel("records/s, as a part of feedline's")
     bars.set_title(f"The same tensors from the same files, {max(line['cores'] for line in result['lines'])} cores, page cache warm", fontsize=10)
     bars.legend(fontsize=8, ncols=len(peers) + 1, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)

@@ -4,13 +4,16 @@ import os
 import numpy as np
 
 SHARDS = 16
-RECORDS = {"chess": 2_000_000, "image-raw": 100_000, "image-large": 4_000, "big": 300, "floats": 500_000}
-BATCH = {"chess": 512, "image-raw": 512, "image-large": 64, "big": 1, "floats": 512}
+RECORDS = {"chess": 2_000_000, "image-raw": 100_000, "image-large": 4_000, "big": 300, "floats": 500_000,
+           "jpeg": 4_000, "png": 2_000}
+BATCH = {"chess": 512, "image-raw": 512, "image-large": 64, "big": 1, "floats": 512, "jpeg": 64, "png": 64}
 CHECKED = {name: 4 * batch + 1 for name, batch in BATCH.items()}  # records that are compared value by value
 STEP_S = 0.005  # the step of the trainer in the measurement of next()
-BYTES_KEY = {"chess": "d", "image-raw": "image", "image-large": "image", "big": "x"}
+BYTES_KEY = {"chess": "d", "image-raw": "image", "image-large": "image", "big": "x", "jpeg": "image",
+             "png": "image"}
 LENGTH = {"chess": 194, "image-raw": 3072, "image-large": 196608, "big": 2_830_000}
-INT_KEY = {"chess": "s", "image-raw": "label", "image-large": "label", "floats": "y"}
+INT_KEY = {"chess": "s", "image-raw": "label", "image-large": "label", "floats": "y", "jpeg": "label",
+           "png": "label"}
 SIDE = {"image-raw": 32, "image-large": 256}
 
 # Chess: the channels in the order that the network wants. Those of black (odd in the file) are -1.
@@ -20,6 +23,10 @@ A, K, B = np.float32(0.95), np.float32(600.0), np.float32(60.0)
 
 MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)
 STD = np.array([0.2470, 0.2435, 0.2616], np.float32)
+
+PICTURES = {"jpeg": (375, 500), "png": (256, 256)}  # height and width of the encoded pictures
+WINDOW = {"y": 38, "x": 100, "height": 300, "width": 300}  # the middle of a JPEG, which is resized
+TARGET = 224  # to so many rows and columns
 
 
 def shards(data, name):

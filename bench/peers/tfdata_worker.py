@@ -1,7 +1,9 @@
 """tf.data.
 
 Variants: one (one file, vectorised), fast (16 shards, interleave with AUTOTUNE, any order), inner (each shard is
-batched inside the interleave, which then passes batches on), shuffle (one file with a buffer of 10,000)."""
+batched inside the interleave, which then passes batches on), shuffle (one file with a buffer of 10,000). Pictures are
+decoded one by one in parallel: one (one file; the window is cut out of the whole picture), crop (one file;
+decode_and_crop_jpeg), fast (16 shards, as above)."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -9,11 +11,11 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy as np
 import tensorflow as tf
 
-from sets import A, B, BATCH, BYTES_KEY, INT_KEY, K, LENGTH, MEAN, SIDE, SIGN, STD
+from sets import A, B, BATCH, BYTES_KEY, INT_KEY, K, LENGTH, MEAN, PICTURES, SIDE, SIGN, STD, TARGET, WINDOW
 from worker import arguments, serve
 
 AUTO = tf.data.AUTOTUNE
-args = arguments(["one", "fast", "inner", "shuffle"])
+args = arguments(["one", "fast", "inner", "shuffle", "crop"])
 name, batch = args.set, BATCH[args.set]
 
 SPEC = {}
@@ -57,8 +59,44 @@ def full(records):
     return image * (1 / (255 * STD))[:, None, None] + (-MEAN / STD)[:, None, None], columns[1]
 
 
+def decode(encoded, window=None):
+    """Returns uint8 [height, width, 3] with the pixels of the accurate transform, which feedline's default is."""
+    if name == "png":
+        return tf.io.decode_png(encoded, channels=3)
+    if window is not None and args.variant == "crop":
+        return tf.io.decode_and_crop_jpeg(encoded, window, channels=3, dct_method="INTEGER_ACCURATE")
+    image = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+    if window is not None:
+        y, x, height, width = tf.unstack(window)
+        image = image[y:y + height, x:x + width]
+    return image
+
+
+def random_window(encoded):
+    """Returns a window as RandomResizedCrop takes it."""
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(encoded), tf.zeros([1, 0, 4]), min_object_covered=0.0, aspect_ratio_range=(3 / 4, 4 / 3),
+        area_range=(0.08, 1), max_attempts=10, use_image_if_no_bounding_boxes=True)
+    return tf.concat([begin[:2], size[:2]], 0)
+
+
+def picture(record):
+    """Returns the image and the label of a record."""
+    columns = tf.io.parse_single_example(record, SPEC)
+    encoded = columns["image"]
+    if args.work == "decode":
+        return decode(encoded), columns["label"]
+    window = tf.constant([WINDOW[k] for k in ("y", "x", "height", "width")])
+    image = decode(encoded, random_window(encoded) if args.work == "augment" else window)
+    image = tf.image.resize(image, [TARGET, TARGET], antialias=True)
+    if args.work == "augment":
+        image = tf.image.random_flip_left_right(image)
+    image = image * (1 / (255 * STD)) + (-MEAN / STD)
+    return tf.transpose(image, [2, 0, 1]), columns["label"]
+
+
 def pipeline(files):
-    if args.variant in ("one", "shuffle"):
+    if args.variant in ("one", "shuffle", "crop"):
         ds = tf.data.TFRecordDataset(files)
     elif args.variant == "inner":
         ds = tf.data.Dataset.from_tensor_slices(files)
@@ -69,6 +107,8 @@ def pipeline(files):
         ds = ds.interleave(tf.data.TFRecordDataset, num_parallel_calls=AUTO, deterministic=False)
     if args.variant == "shuffle":
         ds = ds.shuffle(10_000, seed=1)
+    if name in PICTURES:
+        return ds.map(picture, num_parallel_calls=AUTO, deterministic=args.variant != "fast").batch(batch).prefetch(AUTO)
     if args.variant != "inner":
         ds = ds.batch(batch)
     if args.work != "read":
@@ -89,4 +129,4 @@ def open_pass(files):
         yield int(tensors[0].shape[0]), tensors
 
 
-serve(args, open_pass, of_one_file=args.variant in ("one", "shuffle"))
+serve(args, open_pass, of_one_file=args.variant in ("one", "shuffle", "crop"))

@@ -1,6 +1,6 @@
 """Shared by the workers: each process holds one loader and measures it on command, so that loaders can alternate.
 
-A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full --variant V` and reads commands:
+A worker is started as `X_worker.py --data DIR --set NAME --work read|parse|full|decode|resize|augment --variant V` and reads commands:
 
   measure SECONDS   makes one pass over the data, which ends early after SECONDS -> {"rec_s", "cpu_s_per_mrec", ...}
   pace STEPS        takes batches as a trainer that sleeps 5 ms after each: the times that next() took, and the CPU
@@ -27,7 +27,7 @@ def arguments(variants):
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--set", required=True, choices=list(BATCH))
-    parser.add_argument("--work", required=True, choices=["read", "parse", "full"])
+    parser.add_argument("--work", required=True, choices=["read", "parse", "full", "decode", "resize", "augment"])
     parser.add_argument("--variant", required=True, choices=variants)
     return parser.parse_args()
 
@@ -118,7 +118,8 @@ def save_checked(args, open_pass, to):
 
 
 def serve(args, open_pass, of_one_file, whole_passes=True):
-    """Answers commands. open_pass(files) yields (records in the batch, its tensors in the order of sets.full)."""
+    """Answers commands. open_pass(files) yields (records in the batch, its tensors in the order of sets.full; of
+    pictures: image, label)."""
     files = [one(args.data, args.set)] if of_one_file else shards(args.data, args.set)
     for line in sys.stdin:
         command, argument = line.split()
