@@ -65,17 +65,20 @@ void render_in_bounds(std::span<const std::byte> bytes, const DecodeOptions& dec
                       .filter = static_cast<Filter>(choices >> 4 & 3),
                       .channels = choices & 64 ? 1 : 3,
                       .channels_first = (choices & 128) != 0};
-  std::vector<std::byte> scratch(render_memory(decode, side) + 1);
+  static std::vector<std::byte> memory;
+  const size_t needed = render_memory(decode, side);
+  memory.resize(std::max(memory.size(), needed + 1));
+  std::byte& guard = memory[needed];
   const size_t elements = side * side * static_cast<size_t>(finish.channels);
   std::vector<std::byte> out(elements * size_of(finish.dtype));
-  scratch.back() = std::byte{0x5a};
+  guard = std::byte{0x5a};
   render(
       bytes, decode,
       [&](int64_t width, int64_t height) {
         return geometry_of(geometry, width, height, {Draws(1), Draws(2)});
       },
-      finish, out.data(), std::span(scratch).first(scratch.size() - 1));
-  if (scratch.back() != std::byte{0x5a}) std::abort();
+      finish, out.data(), std::span(memory).first(needed));
+  if (guard != std::byte{0x5a}) std::abort();
 }
 
 }  // namespace
