@@ -140,7 +140,11 @@ class PyFeeder {
     taken_.resize(devices_.size());
     feeder_ = made.feeder;
   }
-  ~PyFeeder() { close(); }
+  ~PyFeeder() {
+    close();
+    nb::gil_scoped_release released;  // the last batches wait for the GPU
+    taken_.clear();
+  }
   PyFeeder(const PyFeeder&) = delete;
 
   /// A feeder that is used, and so not destroyed meanwhile, also if close() comes in a signal's handler or on another
@@ -197,12 +201,11 @@ class PyFeeder {
       if (result == Next::end_of_epoch) return nb::none();
       if (result == Next::not_ready) check_signals();
     }
-    const auto shared = std::make_shared<SharedBatch>(std::move(given));
+    const auto shared = std::make_shared<SharedBatch>(std::move(given), devices_[static_cast<size_t>(replica)]);
     const Batch& batch = shared->batch;
     nb::dict tensors;
     for (size_t t = 0; t < batch.tensors().size(); t++)
-      tensors[name_of(batch.tensors()[t].name, t)] =
-          nb::cast(Tensor(shared, batch.tensors()[t], devices_[static_cast<size_t>(replica)]));
+      tensors[name_of(batch.tensors()[t].name, t)] = nb::cast(Tensor(shared, batch.tensors()[t]));
     return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
   }
 

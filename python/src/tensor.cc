@@ -49,14 +49,23 @@ std::string text_of(const Tensor& tensor) {
 
 }  // namespace
 
+SharedBatch::~SharedBatch() {
+  // A thread without a state of Python's does not hold the GIL. The stable ABI cannot tell whether another one does. So
+  // it takes the GIL, which does nothing if it holds it, and gives it away.
+  if (device.kind == DeviceId::Kind::host || !PyGILState_GetThisThreadState()) return;
+  nb::gil_scoped_acquire held;
+  nb::gil_scoped_release released;
+  batch = Batch();
+}
+
 Tensor Tensor::copy() const {
   nb::gil_scoped_release released;
-  const auto copied = std::make_shared<SharedBatch>(batch_->batch.copy(std::span(tensor_, 1)));
-  return Tensor(copied, copied->batch.tensors().front(), device_);
+  const auto copied = std::make_shared<SharedBatch>(batch_->batch.copy(std::span(tensor_, 1)), device());
+  return Tensor(copied, copied->batch.tensors().front());
 }
 
 void Tensor::order_after_writing(nb::handle stream) const {
-  if (device_.kind == DeviceId::Kind::host) return;
+  if (on_host()) return;
   const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
   if (number == -1) return;
   if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
@@ -67,8 +76,7 @@ void Tensor::order_after_writing(nb::handle stream) const {
 }
 
 nb::tuple Tensor::dlpack_device() const {
-  const bool on_host = device_.kind == DeviceId::Kind::host;
-  return nb::make_tuple(int{on_host ? kDLCPU : kDLCUDA}, on_host ? 0 : device_.ordinal);
+  return nb::make_tuple(int{on_host() ? kDLCPU : kDLCUDA}, on_host() ? 0 : device().ordinal);
 }
 
 nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) const {
@@ -84,8 +92,8 @@ nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object 
   const TensorView& view = given.tensor_->tensor;
   if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
     return capsule("dltensor_versioned", gpu::export_tensor<DLManagedTensorVersioned>(
-                                             given.batch_, view, device_, fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
-  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.batch_, view, device_, 0));
+                                             given.batch_, view, device(), fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
+  return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.batch_, view, device(), 0));
 }
 
 void add_tensor(nb::module_& module) {

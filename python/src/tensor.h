@@ -14,24 +14,29 @@
 
 namespace feedline::python {
 
-/// A batch whose tensors Python holds. Any thread may free them.
+/// A batch whose tensors Python and its frameworks hold. Any thread may free them, whether it holds the GIL or not.
 struct SharedBatch {
-  explicit SharedBatch(Batch given) : batch(std::move(given)) {}
-  const Batch batch;
+  SharedBatch(Batch given, DeviceId on) : batch(std::move(given)), device(on) {}
+  /// Gives the batch back. The last batch of a loader that has ended waits for the GPU, and does so without the GIL.
+  ~SharedBatch();
+  SharedBatch(const SharedBatch&) = delete;
+
+  Batch batch;
+  const DeviceId device;
   std::mutex mutex;  // one thread at a time may name a stream that uses the batch
 };
 
 /// Keeps the batch that it belongs to.
 class Tensor {
  public:
-  /// `tensor` is one of `batch`, which lies on `device`.
-  Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor, DeviceId device)
-      : batch_(std::move(batch)), tensor_(&tensor), device_(device) {}
+  /// `tensor` is one of `batch`.
+  Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor) : batch_(std::move(batch)), tensor_(&tensor) {}
 
   DType dtype() const noexcept { return tensor_->tensor.dtype; }
   const Shape& shape() const noexcept { return tensor_->tensor.shape; }
   size_t size_bytes() const noexcept { return tensor_->tensor.size_bytes(); }
-  DeviceId device() const noexcept { return device_; }
+  DeviceId device() const noexcept { return batch_->device; }
+  bool on_host() const noexcept { return device().kind == DeviceId::Kind::host; }
   bool lent() const noexcept { return tensor_->lent; }
   /// The elements. They must lie on the host.
   std::span<const std::byte> bytes() const noexcept {
@@ -54,7 +59,6 @@ class Tensor {
 
   std::shared_ptr<SharedBatch> batch_;
   const NamedTensor* tensor_;
-  DeviceId device_;
 };
 
 /// Adds the class to the module.

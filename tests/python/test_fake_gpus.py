@@ -13,6 +13,9 @@ from conftest import free_port, run_ranks
 
 pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+set_name = ctypes.pythonapi.PyCapsule_SetName
+set_name.restype, set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+DELETER = 56  # where DLManagedTensor has it, after a DLTensor of 48 bytes and a pointer
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,15 @@ def stream_on(fake):
         return streams[-1]
 
     yield make
+
+
+@pytest.fixture
+def no_switches():
+    """Threads get the interpreter's lock only from a thread that gives it away."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    yield
+    sys.setswitchinterval(before)
 
 
 def address_of(capsule):
@@ -193,3 +205,70 @@ def test_gpus_that_share_their_bytes(numbers, stream_on):
             assert read(stream, batch["n"]) == list(range(10 * batch.step, 10 * batch.step + 10))
         with pytest.raises(BufferError, match="only exported as a copy"):  # another GPU may still copy them
             batches[0]["n"].__dlpack__(stream=1, copy=False)
+
+
+def free_tensor(tensor, capsule):
+    capsule.clear()
+    tensor.clear()
+
+
+def free_capsule(tensor, capsule):
+    tensor.clear()
+    capsule.clear()
+
+
+def taken(tensor, capsule):
+    """Takes the tensor as a framework does. Returns the address of its deleter, and what to call it with."""
+    managed = pointer_of(capsule[0], b"dltensor")
+    set_name(capsule[0], b"used_dltensor")
+    free_tensor(tensor, capsule)
+    return ctypes.c_void_p.from_address(managed + DELETER).value, managed
+
+
+def free_with_the_lock(tensor, capsule):
+    deleter, managed = taken(tensor, capsule)
+    ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(deleter)(managed)
+
+
+def free_without_the_lock(tensor, capsule):
+    deleter, managed = taken(tensor, capsule)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(managed)
+
+
+def free_on_a_thread_of_c(tensor, capsule):
+    deleter, managed = map(ctypes.c_void_p, taken(tensor, capsule))
+    c, thread = ctypes.CDLL(None), ctypes.c_ulong()
+    assert c.pthread_create(ctypes.byref(thread), None, deleter, managed) == 0
+    assert c.pthread_join(thread, None) == 0
+
+
+@pytest.mark.parametrize(
+    "free", [free_tensor, free_capsule, free_with_the_lock, free_without_the_lock, free_on_a_thread_of_c])
+def test_a_free_that_waits_for_the_gpu_holds_nobody_up(numbers, stream_on, no_switches, free):
+    """The last batch of a closed loader frees the GPU's memory, and waits for that until a stream has read it. The
+    thread that lets the stream go on gets the interpreter's lock only from the one that waits."""
+    import feedline
+
+    stream = stream_on(0)
+    loader = feedline.Loader(numbers, devices="cuda:0")
+    tensor = [next(iter(loader))["n"]]
+    stream.hold()
+    capsule = [tensor[0].__dlpack__(stream=stream.handle)]
+    number = stream.read(address_of(capsule[0]), 80)
+    loader.close()
+    del loader
+    waits, let_go = threading.Event(), []
+
+    def run():
+        waits.wait()
+        let_go.append(True)
+        stream.let_go()
+
+    other = threading.Thread(target=run)
+    other.start()
+    waits.set()
+    assert not let_go
+    free(tensor, capsule)
+    assert let_go
+    other.join()
+    assert np.frombuffer(stream.found(number), np.int64).tolist() == list(range(10))
