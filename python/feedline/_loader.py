@@ -2,20 +2,23 @@
 
 import atexit
 import json
-import numbers
 import os
 import sys
 import warnings
 import weakref
+from collections.abc import Iterable
 from typing import Any, Callable, Iterator
 
 from . import _feedline, _log
-from ._batch import Batch, Element, assembler
+from ._arguments import flag, integer, number, one_of
+from ._batch import Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
 from ._ranks import Tcp, group_of, load_nccl, meeting_of
 
 _open = weakref.WeakSet()
+_INT, _EPOCHS = range(2**31), range(2**63)
+_PARTS = "leave out data_parallel_rank and data_parallel_size for the part that belongs to the rank"
 
 
 @atexit.register
@@ -106,11 +109,17 @@ class Loader:
     ):
         self._feeder, self._closed = None, False
         self.pipeline = pipeline_of(pipeline, overrides)
-        if backend not in ("auto", "uring", "pread"):
-            raise Error(f"backend: {backend!r} is none of 'auto', 'uring', 'pread'")
+        one_of("backend", backend, "auto", "uring", "pread")
         if (rank is None) != (world_size is None):
             raise Error("give rank and world_size, or neither")
-        _check_epoch("start_epoch", start_epoch)
+        if rank is not None:
+            advice = "leave out rank and world_size to take those that the launcher has set"
+            rank = integer("rank", rank, _INT, advice)
+            world_size = integer("world_size", world_size, _INT[1:], advice)
+        start_epoch = integer("start_epoch", start_epoch, _EPOCHS, "epochs are counted from 0")
+        flag("progress", progress, or_none=True)
+        if as_tuple is not None and (isinstance(as_tuple, str) or not isinstance(as_tuple, Iterable)):
+            raise Error(f"as_tuple: {as_tuple!r} is no tuple of names; write it as ('image', 'label') or ('image',)")
         if gpu_communicator not in (None, "nccl"):
             raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
         rank, world_size, tcp, exchange = meeting_of(communicator, rank, world_size)
@@ -126,13 +135,13 @@ class Loader:
             devices=devices,
             rank=rank,
             world_size=world_size,
-            threads=threads,
+            threads=integer("threads", threads, _INT, "0 takes the CPUs that this process may use"),
             start_epoch=start_epoch,
             backend=backend,
-            direct=direct,
-            deliver_before_error=deliver_before_error,
-            data_parallel_rank=data_parallel_rank,
-            data_parallel_size=data_parallel_size,
+            direct=flag("direct", direct, or_none=True),
+            deliver_before_error=flag("deliver_before_error", deliver_before_error),
+            data_parallel_rank=integer("data_parallel_rank", data_parallel_rank, range(-1, 2**31), _PARTS),
+            data_parallel_size=integer("data_parallel_size", data_parallel_size, _INT, _PARTS),
             tcp=tcp,
             nccl=self._arrives,
         )
@@ -165,9 +174,12 @@ class Loader:
 
     # Epochs
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """Begins an epoch: the next one, if the present one has been iterated, however far. After load_state_dict() or
-        set_epoch() it is the place that was set."""
+        set_epoch() it is the place that was set.
+
+        Each step is a feedline.Batch; with `as_tuple` it is the tuple of these tensors. With several devices it is a
+        list of these, one for each device. (The type is Any because the arguments decide.)"""
         if self._iterated:
             self._go_to(self._epoch + 1)
         self._generation += 1
@@ -235,7 +247,7 @@ class Loader:
         """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
         yet, so that a trainer may load its state and then announce its epoch. (If the state is that of the epoch's end,
         iterating then finds no step of it.)"""
-        _check_epoch("set_epoch", epoch)
+        epoch = integer("set_epoch", epoch, _EPOCHS, "epochs are counted from 0")
         if epoch == self._epoch and self._loaded:
             self._iterated = False
         elif epoch != self._epoch or self._iterated:
@@ -269,24 +281,33 @@ class Loader:
         if step is None:
             steps = self._feeder.steps_per_epoch()
             step = min(self._step, steps) if steps >= 0 else self._step
+        step = integer("step", step, _EPOCHS, "leave it out for the steps that the program has taken")
         return {"feedline": self._feeder.get_state(self._epoch, step), "version": 1}
 
     def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
         """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are
         not those of the state, unless `accept_changes`."""
-        if not isinstance(state, dict) or "feedline" not in state:
-            raise Error("this is no state of a feedline.Loader: it lacks the key 'feedline'")
-        self._feeder.set_state(state["feedline"], accept_changes)
-        place = json.loads(state["feedline"])
+        text = state.get("feedline") if isinstance(state, dict) else None
+        if not isinstance(text, str):
+            raise Error(
+                "this is no state of a feedline.Loader, a dict with a text under the key 'feedline'; give what "
+                "state_dict() has returned"
+            )
+        self._feeder.set_state(text, flag("accept_changes", accept_changes))
+        place = json.loads(text)
         self._epoch, self._step = int(place["epoch"]), int(place["step"])
         self._generation += 1
         self._iterated, self._loaded, self._failed = self._at_end(), True, False
 
-    def set_weights(self, weights: list[float]) -> None:
+    def set_weights(self, weights: Iterable[float]) -> None:
         """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
+        advice = "give a list with one number for each source"
+        if not isinstance(weights, Iterable):
+            raise Error(f"set_weights: {weights!r} is no list; {advice}")
+        weights = [number("set_weights", weight, advice) for weight in weights]
         if self._iterated and self._at_end():
             self._go_to(self._epoch + 1)
-        self._feeder.set_weights(list(weights))
+        self._feeder.set_weights(weights)
 
     # Questions
 
@@ -345,11 +366,6 @@ class Loader:
             as_tuple=self.as_tuple,
         )
         return (_unpickle, (type(self), self.pipeline, arguments))
-
-
-def _check_epoch(name, epoch):
-    if not isinstance(epoch, numbers.Integral) or epoch < 0:  # numpy's integers, too
-        raise Error(f"{name}: {epoch!r} is no number of an epoch; they are counted from 0")
 
 
 def _warn(text):

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from . import _feedline
+from ._arguments import flag, integer, number, string
 from ._errors import Error
 
 _SCHEMA = _feedline.schema()
@@ -51,21 +52,10 @@ def _scalar(path, kind, value):
     if kind in ("string", "bytes"):
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
-        if not isinstance(value, (str, bytes)):
-            _refuse(path, f"{value!r} is no string")
-        return _quoted(value)
+        return _quoted(value if isinstance(value, bytes) else string(path, value))
     if kind == "bool":
-        if not isinstance(value, bool):
-            _refuse(path, f"{value!r} is neither True nor False")
-        return "true" if value else "false"
-    try:
-        if kind == "int" and not isinstance(value, (bool, float, str)):
-            return str(value.__index__())
-        if kind == "float" and not isinstance(value, (bool, str)):
-            return repr(float(value))
-    except (AttributeError, TypeError, ValueError):
-        pass
-    _refuse(path, f"{value!r} is no {'integer' if kind == 'int' else 'number'}")
+        return "true" if flag(path, value) else "false"
+    return str(integer(path, value)) if kind == "int" else repr(number(path, value))
 
 
 def _value(number):
@@ -91,8 +81,9 @@ def _text(message, fields, path=""):
         if kind == "map" and not isinstance(value, dict):
             _refuse(here, f"{value!r} is no dict of names and values")
         if kind == "map":
-            parts += [f"{name} {{ key: {_quoted(k)} value: {float(v)!r} }}" if not isinstance(v, str) else
-                      f"{name} {{ key: {_quoted(k)} value: {_quoted(v)} }}" for k, v in value.items()]
+            parts += [f"{name} {{ key: {_scalar(here, 'string', k)} "
+                      f"value: {_scalar(here, 'string' if isinstance(v, str) else 'float', v)} }}"
+                      for k, v in value.items()]
             continue
         values = [value]
         if repeated and (isinstance(value, (list, tuple)) or hasattr(value, "tolist")):
@@ -125,13 +116,14 @@ class Pipeline:
     def __init__(self, text: str = "", *, folder: str | os.PathLike = "", name: str = "pipeline"):
         """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
         working directory if it is empty. Errors call the text `name`."""
-        self._message = _feedline.parse_pipeline(text, os.fspath(folder), name)
+        string("text", text, "for a file there is feedline.Pipeline.load(file)")
+        self._message = _feedline.parse_pipeline(text, folder, string("name", name))
         self._lines = {}
 
     @classmethod
     def load(cls, file: str | os.PathLike) -> "Pipeline":
         """Makes a pipeline from a text file. Relative file patterns are relative to the file's folder."""
-        return cls._of(_feedline.load_pipeline(os.fspath(file)), {})
+        return cls._of(_feedline.load_pipeline(file), {})
 
     @classmethod
     def _of(cls, message, lines):
@@ -147,13 +139,15 @@ class Pipeline:
         one of its name, or is appended. Other messages are merged field by field."""
         if isinstance(other, dict):
             return self._laid(other)
-        return self._of(self._message.overlaid(str(other), name), self._lines)
+        if not isinstance(other, (str, Pipeline)):
+            raise Error(f"{other!r} cannot be laid over a pipeline: give text, a dict, or a feedline.Pipeline")
+        return self._of(self._message.overlaid(str(other), string("name", name)), self._lines)
 
     def with_field(self, path: str, value: Any) -> "Pipeline":
         """Returns this pipeline with one field changed: with_field("output.board.dtype", "FLOAT16"). An empty text
         clears the field."""
         try:
-            message = self._message.with_field(path, value if isinstance(value, str) else str(value))
+            message = self._message.with_field(string("path", path), str(value))
         except Error as error:
             raise Error(f"{_caller()}: {error}") from None
         return self._of(message, self._lines)
@@ -317,7 +311,7 @@ def pipeline_of(given, overrides=None):
                         text = file.read()
                 except OSError as error:
                     raise Error(f"{os.fspath(part)}: cannot be read: {error.strerror}", "io_error") from None
-                result = result.overlaid(text, os.fspath(part))
+                result = result.overlaid(text, os.fsdecode(part))
         elif isinstance(part, str):
             result = Pipeline(part) if result is None else result.overlaid(part)
         else:

@@ -8,6 +8,7 @@ import re
 import zlib
 from typing import Any, NamedTuple
 
+from ._arguments import integer, number, string
 from ._errors import Error
 
 
@@ -24,9 +25,19 @@ class Tcp(NamedTuple):
     exchange: Any = None
 
     def _arguments(self):
-        if not isinstance(self.address, str) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
-            raise Error(f"communicator: {self!r}: the address is a text, and the port a number from 0 to 65535")
-        return (self.address, self.port, round(self.start_timeout * 1000), round(self.timeout * 1000))
+        return (
+            string("Tcp.address", self.address),
+            integer("Tcp.port", self.port, range(65536)),
+            _milliseconds("Tcp.start_timeout", self.start_timeout),
+            _milliseconds("Tcp.timeout", self.timeout),
+        )
+
+
+def _milliseconds(name, seconds):
+    value = number(name, seconds, "it is in seconds")
+    if not 0 <= value <= 1e9:
+        raise Error(f"{name}: {seconds!r} is no number of seconds from 0 to a billion")
+    return round(value * 1000)
 
 
 _NAMES = (
@@ -131,8 +142,28 @@ def _ranks_of(group):
 
 
 def _exchange_of(group):
-    """Returns the all-gather of bytes over an mpi4py communicator or a torch.distributed process group; a function is
-    one already."""
+    """Returns the all-gather of bytes, which refuses what is no list of bytes."""
+    all_gather = _all_gather_of(group)
+
+    def exchange(mine):
+        everyone = all_gather(mine)
+        if not isinstance(everyone, (list, tuple)):
+            found = f"a {type(everyone).__name__}"
+        elif wrong := [type(one).__name__ for one in everyone if not isinstance(one, bytes)]:
+            found = f"a list in which there is a {wrong[0]}"
+        else:
+            return everyone
+        raise Error(
+            f"communicator: the exchange of bytes returned {found}; it must return a list of the bytes objects that "
+            "the ranks gave to it, in their order"
+        )
+
+    return exchange
+
+
+def _all_gather_of(group):
+    """Returns the all-gather of an mpi4py communicator or a torch.distributed process group; a function is one
+    already."""
     if hasattr(group, "Get_rank"):
         return group.allgather
     if callable(group):
@@ -143,10 +174,10 @@ def _exchange_of(group):
     # The exchange runs on a thread of its own, and the current GPU is that of a thread.
     device = torch.cuda.current_device() if dist.get_backend(group) == "nccl" else None
 
-    def exchange(mine):
+    def all_gather(mine):
         everyone = [None] * dist.get_world_size(group)
         with torch.cuda.device(device) if device is not None else contextlib.nullcontext():
             dist.all_gather_object(everyone, mine, group=group)
         return everyone
 
-    return exchange
+    return all_gather

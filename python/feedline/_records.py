@@ -8,19 +8,24 @@ from collections.abc import Mapping, Set
 from typing import Iterable, Iterator
 
 from . import _feedline
+from ._arguments import integer, one_of
 from ._errors import Error
 
 
 def records(
     file: str | os.PathLike, *, compression: str = "auto", record_limit: int = 256 << 20, on_error: str = "raise"
 ) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file as bytes, each verified by both of its checksums.
+    """Opens a TFRecord file, and yields its records as bytes, each verified by both of its checksums.
 
     `compression` is "auto", "none", "gzip" or "zlib". With on_error="raise" damage raises its Error; with "skip" reading
     goes on at the next record that provably belongs to the file."""
-    if on_error not in ("raise", "skip"):
-        raise Error(f"on_error: {on_error!r} is none of 'raise', 'skip'")
-    reader = _feedline.RecordReader(os.fspath(file), compression, record_limit)
+    one_of("on_error", on_error, "raise", "skip")
+    one_of("compression", compression, "auto", "none", "gzip", "zlib")
+    record_limit = integer("record_limit", record_limit, range(2**63), "it is the longest record, in bytes")
+    return _records(_feedline.RecordReader(file, compression, record_limit), on_error)
+
+
+def _records(reader, on_error):
     while True:
         try:
             record = reader.next()
@@ -35,7 +40,9 @@ def records(
 
 def parse_example(record: bytes) -> dict[str, list]:
     """Returns the features of a tf.train.Example: {name: list of bytes, floats or ints}."""
-    return _feedline.parse_example(record)
+    if not isinstance(record, (bytes, bytearray, memoryview)):
+        raise Error(f"a record is bytes, not {type(record).__name__}", "wrong_dtype")
+    return _feedline.parse_example(bytes(record))
 
 
 def _typed(values):
@@ -76,8 +83,8 @@ class RecordWriter:
     `compression` is "none" or "gzip"."""
 
     def __init__(self, file: str | os.PathLike, *, compression: str = "none"):
-        self._file = os.fspath(file)
-        self._writer = _feedline.RecordWriter(self._file, compression)
+        self._file = os.fsdecode(file)
+        self._writer = _feedline.RecordWriter(file, one_of("compression", compression, "none", "gzip"))
         self._keys, self._examples, self._records = None, None, 0
 
     def write(self, record: bytes | dict) -> None:
@@ -94,6 +101,9 @@ class RecordWriter:
     def _example(self, features):
         keys = list(features)
         if keys != self._keys:
+            for key in keys:
+                if not isinstance(key, str):
+                    raise Error(f"{key!r} is no name of a feature; names are strings", "wrong_dtype", file=self._file)
             self._keys, self._examples = keys, _feedline.ExampleWriter(keys)
         typed = []
         for key, values in features.items():

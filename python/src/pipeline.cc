@@ -7,6 +7,7 @@
 
 #include "feedline/pipeline.h"
 #include "feedline_pipeline.pb.h"
+#include "python/src/text.h"
 
 namespace nb = nanobind;
 namespace pb = google::protobuf;
@@ -66,9 +67,15 @@ void add_pipeline(nb::module_& module) {
       .def("overlaid", &Pipeline::overlaid, nb::arg("text"), nb::arg("text_name") = "overlay")
       .def("with_field", &Pipeline::with, nb::arg("path"), nb::arg("value"))
       .def("text", &Pipeline::text)
-      .def("folder", &Pipeline::folder);
-  module.def("parse_pipeline", &parse_pipeline, nb::arg("text"), nb::arg("folder"), nb::arg("text_name"));
-  module.def("load_pipeline", &load_pipeline, nb::arg("file"));
+      .def("folder", [](const Pipeline& pipeline) { return text_of(pipeline.folder()); });
+  module.def(
+      "parse_pipeline",
+      [](const std::string& text, nb::handle folder, const std::string& text_name) {
+        return parse_pipeline(text, file_name(folder), text_name);
+      },
+      nb::arg("text"), nb::arg("folder"), nb::arg("text_name"));
+  module.def(
+      "load_pipeline", [](nb::handle file) { return load_pipeline(file_name(file)); }, nb::arg("file"));
   module.def("schema", schema);
 }
 

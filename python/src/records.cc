@@ -44,8 +44,7 @@ Compression compression_of(const std::string& name) {
   if (name == "none") return Compression::none;
   if (name == "gzip") return Compression::gzip;
   if (name == "zlib") return Compression::zlib;
-  if (name == "auto") return Compression::automatic;
-  throw Error(Category::bad_pipeline, "compression '" + name + "' is none of auto, none, gzip, zlib");
+  return Compression::automatic;
 }
 
 /// Returns the next record, or None at the end. Raises the Error of a bad region; the next call goes on after that
@@ -102,8 +101,8 @@ void add_records(nb::module_& module) {
   nb::class_<Shared<RecordReader>>(module, "RecordReader")
       .def(
           "__init__",
-          [](Shared<RecordReader>* self, const std::string& file, const std::string& compression,
-             uint64_t record_limit) {
+          [](Shared<RecordReader>* self, nb::handle name, const std::string& compression, uint64_t record_limit) {
+            const std::string file = file_name(name);
             const RecordReader::Options options{compression_of(compression), record_limit};
             nb::gil_scoped_release released;
             new (self) Shared<RecordReader>(file, options);
@@ -113,7 +112,8 @@ void add_records(nb::module_& module) {
   nb::class_<Shared<RecordWriter>>(module, "RecordWriter")
       .def(
           "__init__",
-          [](Shared<RecordWriter>* self, const std::string& file, const std::string& compression) {
+          [](Shared<RecordWriter>* self, nb::handle name, const std::string& compression) {
+            const std::string file = file_name(name);
             const RecordWriter::Options options{compression_of(compression)};
             nb::gil_scoped_release released;
             new (self) Shared<RecordWriter>(file, options);

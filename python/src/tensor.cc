@@ -1,11 +1,13 @@
 #include "python/src/tensor.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +28,7 @@ std::string lower_case_name(DType dtype) {
 
 /// Returns a capsule of the struct. A consumer renames the capsule that it takes, and calls the deleter itself.
 template <typename Managed>
-nb::object capsule(const char* name, Managed* managed) {
+nb::capsule capsule(const char* name, Managed* managed) {
   PyObject* object = PyCapsule_New(managed, name, [](PyObject* self) {
     const char* still = PyCapsule_GetName(self);
     if (!still || std::strncmp(still, "used_", 5) == 0) return;
@@ -36,15 +38,58 @@ nb::object capsule(const char* name, Managed* managed) {
     managed->deleter(managed);
     throw nb::python_error();
   }
-  return nb::steal(object);
+  return nb::steal<nb::capsule>(object);
 }
 
-[[noreturn]] void refuse(const char* why) { throw nb::buffer_error(why); }
+[[noreturn]] void refuse(const std::string& why) { throw nb::buffer_error(why.c_str()); }
+
+[[noreturn]] void refuse_argument(const char* name, nb::handle found, const char* wanted) {
+  throw nb::type_error((std::string(name) + " is " + nb::repr(found).c_str() + "; it must be " + wanted).c_str());
+}
+
+std::string device_text(const Tensor& tensor) { return "cuda:" + std::to_string(tensor.device().ordinal); }
 
 std::string text_of(const Tensor& tensor) {
-  const DeviceId device = tensor.device();
   return "feedline.Tensor(" + lower_case_name(tensor.dtype()) + " " + to_string(tensor.shape()) +
-         (device.kind == DeviceId::Kind::cuda ? ", cuda:" + std::to_string(device.ordinal) : "") + ")";
+         (tensor.on_host() ? "" : ", " + device_text(tensor)) + ")";
+}
+
+/// Returns what is said to those who want the bytes of a tensor on a GPU.
+std::string not_on_host(const Tensor& tensor) {
+  return "the tensor is on " + device_text(tensor) +
+         ", and is wanted on the host; copy it with your framework, as torch.from_dlpack(tensor).cpu() does";
+}
+
+/// Returns the argument `copy` of `__dlpack__` and `__array__`.
+std::optional<bool> copy_of(nb::handle copy) {
+  if (copy.is_none()) return std::nullopt;
+  if (!nb::isinstance<nb::bool_>(copy)) refuse_argument("copy", copy, "True, False or None");
+  return nb::cast<bool>(copy);
+}
+
+/// Returns whether a consumer that gives this argument takes versioned capsules.
+bool takes_versions(nb::handle max_version) {
+  if (max_version.is_none()) return false;
+  std::pair<int, int> version;
+  if (!nb::try_cast(max_version, version))
+    refuse_argument("max_version", max_version, "a tuple of two integers, as (1, 0), or None");
+  return version.first >= 1;
+}
+
+nb::object array_of(nb::handle self, nb::handle dtype, nb::handle copy) {
+  const Tensor& tensor = nb::cast<const Tensor&>(self);
+  if (!tensor.on_host()) throw nb::type_error(not_on_host(tensor).c_str());
+  if (tensor.dtype() == DType::bfloat16)
+    throw nb::type_error(
+        "numpy has no bfloat16; take the tensor with torch.from_dlpack(tensor) or jax.numpy.from_dlpack(tensor), or "
+        "copy it with the package ml_dtypes: numpy.frombuffer(bytes(tensor), "
+        "ml_dtypes.bfloat16).reshape(tensor.shape)");
+  if (tensor.lent() && copy_of(copy) == false)
+    throw nb::value_error("others read this memory, too, so it is only given as a copy; leave out copy=False");
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object array = numpy.attr("from_dlpack")(self);
+  if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
+  return numpy.attr("asarray")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
 }
 
 }  // namespace
@@ -66,7 +111,9 @@ Tensor Tensor::copy() const {
 
 void Tensor::order_after_writing(nb::handle stream) const {
   if (on_host()) return;
-  const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
+  int64_t number = 1;
+  if (!stream.is_none() && !nb::try_cast(stream, number))
+    refuse_argument("stream", stream, "None, -1, 1, 2, or the handle of a stream");
   if (number == -1) return;
   if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
   if (number < 0) refuse("a stream is -1, 1, 2, or the handle of a stream");
@@ -75,22 +122,23 @@ void Tensor::order_after_writing(nb::handle stream) const {
   batch_->batch.ready_on(Stream::dlpack(number));
 }
 
-nb::tuple Tensor::dlpack_device() const {
+nb::typed<nb::tuple, int, int> Tensor::dlpack_device() const {
   return nb::make_tuple(int{on_host() ? kDLCPU : kDLCUDA}, on_host() ? 0 : device().ordinal);
 }
 
-nb::object Tensor::dlpack(nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) const {
+nb::capsule Tensor::dlpack(nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) const {
   if (!dl_device.is_none() && !dl_device.equal(dlpack_device()))
-    refuse("the tensor is on another device than dl_device; take it where it is, and copy it with your framework");
-  const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);
-  const bool may_copy = copy.is_none() || must_copy;
-  if (lent() && !may_copy)
+    refuse(std::string("the tensor is on the device ") + nb::repr(dlpack_device()).c_str() + ", and dl_device " +
+           nb::repr(dl_device).c_str() + " is another device; take it where it is, and copy it with your framework");
+  const std::optional<bool> asked = copy_of(copy);
+  const bool versioned = takes_versions(max_version);
+  if (lent() && asked == false)
     refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
-  const bool fresh = must_copy || lent();
+  const bool fresh = asked == true || lent();
   const Tensor given = fresh ? this->copy() : *this;
   given.order_after_writing(stream);
   const TensorView& view = given.tensor_->tensor;
-  if (!max_version.is_none() && nb::cast<int>(max_version[0]) >= 1)
+  if (versioned)
     return capsule("dltensor_versioned", gpu::export_tensor<DLManagedTensorVersioned>(
                                              given.batch_, view, device(), fresh ? DLPACK_FLAG_BITMASK_IS_COPIED : 0));
   return capsule("dltensor", gpu::export_tensor<DLManagedTensor>(given.batch_, view, device(), 0));
@@ -105,21 +153,11 @@ void add_tensor(nb::module_& module) {
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
            "Returns a DLPack capsule, as the Python array API standard says. Raises BufferError if the tensor would\n"
            "have to go to another device, or to be copied although copy=False.")
-      .def("__dlpack_device__", &Tensor::dlpack_device)
-      .def(
-          "__array__",
-          [](nb::object self, nb::object dtype, nb::object copy) {
-            const Tensor& tensor = nb::cast<const Tensor&>(self);
-            const nb::module_ numpy = nb::module_::import_("numpy");
-            const bool may_not_copy = !copy.is_none() && !nb::cast<bool>(copy);
-            if (may_not_copy && tensor.lent())
-              throw nb::value_error(
-                  "others read this memory, too, so it is only given as a copy; leave out copy=False");
-            const nb::object array = numpy.attr("from_dlpack")(self);
-            if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
-            return numpy.attr("asarray")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
-          },
-          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
+      .def("__dlpack_device__", &Tensor::dlpack_device,
+           "Returns DLPack's numbers of the device: (1, 0) is the host, (2, n) is GPU n.")
+      .def("__array__", array_of, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
+           "Returns a numpy array of the same memory, for numpy.asarray(tensor); a copy if `dtype` or `copy` asks for\n"
+           "one. Raises TypeError for bfloat16, which numpy lacks, and for a tensor on a GPU.")
       .def_prop_ro(
           "dtype", [](const Tensor& t) { return lower_case_name(t.dtype()); },
           "The name of the element type, as numpy spells it: 'float32', 'bool', 'bfloat16'.")
@@ -132,17 +170,21 @@ void add_tensor(nb::module_& module) {
       .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().rank(); })
       .def_prop_ro(
           "size", [](const Tensor& t) { return t.shape().elements(); }, "The number of elements.")
-      .def_prop_ro("nbytes", &Tensor::size_bytes)
-      .def("__len__",
-           [](const Tensor& t) {
-             if (t.shape().rank() == 0) throw nb::type_error("a scalar has no length");
-             return t.shape()[0];
-           })
-      .def("__bytes__",
-           [](const Tensor& t) {
-             if (t.device().kind != DeviceId::Kind::host) refuse("the tensor is on a GPU");
-             return nb::bytes(t.bytes().data(), t.bytes().size());
-           })
+      .def_prop_ro("nbytes", &Tensor::size_bytes, "The number of bytes of all elements.")
+      .def(
+          "__len__",
+          [](const Tensor& t) {
+            if (t.shape().rank() == 0) throw nb::type_error("a scalar has no length");
+            return t.shape()[0];
+          },
+          "Returns the length of the first axis. Raises TypeError for a scalar.")
+      .def(
+          "__bytes__",
+          [](const Tensor& t) {
+            if (!t.on_host()) refuse(not_on_host(t));
+            return nb::bytes(t.bytes().data(), t.bytes().size());
+          },
+          "Returns a copy of the elements, row-major and in the machine's byte order. Raises BufferError on a GPU.")
       .def("__repr__", text_of);
 }
 

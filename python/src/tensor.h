@@ -48,10 +48,10 @@ class Tensor {
   /// `stream`, for a GPU: None or 1 is the legacy default stream of the tensor's GPU, 2 the per-thread one, -1 none,
   /// anything else the handle of a stream, which must outlive the batch. The stream waits until the tensor is written.
   /// The memory goes back to the feeder when all streams that were named have done the work that they have been given
-  /// by then. Raises BufferError for a request that cannot be fulfilled.
-  nanobind::object dlpack(nanobind::object stream, nanobind::object max_version, nanobind::object dl_device,
-                          nanobind::object copy) const;
-  nanobind::tuple dlpack_device() const;
+  /// by then. Raises BufferError for a request that cannot be fulfilled, and TypeError for an argument of a wrong type.
+  nanobind::capsule dlpack(nanobind::handle stream, nanobind::handle max_version, nanobind::handle dl_device,
+                           nanobind::handle copy) const;
+  nanobind::typed<nanobind::tuple, int, int> dlpack_device() const;
 
  private:
   Tensor copy() const;

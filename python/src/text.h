@@ -1,11 +1,20 @@
-// Texts that may not be UTF-8.
+// Names of files, and other texts that may not be UTF-8.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <string>
 #include <string_view>
 
 namespace feedline::python {
+
+/// Returns the bytes of a file's name, which is a str, bytes, or an os.PathLike. Raises TypeError for anything else.
+inline std::string file_name(nanobind::handle name) {
+  PyObject* bytes = nullptr;
+  if (!PyUnicode_FSConverter(name.ptr(), &bytes)) throw nanobind::python_error();
+  const auto owned = nanobind::steal<nanobind::bytes>(bytes);
+  return {owned.c_str(), owned.size()};
+}
 
 /// Returns bytes as Python has file names: those that are not UTF-8 become surrogates.
 inline nanobind::object text_of(std::string_view bytes) {

@@ -81,6 +81,31 @@ def test_a_tensor(numbers):
     assert copy.tolist() == array.tolist() and not np.shares_memory(array, copy)
 
 
+def test_arguments_that_dlpack_does_not_have(numbers):
+    tensor = next(iter(feedline.Loader(numbers)))["n"]
+    for arguments, message in [
+        ({"copy": 1}, "copy is 1; it must be True, False or None"),
+        ({"copy": "no"}, "copy is 'no'; it must be"),
+        ({"max_version": ("a", 0)}, r"max_version is \('a', 0\); it must be a tuple of two integers"),
+        ({"max_version": 1}, "max_version is 1; it must be"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            tensor.__dlpack__(**arguments)
+    with pytest.raises(BufferError, match=r"on the device \(1, 0\), and dl_device 5 is another device"):
+        tensor.__dlpack__(dl_device=5)
+
+
+def test_numpy_is_told_that_it_has_no_bfloat16(numbers):
+    tensor = next(iter(feedline.Loader(numbers.output("x", feature="n", dtype="BFLOAT16"))))["x"]
+    with pytest.raises(TypeError, match="numpy has no bfloat16; take the tensor with") as raised:
+        np.asarray(tensor)
+    with pytest.raises(TypeError, match="numpy has no bfloat16"):
+        np.asarray(tensor, dtype=np.float32)
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    advice = str(raised.value).rsplit(": ", 1)[-1]
+    assert eval(advice, {"numpy": np, "ml_dtypes": ml_dtypes, "tensor": tensor}).tolist() == list(range(10))
+
+
 @pytest.mark.parametrize(
     "dtype", ["BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64"])
 def test_dtypes(numbers, dtype):

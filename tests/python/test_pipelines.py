@@ -51,6 +51,9 @@ def test_a_wrong_field_is_named_with_the_line_that_wrote_it(root):
         (lambda: pipeline.output("x", feature="d", unpack_bits=[8]), r"output.unpack_bits: \[8\] is no dict"),
         (lambda: pipeline.shuffle(5, reshuffle_each_epoch=1), "reshuffle_each_epoch: 1 is neither True nor False"),
         (lambda: pipeline.feature("x", "INT63"), "feature.dtype: 'INT63' is none of"),
+        (lambda: pipeline.output("x", expression={"constants": {5: 1.0}}), "constants: 5 is no string"),
+        (lambda: pipeline.output("x", expression={"constants": {"c": []}}), r"constants: \[\] is no number"),
+        (lambda: pipeline.with_field(5, 1), "path: 5 is no string"),
     ]:
         with pytest.raises(feedline.Error, match=message) as raised:
             wrong()
@@ -97,6 +100,15 @@ def test_a_missing_file_and_text_that_is_none():
         feedline.Pipeline("nonsense", name="text")
     with pytest.raises(feedline.Error, match="no pipeline"):
         feedline.Loader(7)
+    with pytest.raises(feedline.Error, match="text: 7 is no string; for a file there is feedline.Pipeline.load"):
+        feedline.Pipeline(7)
+    with pytest.raises(feedline.Error, match="name: 7 is no string"):
+        feedline.Pipeline("", name=7)
+    with pytest.raises(feedline.Error, match="7 cannot be laid over a pipeline: give text"):
+        feedline.Pipeline("").overlaid(7)
+    for call in (feedline.Pipeline.load, feedline.tfrecords, lambda folder: feedline.Pipeline("", folder=folder)):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
+            call(7)
 
 
 def test_errors_name_the_line_of_the_caller():

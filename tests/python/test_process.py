@@ -38,11 +38,47 @@ def test_wrong_options(numbers):
         ({"backend": "mmap"}, "backend"),
         ({"rank": 1}, "rank and world_size"),
         ({"communicator": "mpi"}, "no way to meet"),
+        ({"devices": 3}, "devices: '3' is not a device; write host"),
+        ({"devices": [1, 2]}, "is not a device"),
+        ({"threads": "x"}, "threads: 'x' is no integer from 0 to 2147483647; 0 takes the CPUs"),
+        ({"threads": -1}, "threads: -1 is no integer"),
+        ({"threads": 1.0}, "threads: 1.0 is no integer"),
+        ({"rank": "a", "world_size": 2}, "rank: 'a' is no integer"),
+        ({"rank": 0, "world_size": 2**40}, "world_size: 1099511627776 is no integer from 1 to 2147483647"),
+        ({"rank": 2, "world_size": 2}, "numbered from 0 to world_size - 1"),
+        ({"start_epoch": 1.5}, "start_epoch: 1.5 is no integer .* counted from 0"),
+        ({"start_epoch": True}, "start_epoch: True is no integer"),
+        ({"data_parallel_rank": "a"}, "data_parallel_rank: 'a' is no integer from -1"),
+        ({"data_parallel_size": None}, "data_parallel_size: None is no integer from 0"),
+        ({"direct": 1}, "direct: 1 is none of True, False, None"),
+        ({"deliver_before_error": "no"}, "deliver_before_error: 'no' is neither True nor False"),
+        ({"progress": "no"}, "progress: 'no' is none of True, False, None"),
+        ({"backend": 5}, "backend: 5 is none of 'auto', 'uring', 'pread'"),
+        ({"as_tuple": "n"}, "as_tuple: 'n' is no tuple of names"),
+        ({"as_tuple": 5}, "as_tuple: 5 is no tuple of names"),
     ]:
         with pytest.raises(feedline.Error, match=message):
             feedline.Loader(numbers, **options)
     with pytest.raises(feedline.Error, match="Pipeline has no field 'batchsize'"):
         feedline.Loader(numbers, batchsize=3)
+
+
+def test_wrong_arguments_of_methods(numbers):
+    loader = feedline.Loader(numbers)
+    for call, message in [
+        (lambda: loader.set_weights("x"), "set_weights: 'x' is no number; give a list with one number for each source"),
+        (lambda: loader.set_weights(["1"]), "set_weights: '1' is no number"),
+        (lambda: loader.set_weights(5), "set_weights: 5 is no list"),
+        (lambda: loader.state_dict(step="a"), "step: 'a' is no integer"),
+        (lambda: loader.set_epoch("a"), "set_epoch: 'a' is no integer"),
+        (lambda: loader.set_epoch(2**70), "set_epoch: 1180591620717411303424 is no integer"),
+        (lambda: loader.load_state_dict({"feedline": 5}), "no state of a feedline.Loader"),
+        (lambda: loader.load_state_dict(loader.state_dict(), accept_changes="x"), "accept_changes: 'x' is neither"),
+    ]:
+        with pytest.raises(feedline.Error, match=message):
+            call()
+    loader.set_epoch(np.int64(3))
+    assert {batch.epoch for batch in loader} == {3}
 
 
 def test_a_closed_loader_says_so(numbers):

@@ -114,6 +114,18 @@ def test_an_exchange_in_python(numbers, over_tcp, mode):
         assert sorted(found[0] + found[1]) == list(range(50))
 
 
+@pytest.mark.parametrize(
+    "returned, found",
+    [("text", "a str"), (None, "a NoneType"), (["text"], "a list in which there is a str"), ([b"", 5], "is a int")],
+)
+@pytest.mark.parametrize("over_tcp", [False, True])
+def test_an_exchange_that_returns_something_else(numbers, returned, found, over_tcp):
+    exchange = lambda mine: returned
+    communicator = feedline.Tcp(exchange=exchange) if over_tcp else exchange
+    with pytest.raises(feedline.Error, match=f"the exchange of bytes returned .*{found}; it must return a list"):
+        feedline.Loader(numbers, rank=0, world_size=2, communicator=communicator)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_ctrl_c_while_a_rank_waits_for_others(numbers, rank):
     code = """
@@ -149,7 +161,10 @@ def test_what_is_refused(numbers):
         ({"communicator": "mpi"}, "no way to meet"),
         ({"communicator": 5}, "no way to meet"),
         ({"communicator": feedline.Tcp("localhost", 99999)}, "from 0 to 65535"),
-        ({"communicator": feedline.Tcp("localhost", "x")}, "from 0 to 65535"),
+        ({"communicator": feedline.Tcp("localhost", "x")}, "Tcp.port: 'x' is no integer from 0 to 65535"),
+        ({"communicator": feedline.Tcp(5, 1)}, "Tcp.address: 5 is no string"),
+        ({"communicator": feedline.Tcp("localhost", 1, timeout="x")}, "Tcp.timeout: 'x' is no number; it is in"),
+        ({"communicator": feedline.Tcp("localhost", 1, float("inf"))}, "Tcp.start_timeout: inf is no number of"),
         ({"start_epoch": -1}, "counted from 0"),
         ({"rank": 0}, "rank and world_size, or neither"),
         ({"gpu_communicator": "gloo"}, "'nccl' is the only one"),

@@ -1,6 +1,7 @@
 """Reading and writing TFRecord files."""
 
 import array
+import os
 
 import numpy as np
 import pytest
@@ -49,6 +50,35 @@ def test_nothing_is_left_of_a_file_that_was_not_completed(tmp_path):
             writer.write({"x": [1, "mixed"]})
     assert raised.value.feature == "x"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_arguments(tmp_path):
+    file = tmp_path / "x.tfrecord"
+    feedline.write(file, [b"a"])
+    for call, message in [
+        (lambda: feedline.records(file, compression=5), "compression: 5 is none of 'auto', 'none', 'gzip', 'zlib'"),
+        (lambda: feedline.records(file, record_limit="x"), "record_limit: 'x' is no integer"),
+        (lambda: feedline.records(file, on_error="x"), "on_error: 'x' is none of 'raise', 'skip'"),
+        (lambda: feedline.RecordWriter(file, compression="zlib"), "compression: 'zlib' is none of 'none', 'gzip'"),
+        (lambda: feedline.write(file, [5]), "a record is bytes or a dict, not int"),
+        (lambda: feedline.write(file, [{5: 1}]), "5 is no name of a feature"),
+        (lambda: feedline.parse_example(5), "a record is bytes, not int"),
+    ]:
+        with pytest.raises(feedline.Error, match=message):
+            call()
+    for call in (feedline.records, feedline.RecordWriter, lambda file: feedline.write(file, [])):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
+            call(5)
+    assert list(feedline.records(file)) == [b"a"]
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    name = bytes(tmp_path) + b"/\xff.tfrecord"
+    feedline.write(name, [{"n": i} for i in range(4)])
+    for same in (name, os.fsdecode(name)):
+        assert len(list(feedline.records(same))) == 4
+    with pytest.raises(feedline.Error, match="not UTF-8"):  # a pipeline is text
+        feedline.Loader(feedline.tfrecords(name).feature("n", int).batch(2))
 
 
 def test_damage_has_a_place(tmp_path):
