@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a step costs in Python: the loop, the batch of three outputs, and each tensor for numpy, torch and jax.
+"""What a step costs in Python: the loop, the batch of three outputs, and each tensor for numpy, torch and jax; and how
+soon Ctrl-C ends a wait.
 
   python_step.py [--rounds N] [--peers]
 
@@ -9,7 +10,9 @@ that next() finds its batch ready and what is measured is Python's part. Prints 
 """
 import argparse
 import os
+import signal
 import statistics
+import threading
 import time
 
 import numpy as np
@@ -76,6 +79,33 @@ def measure_exports(batch, rounds):
         print(f"{name:34} {statistics.median(times):8.2f} us a tensor")
 
 
+def measure_interrupts(rounds):
+    """Measures from a signal to the KeyboardInterrupt that ends a wait: of a replica that waits for another one."""
+    loader = feedline.Loader(loader_of().pipeline, devices="host:2")
+    other = threading.Thread(target=loader._feeder.next, args=(1,))  # a thread that waited for itself would be told so
+    other.start()
+    other.join()
+    times, sent = [], []
+
+    def interrupt():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def wait():
+        while True:
+            loader._feeder.next(0)
+
+    for round in range(rounds):
+        timer = threading.Timer(0.3 + 0.01 * (round % 10), interrupt)  # at another moment of each wait
+        timer.start()
+        try:
+            wait()
+        except KeyboardInterrupt:
+            times.append(1e3 * (time.perf_counter() - sent[-1]))
+        timer.join()
+    print(f"{'Ctrl-C to KeyboardInterrupt':34} {statistics.median(times):8.2f} ms, at most {max(times):.2f}")
+
+
 def peers(rounds):
     arrays = [np.zeros((4096, *shape), dtype) for shape, dtype in [((8, 8, 24), "u1"), ((10,), "u1"), ((), "f4")]]
     try:
@@ -129,6 +159,7 @@ def main():
     print(f"{'the same, and numpy takes all three':34} {rounds_of(iterator, 200, args.rounds, take):8.2f} us a step")
     batch = next(iterator)
     measure_exports(batch, args.rounds)
+    measure_interrupts(args.rounds)
     if args.peers:
         peers(args.rounds)
 

@@ -1,6 +1,7 @@
 """What a step delivers."""
 
-from typing import NamedTuple
+import builtins
+from typing import Any, NamedTuple
 
 from . import _feedline
 
@@ -12,7 +13,7 @@ class Strings(NamedTuple):
     bytes: _feedline.Tensor
     offsets: _feedline.Tensor
 
-    def tolist(self) -> "list[bytes]":
+    def tolist(self) -> list[builtins.bytes]:
         """Returns the strings as a list of bytes objects. The tensors must be on the host."""
         text = bytes(self.bytes)
         at = memoryview(bytes(self.offsets)).cast("q")
@@ -27,7 +28,7 @@ class Ragged(NamedTuple):
     row_splits: _feedline.Tensor
 
 
-class Batch(dict):
+class Batch(dict[str, Any]):
     """The tensors of one replica for one step: {name: tensor}. They are yours for as long as you keep them.
 
     A dense or padded output NAME is a `Tensor`. A ragged one is a `Ragged`, and strings are `Strings`; both are tuples
@@ -41,8 +42,13 @@ class Batch(dict):
     """
 
     __slots__ = ("epoch", "step", "rows", "valid_count", "valid_mask")
+    epoch: int
+    step: int
+    rows: int
+    valid_count: int
+    valid_mask: _feedline.Tensor
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"feedline.Batch(epoch {self.epoch}, step {self.step}, {dict.__repr__(self)})"
 
 
@@ -57,8 +63,8 @@ class Element(NamedTuple):
     name: str
     kind: str
     dtype: str
-    shape: tuple
-    tensors: tuple
+    shape: tuple[int, ...]
+    tensors: tuple[str, ...]
 
 
 def assembler(elements):

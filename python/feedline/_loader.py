@@ -7,7 +7,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterable
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Self
 
 from . import _feedline, _log
 from ._arguments import flag, integer, number, one_of
@@ -84,7 +84,8 @@ class Loader:
     report()["batches_copied"] counts them.
 
     Raises feedline.Error. A loader may be used by one thread at a time, belongs to the process that made it, and can be
-    pickled: what comes out of a pickle is another loader of the same pipeline and options, at its beginning.
+    pickled: what comes out of a pickle is another loader of the same pipeline and options, at its beginning, with the
+    attributes that a subclass or the program has added.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Loader:
         progress: bool | None = None,
         **overrides: Any,
     ):
+        others = set(vars(self))  # a subclass's
         self._feeder, self._closed = None, False
         self.pipeline = pipeline_of(pipeline, overrides)
         one_of("backend", backend, "auto", "uring", "pread")
@@ -170,6 +172,7 @@ class Loader:
         self._failed = False  # whether the feed has ended with an Error since the place was set
         self._generation = 0  # an iterator of an older generation has ended
         self._warned = False
+        self._own = {"_own", *vars(self)} - others
         _open.add(self)
 
     # Epochs
@@ -349,13 +352,13 @@ class Loader:
             self._feeder.close()
             _log.flush()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         arguments = {k: v for k, v in self._arguments.items() if k not in ("tcp", "nccl")}
         if group_of(self._communicator) is not None:
             raise TypeError("a loader whose ranks meet by a process group or a function cannot be pickled")
@@ -365,7 +368,8 @@ class Loader:
             progress=self._progress,
             as_tuple=self.as_tuple,
         )
-        return (_unpickle, (type(self), self.pipeline, arguments))
+        others = {name: value for name, value in vars(self).items() if name not in self._own}
+        return (_unpickle, (type(self), self.pipeline, arguments), others or None)
 
 
 def _warn(text):
@@ -383,4 +387,8 @@ def _torch_stream(ordinal):
 
 
 def _unpickle(kind, pipeline, arguments):
-    return kind(pipeline, **arguments)
+    """Makes a loader again. What a subclass or the program has added to it comes with the pickle, as it does for other
+    objects, so the subclass's own __init__ is not called."""
+    loader = kind.__new__(kind)
+    Loader.__init__(loader, pipeline, **arguments)
+    return loader

@@ -5,7 +5,7 @@ import numbers
 import os
 from array import array
 from collections.abc import Mapping, Set
-from typing import Iterable, Iterator
+from typing import Any, Iterable, Iterator, Self
 
 from . import _feedline
 from ._arguments import integer, one_of
@@ -127,10 +127,10 @@ class RecordWriter:
             writer, self._writer = self._writer, None
             writer.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
         else:

@@ -161,13 +161,16 @@ void add_tensor(nb::module_& module) {
       .def_prop_ro(
           "dtype", [](const Tensor& t) { return lower_case_name(t.dtype()); },
           "The name of the element type, as numpy spells it: 'float32', 'bool', 'bfloat16'.")
-      .def_prop_ro("shape",
-                   [](const Tensor& t) {
-                     nb::list axes;
-                     for (const int64_t axis : t.shape()) axes.append(axis);
-                     return nb::tuple(axes);
-                   })
-      .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().rank(); })
+      .def_prop_ro(
+          "shape",
+          [](const Tensor& t) -> nb::typed<nb::tuple, int, nb::ellipsis> {
+            nb::list axes;
+            for (const int64_t axis : t.shape()) axes.append(axis);
+            return nb::tuple(axes);
+          },
+          "The lengths of the axes. The first axis of a dense tensor has the rows of the batch.")
+      .def_prop_ro(
+          "ndim", [](const Tensor& t) { return t.shape().rank(); }, "The number of axes.")
       .def_prop_ro(
           "size", [](const Tensor& t) { return t.shape().elements(); }, "The number of elements.")
       .def_prop_ro("nbytes", &Tensor::size_bytes, "The number of bytes of all elements.")

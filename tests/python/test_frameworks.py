@@ -5,11 +5,12 @@ A framework that is not installed, or cannot be imported by itself, is skipped w
 
 import ctypes.util
 import functools
+import json
 import os
 
 import pytest
 
-from conftest import python
+from conftest import free_port, python, run_ranks
 
 FRAMEWORKS = ["tensorflow", "torch", "jax", "nvidia.dali"]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -65,7 +66,7 @@ def test_all_of_them(root):
         assert (done.returncode, done.stdout) == (0, "300\n"), done.stderr
 
 
-@pytest.mark.parametrize("framework", ["", "tensorflow"])
+@pytest.mark.parametrize("framework", ["", *FRAMEWORKS])
 def test_with_jemalloc(root, framework):
     if not JEMALLOC:
         pytest.skip("there is no jemalloc")
@@ -117,3 +118,26 @@ wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
 """
     done = python(start + TAKE[framework] + "\nprint('good')", numbers, **QUIET)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+
+
+@pytest.mark.parametrize("communicator", ["dist.group.WORLD", "feedline.Tcp(exchange=dist.group.WORLD)"])
+def test_ranks_of_a_process_group(numbers, communicator):
+    need("torch")
+    code = f"""
+import json, sys, feedline, numpy as np, torch.distributed as dist
+dist.init_process_group("gloo")
+loader = feedline.Loader(feedline.Pipeline(sys.argv[1]), communicator={communicator}, shuffle={{"buffer_size": 50}})
+print(json.dumps([np.asarray(batch["n"]).tolist() for batch in loader]))
+dist.barrier()  # a loader that goes may end the feed of the other rank
+"""
+    port, done = str(free_port()), [None, None]
+
+    def run(rank):
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        done[rank] = python(code, numbers, **QUIET, **place)
+
+    run_ranks(2, run)
+    assert [rank.returncode for rank in done] == [0, 0], [rank.stderr for rank in done]
+    steps = [json.loads(rank.stdout) for rank in done]
+    assert [len(rank) for rank in steps] == [5, 5]
+    assert sorted(n for rank in steps for step in rank for n in step) == list(range(50))

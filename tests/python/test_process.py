@@ -93,9 +93,9 @@ def test_a_closed_loader_says_so(numbers):
 
 def test_interrupt_inside_next(numbers):
     """Ctrl-C ends a wait for a batch: here of a replica that is too far ahead of another, which another thread served
-    once and serves no more."""
+    once and serves no more. bench/python_step.py measures how soon; the bound here is for a machine with other work."""
     code = """
-import sys, threading, feedline
+import sys, threading, time, feedline
 feeder = feedline.Loader(feedline.Pipeline(sys.argv[1]), devices="host:2", batch={"global_batch_size": 2})._feeder
 other = threading.Thread(target=feeder.next, args=(1,))
 other.start()
@@ -105,14 +105,17 @@ try:
     while True:
         feeder.next(0)
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    print(time.monotonic(), flush=True)
 """
     process = subprocess.Popen([sys.executable, "-c", code, str(numbers)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begins\n"
     while open(f"/proc/{process.pid}/stat").read().split(")")[1].split()[0] != "S":  # until it sleeps, in next()
         pass
+    sent = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline() == "interrupted\n"
+    took = float(process.stdout.readline()) - sent
+    print(f"KeyboardInterrupt {1e3 * took:.1f} ms after the signal")
+    assert 0 < took < 2
     assert process.wait(timeout=60) == 0
 
 
@@ -183,6 +186,22 @@ def test_pickle_and_spawn(numbers):
     loader = feedline.Loader(numbers, shuffle={"buffer_size": 50})
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(steps_of, (loader,)) == steps_of(loader)
+
+
+class Named(feedline.Loader):
+    def __init__(self, name, pipeline, **options):
+        self.name = name
+        super().__init__(pipeline, **options)
+        self.scale = [2]
+
+
+def test_a_subclass_is_pickled_with_what_it_added(numbers):
+    loader = Named("validation", numbers, batch={"global_batch_size": 5})
+    loader.scale.append(3)
+    next(iter(loader))
+    for again in (pickle.loads(pickle.dumps(loader)), pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(loader))))):
+        assert type(again) is Named and (again.name, again.scale) == ("validation", [2, 3])
+        assert [batch.step for batch in again] == list(range(10))
 
 
 def test_log_lines_go_to_logging(tmp_path, caplog):

@@ -1,0 +1,77 @@
+"""What type checkers and editors are told: annotations, the stub of the extension module, and docstrings."""
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import feedline
+
+PROGRAM = """
+from typing import Any, assert_type
+
+import numpy as np
+
+import feedline
+
+pipeline = feedline.tfrecords("*.tfrecord").feature("n", int).output("x", feature="n", dtype=np.float32).batch(512)
+with feedline.Loader(pipeline, devices="host:2", as_tuple=("x", "@valid"), batch={"global_batch_size": 64}) as loader:
+    for step in loader:
+        assert_type(step, Any)
+batch: feedline.Batch = next(iter(feedline.Loader("x.textproto", rank=0, world_size=1)))
+assert_type((batch.epoch, batch.rows), tuple[int, int])
+tensor = batch.valid_mask
+assert_type(tensor, feedline.Tensor)
+assert_type(tensor.shape, tuple[int, ...])
+assert_type((tensor.dtype, tensor.ndim, tensor.size, tensor.nbytes, len(tensor)), tuple[str, int, int, int, int])
+assert_type(bytes(tensor), bytes)
+np.asarray(tensor)
+np.from_dlpack(tensor)
+text: feedline.Strings = batch["text"]
+assert_type(text.tolist(), list[bytes])
+assert_type(loader.elements()[0].shape, tuple[int, ...])
+loader.load_state_dict(loader.state_dict(step=3), accept_changes=True)
+loader.set_weights(np.array([1.0, 2.0]))
+for record in feedline.records("x.tfrecord", on_error="skip"):
+    assert_type(feedline.parse_example(record), dict[str, list[Any]])
+with feedline.RecordWriter("x.tfrecord") as writer:
+    writer.write({"n": 1})
+try:
+    feedline.write("x.tfrecord", [b"record"])
+except feedline.Error as error:
+    print(error.category, error.file)
+"""
+
+
+def mypy(program, folder):
+    """Returns the errors that mypy finds in a program. Its cache is in the folder."""
+    (folder / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--allow-any-generics", "--follow-imports=silent", "program.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(feedline.__file__))},
+    )
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def test_a_program(tmp_path):
+    pytest.importorskip("mypy")
+    assert mypy(PROGRAM, tmp_path) == ""
+    assert "int" in mypy(PROGRAM + "loader.set_epoch('a')\n", tmp_path)
+
+
+PROTOCOLS = ["__array__", "__bytes__", "__dlpack__", "__dlpack_device__", "__iter__", "__len__"]
+
+
+@pytest.mark.parametrize("name", feedline.__all__)
+def test_what_is_public_has_a_docstring(name):
+    public = getattr(feedline, name)
+    assert public.__doc__
+    for member, value in vars(public).items() if inspect.isclass(public) else ():
+        if not member.startswith("_") or member in PROTOCOLS:
+            described_by_the_class = inspect.ismemberdescriptor(value) or not hasattr(value, "__get__")
+            assert described_by_the_class or inspect.getdoc(value), member
