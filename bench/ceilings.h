@@ -60,7 +60,7 @@ uint64_t crc(const Worker& worker);
 /// order, and numbers may be packed or not. Aborts the program if it notices that a record is no Example.
 uint64_t walk(std::span<const io::RecordView> records, Columns& out);
 
-/// Writes rows of `bytes` bytes, a number, and `ids` numbers side by side into a ring of 3 batches.
+/// Writes three columns into a ring of 3 batches: of `bytes` bytes, of a number, and of `ids` numbers a row.
 template <size_t bytes, size_t ids>
 uint64_t gather(Worker& worker, size_t batch);
 /// Unpacks rows of 1536 bits, most significant bit first, to float32 into a ring of 3 batches.

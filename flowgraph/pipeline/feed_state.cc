@@ -167,9 +167,10 @@ void check_position(const FeedIdentity& feed, const Position& position) {
     refuse(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
                        feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
-    refuse(fmt::format(
-        "there is no epoch {}: samples can be counted only for {} epochs of {} steps that go on from each other",
-        position.epoch, countable / feed.steps_per_epoch, feed.steps_per_epoch));
+    refuse(
+        fmt::format("epoch {0} is too large: with {1} steps in an epoch, samples can be counted for {2} epochs; give "
+                    "an epoch below {2}",
+                    position.epoch, feed.steps_per_epoch, countable / feed.steps_per_epoch));
 }
 
 std::string state_text(const FeedIdentity& feed, const Position& position) {

@@ -120,7 +120,9 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
     refuse(feature, "max_values: remove it; a FIXED feature has as many values as its `shape` says");
   if (config.max_values() > longest_value)
-    refuse(feature, fmt::format("max_values: {} values are more than a record of 2 GiB can have", config.max_values()));
+    refuse(feature,
+           fmt::format("max_values: {} values are more than a record of 2 GiB can have; give fewer, or leave it out",
+                       config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
 
   resolve_defaults(config, feature);

@@ -565,7 +565,7 @@ class FormulaResolver {
     if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
       refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
     if (!it->dense() || it->shape.rank() > 0)
-      refuse(reader, fmt::format("{}: a formula can read one number of each record, and this is {}", name,
+      refuse(reader, fmt::format("{}: a formula reads outputs of one number in each record, and this is {}", name,
                                  it->variable || it->padded  ? "of varying length"
                                  : it->dtype == DType::bytes ? "BYTES"
                                                              : to_string(it->shape)));

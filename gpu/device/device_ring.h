@@ -30,7 +30,8 @@ struct CopyToDevice {
 /// The buffers of one replica on one GPU. Buffers are numbered from 0.
 class DeviceRing {
  public:
-  /// Waits until the GPU has done the work of the ring's streams, and the work before the release of each buffer.
+  /// Waits until the GPU has done the work of the ring's streams, and the work that the users of each buffer had given to
+  /// their streams before they released it.
   virtual ~DeviceRing() = default;
 
   /// Returns the memory of all buffers, which lies on the device in one piece: `buffers` times `buffer_bytes`. Each

@@ -62,8 +62,7 @@ template <typename... Args>
 // Refuses an index of another file, or one that was made with other options.
 void check_key(const Header& h, const FileId& data, const CountOptions& options) {
   if (h.file_size != data.size) refuse("was made for a file of {} bytes, but the file has {}", h.file_size, data.size);
-  if (h.file_version != data.version)
-    refuse("was made for another version of the file, which has been written to since");
+  if (h.file_version != data.version) refuse("was made before the file was last written to");
   if (h.stride != options.stride)
     refuse("has an entry every {} bytes, but one every {} bytes is wanted", h.stride, options.stride);
   if (h.record_limit != options.record_limit)

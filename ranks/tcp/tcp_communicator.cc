@@ -68,9 +68,10 @@ class TcpLinks final : public gpu::Links {
         }
       } catch (const Error& error) {
         if (peer.lost)  // it left without a failure, but before it had sent everything
-          throw Error(Category::io_error,
-                      fmt::format("another rank destroyed its communicator before it had sent all its data ({})",
-                                  error.message()));
+          throw Error(Category::io_error, fmt::format("another rank destroyed its communicator before it had sent all "
+                                                      "its data ({}); keep the communicator of "
+                                                      "each rank until all their feeders have ended",
+                                                      error.message()));
         lose(peer, error);
       }
       done = done && peer.to_send.empty() && peer.to_receive.empty();

@@ -577,8 +577,10 @@ TEST_CASE("fields that make no sense are refused by name") {
           "name: \"f\" dtype: INT64 length: 8",
           "feature 'f': length: only BYTES features have a length, but this one is INT64; remove length, and give the "
           "number of values by shape"),
-      feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
-              "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have"),
+      feature(
+          "name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
+          "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have; give fewer, or "
+          "leave it out"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
               "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5",
@@ -755,14 +757,16 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
              "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.b -> out.o"),
-      output(
-          "expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
-          "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is [4, 5, 3]"),
+      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
+             "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is "
+             "[4, 5, 3]"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"open\"",
-             "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is BYTES"),
-      output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"list\"",
-             "output 'o': expression.formula: out.b: a formula can read one number of each record, and this is of "
-             "varying length"),
+             "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is "
+             "BYTES"),
+      output(
+          "expression { formula: \"out.b\" } } output { name: \"b\" feature: \"list\"",
+          "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is of "
+          "varying length"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"@file\"",
              "output 'o': expression.formula: out.b: formulas cannot read @record, @file, @offset and @source"),
       output("expression { formula: \"A\" constants { key: \"2A\" value: 1 } }",
