@@ -1,4 +1,4 @@
-"""make_data.py --data DIR: writes missing data sets (5.8 GB in total, fixed seeds) with TensorFlow's own writer."""
+"""make_data.py --data DIR: writes missing data sets (6.3 GB in total, fixed seeds) with TensorFlow's own writer."""
 import argparse
 import multiprocessing
 import os
