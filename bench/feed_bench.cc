@@ -6,23 +6,19 @@
 // taken within a round. The program prints the median over the rounds with the smallest and the largest.
 // bench/README.md defines each metric.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <oneapi/tbb/info.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "feed_paths.h"
 #include "feedline/feeder.h"
 #include "gpu/device/memory.h"
 #include "measure.h"
 #include "on_cpus.h"
-#include "table.h"
+#include "rounds.h"
 
 namespace feedline::bench {
 namespace {
@@ -31,21 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path fit, and a memory copy is larger than the caches
 
-/// Feeds one epoch. Returns the number of its records.
-uint64_t epoch(Feeder& feeder) {
-  uint64_t records = 0;
-  while (auto batch = feeder.next()) records += static_cast<uint64_t>(batch.valid_count());
-  return records;
-}
-
 class Bench {
  public:
   Bench(std::string folder, size_t threads)
-      : folder_(std::move(folder)),
-        cpus_(choose_cpus(threads)),
-        one_("1 core", "records/s"),
-        all_(fmt::format("{} cores", threads), "records/s"),
-        scaling_(fmt::format("{} cores against 1", threads), "scaling") {
+      : folder_(std::move(folder)), cpus_(choose_cpus(threads)), tables_(threads, "records/s") {
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
     for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Memory(ring_bytes));
@@ -56,38 +41,24 @@ class Bench {
 
   void round() {
     for (const DataSet& set : sets_) {
-      const Rates one = measure(set, Cpus(cpus_).first(1), one_);
+      const Rates one = measure(set, Cpus(cpus_).first(1), tables_.one);
       if (cpus_.size() == 1) continue;
-      const Rates all = measure(set, cpus_, all_);
+      const Rates all = measure(set, cpus_, tables_.all);
       for (const Row& row : set.rows)
         if (std::holds_alternative<std::string>(row.work) && !row.one_core)
-          scaling_.add(name(set, row), all.at(row.name) / one.at(row.name), compose(row, all) / compose(row, one),
-                       0.95);
+          tables_.scaling.add(name(set, row), all.at(row.name) / one.at(row.name),
+                              compose(row, all) / compose(row, one), 0.95);
     }
   }
 
-  bool print(const std::string& json_file) const {
-    nlohmann::json json;
-    int missed = one_.print(json);
-    if (cpus_.size() > 1) missed += all_.print(json) + scaling_.print(json);
-    if (!json_file.empty()) std::ofstream(json_file) << json.dump(1) << '\n';
-    return missed == 0;
-  }
+  bool print(const std::string& json_file) const { return tables_.print(json_file); }
 
  private:
-  using Rates = std::map<std::string, double>;  // by the names of rows
-
   std::string file(const DataSet& set) const { return fs::absolute(folder_) / set.file; }
   static std::string name(const DataSet& set, const Row& row) {
-    return fmt::format("{}: {}{}", set.title, row.name,
-                       row.against.empty() ? "" : fmt::format(" / ({})", fmt::join(row.against, ", ")));
+    return fmt::format("{}: {}", set.title, title(row.name, row.against));
   }
-  // Returns the rate of doing the work of all rows in row.against, one after another.
-  static double compose(const Row& row, const Rates& rates) {
-    double time = 0;
-    for (const std::string& step : row.against) time += 1 / rates.at(step);
-    return row.against.empty() ? rates.at(row.name) : 1 / time;
-  }
+  static double compose(const Row& row, const Rates& rates) { return composed_rate(row.name, row.against, rates); }
 
   Rates measure(const DataSet& set, Cpus cpus, Table& table) {
     pin_all(cpus);
@@ -121,28 +92,15 @@ class Bench {
   const std::vector<int> cpus_;
   std::vector<gpu::Memory> rings_;  // one for each CPU
   std::map<std::string, std::unique_ptr<Feeder>> feeders_;
-  Table one_, all_, scaling_;
+  CpuTables tables_;
 };
-
-int run(int argc, char** argv) {
-  CLI::App app("Rates of the host path beside their ceilings");
-  int rounds = 7;
-  size_t threads = 1;
-  std::string json, folder = "/tmp/feedline-bench";
-  app.add_option("--rounds", rounds, "alternations; the median counts")->capture_default_str();
-  app.add_option("--threads", threads, "more than 1: on so many CPUs, too")->capture_default_str();
-  app.add_option("--json", json, "also write the figures to this file");
-  app.add_option("--data", folder, "where the data is made, about 1 GB")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-
-  Bench bench(folder, threads);
-  for (int round = 0; round < rounds; round++) bench.round();
-  return bench.print(json) ? 0 : 1;
-}
 
 }  // namespace
 }  // namespace feedline::bench
 
 int main(int argc, char** argv) {
-  return feedline::bench::guarded("feed_bench", [&] { return feedline::bench::run(argc, argv); });
+  return feedline::bench::guarded("feed_bench", [&] {
+    return feedline::bench::run_rounds<feedline::bench::Bench>(argc, argv,
+                                                               "Rates of the host path beside their ceilings", "1 GB");
+  });
 }

@@ -7,17 +7,13 @@
 // N. A ratio is taken within a round. The program prints the median over the rounds with the smallest and the largest.
 // bench/README.md defines each metric.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <oneapi/tbb/info.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <variant>
 
@@ -29,7 +25,7 @@
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/png_decoder.h"
 #include "pictures/shape/render.h"
-#include "table.h"
+#include "rounds.h"
 
 namespace feedline::bench {
 namespace {
@@ -80,13 +76,6 @@ void decode(const std::string& picture, const Window& window, std::vector<uint8_
   pixels.resize(row_bytes * static_cast<size_t>(window.height));
   for (size_t y = 0; y < static_cast<size_t>(window.height); y++) decoder.read_row(pixels.data() + y * row_bytes);
   decoder.finish();
-}
-
-/// Feeds an epoch. Returns the number of its records.
-uint64_t epoch(Feeder& feeder) {
-  uint64_t fed = 0;
-  while (auto batch = feeder.next()) fed += static_cast<uint64_t>(batch.valid_count());
-  return fed;
 }
 
 /// What one thread works with. The memory that it writes to stays in its caches.
@@ -173,9 +162,7 @@ class Bench {
   Bench(std::string folder, size_t threads)
       : folder_(std::move(folder)),
         cpus_(choose_cpus(threads)),
-        one_("1 core", "pictures/s"),
-        all_(fmt::format("{} cores", threads), "pictures/s"),
-        scaling_(fmt::format("{} cores against 1", threads), "scaling"),
+        tables_(threads, "pictures/s"),
         first_(fmt::format("first batch on {} cores against 1", threads), "scaling") {
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
@@ -205,29 +192,21 @@ class Bench {
   }
 
   void round() {
-    const Rates one = measure(Cpus(cpus_).first(1), one_);
+    const Rates one = measure(Cpus(cpus_).first(1), tables_.one);
     if (cpus_.size() == 1) return;
-    const Rates all = measure(cpus_, all_);
+    const Rates all = measure(cpus_, tables_.all);
     for (const Row& row : rows_) {
       const auto* pipeline = std::get_if<Pipeline>(&row.work);
       if (!pipeline) continue;
-      scaling_.add(title(row), all.at(row.name) / one.at(row.name), compose(row, all) / compose(row, one), 0.95);
-      first_.add(title(row), first_batch_s(*pipeline, 1) / first_batch_s(*pipeline, cpus_.size()),
+      tables_.scaling.add(name(row), all.at(row.name) / one.at(row.name), compose(row, all) / compose(row, one), 0.95);
+      first_.add(name(row), first_batch_s(*pipeline, 1) / first_batch_s(*pipeline, cpus_.size()),
                  compose(row, all) / compose(row, one), 0);
     }
   }
 
-  bool print(const std::string& json_file) const {
-    nlohmann::json json;
-    int missed = one_.print(json);
-    if (cpus_.size() > 1) missed += all_.print(json) + scaling_.print(json) + first_.print(json);
-    if (!json_file.empty()) std::ofstream(json_file) << json.dump(1) << '\n';
-    return missed == 0;
-  }
+  bool print(const std::string& json_file) const { return tables_.print(json_file, &first_); }
 
  private:
-  using Rates = std::map<std::string, double>;  // by the names of rows
-
   std::string file(const std::string& set) const { return fs::absolute(folder_) / (set + ".tfrecord"); }
   void write(const std::string& set, const std::vector<std::string>& pictures) const {
     size_t next = 0;
@@ -241,15 +220,8 @@ class Bench {
         .with("source.files", file(set));
   }
 
-  static std::string title(const Row& row) {
-    return row.against.empty() ? row.name : fmt::format("{} / ({})", row.name, fmt::join(row.against, ", "));
-  }
-  // Returns the rate of doing the work of all rows in row.against, one after another; of a bare loop its own.
-  static double compose(const Row& row, const Rates& rates) {
-    double time = 0;
-    for (const std::string& step : row.against) time += 1 / rates.at(step);
-    return row.against.empty() ? rates.at(row.name) : 1 / time;
-  }
+  static std::string name(const Row& row) { return title(row.name, row.against); }
+  static double compose(const Row& row, const Rates& rates) { return composed_rate(row.name, row.against, rates); }
 
   Rates measure(Cpus cpus, Table& table) {
     pin_all(cpus);
@@ -263,7 +235,7 @@ class Bench {
         rates[row.name] = rate([&] { return once(0); }, [](auto&& timed) { return cpu_seconds(timed); });
       else
         rates[row.name] = work ? rate_on_each(cpus, once) : rate([&] { return once(0); });
-      table.add(title(row), rates[row.name], compose(row, rates), row.wanted);
+      table.add(name(row), rates[row.name], compose(row, rates), row.wanted);
     }
     return rates;
   }
@@ -288,28 +260,16 @@ class Bench {
   const Encoded encoded_;
   std::vector<std::unique_ptr<PictureWorker>> workers_;  // one for each CPU
   std::vector<Row> rows_;
-  Table one_, all_, scaling_, first_;
+  CpuTables tables_;
+  Table first_;
 };
-
-int run(int argc, char** argv) {
-  CLI::App app("Rates of decoding and shaping pictures beside their ceilings");
-  int rounds = 7;
-  size_t threads = 1;
-  std::string json, folder = "/tmp/feedline-bench";
-  app.add_option("--rounds", rounds, "alternations; the median counts")->capture_default_str();
-  app.add_option("--threads", threads, "more than 1: feeds on so many CPUs, too")->capture_default_str();
-  app.add_option("--json", json, "also write the figures to this file");
-  app.add_option("--data", folder, "where the data is made, about 100 MB")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-
-  Bench bench(folder, threads);
-  for (int round = 0; round < rounds; round++) bench.round();
-  return bench.print(json) ? 0 : 1;
-}
 
 }  // namespace
 }  // namespace feedline::bench
 
 int main(int argc, char** argv) {
-  return feedline::bench::guarded("picture_bench", [&] { return feedline::bench::run(argc, argv); });
+  return feedline::bench::guarded("picture_bench", [&] {
+    return feedline::bench::run_rounds<feedline::bench::Bench>(
+        argc, argv, "Rates of decoding and shaping pictures beside their ceilings", "100 MB");
+  });
 }
