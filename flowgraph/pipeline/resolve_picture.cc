@@ -10,8 +10,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr int64_t longest_side = 65535;            // in pixels, as JPEG has it
-constexpr int64_t most_pixels = int64_t{1} << 29;  // as TensorFlow has it
+constexpr int64_t longest_side = 65535;  // in pixels, as JPEG has it
 
 class PictureResolver {
  public:
@@ -22,8 +21,9 @@ class PictureResolver {
     if (decode.channels() != 0 && decode.channels() != 1 && decode.channels() != 3)
       refuse("decode_image.channels",
              fmt::format("{}; it must be 1 (grey) or 3 (red, green, blue)", decode.channels()));
-    if (decode.max_pixels() < 0 || decode.max_pixels() > most_pixels)
-      refuse("decode_image.max_pixels", fmt::format("{}; it must be 1 to {}", decode.max_pixels(), most_pixels));
+    if (decode.max_pixels() < 0 || decode.max_pixels() > pictures::most_pixels)
+      refuse("decode_image.max_pixels",
+             fmt::format("{}; it must be 1 to {}", decode.max_pixels(), pictures::most_pixels));
     if (decode.bit_depth() != 0 && decode.bit_depth() != 8 && decode.bit_depth() != 16)
       refuse("decode_image.bit_depth", fmt::format("{}; it must be 8 or 16", decode.bit_depth()));
     pictures::DecodeOptions options;
@@ -49,6 +49,10 @@ class PictureResolver {
   }
 
   PictureSpec of_pixels(const StoredPixels& stored) const {
+    for (const int64_t side : {stored.height, stored.width})
+      if (side > longest_side)
+        refuse("decode_raw.shape",
+               fmt::format("{}; height and width of a picture must be 1 to {} pixels", side, longest_side));
     PictureSpec spec = shaped();
     spec.origin = stored;
     spec.finish.channels = stored.channels;

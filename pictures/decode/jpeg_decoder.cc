@@ -55,16 +55,16 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
       jpeg_read_header(&info_, TRUE);
     });
     check_size(info_.image_width, info_.image_height, options);
+    channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
+    // Guesses coefficients of progressive pictures that lack scans from the blocks around, which a window may lack.
+    info_.do_block_smoothing = FALSE;
+    info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
+    info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
+    shrink(1);
   } catch (...) {
     jpeg_destroy_decompress(&info_);
     throw;
   }
-  channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
-  // Guesses coefficients of progressive pictures that lack scans from the blocks around, which a window may lack.
-  info_.do_block_smoothing = FALSE;
-  info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
-  info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
-  shrink(1);
 }
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&info_); }

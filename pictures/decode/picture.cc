@@ -9,6 +9,7 @@ void check_size(int64_t width, int64_t height, const DecodeOptions& options) {
   if (width > options.max_pixels / height)
     throw BadPicture(fmt::format("the header says {} x {} pixels, and decode_image.max_pixels allows {}", width, height,
                                  options.max_pixels));
+  if (width > longest_row) throw BadPicture(fmt::format("the picture is wider than {} pixels", longest_row));
 }
 
 }  // namespace feedline::pictures

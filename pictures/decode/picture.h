@@ -38,6 +38,11 @@ struct Orientation {
   bool operator==(const Orientation&) const = default;
 };
 
+/// The most pixels that DecodeOptions::max_pixels may allow, as TensorFlow has it.
+inline constexpr int64_t most_pixels = int64_t{1} << 29;
+/// The most pixels of a row. JPEG cannot have more.
+inline constexpr int64_t longest_row = 65536;
+
 struct DecodeOptions {
   /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0: 1 for grey pictures, otherwise 3.
   int channels = 0;
@@ -62,7 +67,7 @@ inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
   return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;
 }
 
-/// Throws BadPicture if the header promises no pixels, or more than options.max_pixels.
+/// Throws BadPicture if the header promises no pixels, more than options.max_pixels, or too long rows.
 void check_size(int64_t width, int64_t height, const DecodeOptions& options);
 
 }  // namespace feedline::pictures

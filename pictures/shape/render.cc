@@ -30,7 +30,6 @@ T* take(std::span<std::byte>& scratch, size_t count) {
   return taken;
 }
 
-constexpr int64_t longest_row = 65536;  // JPEG's limit; wider PNGs are refused
 constexpr int most_channels = 3;
 
 // How many rows of the source are kept for a resize of so many taps.
@@ -249,7 +248,6 @@ void shrink(JpegDecoder& decoder, Geometry& geometry) {
 template <typename Sample, typename Decoder>
 uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const GeometryOf& geometry_of, const Finish& finish,
                     std::byte* out, std::span<std::byte> scratch) {
-  if (decoder.width() > longest_row) throw BadPicture("the picture is wider than 65536 pixels");
   const Orientation orientation = options.apply_exif ? decoder.orientation() : Orientation();
   if (orientation == Orientation()) {
     Geometry geometry = geometry_of(decoder.width(), decoder.height());

@@ -34,7 +34,7 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
 int check(const Args& args) {
   const Interrupt interrupt;
   const Feeder feeder(load(args.pipeline), feeder_options(args.pipeline));
-  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+  print_warnings(feeder);
   fmt::print("{}", feeder.plan_text());
   return try_records(feeder, args.records) ? 0 : 1;
 }

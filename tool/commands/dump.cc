@@ -143,7 +143,7 @@ void dump_epoch(const Args& args, Result& result) {
   Feeder feeder(pipeline, std::move(options));
   if (state) state->restore(feeder, args.accept_changes);
   result.files = feeder.files();
-  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+  print_warnings(feeder);
 
   auto outputs = open_outputs(args.out, feeder.elements());
   take_epoch(feeder, args.steps, outputs, result);

@@ -119,7 +119,7 @@ int show(const Args& args) {
   Options options = feeder_options(args.pipeline);
   options.epoch = args.epoch;
   Feeder feeder(pipeline, std::move(options));
-  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+  print_warnings(feeder);
   const int64_t most =
       feeder.samples_per_epoch() < 1 ? args.samples : std::min(args.samples, feeder.samples_per_epoch());
   Sheet sheet(pictures_of(feeder, pipeline), feeder.elements(), most);

@@ -11,8 +11,7 @@
 namespace feedline::cli {
 namespace {
 
-constexpr int64_t usual_side = 224;                // of pictures that have many sizes, as ImageNet's networks take them
-constexpr int64_t most_pixels = int64_t{1} << 29;  // of decode_image.max_pixels
+constexpr int64_t usual_side = 224;  // of pictures that have many sizes, as ImageNet's networks take them
 
 std::string sizes_of(const PictureStats& pictures) {
   const std::string most = fmt::format("{} x {}", pictures.width_max, pictures.height_max);
@@ -63,7 +62,7 @@ void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_
   const bool grey = pictures.grey == pictures.count();
   const auto largest = static_cast<uint64_t>(pictures.pixels_max);
   // Later pictures may be somewhat larger than those that were seen.
-  const auto max_pixels = std::min<uint64_t>(round_up(largest + largest / 4, 1 << 16), most_pixels);
+  const auto max_pixels = std::min<uint64_t>(round_up(largest + largest / 4, 1 << 16), pictures::most_pixels);
   int64_t height = pictures.height_max, width = pictures.width_max;
   std::string why = "the size of all pictures";
   if (!pictures.one_size()) {

@@ -22,7 +22,7 @@ class ContactSheet {
   int64_t cells_in_a_row() const noexcept { return across_; }
   int64_t cells() const noexcept { return cells_; }
 
-  /// Adds a cell without pictures behind the last one. Throws Error bad_pipeline if the sheet becomes too large.
+  /// Adds an empty cell after the last one. Throws Error bad_pipeline if the sheet becomes too large.
   void add_cell();
   /// Draws a picture of the last cell: red, green and blue of each pixel.
   void draw(size_t picture, std::span<const uint8_t> rgb);

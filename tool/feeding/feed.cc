@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
 
 namespace feedline::cli {
@@ -50,7 +51,7 @@ class Feed {
         how_(how),
         state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
         feeder_(pipeline, std::move(options)) {
-    for (const std::string& warning : feeder_.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+    print_warnings(feeder_);
     if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
     result_.replicas = feeder_.replicas();
     first_epoch_ = feeder_.epoch();

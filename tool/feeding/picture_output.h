@@ -33,7 +33,7 @@ class PictureOutput {
   std::string name_;
   int64_t height_ = 0, width_ = 0, channels_ = 0, frames_ = 1;
   bool channels_first_ = false;
-  // Of the output's `normalize`: a value is (x * scale - mean) / std, with a mean and a std for each channel.
+  // How the pixel x became a value: (x * scale - mean) / std. There is a mean and a std for each channel.
   float scale_ = 1;
   std::vector<float> mean_, std_;
 };

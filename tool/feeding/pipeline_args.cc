@@ -122,4 +122,8 @@ Options feeder_options(const PipelineArgs& args) {
   return options;
 }
 
+void print_warnings(const Feeder& feeder) {
+  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+}
+
 }  // namespace feedline::cli

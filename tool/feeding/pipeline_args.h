@@ -35,4 +35,7 @@ Pipeline load(const PipelineArgs& args);
 /// connected.
 Options feeder_options(const PipelineArgs& args);
 
+/// Prints the feeder's warnings about its pipeline to stderr.
+void print_warnings(const Feeder& feeder);
+
 }  // namespace feedline::cli

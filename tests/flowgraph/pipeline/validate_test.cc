@@ -503,6 +503,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"d\" decode_raw { shape: [2, 2, 3] layout: HWC } crop { size: [3, 2] }",
              "output 'o': crop.size: the picture has 2 x 2 pixels there, and crop.size takes 2 x 3 out of it; make it "
              "larger with resize first (crop.after_resize), pad it, or crop less"),
+      output("feature: \"open\" decode_raw { shape: [1, 65536, 3] layout: HWC } flip {}",
+             "output 'o': decode_raw.shape: 65536; height and width of a picture must be 1 to 65535 pixels"),
       output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of one INT64 value; name one"),
       output("feature: \"x\" one_hot { classes: 3 }",
              "output 'o': one_hot: it needs one INT64 value in each record; feature 'x' is FIXED FLOAT32"),
