@@ -16,6 +16,7 @@
 #include "flowgraph/pipeline/one_hot_writer.h"
 #include "flowgraph/pipeline/picture_writer.h"
 #include "flowgraph/pipeline/resolve_features.h"
+#include "flowgraph/pipeline/resolve_formulas.h"
 #include "flowgraph/pipeline/resolve_picture.h"
 #include "flowgraph/pipeline/unsupported.h"
 
@@ -489,110 +490,6 @@ class OutputResolver {
   OutputSpec output_;
 };
 
-// Compiles the formulas, and sorts them so that each comes after those that it reads.
-class FormulaResolver {
- public:
-  FormulaResolver(const google::protobuf::RepeatedPtrField<Output>& config, PipelineSpec& spec)
-      : config_(config), spec_(spec), number_(spec.outputs.size(), -1) {}
-
-  void resolve() {
-    for (const FeatureSpec& feature : spec_.features)
-      if (feature.kind == FeatureKind::fixed && feature.shape.rank() == 0 && feature.dtype != DType::bytes)
-        known_.push_back({feature.name, feature.dtype == DType::int64 ? Program::Type::int64 : Program::Type::float64});
-    for (const OutputSpec& output : spec_.outputs) known_.push_back({"out." + output.name, Program::Type::float64});
-    for (size_t i = 0; i < spec_.outputs.size(); i++)
-      if (expression_of(spec_.outputs[i])) place(i);
-    for (size_t i = 0; i < spec_.outputs.size(); i++)
-      if (spec_.outputs[i].internal && !read_.contains(i))
-        spec_.warnings.push_back(fmt::format("output '{}': internal, but no formula reads it", spec_.outputs[i].name));
-  }
-
- private:
-  [[noreturn]] void refuse(size_t output, const std::string& why) const {
-    throw Error(Category::bad_pipeline,
-                fmt::format("output '{}': expression.formula: {}", spec_.outputs[output].name, why));
-  }
-
-  // Returns the number of the output's expression. Places the expressions that it reads before it.
-  int place(size_t output) {
-    if (number_[output] >= 0) return number_[output];
-    if (std::find(open_.begin(), open_.end(), output) != open_.end()) {
-      std::string circle;
-      for (auto it = std::find(open_.begin(), open_.end(), output); it != open_.end(); ++it)
-        circle += "out." + spec_.outputs[*it].name + " -> ";
-      refuse(output, fmt::format("it reads its own result, in a circle: {}out.{}", circle, spec_.outputs[output].name));
-    }
-    constexpr size_t deepest = 1000;
-    if (open_.size() == deepest)
-      refuse(output,
-             fmt::format("it is one of a chain of more than {} formulas that read each other; join some of them",
-                         deepest));
-    open_.push_back(output);
-    ExpressionSpec expression;
-    expression.output = spec_.outputs[output].name;
-    expression.program = compile(output);
-    for (const Program::Input& input : expression.program.inputs())
-      expression.inputs.push_back(resolve_input(output, input.name));
-    open_.pop_back();
-    number_[output] = static_cast<int>(spec_.expressions.size());
-    expression_of(spec_.outputs[output])->number = number_[output];
-    spec_.expressions.push_back(std::move(expression));
-    return number_[output];
-  }
-
-  Program compile(size_t output) const {
-    const config::Expression& expression = config_[static_cast<int>(output)].expression();
-    try {
-      return Program::compile(expression.formula(), {expression.constants().begin(), expression.constants().end()},
-                              known_);
-    } catch (const Error& error) {
-      refuse(output, error.message());
-    }
-  }
-
-  ExpressionSpec::Input resolve_input(size_t reader, const std::string& name) {
-    ExpressionSpec::Input input;
-    for (size_t i = 0; i < spec_.features.size(); i++) {
-      if (spec_.features[i].name != name) continue;
-      input.feature = static_cast<int>(i);
-      input.dtype = spec_.features[i].dtype;
-      return input;
-    }
-    const auto it = std::find_if(spec_.outputs.begin(), spec_.outputs.end(),
-                                 [&](const OutputSpec& output) { return "out." + output.name == name; });
-    const auto number = static_cast<size_t>(it - spec_.outputs.begin());
-    read_.insert(number);
-    if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
-      refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
-    if (!it->dense() || it->shape.rank() > 0)
-      refuse(reader, fmt::format("{}: a formula reads outputs of one number in each record, and this is {}", name,
-                                 it->variable || it->padded  ? "of varying length"
-                                 : it->dtype == DType::bytes ? "BYTES"
-                                                             : to_string(it->shape)));
-    input.dtype = it->dtype;
-    if (expression_of(*it)) {
-      input.expression = place(number);
-    } else {
-      input.feature = it->jobs[0].column.number;
-      input.unpack = it->jobs[0].unpack;
-    }
-    return input;
-  }
-
-  /// Returns the column of an output that is a formula, otherwise null.
-  static ColumnRef* expression_of(OutputSpec& output) {
-    const bool is_one = output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::expression;
-    return is_one ? &output.jobs[0].column : nullptr;
-  }
-
-  const google::protobuf::RepeatedPtrField<Output>& config_;
-  PipelineSpec& spec_;
-  std::vector<Program::Input> known_;
-  std::vector<int> number_;   // by output: the number of its expression, or -1 before it is placed
-  std::vector<size_t> open_;  // outputs whose inputs are being placed
-  std::set<size_t> read_;     // outputs that formulas read
-};
-
 // Sets the length of bytes features that a decode_raw reads, because its dtype and shape determine the length.
 void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std::vector<FeatureSpec>& features) {
   for (const Output& output : outputs) {
@@ -688,7 +585,7 @@ void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
                                .resolve());
   }
   check_names(spec);
-  FormulaResolver(outputs, spec).resolve();
+  resolve_formulas(outputs, spec);
   for (OutputSpec& output : spec.outputs)
     if (row_writer_for_tests && output.jobs.size() == 1) output.jobs[0].writer = row_writer_for_tests(output);
   warn_of_unused_features(spec);
