@@ -20,7 +20,7 @@ enum class Format : uint8_t { jpeg, png };
 /// Returns the format that the first bytes tell; nullopt for any other.
 inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;        // ISO/IEC 10918-1: SOI, and a marker begins
+  if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;      // ISO/IEC 10918-1: SOI, and a marker begins
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return Format::png;  // RFC 2083, section 3.1
   return std::nullopt;
 }

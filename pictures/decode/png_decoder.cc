@@ -20,7 +20,9 @@ void PngDecoder::fail(png_structp png, png_const_charp message) {
   std::longjmp(self->jump_, 1);
 }
 
-void PngDecoder::note(png_structp png, png_const_charp) { static_cast<PngDecoder*>(png_get_error_ptr(png))->warnings_++; }
+void PngDecoder::note(png_structp png, png_const_charp) {
+  static_cast<PngDecoder*>(png_get_error_ptr(png))->warnings_++;
+}
 
 void PngDecoder::read(png_structp png, png_bytep to, size_t bytes) {
   auto* self = static_cast<PngDecoder*>(png_get_io_ptr(png));

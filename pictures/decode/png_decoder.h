@@ -58,8 +58,8 @@ class PngDecoder {
   size_t pixel_bytes_ = 0;
   Window window_;
   bool interlaced_ = false;
-  int64_t row_ = 0;             // the next row of an interlaced picture
-  size_t row_bytes_ = 0;        // of a whole row
+  int64_t row_ = 0;              // the next row of an interlaced picture
+  size_t row_bytes_ = 0;         // of a whole row
   std::vector<uint8_t> pixels_;  // a row, or the whole picture if it is interlaced
 };
 

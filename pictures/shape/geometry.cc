@@ -16,9 +16,10 @@ int64_t round_even(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
 Window crop_of(const GeometrySpec& spec, int64_t width, int64_t height, Draws& draws) {
   const Size& crop = *spec.crop;
   if (crop.width > width || crop.height > height)
-    throw BadPicture(fmt::format("the picture has {} x {} pixels there, and crop.size takes {} x {} out of it; make it "
-                                 "larger with resize first (crop.after_resize), pad it, or crop less",
-                                 width, height, crop.width, crop.height));
+    throw BadPicture(
+        fmt::format("the picture has {} x {} pixels there, and crop.size takes {} x {} out of it; make it "
+                    "larger with resize first (crop.after_resize), pad it, or crop less",
+                    width, height, crop.width, crop.height));
   const int64_t free_rows = height - crop.height, free_columns = width - crop.width;
   if (!spec.crop_randomly)
     return {round_even(static_cast<double>(free_columns) / 2), round_even(static_cast<double>(free_rows) / 2),

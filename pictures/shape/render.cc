@@ -113,11 +113,13 @@ class RowFinisher {
     for (size_t c = 0; c < channels_; c++) {
       float* const row = planes + c * plane;
       if (finish_.scale || shifts)
-        kernels_.normalize(row, width_, {finish_.scale ? &*finish_.scale : &one, shifts ? &finish_.mean[c] : &zero,
-                                         shifts ? &finish_.std[c] : &one, true});
+        kernels_.normalize(row, width_,
+                           {finish_.scale ? &*finish_.scale : &one, shifts ? &finish_.mean[c] : &zero,
+                            shifts ? &finish_.std[c] : &one, true});
       if (is_integer(finish_.dtype)) row_kernels_.round(row, width_);
       from_float(reinterpret_cast<const std::byte*>(row),
-                 finish_.channels_first ? out_ + (c * height_ + y) * width_ * size_ : planes_ + c * width_ * size_, width_);
+                 finish_.channels_first ? out_ + (c * height_ + y) * width_ * size_ : planes_ + c * width_ * size_,
+                 width_);
     }
     if (finish_.channels_first) return;
     std::byte* const to = out_ + y * width_ * channels_ * size_;
@@ -163,10 +165,11 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   const int64_t columns = across.last() - across.first(), rows = down.last() - down.first();
   const auto channels = static_cast<size_t>(finish.channels), width = static_cast<size_t>(window.width),
              height = static_cast<size_t>(window.height), stored = static_cast<size_t>(columns) * channels;
-  PaddedRows<Decoder, Sample> from(decoder, {source.x + across.first(), source.y + down.first(), columns, rows}, finish.fill);
+  PaddedRows<Decoder, Sample> from(decoder, {source.x + across.first(), source.y + down.first(), columns, rows},
+                                   finish.fill);
   const bool is_stored_type = finish.dtype == (sizeof(Sample) == 1 ? DType::uint8 : DType::uint16);
-  if (across.is_copy() && down.is_copy() && is_stored_type && (!finish.channels_first || channels == 1) && !finish.scale &&
-      finish.mean.empty()) {
+  if (across.is_copy() && down.is_copy() && is_stored_type && (!finish.channels_first || channels == 1) &&
+      !finish.scale && finish.mean.empty()) {
     for (size_t y = 0; y < height; y++) {
       auto* const row = reinterpret_cast<Sample*>(out) + y * width * channels;
       from.read_row(row);
@@ -192,7 +195,8 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
     const Axis::Taps vertical = down[static_cast<int64_t>(y)];
     const int64_t first = vertical.first - down.first(), last = first + static_cast<int64_t>(vertical.weights.size());
     if (last > base + places) {
-      if (read > first) std::memmove(samples, row_at(first - base), static_cast<size_t>(read - first) * stored * sizeof(Sample));
+      if (read > first)
+        std::memmove(samples, row_at(first - base), static_cast<size_t>(read - first) * stored * sizeof(Sample));
       base = first;
     }
     for (; read < last; read++) from.read_row(row_at(std::max(read, first) - base));  // rows before `first` are skipped
@@ -246,8 +250,8 @@ void shrink(JpegDecoder& decoder, Geometry& geometry) {
 
 // Returns how many warnings the decoder gave.
 template <typename Sample, typename Decoder>
-uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const GeometryOf& geometry_of, const Finish& finish,
-                    std::byte* out, std::span<std::byte> scratch) {
+uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const GeometryOf& geometry_of,
+                        const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   const Orientation orientation = options.apply_exif ? decoder.orientation() : Orientation();
   if (orientation == Orientation()) {
     Geometry geometry = geometry_of(decoder.width(), decoder.height());
@@ -265,8 +269,9 @@ uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const Ge
 }
 
 template <typename Decoder>
-uint64_t decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options, const GeometryOf& geometry_of,
-                       const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
+uint64_t decode_and_render(std::span<const std::byte> picture, const DecodeOptions& options,
+                           const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
+                           std::span<std::byte> scratch) {
   Decoder decoder(picture, options);
   return options.bits == 16 ? render_decoded<uint16_t>(decoder, options, geometry_of, finish, out, scratch)
                             : render_decoded<uint8_t>(decoder, options, geometry_of, finish, out, scratch);
@@ -291,7 +296,7 @@ void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Fini
 }
 
 uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
-            const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
+                const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   options.channels = finish.channels;
   switch (const auto format = format_of(picture); format.value_or(Format::jpeg)) {
     case Format::jpeg:

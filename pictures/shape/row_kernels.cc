@@ -22,8 +22,8 @@ FEEDLINE_INLINE void store(float* to, Four four) { std::memcpy(to, &four, sizeof
 
 // Adds `taps` rows to `to`, or sets it to their sum.
 template <size_t taps, bool adds, typename Element>
-FEEDLINE_INLINE void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t stride, const float* weights,
-                                  size_t count) {
+FEEDLINE_INLINE void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t stride,
+                                  const float* weights, size_t count) {
   for (size_t i = 0; i < count; i++) {
     float sum = adds ? to[i] : weights[0] * static_cast<float>(rows[i]);
     for (size_t r = adds ? 0 : 1; r < taps; r++) sum += weights[r] * static_cast<float>(rows[r * stride + i]);
@@ -32,8 +32,8 @@ FEEDLINE_INLINE void add_few_rows(float* __restrict to, const Element* __restric
 }
 
 template <bool adds, typename Element>
-FEEDLINE_INLINE void add_up_to_four_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps,
-                                         size_t count) {
+FEEDLINE_INLINE void add_up_to_four_rows(float* to, const Element* rows, size_t stride, const float* weights,
+                                         size_t taps, size_t count) {
   switch (taps) {
     case 1:
       return add_few_rows<1, adds>(to, rows, stride, weights, count);
@@ -47,7 +47,8 @@ FEEDLINE_INLINE void add_up_to_four_rows(float* to, const Element* rows, size_t 
 }
 
 template <typename Element>
-FEEDLINE_INLINE void add_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps, size_t count) {
+FEEDLINE_INLINE void add_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps,
+                              size_t count) {
   add_up_to_four_rows<false>(to, rows, stride, weights, std::min<size_t>(taps, 4), count);
   for (size_t r = 4; r < taps; r += 4)
     add_up_to_four_rows<true>(to, rows + r * stride, stride, weights + r, std::min<size_t>(taps - r, 4), count);
@@ -97,7 +98,8 @@ FEEDLINE_INLINE void round_all(float* x, size_t count) {
   __VA_ARGS__ void bytes(float* to, const uint8_t* rows, size_t stride, const float* weights, size_t taps, size_t n) { \
     add_rows(to, rows, stride, weights, taps, n);                                                                      \
   }                                                                                                                    \
-  __VA_ARGS__ void words(float* to, const uint16_t* rows, size_t stride, const float* weights, size_t taps, size_t n) { \
+  __VA_ARGS__ void words(float* to, const uint16_t* rows, size_t stride, const float* weights, size_t taps,            \
+                         size_t n) {                                                                                   \
     add_rows(to, rows, stride, weights, taps, n);                                                                      \
   }                                                                                                                    \
   __VA_ARGS__ void grey(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps, size_t width) {   \
