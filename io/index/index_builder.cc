@@ -117,8 +117,8 @@ IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride, uin
   chain.wanted_ = (chain.first_stride_ + chain.entries_.size()) * stride;
   if (!chain.holds_in(file_size))
     throw Error(Category::bad_pipeline,
-                fmt::format("another rank has counted {} records at offsets {} to {}, which cannot be right; all ranks "
-                            "must read the same file with the same version of feedline",
+                fmt::format("another rank says that it counted {} records at offsets {} to {}, which this file cannot "
+                            "hold; all ranks must read the same file with the same version of feedline",
                             chain.records_, chain.start_, chain.end_));
   return chain;
 }

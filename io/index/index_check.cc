@@ -17,7 +17,7 @@ struct Contradiction {
 
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Contradiction{"cannot be right: " + fmt::format(format, std::forward<Args>(args)...)};
+  throw Contradiction{"contradicts itself or the file: " + fmt::format(format, std::forward<Args>(args)...)};
 }
 
 /// Walks over the places of the stream that the index names, in the order of their offsets, and checks what lies

@@ -25,7 +25,7 @@ constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
 }
 
 /// Returns an empty string if `index` contradicts neither itself nor a file of `file_size` bytes. Otherwise returns
-/// what is wrong, for people: "cannot be right: ...".
+/// what is wrong, for people: "contradicts itself or the file: ...".
 ///
 /// An index that passes may still be wrong about what lies in the file. But it has the properties that the memory plan
 /// relies on:

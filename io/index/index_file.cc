@@ -75,16 +75,16 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
 void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))
-    refuse("cannot be right: it names compression {}, which does not exist", h.compression);
+    refuse("is damaged: it names compression {}, which does not exist", h.compression);
   if (!can_be_stream(compression, h.stream_size, data.size))
-    refuse("cannot be right: {} bytes of records in a file of {} bytes", h.stream_size, data.size);
+    refuse("is damaged: it says that a file of {1} bytes holds {0} bytes of records", h.stream_size, data.size);
   // Because of these bounds, the sum of the sizes below does not overflow.
   const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
                          h.message_bytes <= most_message_bytes;
   if (!plausible)
-    refuse("cannot be right: {} entries, {} sums, {} bad regions with messages of {} bytes", h.entries, h.sums, h.bad,
-           h.message_bytes);
+    refuse("is damaged: the file cannot need {} entries, {} sums, and {} bad regions with messages of {} bytes",
+           h.entries, h.sums, h.bad, h.message_bytes);
   if (bytes !=
       sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
     refuse("has {} bytes, which is not what its header says: cut short or damaged", bytes);
@@ -131,13 +131,13 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
   size_t at = 0;
   for (const BadRow& row : bad) {
     if (!is_damage(row.category) || row.message_bytes > messages.size() - at)
-      refuse("cannot be right: it lists a bad region of category {} with a message of {} bytes", row.category,
+      refuse("is damaged: it lists a bad region of category {} with a message of {} bytes", row.category,
              row.message_bytes);
     index.bad.push_back({row.offset, row.length, row.record, static_cast<Category>(row.category),
                          std::string(messages.data() + at, row.message_bytes)});
     at += row.message_bytes;
   }
-  if (at != messages.size()) refuse("cannot be right: {} bytes follow its last message", messages.size() - at);
+  if (at != messages.size()) refuse("is damaged: {} bytes follow its last message", messages.size() - at);
   if (std::string why = contradiction(index, data.size, options.record_limit); !why.empty()) throw Refused{why};
   return index;
 }
