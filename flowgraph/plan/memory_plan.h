@@ -29,13 +29,16 @@ struct BatchTensor {
   size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
 
-/// A line of the memory plan.
+/// A line of what `check` prints as the memory plan.
 struct MemoryLine {
   std::string what;
   uint64_t count = 1;
   uint64_t bytes = 0;  // bytes of one of the `count` things
 };
 
+/// The graph works in two kinds of memory, both allocated once. A slot holds one chunk, that is, some neighbouring
+/// records of a file, while it is read, parsed and written into batches; its arena holds the columns that parsing makes.
+/// A batch buffer holds the finished tensors of one replica for one step.
 struct MemoryPlan {
   /// Plans the bytes of a slot and of a batch. fit() then chooses the numbers of slots and batches.
   explicit MemoryPlan(const Schedule& schedule);
