@@ -20,12 +20,18 @@ constexpr std::string_view end_marker("\xff\xd9");
 constexpr int exif_marker = JPEG_APP0 + 1;
 constexpr unsigned most_of_exif = 65533;  // the longest marker
 constexpr std::string_view exif_begins("Exif\0\0", 6);
+constexpr char too_many_coefficients[] =
+    "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
+    "pixels";
+static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 }  // namespace
 
 void JpegDecoder::fail(j_common_ptr info) {
   auto* errors = reinterpret_cast<Errors*>(info->err);
   info->err->format_message(info, errors->message);
+  // libjpeg's own words are about files on disk, into which another build of it would put what is over the limit.
+  if (info->err->msg_code == JERR_NO_BACKING_STORE) std::strcpy(errors->message, too_many_coefficients);
   std::longjmp(errors->jump, 1);
 }
 
@@ -41,7 +47,8 @@ void JpegDecoder::call(Body body) {
   body();
 }
 
-JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options) : bytes_(bytes), errors_(), info_() {
+JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options)
+    : bytes_(bytes), errors_(), info_() {
   info_.err = jpeg_std_error(&errors_.base);
   errors_.base.error_exit = fail;
   errors_.base.emit_message = note;
@@ -50,7 +57,8 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
     call([&] {
       jpeg_create_decompress(&info_);
       info_.mem->max_memory_to_use = static_cast<long>(decoder_memory(options));
-      jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
+      jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   static_cast<unsigned long>(bytes.size()));
       if (options.apply_exif) jpeg_save_markers(&info_, exif_marker, most_of_exif);
       jpeg_read_header(&info_, TRUE);
     });
@@ -77,7 +85,8 @@ Orientation JpegDecoder::orientation() const noexcept {
   for (jpeg_saved_marker_ptr marker = info_.marker_list; marker; marker = marker->next) {
     const auto bytes = std::as_bytes(std::span(marker->data, marker->data_length));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (marker->marker == exif_marker && text.starts_with(exif_begins)) return exif_orientation(bytes.subspan(exif_begins.size()));
+    if (marker->marker == exif_marker && text.starts_with(exif_begins))
+      return exif_orientation(bytes.subspan(exif_begins.size()));
   }
   return {};
 }

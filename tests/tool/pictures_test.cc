@@ -388,3 +388,34 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   CHECK(none.code == 1);
   CHECK(contains(none.err, "bad/a/x: no picture can be decoded"));
 }
+
+TEST_CASE("the memory of decoding large progressive pictures stays in the plan") {
+  // Their coefficients take 6 bytes a pixel, all at once, in each thread.
+  constexpr int64_t width = 2400, height = 2000;
+  const std::string jpeg =
+      to_jpeg(picture_of(width, height, 3, 1), {.quality = 30, .across = 1, .down = 1, .progressive = true});
+  const TempDir dir;
+  write_images(dir, "large.tfrecord", std::vector<std::string>(16, jpeg));
+  const std::string pipeline = dir.write(
+      "large.textproto",
+      "source { files: 'large.tfrecord' } feature { name: 'image' dtype: BYTES } batch { global_batch_size: 2 } "
+      "output { name: 'image' feature: 'image' decode_image { max_pixels: 4800000 } resize { size: [64, 64] } }");
+  const auto run = [&](const std::string& limit) {
+    return run_tool({"run", pipeline, "--json", "--set", "parallelism.threads=2", "--set", "memory.limit=" + limit});
+  };
+  const ToolResult refused = run("1MiB");
+  CHECK(refused.code == 1);
+  const std::string before = "set memory.limit to at least \"", message = refused.json().at("error").at("message");
+  const size_t advice = message.find(before);
+  INFO(message);
+  REQUIRE(advice != std::string::npos);
+  const std::string least =
+      message.substr(advice + before.size(), message.find('"', advice + before.size()) - advice - before.size());
+  const ToolResult result = run(least);
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  const uint64_t peak = result.json().at("rss_peak_bytes"), limit = std::stoull(least) << 20;
+  CHECK(peak <= limit);
+  CHECK(peak > 6 * width * height);  // of one thread, at least
+  CHECK(limit < 4 * 6 * width * height);
+}

@@ -262,6 +262,28 @@ TEST_CASE("pictures that promise too much are refused after their header") {
   CHECK(why([&] { decoded<JpegDecoder>(huge); }).find("the header says 65021 x 65021 pixels") == 0);
 }
 
+TEST_CASE("a progressive picture of 16,384 x 16,384 is refused before its coefficients are allocated") {
+  // The header of a small picture says another size. The frame's header has height and width, two bytes each, after its
+  // length and precision.
+  const auto enlarged = [](std::string jpeg) {
+    const size_t frame = jpeg.find("\xff\xc2");
+    REQUIRE(frame != std::string::npos);
+    for (size_t i = frame + 5; i < frame + 9; i++) jpeg[i] = static_cast<char>((i - frame) % 2 ? 0x40 : 0);
+    return jpeg;
+  };
+  const std::string colour = enlarged(to_jpeg(picture_of(40, 30, 3, 1), {.progressive = true}));
+  CHECK(why([&] { decoded<JpegDecoder>(colour); }) ==
+        "the header says 16384 x 16384 pixels, and decode_image.max_pixels allows 16777216");
+  // Four coefficients of 2 bytes for each pixel are more than the memory plan has for a decoder.
+  const std::string cmyk =
+      enlarged(to_jpeg(picture_of(40, 30, 4, 1), {.across = 1, .down = 1, .progressive = true, .stored = JCS_CMYK}));
+  CHECK(why([&] {
+          decoded<JpegDecoder>(cmyk, {.max_pixels = 1 << 28}, {0, 0, 8, 8});
+        }) ==
+        "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
+        "pixels");
+}
+
 TEST_CASE("a format is told by its first bytes") {
   const auto format = [](const std::string& bytes) { return format_of(std::as_bytes(std::span(bytes))); };
   CHECK(format(to_jpeg(picture_of(8, 8, 3, 1))) == Format::jpeg);
