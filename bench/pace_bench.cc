@@ -22,6 +22,7 @@
 #include "gpu/device/memory.h"
 #include "gpu/unpack/unpack.h"
 #include "measure.h"
+#include "picture_paths.h"
 
 namespace feedline::bench {
 namespace {
@@ -263,7 +264,9 @@ int run(int argc, char** argv) {
   for (const double ms : steps_ms) fmt::print(" {:>9} ratio", fmt::format("{:g} ms", ms));
   fmt::print("\n");
   if (only.empty()) bench.stores(steps_ms);
-  for (const DataSet& set : data_sets())
+  std::vector<DataSet> sets = data_sets();
+  sets.push_back(jpeg_set());
+  for (const DataSet& set : sets)
     if (only.empty() || set.title == only) bench.measure(set, replicas, threads, steps_ms);
   if (!json.empty()) std::ofstream(json) << bench.json().dump(1) << '\n';
   return 0;
