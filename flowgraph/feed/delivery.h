@@ -27,8 +27,17 @@ namespace feedline::flow {
 inline constexpr std::chrono::seconds long_wait{10};
 
 /// The stages that next() can wait for.
-enum class Stage : uint8_t { read, inflate, parse, unpack, transfer, upload, replica };
+enum class Stage : uint8_t {
+  read,      // bytes from files
+  inflate,   // bytes of compressed files
+  parse,     // checksums, parsing, formulas
+  unpack,    // writing tensors
+  transfer,  // rows from another rank
+  upload,    // the copy to a GPU
+  replica,   // another replica, which is host_prefetch steps behind this one, has to take its batches first
+};
 inline constexpr size_t stage_count = 7;
+/// Returns the name of a stage as reports have it: "read".
 const char* name(Stage stage) noexcept;
 
 /// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither is set).

@@ -56,7 +56,12 @@ class Parser {
       : text_(text), constants_(constants), known_(known) {}
 
   Formula parse() {
-    if (text_.size() > longest_formula) fail(fmt::format("a formula has at most {} characters", longest_formula), 0);
+    if (text_.size() > longest_formula)
+      fail(fmt::format(
+               "the formula has {} characters, and at most {} are allowed; split it into several outputs, of which "
+               "one may read another",
+               text_.size(), longest_formula),
+           0);
     next();
     if (token_.empty()) fail("the formula is empty");
     formula_.root = disjunction();

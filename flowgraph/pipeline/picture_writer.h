@@ -11,7 +11,7 @@
 
 namespace feedline::flow {
 
-/// What the random choices of a picture depend on, besides its epoch and its number in it.
+/// What the random choices for a picture depend on, besides the epoch and the picture's number within the epoch.
 struct ChoiceKeys {
   uint64_t seed = 0;
   std::string crop_group, flip_group;  // outputs of one group share a choice

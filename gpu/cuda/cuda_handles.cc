@@ -19,7 +19,7 @@ void check_no_capture(DeviceId gpu, cudaStream_t stream, const char* what) {
 
 void copy_on(DeviceId gpu, const Context& context, Stream stream, void* to, const void* from, size_t bytes) {
   if (stream.kind() == DeviceId::Kind::host)
-    throw Error(Category::bad_pipeline, "a batch on a GPU is copied on a stream of that GPU, not on Stream::host");
+    throw Error(Category::bad_pipeline, "Stream::host was given for a batch on a GPU; give a stream of that GPU");
   check_device(gpu, stream);
   const ScopedContext scoped(context);
   call<MemcpyOp>(gpu, [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });

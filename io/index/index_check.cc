@@ -103,7 +103,7 @@ uint64_t check_places(const FileIndex& index) {
 void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   uint64_t audit = 0;
   for (const uint64_t sum : index.sums) audit += sum;
-  if (audit != index.audit) fail("its sums do not add up to the audit that it states");
+  if (audit != index.audit) fail("its sums add up to {:016x}, and it states {:016x}", audit, index.audit);
   const uint64_t smallest = index.smallest_record, largest = index.largest_record, payload = index.payload_bytes;
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;

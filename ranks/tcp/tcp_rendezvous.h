@@ -21,7 +21,7 @@
 
 namespace feedline::gpu {
 
-/// The two connections to another rank.
+/// The two connections to another rank: one for data, and one for notes, which are the control messages.
 struct TcpPeer {
   Socket data, notes;
 };

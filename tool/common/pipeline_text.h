@@ -55,7 +55,9 @@ class TextOutputs {
 /// most `records`, and at most the number of average records in 16 MiB, or of samples with `made_bytes`.
 std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_bytes);
 
-/// Returns the `errors` line, which skips bad records and counts them in a comment; empty if there are none.
+/// Returns the line `errors { ... }` that tells feedline to skip bad records, with a comment that states how many there are
+/// of each kind: places where the file is damaged, records that are not of the pipeline's record type, and pictures that
+/// cannot be read. Returns an empty string if all three counts are 0.
 std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures);
 
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any

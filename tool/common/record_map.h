@@ -50,7 +50,7 @@ class RecordMap {
 
   const std::vector<MappedFile>& files() const noexcept { return files_; }
   uint64_t records() const noexcept { return first_.back(); }
-  /// Returns the number of a file's first record. `file` may be the number of files; then it returns records().
+  /// Returns the index of a file's first record. `file` may equal the count of files; then it returns records().
   uint64_t first_record(size_t file) const noexcept { return first_[file]; }
   /// Returns the file that contains a record.
   size_t file_of(uint64_t record) const noexcept;

@@ -34,7 +34,7 @@ enum class Category : uint8_t {
   internal_error,    // feedline has a bug: one of its internal guarantees does not hold
 };
 
-/// Returns the name of the enumerator: "bad_data_crc".
+/// Returns the name of the enumerator, for example "bad_data_crc".
 FEEDLINE_PUBLIC std::string_view name(Category category) noexcept;
 
 /// Where the failure happened. Members that do not apply are empty or -1.

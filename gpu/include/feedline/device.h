@@ -69,7 +69,8 @@ class Stream {
   constexpr DeviceId::Kind kind() const noexcept { return kind_; }
   /// Returns the stream as CUDA's functions take it. Precondition: kind() is cuda.
   CUstream_st* cuda_stream() const noexcept { return reinterpret_cast<CUstream_st*>(handle_); }
-  /// Returns whether a default stream is that of the batch's GPU, and not that of the current device.
+  /// Returns true for a default stream that dlpack() made, which is that of the batch's GPU. Returns false for every other
+  /// stream: cuda_legacy and cuda_per_thread are those of the current device.
   constexpr bool of_the_batch() const noexcept { return of_the_batch_; }
   bool operator==(const Stream&) const = default;
 
