@@ -170,22 +170,29 @@ uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
 void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {
+  const auto at_a_time = 2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency());
+  // Tokens are pointers: oneTBB would leak larger ones if a filter throws. The last filter takes ranges in order, so the
+  // range that was begun `at_a_time` ranges ago is done.
+  std::vector<Range> ranges(at_a_time);
   uint64_t next = begin;
-  using RangePtr = std::shared_ptr<Range>;
+  size_t begun = 0;
   tbb::parallel_pipeline(
-      2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency()),
-      tbb::make_filter<void, RangePtr>(tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> RangePtr {
+      at_a_time,
+      tbb::make_filter<void, Range*>(tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> Range* {
         if (next >= end) {
           control.stop();
           return nullptr;
         }
         const uint64_t from = std::exchange(next, std::min(next + range_bytes, end));
-        return std::make_shared<Range>(Range{from, next, {}});
-      }) & tbb::make_filter<RangePtr, RangePtr>(tbb::filter_mode::parallel, [&](RangePtr range) {
+        Range& range = ranges[begun++ % at_a_time];
+        range = {from, next, {}};
+        return &range;
+      }) & tbb::make_filter<Range*, Range*>(tbb::filter_mode::parallel, [&](Range* range) {
         scan(*range, file, options, progress);
         return range;
-      }) & tbb::make_filter<RangePtr, void>(tbb::filter_mode::serial_in_order, [&](const RangePtr& range) {
+      }) & tbb::make_filter<Range*, void>(tbb::filter_mode::serial_in_order, [&](Range* range) {
         for (IndexBuilder& chain : range->chains) take(chain);
+        range->chains.clear();
       }));
 }
 
