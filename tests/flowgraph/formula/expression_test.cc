@@ -290,7 +290,8 @@ TEST_CASE("long and deep formulas are calculated or refused") {
   CHECK(error_of(repeated("(", 10000) + "x").starts_with("nested too deeply"));
   CHECK(error_of(repeated("-", 10000) + "x").starts_with("nested too deeply"));
   CHECK(error_of(repeated("not ", 10000) + "x").starts_with("nested too deeply"));
-  CHECK(error_of(repeated(" ", 70000) + "x").starts_with("the formula has 70001 characters, and at most 65536 are allowed"));
+  CHECK(error_of(repeated(" ", 70000) + "x")
+            .starts_with("the formula has 70001 characters, and at most 65536 are allowed"));
 
   // The tree that needs the most registers for its size.
   std::string full = "x";
