@@ -192,7 +192,6 @@ void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, 
         return range;
       }) & tbb::make_filter<Range*, void>(tbb::filter_mode::serial_in_order, [&](Range* range) {
         for (IndexBuilder& chain : range->chains) take(chain);
-        range->chains.clear();
       }));
 }
 

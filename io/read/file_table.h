@@ -35,8 +35,8 @@ class FileTable {
   /// Returns 256, or a quarter of RLIMIT_NOFILE if that is less. The program needs the other descriptors.
   static size_t default_capacity() noexcept;
 
-  /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The others are
-  /// spare leases for read_cached(), on any thread: first come, first served.
+  /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The
+  /// others are spare leases for read_cached(), on any thread: first come, first served.
   size_t depth() const noexcept { return (capacity_ + 1) / 2; }
   /// Takes a spare lease. Returns false if none is left. return_spare() gives it back.
   bool lend_spare() noexcept;
