@@ -29,9 +29,11 @@ static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 void JpegDecoder::fail(j_common_ptr info) {
   auto* errors = reinterpret_cast<Errors*>(info->err);
-  info->err->format_message(info, errors->message);
   // libjpeg's own words are about files on disk, into which another build of it would put what is over the limit.
-  if (info->err->msg_code == JERR_NO_BACKING_STORE) std::strcpy(errors->message, too_many_coefficients);
+  if (info->err->msg_code == JERR_NO_BACKING_STORE)
+    std::strcpy(errors->message, too_many_coefficients);
+  else
+    info->err->format_message(info, errors->message);
   std::longjmp(errors->jump, 1);
 }
 
