@@ -40,8 +40,6 @@ uint64_t chess_at_random(Worker& worker) {
   return read_at_random(worker, places);
 }
 
-Pipeline peers(const std::string& name) { return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name)); }
-
 // Returns a row for a bare loop. `wanted` is its wanted ratio to a memory copy of the same records, which is half of
 // the ratio that other machines reach.
 Row ceiling(std::string name, double wanted, Loop loop) {
@@ -91,6 +89,8 @@ DataSet chess_set() {
 }
 
 }  // namespace
+
+Pipeline peers(const std::string& name) { return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name)); }
 
 std::vector<DataSet> data_sets() {
   return {

@@ -32,6 +32,9 @@ struct DataSet {
   std::vector<Row> rows;
 };
 
+/// Returns a pipeline of the comparison with other loaders: peers/NAME.textproto.
+Pipeline peers(const std::string& name);
+
 std::vector<DataSet> data_sets();
 
 }  // namespace feedline::bench

@@ -43,8 +43,6 @@ Plane plane_of(int64_t width, int64_t height, int64_t finest, float amplitude, R
   return plane;
 }
 
-}  // namespace
-
 test::Pixels photo(Random& random, int64_t width, int64_t height) {
   const Plane grey = plane_of(width, height, 1, 60, random), red = plane_of(width, height, 8, 20, random),
               blue = plane_of(width, height, 8, 20, random);
@@ -58,6 +56,15 @@ test::Pixels photo(Random& random, int64_t width, int64_t height) {
     add(grey.values[i] + blue.values[i]);
   }
   return pixels;
+}
+
+}  // namespace
+
+std::vector<test::Pixels> make_photos(size_t count) {
+  Random random(1);
+  std::vector<test::Pixels> photos;
+  for (size_t i = 0; i < count; i++) photos.push_back(photo(random, 500, 375));
+  return photos;
 }
 
 std::string record_of(const std::string& picture) {

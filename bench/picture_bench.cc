@@ -58,9 +58,7 @@ test::Pixels middle_of(const test::Pixels& from) {
 struct Encoded {
   std::vector<std::string> jpegs, pngs;
   Encoded() {
-    Random random(1);
-    for (size_t i = 0; i < photos; i++) {
-      const test::Pixels pixels = photo(random, whole.width, whole.height);
+    for (const test::Pixels& pixels : make_photos(photos)) {
       jpegs.push_back(test::to_jpeg(pixels));
       pngs.push_back(test::to_png(middle_of(pixels)));
     }

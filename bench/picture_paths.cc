@@ -1,9 +1,5 @@
 #include "picture_paths.h"
 
-#include <fmt/format.h>
-
-#include <memory>
-
 #include "photos.h"
 #include "picture_ceilings.h"
 
@@ -14,9 +10,8 @@ constexpr size_t photos = 32;  // each comes many times
 
 const std::vector<std::string>& jpegs() {
   static const std::vector<std::string> all = [] {
-    Random random(1);
     std::vector<std::string> made;
-    for (size_t i = 0; i < photos; i++) made.push_back(test::to_jpeg(photo(random, 500, 375)));
+    for (const test::Pixels& pixels : make_photos(photos)) made.push_back(test::to_jpeg(pixels));
     return made;
   }();
   return all;
@@ -37,9 +32,6 @@ uint64_t to_tensors(Worker& worker) {
 }  // namespace
 
 DataSet jpeg_set() {
-  const auto peers = [](const std::string& name) {
-    return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name));
-  };
   return {
       "JPEG to 224",
       "jpeg.tfrecord",
