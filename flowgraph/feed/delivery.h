@@ -34,7 +34,7 @@ enum class Stage : uint8_t {
   unpack,    // writing tensors
   transfer,  // rows from another rank
   upload,    // the copy to a GPU
-  replica,   // another replica, which is host_prefetch steps behind this one, has to take its batches first
+  replica,   // another replica: it is host_prefetch steps behind, and must first take its batches
 };
 inline constexpr size_t stage_count = 7;
 /// Returns the name of a stage as reports have it: "read".
