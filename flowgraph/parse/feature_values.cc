@@ -184,6 +184,19 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
   }
 }
 
+// The bound holds for these reasons. A payload byte belongs to the values of at most one key. A value takes at least 1
+// byte of payload for the 8 bytes of an int64, 2 for the 16 of a BytesRef, and 4 for the 4 of a float; features that
+// share a key take memory of their own. The memory of the values of repeated entries is not given back, but each of
+// these has its own payload. Aligning one list's values to 8 takes at most 4 bytes (after a list of floats). This is
+// less than what the bound has to spare for the list's first value, if there are values of 8 bytes at all. A list is
+// first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too.
+uint64_t FeatureValues::arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
+                                    uint64_t payload_bytes) noexcept {
+  uint64_t per_row = 0;
+  for (const FeatureTarget& target : targets) per_row += target.row_size;
+  return rows * per_row + targets.size() * alignof(ValuesRef) + per_byte * payload_bytes + alignof(ValuesRef);
+}
+
 std::vector<bool> FeatureValues::seen(uint32_t rows) const {
   std::vector<bool> all(targets_.size(), rows > lacking_rows_);
   for (size_t feature = 0; feature < all.size(); feature++)

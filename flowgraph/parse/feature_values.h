@@ -89,6 +89,11 @@ class FeatureValues {
   /// object. The targets' specs must outlive the columns, too, because the default values lie in them.
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows, Arena& arena);
 
+  /// Returns how many arena bytes the columns of `rows` rows can take at most. `payload_bytes` is the size of the
+  /// records together; `per_byte` is how many bytes of the arena one of these bytes can take in addition to the columns.
+  static uint64_t arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
+                              uint64_t payload_bytes) noexcept;
+
   std::span<const Column> columns() const noexcept { return columns_; }
 
   /// Begins a row: no feature has values in it so far.

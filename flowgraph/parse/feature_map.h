@@ -1,0 +1,93 @@
+// Reads the features of a record out of a map<string, Feature>, as Examples have one.
+//
+// message Features { map<string, Feature> feature = 1; }   (tensorflow/core/example/feature.proto)
+//
+// An entry is predicted from the entry before it (record_layout.h). If it looks as predicted, its payload goes straight
+// into a column. Otherwise the general parser reads it, and the layout learns it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flowgraph/parse/feature_keys.h"
+#include "flowgraph/parse/feature_values.h"
+#include "flowgraph/parse/record_layout.h"
+#include "flowgraph/pipeline/spec.h"
+#include "io/records/record_scanner.h"
+
+namespace feedline::flow {
+
+/// What the pipeline wants from one map of a record. Immutable.
+class FeatureMap {
+ public:
+  /// `targets` are those of `features`; they must outlive this object.
+  FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets);
+
+  /// Returns how many bytes of the arena a byte of payload of this map can take in addition to the columns.
+  uint64_t arena_per_byte() const noexcept { return arena_per_byte_; }
+
+  /// Adds to `names` the keys of the map, or maps, that are field `field` of the record: each once, in the order of the
+  /// record, with `prefix` before it. Too slow for the hot path.
+  static void add_names(const io::RecordView& record, uint32_t field, const std::string& prefix,
+                        std::vector<std::string>& names);
+
+ private:
+  friend class FeatureMapReader;
+  RequestedKey request(size_t key) const;
+
+  std::span<const FeatureTarget> targets_;
+  FeatureKeys keys_;
+  std::vector<RequestedKey> requested_;  // by the number of the key
+  uint64_t arena_per_byte_ = 0;
+};
+
+/// Reads one map of many records into the columns, record by record. Only one thread may use it at a time.
+class FeatureMapReader {
+ public:
+  /// The tag of an entry of the map.
+  static constexpr uint32_t entry_tag = wire::tag(1, wire::delimited);
+
+  /// `map` and `values` must outlive the reader.
+  FeatureMapReader(const FeatureMap& map, FeatureValues& values);
+
+  /// Begins a record, which is row `row` of the columns.
+  void begin_record(uint32_t row) noexcept {
+    row_ = row;
+    predicted_ = true;
+    broken_feature_ = -1;
+  }
+  /// Reads the map in [p, end), which a record may have several times. Returns null, or where protobuf would refuse the
+  /// bytes.
+  const uint8_t* parse(const uint8_t* p, const uint8_t* end);
+
+  /// Returns whether all entries of the record so far were predicted.
+  bool predicted() const noexcept { return predicted_; }
+  /// Returns the feature in whose values parse() found what it refuses, or -1.
+  int broken_feature() const noexcept { return broken_feature_; }
+  /// Returns a bit for each feature whose payload can be stored without further checks (RequestedKey::bit).
+  uint64_t direct() const noexcept { return direct_; }
+  RecordLayout& layout() noexcept { return layout_; }
+
+ private:
+  std::vector<RequestedKey> direct_keys();
+  const uint8_t* parse_field(const uint8_t* p, const uint8_t* end, EntryShape*& before);
+  bool take(const EntryShape::Use& use, const uint8_t* p, uint32_t size);
+  bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
+  bool fail(const uint8_t* at) {
+    broken_at_ = at;
+    return false;
+  }
+
+  const FeatureMap& map_;
+  FeatureValues& values_;
+  uint64_t direct_ = 0;
+  RecordLayout layout_;
+  uint32_t row_ = 0;
+  bool predicted_ = true;
+  const uint8_t* broken_at_ = nullptr;
+  int broken_feature_ = -1;
+};
+
+}  // namespace feedline::flow
