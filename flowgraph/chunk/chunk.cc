@@ -6,6 +6,7 @@
 #include "base/audit.h"
 #include "base/load.h"
 #include "flowgraph/parse/audit_terms.h"
+#include "flowgraph/parse/feature_values.h"
 #include "flowgraph/parse/record_parser.h"
 #include "flowgraph/plan/schedule.h"
 #include "io/records/crc32c.h"
@@ -29,14 +30,12 @@ BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
 
 void fill_zero(const Schedule& schedule, size_t f, const Column& column, uint32_t row) {
   const FeatureSpec& feature = schedule.spec.features[f];
-  const auto elements = static_cast<size_t>(feature.shape.elements());
-  if (feature.kind != FeatureKind::fixed) {
-    column.as<ValuesRef>()[row] = {};
-  } else if (feature.dtype == DType::bytes) {
+  if (feature.kind == FeatureKind::fixed && feature.dtype == DType::bytes) {
+    const auto elements = static_cast<size_t>(feature.shape.elements());
     const auto size = static_cast<uint64_t>(std::max<int64_t>(feature.length, 0));
     for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {schedule.zeros.data(), size};
-  } else {
-    const size_t size = elements * size_of(feature.dtype);
+  } else {  // numbers, or a reference to no values
+    const size_t size = row_bytes(feature);
     std::memset(column.as<std::byte>() + row * size, 0, size);
   }
 }
@@ -270,12 +269,7 @@ void Chunk::copy_row(const Schedule& schedule, uint32_t to, uint32_t from) {
   const auto copy = [&](const Column& column, size_t size) {
     std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
   };
-  for (size_t f = 0; f < features_.size(); f++) {
-    const FeatureSpec& feature = schedule.spec.features[f];
-    const size_t value = feature.dtype == DType::bytes ? sizeof(BytesRef) : size_of(feature.dtype);
-    copy(features_[f], feature.kind == FeatureKind::fixed ? value * static_cast<size_t>(feature.shape.elements())
-                                                          : sizeof(ValuesRef));
-  }
+  for (size_t f = 0; f < features_.size(); f++) copy(features_[f], row_bytes(schedule.spec.features[f]));
   for (const Column& expression : expressions_) copy(expression, sizeof(double));
   records_[to] = records_[from];
 }

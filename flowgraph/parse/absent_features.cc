@@ -9,7 +9,7 @@ namespace feedline::flow {
 AbsentFeatures::AbsentFeatures(const std::vector<FeatureSpec>& features, const RecordParser& parser)
     : features_(features), parser_(parser) {
   for (size_t f = 0; f < features.size(); f++)
-    if (features[f].kind != FeatureKind::fixed || features[f].has_default) absent_.push_back(f);
+    if (features[f].may_lack()) absent_.push_back(f);
 }
 
 void AbsentFeatures::add(const std::vector<bool>& seen, std::span<const io::RecordView> records) {
@@ -26,7 +26,7 @@ std::vector<Error> AbsentFeatures::errors(std::string_view which) const {
     errors.emplace_back(Category::missing_feature,
                         fmt::format("no record {} has this feature, so every row {}{}", which,
                                     feature.kind == FeatureKind::fixed ? "has the default_value" : "has no values",
-                                    names_instead(feature.key, names_)),
+                                    names_instead(feature.place(), names_)),
                         Place{"", -1, -1, feature.name});
   }
   return errors;

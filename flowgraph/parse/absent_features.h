@@ -14,7 +14,7 @@
 namespace feedline::flow {
 
 /// Watches whether any record has the features that a record may lack: features with a default value, and features that
-/// are not of kind FIXED. (A wrong name of any other feature is an error at the first record.)
+/// are not of kind FIXED nor required. (A wrong name of any other feature is an error at the first record.)
 class AbsentFeatures {
  public:
   /// Keeps references to the pipeline's features and to the parser of its records, which must outlive this object.

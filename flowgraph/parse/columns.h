@@ -23,8 +23,16 @@ struct ValuesRef {
   uint64_t count = 0;
 };
 
+/// The values of one row of a feature whose rows have steps, which have any number of values each.
+struct StepsRef {
+  ValuesRef all;                   // the values of all steps, one after another
+  const uint32_t* ends = nullptr;  // for each step, the number of values in this step and those before it
+  uint64_t steps = 0;
+};
+
 struct Column {
   // Fixed features: rows * elements values of float, int64_t, double (of an expression) or BytesRef.
+  // Features with FeatureSpec::nested(): one StepsRef for each row.
   // All other features: one ValuesRef for each row.
   void* data = nullptr;
 

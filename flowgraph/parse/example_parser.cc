@@ -29,7 +29,7 @@ struct ExampleParser::Impl {
   FeatureMap map;
 
   explicit Impl(std::vector<FeatureSpec> specs)
-      : features(std::move(specs)), targets(features.begin(), features.end()), map(features, targets) {}
+      : features(std::move(specs)), targets(features.begin(), features.end()), map(features, targets, false) {}
 };
 
 ExampleParser::ExampleParser(std::vector<FeatureSpec> features) : impl_(std::make_unique<Impl>(std::move(features))) {}

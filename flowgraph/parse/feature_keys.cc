@@ -8,8 +8,10 @@
 
 namespace feedline::flow {
 
-FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features) : slots_(std::bit_ceil(2 * features.size() + 1)) {
+FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features, bool in_lists)
+    : previous_(features.size(), -1), slots_(std::bit_ceil(2 * features.size() + 1)) {
   for (size_t feature = 0; feature < features.size(); feature++) {
+    if (features[feature].in_list() != in_lists) continue;
     const std::string& key = features[feature].key;
     const auto* bytes = reinterpret_cast<const uint8_t*>(key.data());
     const uint64_t hash = hash_of(bytes, key.size());
@@ -20,7 +22,7 @@ FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features) : slots_(std:
       last_feature_.push_back(-1);
     }
     int32_t& last = last_feature_[static_cast<size_t>(slot.number)];
-    previous_.push_back(last);
+    previous_[feature] = last;
     last = static_cast<int32_t>(feature);
   }
 }

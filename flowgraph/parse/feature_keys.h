@@ -10,11 +10,12 @@
 
 namespace feedline::flow {
 
-/// The keys that features are read from, each with a number from 0 on. Several features may have the same key.
-/// Immutable.
+/// The keys of one map of a record that features are read from, each with a number from 0 on. Several features may have
+/// the same key. Immutable.
 class FeatureKeys {
  public:
-  explicit FeatureKeys(const std::vector<FeatureSpec>& features);
+  /// Takes the features in feature lists, or all others.
+  FeatureKeys(const std::vector<FeatureSpec>& features, bool in_lists);
 
   /// Returns the hash of a key.
   static uint64_t hash_of(const uint8_t* key, size_t size) noexcept;

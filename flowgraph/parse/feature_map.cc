@@ -15,7 +15,7 @@ constexpr uint32_t value_tag = wire::tag(2, wire::delimited);
 /// How many levels of messages may still be opened inside a message of each kind.
 constexpr int depth_in_map = wire::max_depth - 1;
 constexpr int depth_in_entry = depth_in_map - 1;
-constexpr int depth_in_feature = depth_in_entry - 1;
+constexpr int depth_in_value = depth_in_entry - 1;  // of the entry: a Feature or a FeatureList
 
 /// Calls found(begin, end) for each field of a message that has the tag `wanted`, as long as the message is valid.
 void for_each_field(const uint8_t* p, const uint8_t* end, uint32_t wanted, const auto& found) {
@@ -36,8 +36,8 @@ void for_each_field(const uint8_t* p, const uint8_t* end, uint32_t wanted, const
 
 }  // namespace
 
-FeatureMap::FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets)
-    : targets_(targets), keys_(features) {
+FeatureMap::FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists)
+    : targets_(targets), keys_(features, lists) {
   for (size_t key = 0; key < keys_.size(); key++) {
     uint64_t key_bytes = 0;  // arena bytes that one payload byte can take
     for (int32_t feature = keys_.last_feature(static_cast<int32_t>(key)); feature >= 0;
@@ -67,6 +67,8 @@ RequestedKey FeatureMap::request(size_t key) const {
   const auto feature = static_cast<size_t>(keys_.last_feature(static_cast<int32_t>(key)));
   if (keys_.previous(feature) >= 0) return request;
   const FeatureTarget& target = targets_[feature];
+  request.steps = target.in_list;
+  if (target.in_list) return request;
   request.kind = target.kind;
   if (target.kind == ListKind::bytes) request.payload = target.length;
   if (target.kind == ListKind::float32 && target.fixed) request.payload = target.elements * sizeof(float);
@@ -83,7 +85,7 @@ std::vector<RequestedKey> FeatureMapReader::direct_keys() {
   for (size_t key = 0; key < keys.size(); key++) {
     const auto feature = static_cast<size_t>(map_.keys_.last_feature(static_cast<int32_t>(key)));
     const FeatureTarget& target = map_.targets_[feature];
-    if (feature < 64 && target.fixed && (target.elements == 1 || target.kind == ListKind::float32)) {
+    if (feature < 64 && target.fixed && !target.in_list && (target.elements == 1 || target.kind == ListKind::float32)) {
       keys[key].column = values_.columns()[feature].as<std::byte>();
       keys[key].row_size = target.row_size;
       keys[key].bit = uint64_t{1} << feature;
@@ -158,7 +160,9 @@ const uint8_t* FeatureMapReader::parse_field(const uint8_t* p, const uint8_t* en
 /// parse_entry(), which overwrites whatever take() has stored.
 bool FeatureMapReader::take(const EntryShape::Use& use, const uint8_t* p, uint32_t size) {
   if (use.kind == Payload::unread) return true;
-  return values_.store(static_cast<size_t>(map_.keys_.last_feature(use.key)), use.kind, p, size);
+  const auto feature = static_cast<size_t>(map_.keys_.last_feature(use.key));
+  return use.kind == Payload::steps ? values_.store_steps(feature, p, p + size, depth_in_value)
+                                    : values_.store(feature, use.kind, p, size);
 }
 
 bool FeatureMapReader::parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key) {
@@ -192,34 +196,60 @@ bool FeatureMapReader::parse_entry(const uint8_t* p, const uint8_t* end, uint64_
   key_hash = FeatureKeys::hash_of(key_at, key_size);
   key = map_.keys_.find(key_at, key_size, key_hash);
   if (key < 0) return true;
-  // Second pass, for each feature with this key: read the values; protobuf merges several into one. The fields around
-  // them are valid, as the first pass has checked.
+  // Second pass, for each feature with this key: read the values.
   for (int32_t number = map_.keys_.last_feature(key); number >= 0;) {
-    const size_t feature = static_cast<size_t>(number);
-    FoundValues found = values_.begin_values(feature, static_cast<uint64_t>(end - begin));
-    p = begin;
-    for (uint32_t left = features; left != 0;) {
-      uint32_t tag;
-      p = wire::read_tag(p, end, tag);
-      if ((tag & 7) != wire::delimited) {
-        p = wire::skip_field(tag, p, end, depth_in_entry);
-        continue;
-      }
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (tag == value_tag) {
-        left--;
-        if (const uint8_t* broken = add_feature(p, p + size, depth_in_feature, found)) {
-          broken_feature_ = number;
-          return fail(broken);
-        }
-      }
-      p += size;
+    const auto feature = static_cast<size_t>(number);
+    if (const uint8_t* const broken = add_entry(feature, begin, end, features)) {
+      broken_feature_ = number;
+      return fail(broken);
     }
-    values_.end_values(feature, found);
     number = map_.keys_.previous(feature);
   }
   return true;
+}
+
+/// Reads the `values` values in the entry [p, end) for a feature; protobuf merges several into one. The fields around
+/// them must be valid. Returns null, or where protobuf would refuse a value.
+const uint8_t* FeatureMapReader::add_entry(size_t feature, const uint8_t* p, const uint8_t* end, uint32_t values) {
+  const auto each_value = [&](const auto& read) -> const uint8_t* {
+    const uint8_t* at = p;
+    for (uint32_t left = values; left != 0;) {
+      uint32_t tag;
+      at = wire::read_tag(at, end, tag);
+      if ((tag & 7) != wire::delimited) {
+        at = wire::skip_field(tag, at, end, depth_in_entry);
+        continue;
+      }
+      uint32_t size;
+      at = wire::read_size(at, end, size);
+      if (tag == value_tag) {
+        left--;
+        if (const uint8_t* const broken = read(at, at + size)) return broken;
+      }
+      at += size;
+    }
+    return nullptr;
+  };
+  const auto payload = static_cast<uint64_t>(end - p);
+  const FeatureTarget& target = map_.targets_[feature];
+  if (!target.in_list) {
+    FoundValues found = values_.begin_values(feature, payload);
+    const auto* const broken =
+        each_value([&](auto* begin, auto* stop) { return add_feature(begin, stop, depth_in_value, found); });
+    if (!broken) values_.end_values(feature, found);
+    return broken;
+  }
+  uint64_t steps = 0;
+  if (target.nested) {
+    const auto* const broken =
+        each_value([&](auto* begin, auto* stop) { return count_steps(begin, stop, depth_in_value, steps); });
+    if (broken) return broken;
+  }
+  FoundSteps found = values_.begin_steps(feature, payload, steps);
+  const auto* const broken =
+      each_value([&](auto* begin, auto* stop) { return add_steps(begin, stop, depth_in_value, found); });
+  if (!broken) values_.end_steps(feature, found);
+  return broken;
 }
 
 }  // namespace feedline::flow

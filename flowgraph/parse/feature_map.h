@@ -1,6 +1,7 @@
-// Reads the features of a record out of a map<string, Feature>, as Examples have one.
+// Reads the features of a record out of a map<string, Feature> or a map<string, FeatureList>.
 //
 // message Features { map<string, Feature> feature = 1; }   (tensorflow/core/example/feature.proto)
+// message FeatureLists { map<string, FeatureList> feature_list = 1; }
 //
 // An entry is predicted from the entry before it (record_layout.h). If it looks as predicted, its payload goes straight
 // into a column. Otherwise the general parser reads it, and the layout learns it.
@@ -22,8 +23,9 @@ namespace feedline::flow {
 /// What the pipeline wants from one map of a record. Immutable.
 class FeatureMap {
  public:
-  /// `targets` are those of `features`; they must outlive this object.
-  FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets);
+  /// The map has the features in feature lists if `lists` is true, and else all others. `targets` are those of
+  /// `features`; they must outlive this object.
+  FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists);
 
   /// Returns how many bytes of the arena a byte of payload of this map can take in addition to the columns.
   uint64_t arena_per_byte() const noexcept { return arena_per_byte_; }
@@ -75,6 +77,7 @@ class FeatureMapReader {
   const uint8_t* parse_field(const uint8_t* p, const uint8_t* end, EntryShape*& before);
   bool take(const EntryShape::Use& use, const uint8_t* p, uint32_t size);
   bool parse_entry(const uint8_t* p, const uint8_t* end, uint64_t& key_hash, int32_t& key);
+  const uint8_t* add_entry(size_t feature, const uint8_t* p, const uint8_t* end, uint32_t values);
   bool fail(const uint8_t* at) {
     broken_at_ = at;
     return false;

@@ -16,10 +16,6 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint32_t run_tag = wire::tag(1, wire::delimited);  // of a run of packed values, and of one bytes value
-constexpr uint32_t single_int_tag = wire::tag(1, wire::varint);
-constexpr uint32_t single_float_tag = wire::tag(1, wire::fixed32);
-
 ListKind kind_of(DType dtype) {
   return dtype == DType::bytes ? ListKind::bytes : dtype == DType::float32 ? ListKind::float32 : ListKind::int64;
 }
@@ -34,140 +30,35 @@ uint32_t value_size(ListKind kind) {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
 }
 
-// add_bytes(), add_floats() and add_ints() add the values of a list, as add_feature() adds those of a Feature.
-
-const uint8_t* add_bytes(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found) {
-  const uint64_t capacity = found.wanted == ListKind::bytes ? found.capacity : 0;
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    if (tag == run_tag) {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p) return field;
-      if (found.count < capacity) {
-        static_cast<BytesRef*>(found.values)[found.count] = {reinterpret_cast<const std::byte*>(p), size};
-      }
-      if (size != found.length && found.other_length == FeatureTarget::any_length) found.other_length = size;
-      found.count++;
-      p += size;
-    } else {
-      p = wire::skip_field(tag, p, end, depth);
-      if (!p) return field;
-    }
-  }
-  return nullptr;
-}
-
-const uint8_t* add_floats(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found) {
-  const uint64_t capacity = found.wanted == ListKind::float32 ? found.capacity : 0;
-  const auto add = [&](const uint8_t* from, uint64_t count) {
-    if (found.count + count <= capacity && count != 0) {
-      std::memcpy(static_cast<float*>(found.values) + found.count, from, count * sizeof(float));
-    }
-    found.count += count;
-  };
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    if (tag == run_tag) {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p || size % sizeof(float) != 0) return field;
-      add(p, size / sizeof(float));
-      p += size;
-    } else if (tag == single_float_tag) {
-      if (end - p < 4) return field;
-      add(p, 1);
-      p += sizeof(float);
-    } else {
-      p = wire::skip_field(tag, p, end, depth);
-      if (!p) return field;
-    }
-  }
-  return nullptr;
-}
-
-const uint8_t* add_ints(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found) {
-  const uint64_t capacity = found.wanted == ListKind::int64 ? found.capacity : 0;
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    if (tag == run_tag) {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p) return field;
-      const uint8_t* after = p + size;
-      const uint64_t left = capacity - std::min(capacity, found.count);
-      uint64_t count = wire::decode_varints(p, after, static_cast<int64_t*>(found.values) + found.count, left);
-      if (count == wire::unfit) {  // values that do not fit or are not wanted are checked all the same
-        uint64_t ignored;
-        for (count = 0; p != after; count++) {
-          p = wire::read_varint(p, after, ignored);
-          if (!p) return field;
-        }
-      }
-      found.count += count;
-      p = after;
-    } else if (tag == single_int_tag) {
-      uint64_t value;
-      p = wire::read_varint(p, end, value);
-      if (!p) return field;
-      if (found.count < capacity) static_cast<int64_t*>(found.values)[found.count] = static_cast<int64_t>(value);
-      found.count++;
-    } else {
-      p = wire::skip_field(tag, p, end, depth);
-      if (!p) return field;
-    }
-  }
-  return nullptr;
+/// Returns how many values `payload` bytes can hold.
+uint64_t most_values(ListKind kind, uint64_t payload) {
+  return kind == ListKind::bytes ? payload / 2 : kind == ListKind::float32 ? payload / sizeof(float) : payload;
 }
 
 }  // namespace
 
+uint32_t row_bytes(const FeatureSpec& feature) {
+  if (feature.nested()) return sizeof(StepsRef);
+  if (feature.kind != FeatureKind::fixed) return sizeof(ValuesRef);
+  return static_cast<uint32_t>(static_cast<uint64_t>(feature.shape.elements()) * value_size(kind_of(feature.dtype)));
+}
+
 FeatureTarget::FeatureTarget(const FeatureSpec& feature)
-    : spec(&feature), kind(kind_of(feature.dtype)), fixed(feature.kind == FeatureKind::fixed) {
+    : spec(&feature),
+      kind(kind_of(feature.dtype)),
+      fixed(feature.kind == FeatureKind::fixed),
+      in_list(feature.in_list()),
+      nested(feature.nested()) {
   const bool shaped = fixed || feature.kind == FeatureKind::fixed_sequence;
-  elements = shaped ? static_cast<uint64_t>(feature.shape.elements()) : 1;
-  row_size = static_cast<uint32_t>(fixed ? elements * value_size(kind) : sizeof(ValuesRef));
+  if (shaped) elements = static_cast<uint64_t>(feature.shape.elements());
+  step_values = nested ? any_count : fixed && in_list ? elements / static_cast<uint64_t>(feature.shape[0]) : elements;
+  row_size = row_bytes(feature);
   max_values = static_cast<uint64_t>(feature.max_values);  // -1 (no limit) becomes the largest number
   length = static_cast<uint64_t>(feature.length);          // -1 becomes any_length
   if (!fixed && elements == 0) {                           // a step has no elements, so there can be no values
     elements = 1;
     max_values = 0;
   }
-}
-
-const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found) {
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    if (const uint32_t number = tag >> 3; (tag & 7) == wire::delimited && number >= 1 && number <= 3) {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p) return field;
-      const ListKind kind = static_cast<ListKind>(number);
-      if (found.found != kind) found.restart(kind);  // a oneof: another kind discards the values so far
-      const uint8_t* after = p + size;
-      const uint8_t* broken = kind == ListKind::bytes     ? add_bytes(p, after, depth - 1, found)
-                              : kind == ListKind::float32 ? add_floats(p, after, depth - 1, found)
-                                                          : add_ints(p, after, depth - 1, found);
-      if (broken) return broken;
-      p = after;
-    } else {
-      p = wire::skip_field(tag, p, end, depth);
-      if (!p) return field;
-    }
-  }
-  return nullptr;
 }
 
 FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows,
@@ -189,7 +80,8 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
 // share a key take memory of their own. The memory of the values of repeated entries is not given back, but each of
 // these has its own payload. Aligning one list's values to 8 takes at most 4 bytes (after a list of floats). This is
 // less than what the bound has to spare for the list's first value, if there are values of 8 bytes at all. A list is
-// first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too.
+// first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too. The ends of
+// steps take 4 bytes for each step; the step's tag and length, which are 2 bytes of no value's, pay for them.
 uint64_t FeatureValues::arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                                     uint64_t payload_bytes) noexcept {
   uint64_t per_row = 0;
@@ -215,7 +107,7 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
   uint64_t value;
   switch (target.kind) {
     case ListKind::bytes:
-      if (target.length != FeatureTarget::any_length && size != target.length) return false;
+      if (target.length != any_length && size != target.length) return false;
       break;
     case ListKind::float32:
       if (size % sizeof(float) != 0) return false;
@@ -254,9 +146,7 @@ FoundValues FeatureValues::begin_values(size_t feature, uint64_t payload) {
     found.capacity = target.elements;
     return found;
   }
-  found.capacity = target.kind == ListKind::bytes     ? payload / 2
-                   : target.kind == ListKind::float32 ? payload / 4
-                                                      : payload;
+  found.capacity = most_values(target.kind, payload);
   found.values = reserve(target.kind, found.capacity);
   return found;
 }
@@ -277,17 +167,76 @@ void FeatureValues::end_values(size_t feature, const FoundValues& found) {
   }
   const bool right_count = target.fixed ? found.count == target.elements
                                         : found.count <= target.max_values && found.count % target.elements == 0;
-  const bool right_length =
-      target.length == FeatureTarget::any_length || found.other_length == FeatureTarget::any_length;
+  const bool right_length = target.length == any_length || found.other_length == any_length;
   if (right_kind && right_count && right_length) {
     set_good(feature);
     return;
   }
   clear_good(feature);
   Flaw& flaw = flaws_[feature];
-  flaw = {found.found == ListKind::unset ? ~uint32_t{0} : row_, found.found, found.count,
-          right_length ? FeatureTarget::any_length : found.other_length, flaw.names_told};
+  flaw = {found.found == ListKind::unset ? ~uint32_t{0} : row_,
+          found.found,
+          found.count,
+          right_length ? any_length : found.other_length,
+          0,
+          {},
+          flaw.names_told};
   if (found.found != ListKind::unset) seen_[feature / 64] |= uint64_t{1} << feature % 64;
+}
+
+bool FeatureValues::store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth) {
+  uint64_t steps = 0;
+  if (targets_[feature].nested && count_steps(p, end, depth, steps)) return false;
+  FoundSteps found = begin_steps(feature, static_cast<uint64_t>(end - p), steps);
+  if (add_steps(p, end, depth, found)) {
+    if (!targets_[feature].fixed) arena_.trim(found.ends ? found.ends : found.values);
+    return false;
+  }
+  end_steps(feature, found);
+  return true;
+}
+
+FoundSteps FeatureValues::begin_steps(size_t feature, uint64_t payload, uint64_t steps) {
+  const FeatureTarget& target = targets_[feature];
+  FoundSteps found;
+  found.wanted = target.kind;
+  found.step_values = target.step_values;
+  found.length = target.length;
+  if (target.fixed) {
+    found.values = row_of<void>(feature);
+    found.capacity = target.elements;
+    return found;
+  }
+  if (target.nested) found.ends = arena_.take<uint32_t>(steps);
+  found.capacity = most_values(target.kind, payload - 2 * steps);
+  found.values = reserve(target.kind, found.capacity);
+  return found;
+}
+
+void FeatureValues::end_steps(size_t feature, const FoundSteps& found) {
+  const FeatureTarget& target = targets_[feature];
+  const ValuesRef all = {found.values, found.wrong ? 0 : found.count};
+  if (!target.fixed) {
+    arena_.trim(static_cast<std::byte*>(found.values) + all.count * value_size(target.kind));
+    if (target.nested)
+      *row_of<StepsRef>(feature) = {all, found.ends, found.steps};
+    else
+      *row_of<ValuesRef>(feature) = all;
+  }
+  if (!found.wrong && (target.fixed ? found.count == target.elements
+                                    : std::max(found.count, target.nested ? found.steps : 0) <= target.max_values)) {
+    set_good(feature);
+    return;
+  }
+  clear_good(feature);
+  seen_[feature / 64] |= uint64_t{1} << feature % 64;
+  Flaw& flaw = flaws_[feature];
+  flaw = {row_, target.kind, found.count, any_length, found.steps, {}, flaw.names_told};
+  if (!found.wrong) return;
+  flaw.step = found.wrong->number;
+  flaw.count = found.wrong->count;
+  flaw.length = found.wrong->other_length;
+  if (found.wrong->found != ListKind::unset) flaw.found = found.wrong->found;
 }
 
 bool FeatureValues::fill_in(const io::RecordView& record, std::vector<RowError>& errors) {
@@ -301,12 +250,12 @@ bool FeatureValues::fill_in(const io::RecordView& record, std::vector<RowError>&
       const size_t feature = word * 64 + static_cast<size_t>(std::countr_zero(lacking));
       const FeatureTarget& target = targets_[feature];
       const FeatureSpec& spec = *target.spec;
-      if (flaws_[feature].row == row_ || (target.fixed && !spec.has_default)) {
+      if (flaws_[feature].row == row_ || !spec.may_lack()) {
         errors.push_back(describe(feature, record));
         return false;
       }
       if (!target.fixed) {
-        *row_of<ValuesRef>(feature) = {nullptr, 0};
+        std::memset(row_of<void>(feature), 0, target.row_size);  // no values, and no steps
       } else if (target.kind == ListKind::float32) {
         std::copy(spec.default_floats.begin(), spec.default_floats.end(), row_of<float>(feature));
       } else if (target.kind == ListKind::int64) {
@@ -327,36 +276,54 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
   const FeatureSpec& spec = *target.spec;
   Flaw& flaw = flaws_[feature];
   RowError error{row_, Category::missing_feature, static_cast<int>(feature), {}};
+  const std::string holder = flaw.step ? fmt::format("step {} of the record", *flaw.step) : "the record";
   if (flaw.row != row_) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
-    error.message = fmt::format(
-        "the record does not have this feature{}. If records may lack it, give it a default_value, or "
-        "kind: VARIABLE",
-        tell ? names_instead(spec.key, feature_names_(record)) : "");
+    error.message = fmt::format("the record does not have this feature{}. If records may lack it, {}",
+                                tell ? names_instead(spec.place(), feature_names_(record)) : "",
+                                spec.required ? "remove `required`" : "give it a default_value, or kind: VARIABLE");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
-    error.message =
-        fmt::format("the record holds {0} values, dtype wants {1}; write dtype: {0} if all records hold {0}",
-                    name(flaw.found), name(target.kind));
-  } else if (target.fixed ? flaw.count != target.elements
-                          : flaw.count > target.max_values || flaw.count % target.elements != 0) {
+    error.message = fmt::format("{0} holds {1} values, dtype wants {2}; write dtype: {1} if all records hold {1}",
+                                holder, name(flaw.found), name(target.kind));
+  } else if (flaw.step      ? !target.nested && flaw.count != target.step_values
+             : target.fixed ? flaw.count != target.elements
+                            : target.in_list || flaw.count > target.max_values || flaw.count % target.elements != 0) {
     error.category = Category::wrong_count;
-    const std::string wanted =
-        target.fixed
-            ? fmt::format("shape {} wants {}; change shape, or write kind: VARIABLE without a shape if records differ",
-                          to_string(spec.shape), target.elements)
-        : flaw.count > target.max_values ? fmt::format("max_values allows {}; raise max_values", target.max_values)
-                                         : fmt::format("steps of shape {} want a multiple of {}; change shape",
-                                                       to_string(spec.shape), target.elements);
-    error.message = fmt::format("the record holds {} values, {}", flaw.count, wanted);
+    error.message = describe_count(target, flaw);
   } else {
     error.category = Category::wrong_length;
-    error.message = fmt::format(
-        "the record holds a value of {} bytes, length wants {}; change length, or remove it if records differ",
-        flaw.length, target.length);
+    error.message =
+        fmt::format("{} holds a value of {} bytes, length wants {}; change length, or remove it if records differ",
+                    holder, flaw.length, target.length);
   }
   return error;
+}
+
+std::string FeatureValues::describe_count(const FeatureTarget& target, const Flaw& flaw) {
+  const Shape& shape = target.spec->shape;
+  if (flaw.step)
+    return fmt::format(
+        "step {} of the record holds {} values, shape {} wants {} in a step; change shape, or write kind: RAGGED "
+        "without a shape if steps differ",
+        *flaw.step, flaw.count, to_string(shape), target.step_values);
+  if (target.in_list && target.fixed)
+    return fmt::format(
+        "the record has {} steps, shape {} wants {}; change shape, or write kind: FIXED_SEQUENCE with the shape of one "
+        "step if records differ",
+        flaw.steps, to_string(shape), shape[0]);
+  if (target.nested)
+    return fmt::format("the record has {} steps with {} values, max_values allows {} of each; raise max_values",
+                       flaw.steps, flaw.count, target.max_values);
+  const std::string wanted =
+      target.fixed
+          ? fmt::format("shape {} wants {}; change shape, or write kind: VARIABLE without a shape if records differ",
+                        to_string(shape), target.elements)
+      : flaw.count > target.max_values
+          ? fmt::format("max_values allows {}; raise max_values", target.max_values)
+          : fmt::format("steps of shape {} want a multiple of {}; change shape", to_string(shape), target.elements);
+  return fmt::format("the record holds {} values, {}", flaw.count, wanted);
 }
 
 }  // namespace feedline::flow

@@ -1,32 +1,31 @@
 // Stores the values of features in columns, whatever message of a record holds them.
 //
-// message Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
-// message BytesList { repeated bytes value = 1; }   FloatList and Int64List have packed float and int64
-// (tensorflow/core/example/feature.proto)
-//
-// A parser of records finds the Features and says which feature of the pipeline each belongs to. This unit checks their
-// values against the pipeline, stores them, and words the errors, for every record type that has Features.
+// A parser of records finds the Features and FeatureLists, and says which feature of the pipeline each belongs to. This
+// unit checks their values against the pipeline, stores them, and words the errors, for every record type that has
+// Features.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/feature_list.h"
+#include "flowgraph/parse/feature_message.h"
 #include "flowgraph/parse/row_error.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 
-/// The kinds of a Feature: the field numbers of its oneof.
-enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
-
-/// How a Feature with at most one list in one run lies in a record, and what its payload is.
+/// How the value of a map's entry lies in a record, and what its payload is. All but the first two are Features with at
+/// most one list in one run.
 enum class Payload : uint8_t {
-  unread,     // the feature is not wanted: the payload is the whole Feature
+  unread,     // the feature is not wanted: the payload is the whole value
+  steps,      // the whole value is a FeatureList
   nothing,    // a Feature without a kind
   bytes,      // one bytes value
   floats,     // one packed run of floats
@@ -35,49 +34,29 @@ enum class Payload : uint8_t {
   varint,     // one int64 that is not packed
 };
 
+/// Returns how many bytes a row of the feature's column takes.
+uint32_t row_bytes(const FeatureSpec& feature);
+
 /// What a feature of the pipeline demands of a record's values, in the form that parsers need. Keeps a pointer to the
 /// FeatureSpec, which must outlive it.
 struct FeatureTarget {
-  static constexpr uint64_t any_length = ~uint64_t{0};
-
   explicit FeatureTarget(const FeatureSpec& feature);
 
-  /// Returns how many bytes of the arena a byte of payload can take in addition to the column.
-  uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? 1 : 8; }
+  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2 bytes
+  /// of payload for the 4 of its end.
+  uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
 
   const FeatureSpec* spec;
   ListKind kind;
   bool fixed;
-  uint32_t row_size;    // bytes of one row of the column
-  uint64_t elements;    // fixed: values per row; fixed_sequence: values per step; otherwise 1
-  uint64_t max_values;  // not fixed
-  uint64_t length;      // bytes that every bytes value must have, or `any_length`
+  bool in_list;           // its values are the steps of a FeatureList
+  bool nested;            // steps may differ in length: a row of the column is a StepsRef
+  uint32_t row_size = 0;  // bytes of one row of the column
+  uint64_t elements = 1;  // fixed: values per row; fixed_sequence: values per step; otherwise 1
+  uint64_t step_values;   // in_list: values that each step must have, or `any_count`
+  uint64_t max_values;    // not fixed: the most values of a row; nested: and the most steps
+  uint64_t length;        // bytes that every bytes value must have, or `any_length`
 };
-
-/// The values of one feature that were found in a record so far.
-struct FoundValues {
-  ListKind wanted = ListKind::unset;
-  void* values = nullptr;
-  uint64_t capacity = 0;
-  uint64_t length = FeatureTarget::any_length;
-
-  ListKind found = ListKind::unset;
-  uint64_t count = 0;                                 // the number of values found, including those beyond `capacity`
-  uint64_t other_length = FeatureTarget::any_length;  // bytes of the first value that is not `length` long, if any is
-
-  void restart(ListKind kind) {
-    found = kind;
-    count = 0;
-    other_length = FeatureTarget::any_length;
-  }
-};
-
-/// Adds the values of the message Feature in [p, end) to `found`. A list of another kind discards the values so far, as
-/// protobuf does. Values that are not wanted are checked all the same. `depth` is how many levels of messages may still
-/// be opened inside the Feature. Returns null, or where protobuf would refuse the bytes. Precondition: the 10 bytes
-/// before a run of int64 may be read (packed_varints.h); in every message that holds a Feature so far, they are tags
-/// and lengths.
-const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found);
 
 /// The columns of the features for one chunk, filled row by row. Only one thread may use it at a time.
 class FeatureValues {
@@ -114,6 +93,18 @@ class FeatureValues {
   /// end_row() refuses the record.
   void end_values(size_t feature, const FoundValues& found);
 
+  /// Stores the FeatureList [p, end) in the current row, and checks it as end_steps() does. `depth` is how many levels of
+  /// messages may still be opened inside it. Returns false if protobuf would refuse it; then its row is unspecified.
+  /// Preconditions: those of add_steps().
+  bool store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth);
+
+  /// Returns where to add the steps of a feature in a list. All its FeatureLists together have `payload` bytes and, if
+  /// the feature is nested, `steps` steps.
+  FoundSteps begin_steps(size_t feature, uint64_t payload, uint64_t steps);
+  /// Checks the steps that were found for a feature and puts them into its row. If they do not fit its FeatureTarget,
+  /// end_row() refuses the record.
+  void end_steps(size_t feature, const FoundSteps& found);
+
   /// Returns whether all_features() has a bit for every feature.
   bool few_features() const noexcept { return good_.size() == 1; }
   /// Returns a bit for each feature: bit f is feature number f. Precondition: few_features().
@@ -143,8 +134,10 @@ class FeatureValues {
     uint32_t row = ~uint32_t{0};
     ListKind found = ListKind::unset;
     uint64_t count = 0;
-    uint64_t length = FeatureTarget::any_length;
-    bool names_told = false;  // an error has listed the names of a record that lacks this feature
+    uint64_t length = any_length;
+    uint64_t steps = 0;                 // how many there are, if the feature is in a list
+    std::optional<uint64_t> step = {};  // the step that all but `steps` is about
+    bool names_told = false;            // an error has listed the names of a record that lacks this feature
   };
 
   template <typename T>
@@ -156,6 +149,7 @@ class FeatureValues {
   void* reserve(ListKind kind, uint64_t count);
   bool fill_in(const io::RecordView& record, std::vector<RowError>& errors);
   RowError describe(size_t feature, const io::RecordView& record);
+  static std::string describe_count(const FeatureTarget& target, const Flaw& flaw);
 
   std::span<const FeatureTarget> targets_;
   FeatureNames feature_names_;

@@ -189,8 +189,9 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
     use.key = key;
     const RequestedKey requested = key < 0 ? RequestedKey{} : keys_[static_cast<size_t>(key)];
     HeaderReader reader(p, end);
-    if ((key < 0 || requested.kind != ListKind::unset) && reader.read(requested.kind, use.kind) &&
+    if ((key < 0 || requested.steps || requested.kind != ListKind::unset) && reader.read(requested.kind, use.kind) &&
         reader.header() >= 8 && reader.header() <= EntryShape::max_header) {
+      if (requested.steps) use.kind = Payload::steps;
       const bool sized =
           requested.payload != RequestedKey::any_size && (use.kind == Payload::bytes || use.kind == Payload::floats);
       const bool exact = sized || use.kind == Payload::nothing || use.kind == Payload::one_float;

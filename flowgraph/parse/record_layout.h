@@ -1,4 +1,5 @@
-// Learns from the records themselves what the entries of a map<string, Feature> look like.
+// Learns from the records themselves what the entries of a map<string, Feature> look like. Those of a map<string,
+// FeatureList> are learned up to the list, which is then the payload.
 //
 // Writers put the same keys into every record, in the same order. Most values always have the same size, or change only
 // the lengths around them. So each entry is predicted from the one before it. An entry is the predicted one if its
@@ -27,8 +28,10 @@ namespace feedline::flow {
 struct RequestedKey {
   static constexpr uint64_t any_size = ~uint64_t{0};
 
-  ListKind kind = ListKind::unset;  // unset: entries are never predicted, because several features have this key
-  uint64_t payload = any_size;      // bytes that every bytes value, or every run of floats, must have
+  // unset: entries are never predicted, because several features have this key, unless the values are FeatureLists.
+  ListKind kind = ListKind::unset;
+  bool steps = false;           // the values are FeatureLists
+  uint64_t payload = any_size;  // bytes that every bytes value, or every run of floats, must have
   // Where to store a payload that needs no further checks: one value in each row, or floats of one size. Null: every
   // payload needs Action::think.
   std::byte* column = nullptr;

@@ -10,6 +10,8 @@ AnyParser make_parser(RecordType type, const std::vector<FeatureSpec>& features)
   switch (type) {
     case RecordType::raw:
       return AnyParser(std::in_place_type<RawParser>, features);
+    case RecordType::sequence_example:
+      return AnyParser(std::in_place_type<SequenceExampleParser>, features);
     case RecordType::example:
       break;
   }

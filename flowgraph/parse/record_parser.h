@@ -15,13 +15,14 @@
 #include "flowgraph/parse/example_parser.h"
 #include "flowgraph/parse/raw_parser.h"
 #include "flowgraph/parse/row_error.h"
+#include "flowgraph/parse/sequence_example_parser.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 
-using AnyParser = std::variant<ExampleParser, RawParser>;
-using AnySession = std::variant<ExampleParser::Session, RawParser::Session>;
+using AnyParser = std::variant<ExampleParser, SequenceExampleParser, RawParser>;
+using AnySession = std::variant<ExampleParser::Session, SequenceExampleParser::Session, RawParser::Session>;
 
 /// Parses records into columns. Immutable; any number of threads may use one parser.
 class RecordParser {

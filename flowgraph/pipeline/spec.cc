@@ -4,6 +4,13 @@
 
 namespace feedline::flow {
 
+std::string FeatureSpec::place() const {
+  const std::string_view prefix = where == Where::context        ? context_prefix
+                                  : where == Where::feature_list ? feature_lists_prefix
+                                                                 : std::string_view();
+  return std::string(prefix) + key;
+}
+
 std::optional<PipelineSpec::RowWriterMemory> PipelineSpec::row_writer_memory() const noexcept {
   std::optional<RowWriterMemory> most;
   for (const OutputSpec& output : outputs)

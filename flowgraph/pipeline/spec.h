@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "feedline/pipeline.h"
@@ -23,15 +24,26 @@ namespace feedline::flow {
 
 enum class FeatureKind : uint8_t { fixed, variable, fixed_sequence, ragged };
 
+/// The map of a record in which a feature lies.
+enum class Where : uint8_t {
+  features,      // of an Example
+  context,       // of a SequenceExample
+  feature_list,  // the feature lists of a SequenceExample: a record has steps, and each step has values
+};
+
 struct FeatureSpec {
   std::string name;            // the name that outputs and formulas use
   std::string key;             // the key in the record, which is bytes
   DType dtype = DType::unset;  // bytes, float32 or int64
   FeatureKind kind = FeatureKind::fixed;
-  Shape shape;          // fixed: shape of the values; fixed_sequence: shape of one step
+  Where where = Where::features;
+  // fixed: shape of the values, whose first axis are the steps in a feature list; fixed_sequence: shape of one step
+  Shape shape;
   int64_t length = -1;  // bytes: size of every value; -1: any size
   // variable, ragged, fixed_sequence: a record with more values is refused (wrong_count); -1: any number is allowed.
+  // If the feature is nested, a record with more steps is refused, too.
   int64_t max_values = -1;
+  bool required = false;  // not fixed: a record that lacks the feature is refused (missing_feature)
 
   // fixed: the values for a record that lacks the feature, as many as `shape` has elements. If there are none, every
   // record must have the feature.
@@ -40,9 +52,20 @@ struct FeatureSpec {
   std::vector<int64_t> default_ints;
   std::vector<std::string> default_bytes;
   bool has_default = false;
+
+  bool in_list() const noexcept { return where == Where::feature_list; }
+  /// Returns whether a row has steps which have any number of values each.
+  bool nested() const noexcept { return in_list() && (kind == FeatureKind::variable || kind == FeatureKind::ragged); }
+  /// Returns whether a record may lack the feature.
+  bool may_lack() const noexcept { return kind == FeatureKind::fixed ? has_default : !required; }
+  /// Returns the key as messages name it: with the map of a SequenceExample in which it is looked for.
+  std::string place() const;
 };
 
-enum class RecordType : uint8_t { example, raw };
+/// What stands before a key in FeatureSpec::place().
+inline constexpr std::string_view context_prefix = "context/", feature_lists_prefix = "feature_lists/";
+
+enum class RecordType : uint8_t { example, sequence_example, raw };
 
 enum class IndexMode : uint8_t { build, require, lazy };
 
@@ -108,7 +131,8 @@ struct OutputSpec {
   // If it is not dense:
   int feature = -1;
   std::optional<gpu::UnpackSpec> unpack_value;  // how a single number is cast and normalised
-  // The tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and NAME.row_splits.
+  // The tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and NAME.row_splits. If the
+  // feature is nested, NAME.step_splits comes before NAME.row_splits.
   bool variable = false;
   bool padded = false;  // fixed_sequence: the tensor is [rows, longest of the batch, shape...]
   bool internal = false;

@@ -1,4 +1,4 @@
-// Compares the Example parser with TensorFlow's answers: every golden case that parses Examples.
+// Compares the parsers with TensorFlow's answers: every golden case that parses Examples or SequenceExamples.
 //
 // If TensorFlow and protobuf differ, README.md decides ("What feedline answers where they differ"). `rules` names the
 // sentence that applies to each such case. Every record also gets libprotobuf's answer (compare_with_protobuf).
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "feedline/records.h"
-#include "flowgraph/parse/example_parser.h"
 #include "flowgraph/parse/example_reference.h"
+#include "flowgraph/parse/record_parser.h"
 #include "io/records/crc32c.h"
 #include "manifest.h"
 #include "support/catch.h"
@@ -23,6 +23,8 @@ namespace {
 using flow::BytesRef;
 using flow::FeatureKind;
 using flow::FeatureSpec;
+using flow::RecordType;
+using flow::StepsRef;
 using flow::ValuesRef;
 
 enum class Rule {
@@ -126,6 +128,11 @@ FeatureSpec spec_of(const GoldenFeature& golden) {
               : golden.kind == "ragged"         ? FeatureKind::ragged
                                                 : FeatureKind::variable;
   spec.shape = Shape(std::span(golden.shape));
+  if (golden.where == "context") spec.where = flow::Where::context;
+  if (golden.where == "feature_list") {
+    spec.where = flow::Where::feature_list;
+    spec.required = spec.kind == FeatureKind::fixed_sequence && !golden.allow_missing;
+  }
   if (golden.default_value.is_null()) return spec;
   spec.has_default = true;
   for (const nlohmann::json& value : golden.default_value) {
@@ -220,6 +227,37 @@ class Values {
   size_t count_ = 0;
 };
 
+/// Adds the arrays of a feature whose steps may differ: as a ragged tensor, and as a sparse one.
+void add_nested(const FeatureSpec& spec, const std::string& prefix, std::span<const StepsRef> rows, Arrays& arrays) {
+  Values values(spec);
+  std::string row_splits, step_splits, coordinates, dense_shape;
+  append(row_splits, int64_t{0});
+  append(step_splits, int64_t{0});
+  int64_t steps = 0, most_steps = 0, most_values = 0;
+  for (size_t row = 0; row < rows.size(); row++) {
+    const StepsRef& ref = rows[row];
+    for (int64_t step = 0, begin = 0; step < static_cast<int64_t>(ref.steps); step++) {
+      const int64_t end = ref.ends[step];
+      for (int64_t i = 0; i < end - begin; i++)
+        for (const int64_t at : {static_cast<int64_t>(row), step, i}) append(coordinates, at);
+      most_values = std::max(most_values, end - begin);
+      append(step_splits, static_cast<int64_t>(values.count()) + end);
+      begin = end;
+    }
+    values.add(ref.all.values, ref.all.count);
+    steps += static_cast<int64_t>(ref.steps);
+    most_steps = std::max(most_steps, static_cast<int64_t>(ref.steps));
+    append(row_splits, steps);
+  }
+  const auto count = static_cast<int64_t>(values.count());
+  for (const int64_t axis : {static_cast<int64_t>(rows.size()), most_steps, most_values}) append(dense_shape, axis);
+  values.store(arrays, prefix, "values", {count});
+  arrays[prefix + "row_splits0"] = {"<i8", {static_cast<int64_t>(rows.size()) + 1}, row_splits};
+  arrays[prefix + "row_splits1"] = {"<i8", {steps + 1}, step_splits};
+  arrays[prefix + "coordinates"] = {"<i8", {count, 3}, coordinates};
+  arrays[prefix + "dense_shape"] = {"<i8", {3}, dense_shape};
+}
+
 /// Returns the columns as the arrays that TensorFlow delivers. The rows `refused` count as empty.
 Arrays arrays_of(const std::vector<FeatureSpec>& features, std::span<const flow::Column> columns, size_t rows,
                  const std::set<int64_t>& refused = {}) {
@@ -235,8 +273,15 @@ Arrays arrays_of(const std::vector<FeatureSpec>& features, std::span<const flow:
       values.store(arrays, prefix, "dense", {shape.begin(), shape.end()});
       continue;
     }
+    if (spec.nested()) {
+      add_nested(spec, prefix, std::span(columns[i].as<StepsRef>(), rows), arrays);
+      continue;
+    }
     const ValuesRef* refs = columns[i].as<ValuesRef>();
     if (spec.kind == FeatureKind::fixed_sequence) {
+      std::string lengths;
+      for (size_t row = 0; row < rows; row++) append(lengths, static_cast<int64_t>(refs[row].count / elements));
+      arrays[prefix + "lengths"] = {"<i8", {static_cast<int64_t>(rows)}, lengths};
       size_t longest = 0;
       for (size_t row = 0; row < rows; row++) longest = std::max(longest, static_cast<size_t>(refs[row].count));
       for (size_t row = 0; row < rows; row++) {
@@ -306,7 +351,8 @@ void check_protobuf_arrays(const Arrays& ours, const nlohmann::json& wanted) {
 }
 
 struct Session {
-  Session(const std::vector<FeatureSpec>& features, const std::vector<std::string>& records) : parser(features) {
+  Session(const std::vector<FeatureSpec>& features, const std::vector<std::string>& records, RecordType type)
+      : parser(pipeline(features, type)) {
     std::vector<io::RecordView> views;
     uint64_t payload = 0;
     for (const std::string& record : records) {
@@ -315,12 +361,19 @@ struct Session {
     }
     memory.resize(parser.arena_bound(records.size(), payload));
     flow::Arena arena(memory);
-    flow::ExampleParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
+    flow::RecordParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
     session.parse(views, errors);
     columns.assign(session.columns().begin(), session.columns().end());
     hits = session.layout_hits();
   }
-  flow::ExampleParser parser;
+  static flow::PipelineSpec pipeline(const std::vector<FeatureSpec>& features, RecordType type) {
+    flow::PipelineSpec spec;
+    spec.sources.emplace_back().record_type = type;
+    spec.features = features;
+    return spec;
+  }
+
+  flow::RecordParser parser;
   std::vector<std::byte> memory;
   std::vector<flow::Column> columns;
   std::vector<flow::RowError> errors;
@@ -388,9 +441,10 @@ void run(const GoldenCase& golden) {
   for (const GoldenFeature& feature : golden.features) features.push_back(spec_of(feature));
   const std::vector<std::string> records = read_records(golden);
   REQUIRE(records.size() == golden.records);
-  CHECK(compare_with_protobuf(features, records) == "");
+  const RecordType type = golden.parse == "sequence_example" ? RecordType::sequence_example : RecordType::example;
+  CHECK(compare_with_protobuf(features, records, nullptr, type) == "");
 
-  const Session session(features, records);
+  const Session session(features, records, type);
   if (golden.parse == "example_each") return check_each(golden, features, session, records);
   const auto rule = rules.find(golden.name);
   REQUIRE((rule != rules.end()) == !golden.oddity.is_null());  // no rule without a case, no such case without a rule
@@ -418,11 +472,11 @@ struct Count {
   bool operator==(const Count&) const = default;
 };
 
-TEST_CASE("every golden case that parses Examples") {
+TEST_CASE("every golden case that parses records") {
   std::map<std::string, Count> counts;
   for (const GoldenCase& golden : golden_cases()) {
     Count& count = counts[golden.group];
-    if (golden.parse == "example" || golden.parse == "example_each") {
+    if (golden.parse != "records") {
       INFO(golden.name << ": " << golden.description);
       run(golden);
       count.run++;
@@ -432,12 +486,10 @@ TEST_CASE("every golden case that parses Examples") {
   }
   for (const auto& [group, count] : counts) {
     fmt::print("{}: {} cases run, {} skipped{}\n", group, count.run, count.skipped,
-               count.skipped == 0    ? ""
-               : group == "sequence" ? ": SequenceExample is not supported yet"
-                                     : ": nothing to parse, records_golden_test reads them");
+               count.skipped == 0 ? "" : ": nothing to parse, records_golden_test reads them");
   }
   const std::map<std::string, Count> expected = {{"framing", {0, 125}}, {"compression", {2, 52}}, {"shards", {3, 3}},
-                                                 {"proto", {213, 0}},   {"sequence", {0, 22}},    {"chess", {7, 0}},
+                                                 {"proto", {213, 0}},   {"sequence", {22, 0}},    {"chess", {7, 0}},
                                                  {"images", {11, 0}}};
   CHECK(counts == expected);
 }
@@ -446,7 +498,7 @@ TEST_CASE("chess records take the short way") {
   const GoldenCase& golden = golden_case("chess/main");
   std::vector<FeatureSpec> features;
   for (const GoldenFeature& feature : golden.features) features.push_back(spec_of(feature));
-  const Session session(features, read_records(golden));
+  const Session session(features, read_records(golden), RecordType::example);
   fmt::print("chess/main: {} of {} records by a learned layout\n", session.hits, golden.records);
   CHECK(session.hits * 100 >= golden.records * 99);
 }

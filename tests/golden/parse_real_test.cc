@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "feedline/records.h"
+#include "flowgraph/parse/example_parser.h"
 #include "flowgraph/parse/example_reference.h"
 #include "manifest.h"
 #include "support/catch.h"

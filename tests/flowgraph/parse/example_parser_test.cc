@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <optional>
-#include <random>
 
 #include "base/machine.h"
 #include "flowgraph/example_writer.h"
 #include "flowgraph/parse/example_reference.h"
 #include "flowgraph/parse/packed_varints.h"
+#include "flowgraph/parse/random_records.h"
 #include "support/catch.h"
 
 namespace feedline::test {
@@ -22,29 +22,6 @@ using flow::FeatureKind;
 using flow::FeatureSpec;
 using flow::RowError;
 using flow::ValuesRef;
-
-using Random = std::mt19937_64;
-
-uint64_t below(Random& random, uint64_t n) { return random() % n; }
-
-FeatureSpec feature(const std::string& key, DType dtype, FeatureKind kind = FeatureKind::fixed, Shape shape = {}) {
-  FeatureSpec spec;
-  spec.name = spec.key = key;
-  spec.dtype = dtype;
-  spec.kind = kind;
-  spec.shape = shape;
-  return spec;
-}
-
-FeatureSpec with_default(FeatureSpec spec) {
-  spec.has_default = true;
-  for (int64_t i = 0; i < spec.shape.elements(); i++) {
-    if (spec.dtype == DType::bytes) spec.default_bytes.push_back("default " + std::to_string(i));
-    if (spec.dtype == DType::float32) spec.default_floats.push_back(0.5f + static_cast<float>(i));
-    if (spec.dtype == DType::int64) spec.default_ints.push_back(-1 - i);
-  }
-  return spec;
-}
 
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
@@ -79,152 +56,10 @@ std::string chess(Random& random, int64_t score, bool packed = true, bool score_
   return wire::example(score_first ? s + d : d + s);
 }
 
-/// Returns an int64, such that all widths of its varint are equally likely.
-int64_t any_int(Random& random) {
-  const uint64_t value = random() >> below(random, 64);
-  return static_cast<int64_t>(below(random, 4) == 0 ? ~value : value);
-}
-
 std::vector<FeatureSpec> chess_features() {
   FeatureSpec d = feature("d", DType::bytes);
   d.length = 194;
   return {d, feature("s", DType::int64)};
-}
-
-// ------------------------------------------------------------------------------------------------ random records
-
-const std::vector<std::string> keys = {"",
-                                       "a",
-                                       "b",
-                                       "bb",
-                                       "xyz",
-                                       "image/encoded",
-                                       "a key of more than sixteen bytes",
-                                       std::string(70, 'k'),
-                                       "\xff\xfe",
-                                       std::string("\0x", 2)};
-
-std::string unknown_field(Random& random, int depth = 0) {
-  const uint32_t number =
-      static_cast<uint32_t>(below(random, 3) == 0 ? 4 + below(random, 1u << 28) : 4 + below(random, 12));
-  switch (below(random, 5)) {
-    case 0:
-      return wire::tag(number, 0) + wire::varint(random() >> below(random, 64), static_cast<int>(below(random, 2)));
-    case 1:
-      return wire::tag(number, 1) + wire::raw(random());
-    case 2:
-      return wire::delimited(number, std::string(below(random, 20), 'u'));
-    case 3: {
-      std::string inside;
-      for (uint64_t n = below(random, 3); n != 0 && depth < 4; n--) inside += unknown_field(random, depth + 1);
-      return wire::tag(number, 3) + inside + wire::tag(number, 4);
-    }
-    default:
-      return wire::tag(number, 5) + wire::raw(static_cast<uint32_t>(random()));
-  }
-}
-
-/// Writes records in which one choice in `oddity` is unusual.
-struct Writer {
-  Random& random;
-  uint64_t oddity;  // one choice in this many is unusual
-
-  bool odd() { return below(random, oddity) == 0; }
-  std::string noise() { return odd() ? unknown_field(random) : ""; }
-  std::string delimited(uint32_t number, const std::string& content) {
-    return wire::tag(number, 2, odd() ? static_cast<int>(below(random, 4)) : 0) +
-           wire::varint(content.size(), odd() ? static_cast<int>(below(random, 3)) : 0) + content;
-  }
-  std::string list(int kind, uint64_t count) {
-    std::string out = noise();
-    std::string run;
-    const bool packed = below(random, 3) != 0;
-    for (uint64_t i = 0; i < count; i++) {
-      if (kind == 1) {
-        out += delimited(1, std::string(odd() ? below(random, 300) : 3, 'v'));
-        continue;
-      }
-      const std::string value =
-          kind == 2 ? wire::raw(static_cast<uint32_t>(random())) : wire::varint(static_cast<uint64_t>(any_int(random)));
-      if (packed && !odd()) {
-        run += value;
-      } else {
-        if (!run.empty()) out += delimited(1, std::exchange(run, {}));
-        out += wire::tag(1, kind == 2 ? 5 : 0) + value;
-      }
-      if (odd()) out += noise();
-    }
-    if (!run.empty() || (packed && kind != 1)) out += delimited(1, run);
-    return out + noise();
-  }
-  std::string feature(int kind, uint64_t count) {
-    if (odd()) return noise();
-    std::string out = noise() + delimited(static_cast<uint32_t>(kind), list(kind, count));
-    if (odd()) out += delimited(static_cast<uint32_t>(kind), list(kind, count));
-    if (odd()) out += feature(1 + static_cast<int>(below(random, 3)), count);
-    return out + noise();
-  }
-  std::string entry(const std::string& key, int kind, uint64_t count) {
-    const std::string k = delimited(1, key), v = delimited(2, feature(kind, count));
-    std::string inside = odd() ? v + k : k + v;
-    if (odd()) inside += noise() + (odd() ? k : v);
-    if (odd()) inside = odd() ? k : v;
-    return delimited(1, inside + noise());
-  }
-  std::string example() {
-    std::string entries, out = noise();
-    for (size_t i = 0; i < keys.size(); i++) {
-      if (odd()) continue;
-      const size_t which = odd() ? below(random, keys.size()) : i;
-      const int kind = odd() ? 1 + static_cast<int>(below(random, 3)) : 1 + static_cast<int>(which % 3);
-      entries += entry(keys[which], kind, odd() ? below(random, 40) : which % 4) + noise();
-      if (odd()) out += delimited(1, std::exchange(entries, {}));
-    }
-    return out + delimited(1, entries) + noise();
-  }
-};
-
-std::vector<FeatureSpec> random_features(Random& random) {
-  std::vector<FeatureSpec> features;
-  for (uint64_t n = 1 + below(random, 12); n != 0; n--) {
-    const size_t which = below(random, keys.size());
-    const size_t kind = below(random, 8) == 0 ? below(random, 3) : which % 3;
-    constexpr DType dtypes[] = {DType::bytes, DType::float32, DType::int64};
-    FeatureSpec spec = feature(keys[which], dtypes[kind], static_cast<FeatureKind>(below(random, 4)));
-    if (spec.kind == FeatureKind::fixed) {
-      spec.shape = which % 4 == 1 ? Shape{} : Shape{static_cast<int64_t>(which % 4)};
-      if (below(random, 2) == 0) spec = with_default(spec);
-    } else if (spec.kind == FeatureKind::fixed_sequence) {
-      spec.shape = Shape{1 + static_cast<int64_t>(below(random, 2))};
-    }
-    if (below(random, 4) == 0) spec.max_values = static_cast<int64_t>(below(random, 6));
-    if (below(random, 4) == 0) spec.length = 3;
-    if (spec.kind == FeatureKind::fixed) spec.max_values = -1;
-    features.push_back(spec);
-  }
-  return features;
-}
-
-void mutate(Random& random, std::string& record) {
-  for (uint64_t n = 1 + below(random, 3); n != 0 && !record.empty(); n--) {
-    const size_t at = below(random, record.size());
-    switch (below(random, 5)) {
-      case 0:
-        record[at] = static_cast<char>(random());
-        break;
-      case 1:
-        record[at] = static_cast<char>(record[at] ^ (1 << below(random, 8)));
-        break;
-      case 2:
-        record.insert(at, 1, static_cast<char>(random()));
-        break;
-      case 3:
-        record.erase(at, 1);
-        break;
-      default:
-        record.resize(at);
-    }
-  }
 }
 
 }  // namespace

@@ -1,0 +1,274 @@
+#include "flowgraph/parse/feature_list.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/load.h"
+#include "flowgraph/parse/columns.h"
+#include "flowgraph/parse/packed_varints.h"
+#include "flowgraph/parse/wire.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t continuations = 0x8080808080808080;
+constexpr uint8_t step_tag = wire::tag(1, wire::delimited);  // also of a run of packed values, and of one bytes value
+
+struct Run {
+  const uint8_t* begin = nullptr;  // null: the step does not have the usual form
+  uint32_t size = 0;
+};
+
+/// The 6 bytes before the run of a step in the usual form whose lengths have one byte each: 0a L KIND L-2 0a L-4. So they
+/// follow from the first length, and one compare checks them. Precondition: length >= 4.
+template <ListKind kind>
+constexpr uint64_t short_header(uint64_t length) noexcept {
+  constexpr uint64_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
+  constexpr uint64_t tags = uint64_t{step_tag} | kind_tag << 16 | uint64_t{step_tag} << 32;
+  constexpr uint64_t of_each = uint64_t{1} << 8 | uint64_t{1} << 24 | uint64_t{1} << 40;
+  constexpr uint64_t less = uint64_t{2} << 24 | uint64_t{4} << 40;
+  return tags - less + length * of_each;
+}
+constexpr uint32_t short_header_bytes = 6, most_short_run = 127 - 4;
+
+/// Returns the 6 bytes at `p`. Precondition: the 2 bytes before `p` may be read.
+uint64_t load_header(const uint8_t* p) noexcept { return load<uint64_t>(p - 2) >> 16; }
+
+/// Returns the only run, or bytes value, of the step at `p`, if the step has the usual form:
+///
+///     0a LENGTH  KIND LENGTH  0a LENGTH | run
+///
+/// Each length must reach to the end of the step.
+template <ListKind kind>
+Run usual_run(const uint8_t* p, const uint8_t* end) noexcept {
+  constexpr uint8_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
+  if (end - p < short_header_bytes) return {};
+  const uint32_t size = uint32_t{p[1]} - 4;
+  if (size <= most_short_run && load_header(p) == short_header<kind>(p[1])) [[likely]] {
+    p += short_header_bytes;
+    return size <= static_cast<uint64_t>(end - p) ? Run{p, size} : Run{};
+  }
+  uint32_t length;
+  const uint8_t* step_end = nullptr;
+  for (const uint8_t wanted : {step_tag, kind_tag, step_tag}) {
+    if (p == end || *p != wanted || !(p = wire::read_size(p + 1, end, length))) return {};
+    if (step_end && p + length != step_end) return {};
+    step_end = p + length;
+  }
+  return {p, length};
+}
+
+/// Stores the values of a run after the first `count` values. Returns how many there are, or `unfit` if they are not
+/// what is wanted, or too many.
+template <ListKind kind>
+uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexcept {
+  const uint64_t left = into.capacity - count;
+  if constexpr (kind == ListKind::bytes) {
+    if (left == 0 || (into.step_values != any_count && into.step_values != 1)) return wire::unfit;
+    if (into.length != any_length && into.length != run.size) return wire::unfit;
+    static_cast<BytesRef*>(into.values)[count] = {reinterpret_cast<const std::byte*>(run.begin), run.size};
+    return 1;
+  } else if constexpr (kind == ListKind::float32) {
+    const uint64_t values = run.size / sizeof(float);
+    if (run.size % sizeof(float) != 0 || values > left) return wire::unfit;
+    if (into.step_values != any_count && into.step_values != values) return wire::unfit;
+    float* const out = static_cast<float*>(into.values) + count;
+    if (values == 1)
+      *out = load<float>(run.begin);
+    else
+      std::memcpy(out, run.begin, run.size);
+    return values;
+  } else {
+    int64_t* const out = static_cast<int64_t*>(into.values) + count;
+    if (into.step_values == 1 || (run.size == 1 && into.step_values == any_count)) {
+      uint64_t value;
+      if (left == 0 || !wire::read_varint_before(run.begin + run.size, run.size, value)) return wire::unfit;
+      *out = static_cast<int64_t>(value);
+      return 1;
+    }
+    const uint64_t values = wire::decode_varints(run.begin, run.begin + run.size, out, left);
+    return into.step_values == any_count || into.step_values == values ? values : wire::unfit;
+  }
+}
+
+/// Adds steps as long as they have the usual form and are what is wanted. Returns where it stopped: at the end, or at a
+/// step that only add_step() can judge.
+template <ListKind kind>
+const uint8_t* add_usual_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
+  if (p == end) return p;
+  const FoundSteps into = found;  // a copy that no store to the values can change
+  uint64_t count = found.count, steps = found.steps;
+  while (p != end) {
+    const Run run = usual_run<kind>(p, end);
+    const uint64_t values = run.begin ? store_run<kind>(run, into, count) : wire::unfit;
+    if (values == wire::unfit) break;
+    count += values;
+    if (into.ends) into.ends[steps] = static_cast<uint32_t>(count);
+    steps++;
+    p = run.begin + run.size;
+  }
+  found.count = count;
+  found.steps = steps;
+  return p;
+}
+
+/// The header of a step in the usual form that has one run of `run` bytes, at most `most_run`.
+struct KnownHeader {
+  static constexpr uint32_t most_run = 16000;  // then no length has more than two bytes
+
+  KnownHeader(ListKind kind, uint32_t run) {
+    uint8_t bytes[12] = {};
+    const uint32_t last = run < 128 ? 2 : 3, middle = run + last < 128 ? 2 : 3;  // bytes of a tag and its length
+    for (const auto& [tag, length] : {std::pair(wire::tag(1, wire::delimited), run + last + middle),
+                                      {wire::tag(static_cast<uint32_t>(kind), wire::delimited), run + last},
+                                      {wire::tag(1, wire::delimited), run}}) {
+      bytes[size++] = static_cast<uint8_t>(tag);
+      if (length >= 128) bytes[size++] = static_cast<uint8_t>(length | 0x80);
+      bytes[size++] = static_cast<uint8_t>(length < 128 ? length : length >> 7);
+    }
+    first = load<uint64_t>(bytes) << 16 >> 16;
+    end = load<uint32_t>(bytes + size - 4);
+  }
+  bool matches(const uint8_t* p) const noexcept {
+    return load_header(p) == first && load<uint32_t>(p + size - 4) == end;
+  }
+
+  uint32_t size = 0;   // 6 to 9 bytes
+  uint64_t first = 0;  // the first 6 bytes
+  uint32_t end = 0;    // the last 4 bytes
+};
+
+/// Does the same for steps of `values` floats each. Their size is known, so that the place of each step follows from that
+/// of the one before it without reading a length.
+const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t values, FoundSteps& found) noexcept {
+  const auto size = static_cast<uint32_t>(values * sizeof(float));
+  const KnownHeader header(ListKind::float32, size);
+  const uint64_t room =
+      std::min((found.capacity - found.count) / values, static_cast<uint64_t>(end - p) / (header.size + size));
+  float* out = static_cast<float*>(found.values) + found.count;
+  uint64_t steps = 0;
+  if (values == 1) {
+    constexpr uint32_t step = short_header_bytes + sizeof(float);
+    for (; steps + 4 <= room; steps += 4, p += 4 * step) {
+      uint64_t differs = 0;  // in the 6 bytes of a header, or in the first 2 of a float
+      for (uint32_t i = 0; i < 4; i++) differs |= load<uint64_t>(p + i * step) ^ header.first;
+      if (differs << 16 != 0) break;
+      for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * step + short_header_bytes);
+    }
+    for (; steps < room && load_header(p) == header.first; steps++, p += step)
+      out[steps] = load<float>(p + short_header_bytes);
+  } else {
+    for (; steps < room && header.matches(p); steps++, p += header.size + size)
+      std::memcpy(out + steps * values, p + header.size, size);
+  }
+  found.count += steps * values;
+  found.steps += steps;
+  return p;
+}
+
+/// Does the same for steps of one integer each, of at most 8 bytes.
+const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
+  int64_t* const first = static_cast<int64_t*>(found.values) + found.count;
+  int64_t* const limit = static_cast<int64_t*>(found.values) + found.capacity;
+  int64_t* out = first;
+  while (end - p > short_header_bytes && out != limit) {
+    const uint64_t length = p[1], size = length - 4;
+    if (size - 1 > 7 || length > static_cast<uint64_t>(end - p - 2)) break;
+    if (load_header(p) != short_header<ListKind::int64>(length)) break;
+    const uint8_t* const after = p + 2 + length;
+    const uint64_t bytes = load<uint64_t>(after - 8) >> (64 - 8 * size);
+    if ((bytes & continuations) != continuations >> 8 >> (64 - 8 * size)) break;
+    *out++ = static_cast<int64_t>(wire::squeeze(bytes));
+    p = after;
+  }
+  found.count += static_cast<uint64_t>(out - first);
+  found.steps += static_cast<uint64_t>(out - first);
+  return p;
+}
+
+/// Adds steps by the fastest of these ways. Returns where it stopped.
+const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
+  switch (found.wanted) {
+    case ListKind::bytes:
+      return add_usual_steps<ListKind::bytes>(p, end, found);
+    case ListKind::float32:
+      if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
+        p = add_float_steps(p, end, static_cast<uint32_t>(found.step_values), found);
+      return add_usual_steps<ListKind::float32>(p, end, found);
+    default:
+      if (found.step_values == 1) p = add_int_steps(p, end, found);
+      return add_usual_steps<ListKind::int64>(p, end, found);
+  }
+}
+
+size_t value_size(ListKind kind) {
+  return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
+}
+
+/// Adds the step whose Feature is [p, end). Returns null, or where protobuf would refuse the bytes.
+const uint8_t* add_step(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found) {
+  const uint64_t before = std::min(found.count, found.capacity);
+  FoundValues step;
+  step.wanted = found.wanted;
+  step.length = found.length;
+  step.values = static_cast<std::byte*>(found.values) + before * value_size(found.wanted);
+  step.capacity = found.wrong ? 0 : found.capacity - before;
+  if (const uint8_t* const broken = add_feature(p, end, depth, step)) return broken;
+  const bool right_kind = step.found == step.wanted || step.found == ListKind::unset;
+  const bool right_count = found.step_values == any_count || step.count == found.step_values;
+  const bool right_length = found.length == any_length || step.other_length == any_length;
+  if (!found.wrong) {
+    if (right_kind && right_count && right_length)
+      found.count += step.count;
+    else
+      found.wrong = {found.steps, step.found, step.count, right_length ? any_length : step.other_length};
+  }
+  if (found.ends) found.ends[found.steps] = static_cast<uint32_t>(found.count);
+  found.steps++;
+  return nullptr;
+}
+
+/// Calls on_step(begin, next) for each step of a FeatureList, until it returns a place. `next` is the end of the step;
+/// on_step may set it to the end of a later one. Returns that place, or where protobuf would refuse the fields of the
+/// list itself, or null.
+const uint8_t* for_each_step(const uint8_t* p, const uint8_t* end, int depth, const auto& on_step) {
+  while (p != end) {
+    const uint8_t* const field = p;
+    uint32_t tag;
+    p = wire::read_tag(p, end, tag);
+    if (!p) return field;
+    if (tag == step_tag) {
+      uint32_t size;
+      p = wire::read_size(p, end, size);
+      if (!p) return field;
+      const uint8_t* next = p + size;
+      if (const uint8_t* const broken = on_step(p, next)) return broken;
+      p = next;
+    } else {
+      p = wire::skip_field(tag, p, end, depth);
+      if (!p) return field;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const uint8_t* count_steps(const uint8_t* p, const uint8_t* end, int depth, uint64_t& steps) {
+  return for_each_step(p, end, depth, [&](const uint8_t*, const uint8_t*&) -> const uint8_t* {
+    steps++;
+    return nullptr;
+  });
+}
+
+const uint8_t* add_steps(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found) {
+  if (!found.wrong) p = add_foreseen_steps(p, end, found);
+  return for_each_step(p, end, depth, [&](const uint8_t* step, const uint8_t*& next) -> const uint8_t* {
+    if (const uint8_t* const broken = add_step(step, next, depth - 1, found)) return broken;
+    if (!found.wrong) next = add_foreseen_steps(next, end, found);
+    return nullptr;
+  });
+}
+
+}  // namespace feedline::flow

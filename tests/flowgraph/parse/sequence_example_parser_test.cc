@@ -1,0 +1,305 @@
+#include "flowgraph/parse/sequence_example_parser.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+
+#include "base/machine.h"
+#include "flowgraph/parse/example_reference.h"
+#include "flowgraph/parse/random_records.h"
+#include "support/catch.h"
+
+namespace feedline::test {
+namespace {
+
+using flow::Arena;
+using flow::RecordType;
+using flow::RowError;
+using flow::SequenceExampleParser;
+using flow::StepsRef;
+using flow::ValuesRef;
+using flow::Where;
+
+std::string compare(const std::vector<FeatureSpec>& features, const std::vector<std::string>& records,
+                    uint64_t* hits = nullptr) {
+  return compare_with_protobuf(features, records, hits, RecordType::sequence_example);
+}
+
+FeatureSpec context(FeatureSpec spec) {
+  spec.where = Where::context;
+  return spec;
+}
+
+FeatureSpec list(const std::string& key, DType dtype, FeatureKind kind, Shape shape = {}) {
+  FeatureSpec spec = feature(key, dtype, kind, shape);
+  spec.where = Where::feature_list;
+  return spec;
+}
+
+/// Encodes an entry of the feature lists. `steps` are encoded Features.
+std::string list_entry(const std::string& key, const std::vector<std::string>& steps) {
+  std::string list;
+  for (const std::string& step : steps) list += wire::delimited(1, step);
+  return wire::entry(key, list);
+}
+
+std::string record(const std::string& context_entries, const std::string& list_entries) {
+  return wire::delimited(1, context_entries) + wire::delimited(2, list_entries);
+}
+
+/// Parses the records in one session. The arena has exactly the size of its bound.
+struct Parsed {
+  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(std::move(features)) {
+    uint64_t payload = 0;
+    for (const std::string& record : records) {
+      views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
+      payload += record.size();
+    }
+    memory.resize(parser.arena_bound(records.size(), payload));
+    arena = Arena(memory);
+    session.emplace(parser, static_cast<uint32_t>(records.size()), arena);
+    session->parse(views, errors);
+  }
+  std::vector<int64_t> ints(size_t feature, size_t row) const {
+    const auto& ref = session->columns()[feature].as<ValuesRef>()[row];
+    const auto* values = static_cast<const int64_t*>(ref.values);
+    return {values, values + ref.count};
+  }
+
+  SequenceExampleParser parser;
+  std::vector<io::RecordView> views;
+  std::vector<std::byte> memory;
+  Arena arena;
+  std::optional<SequenceExampleParser::Session> session;
+  std::vector<RowError> errors;
+};
+
+}  // namespace
+
+TEST_CASE("sequence records of every form are parsed as protobuf parses them") {
+  Random random(12);
+  for (int round = 0; round < 400; round++) {
+    const std::vector<FeatureSpec> features = random_sequence_features(random);
+    Writer writer{random, round % 2 == 0 ? uint64_t{60} : uint64_t{8}};
+    std::vector<std::string> records;
+    for (int i = 0; i < 20; i++) records.push_back(writer.sequence_example());
+    INFO("round " << round);
+    REQUIRE(compare(features, records) == "");
+  }
+}
+
+TEST_CASE("damaged sequence records among sound ones are judged as protobuf judges them") {
+  Random random(13);
+  for (int round = 0; round < 400; round++) {
+    const std::vector<FeatureSpec> features = random_sequence_features(random);
+    Writer writer{random, 100};
+    const std::string sound = writer.sequence_example();
+    std::vector<std::string> records;
+    for (int i = 0; i < 40; i++) {
+      records.push_back(sound);
+      records.push_back(sound);
+      mutate(random, records.back());
+    }
+    INFO("round " << round);
+    REQUIRE(compare(features, records) == "");
+  }
+}
+
+TEST_CASE("groups in feature lists may be nested as deep as protobuf's limit allows") {
+  const FeatureSpec x = list("x", DType::int64, FeatureKind::ragged);
+  const std::string values = wire::delimited(1, wire::varint(7));
+  for (int depth = 94; depth <= 102; depth++) {
+    std::string group, ends;
+    for (int i = 0; i < depth; i++) {
+      group += wire::tag(9, 3);
+      ends += wire::tag(9, 4);
+    }
+    group += ends;
+    const std::string step = wire::delimited(3, values);
+    const std::vector<std::string> records = {
+        record("", list_entry("x", {step})) + group,
+        record("", list_entry("x", {step}) + group),
+        record("", wire::entry("x", group + wire::delimited(1, step))),
+        record("", list_entry("x", {group + step})),
+        record("", list_entry("x", {wire::delimited(3, group + values)})),
+    };
+    INFO("depth " << depth);
+    CHECK(compare({x}, records) == "");
+  }
+}
+
+TEST_CASE("steps of every size, also at the borders of a length's width") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx512));
+  Random random(14);
+  for (const uint64_t size : {0,   1,   2,   29,  30,  31,  32,  33,  61,  62,   63,   119,  120, 121,
+                              122, 123, 124, 125, 126, 127, 128, 129, 200, 4095, 4096, 4097, 5000}) {
+    std::vector<std::string> strings, floats, numbers;
+    for (int i = 0; i < 5; i++) {
+      strings.push_back(wire::bytes_feature({std::string(size, static_cast<char>('a' + i))}));
+      floats.push_back(wire::float_feature(std::vector<float>(size, static_cast<float>(i))));
+      std::vector<int64_t> ints(size);
+      for (int64_t& value : ints) value = i == 0 ? 1 : any_int(random);
+      numbers.push_back(wire::int64_feature(ints));
+    }
+    const std::string one =
+        record("", list_entry("strings", strings) + list_entry("floats", floats) + list_entry("numbers", numbers));
+    const auto steps = static_cast<int64_t>(std::max<uint64_t>(size, 1));
+    INFO("steps of " << size << " values");
+    for (const FeatureKind kind : {FeatureKind::fixed_sequence, FeatureKind::fixed, FeatureKind::ragged}) {
+      const Shape shape = kind == FeatureKind::fixed            ? Shape{5, steps}
+                          : kind == FeatureKind::fixed_sequence ? Shape{steps}
+                                                                : Shape();
+      FeatureSpec text = list("strings", DType::bytes, kind, kind == FeatureKind::fixed ? Shape{5} : Shape());
+      if (size % 2 == 0) text.length = static_cast<int64_t>(size);
+      CHECK(compare({text, list("floats", DType::float32, kind, shape), list("numbers", DType::int64, kind, shape)},
+                    {one, one, one}) == "");
+    }
+  }
+}
+
+TEST_CASE("values of a step have any width") {
+  Random random(15);
+  std::vector<std::string> records;
+  for (int i = 0; i < 50; i++) {
+    std::vector<std::string> steps;
+    for (uint64_t n = below(random, 30); n != 0; n--)
+      steps.push_back(wire::int64_feature({any_int(random)}, below(random, 4) != 0));
+    records.push_back(record("", list_entry("numbers", steps)));
+  }
+  for (const FeatureKind kind : {FeatureKind::fixed_sequence, FeatureKind::ragged})
+    CHECK(compare({list("numbers", DType::int64, kind)}, records) == "");
+}
+
+TEST_CASE("one key may lie in the context and in the feature lists") {
+  const std::string both = record(wire::entry("x", wire::int64_feature({5})),
+                                  list_entry("x", {wire::int64_feature({6}), wire::int64_feature({7})}));
+  const Parsed parsed({context(feature("x", DType::int64)), list("x", DType::int64, FeatureKind::fixed_sequence)},
+                      {both, both});
+  REQUIRE(parsed.errors.empty());
+  CHECK(parsed.session->columns()[0].as<int64_t>()[1] == 5);
+  CHECK(parsed.ints(1, 1) == std::vector<int64_t>{6, 7});
+  CHECK(parsed.session->seen() == std::vector<bool>{true, true});
+}
+
+TEST_CASE("several features may read the same feature list") {
+  Random random(16);
+  std::vector<std::string> records;
+  for (int i = 0; i < 20; i++) {
+    std::vector<std::string> steps;
+    for (int n = 0; n < i % 4; n++) steps.push_back(wire::int64_feature({any_int(random), any_int(random)}));
+    records.push_back(record("", list_entry("pairs", steps)));
+  }
+  CHECK(compare({list("pairs", DType::int64, FeatureKind::fixed_sequence, {2}),
+                 list("pairs", DType::int64, FeatureKind::ragged), list("pairs", DType::float32, FeatureKind::ragged)},
+                records) == "");
+}
+
+TEST_CASE("records whose lists differ only in their lengths are foreseen") {
+  std::vector<std::string> records;
+  for (int i = 0; i < 100; i++) {
+    const std::vector<std::string> frames(static_cast<size_t>(2 + i % 20), wire::bytes_feature({std::string(90, 'f')}));
+    const std::vector<std::string> tokens(static_cast<size_t>(1 + i % 30), wire::int64_feature({i, i + 1}));
+    records.push_back(record(wire::entry("label", wire::int64_feature({i})),
+                             list_entry("frames", frames) + list_entry("tokens", tokens)));
+  }
+  uint64_t hits = 0;
+  CHECK(compare({context(feature("label", DType::int64)), list("frames", DType::bytes, FeatureKind::fixed_sequence),
+                 list("tokens", DType::int64, FeatureKind::ragged)},
+                records, &hits) == "");
+  CHECK(hits >= 80);
+}
+
+TEST_CASE("a refused sequence record says what was found and what was wanted") {
+  const std::string label = wire::entry("label", wire::int64_feature({1}));
+  const auto ints = [](std::vector<int64_t> values) { return wire::int64_feature(values); };
+  const auto refusal = [&](FeatureSpec spec, const std::string& bytes) {
+    const Parsed parsed({std::move(spec)}, {bytes});
+    REQUIRE(parsed.errors.size() == 1);
+    return std::string(name(parsed.errors[0].category)) + ": " + parsed.errors[0].message;
+  };
+  const FeatureSpec steps = list("t", DType::int64, FeatureKind::fixed_sequence);
+  CHECK(
+      refusal(steps, record(label, list_entry("t", {ints({1}), wire::float_feature({2})}))) ==
+      "wrong_dtype: step 1 of the record holds FLOAT32 values, dtype wants INT64; write dtype: FLOAT32 if all records "
+      "hold FLOAT32");
+  CHECK(refusal(steps, record(label, list_entry("t", {ints({1}), ints({2}), ints({3, 4})}))) ==
+        "wrong_count: step 2 of the record holds 2 values, shape [] wants 1 in a step; change shape, or write kind: "
+        "RAGGED without a shape if steps differ");
+  FeatureSpec most = list("t", DType::int64, FeatureKind::ragged);
+  most.max_values = 2;
+  CHECK(refusal(most, record(label, list_entry("t", {ints({}), ints({1}), ints({})}))) ==
+        "wrong_count: the record has 3 steps with 1 values, max_values allows 2 of each; raise max_values");
+  CHECK(refusal(list("t", DType::int64, FeatureKind::fixed, {2}), record(label, list_entry("t", {ints({1})}))) ==
+        "wrong_count: the record has 1 steps, shape [2] wants 2; change shape, or write kind: FIXED_SEQUENCE with the "
+        "shape of one step if records differ");
+  FeatureSpec text = list("t", DType::bytes, FeatureKind::ragged);
+  text.length = 3;
+  CHECK(refusal(text, record(label, list_entry("t", {wire::bytes_feature({"abc", "ab"})}))) ==
+        "wrong_length: step 0 of the record holds a value of 2 bytes, length wants 3; change length, or remove it if "
+        "records differ");
+  FeatureSpec required = list("label", DType::int64, FeatureKind::ragged);
+  required.required = true;
+  CHECK(refusal(required, record(label, list_entry("t", {}))) ==
+        "missing_feature: the record does not have this feature; did you mean 'feature_lists/t'? There are: "
+        "context/label feature_lists/t. If records may lack it, remove `required`");
+  CHECK(refusal(steps, "no record")
+            .starts_with("malformed_proto: the record is not a tf.train.SequenceExample: at byte "
+                         "0 of 9"));
+}
+
+TEST_CASE("after a wrong step the rest of the list is still checked, and the next record is good") {
+  const std::string wrong = list_entry("t", {wire::int64_feature({1}), wire::float_feature({1}),
+                                             wire::int64_feature({1, 2, 3}), wire::int64_feature({4})});
+  const std::string broken =
+      list_entry("t", {wire::float_feature({1}), wire::delimited(3, wire::delimited(1, std::string(11, '\xff')))});
+  const std::string good = list_entry("t", {wire::int64_feature({8}), wire::int64_feature({9})});
+  const std::vector<std::string> records = {record("", good), record("", wrong), record("", good), record("", broken),
+                                            record("", good)};
+  for (const FeatureKind kind : {FeatureKind::fixed_sequence, FeatureKind::ragged, FeatureKind::fixed})
+    CHECK(compare({list("t", DType::int64, kind, kind == FeatureKind::fixed ? Shape{2} : Shape())}, records) == "");
+  const Parsed parsed({list("t", DType::int64, FeatureKind::fixed_sequence)}, records);
+  REQUIRE(parsed.errors.size() == 2);
+  CHECK(parsed.errors[0].category == Category::wrong_dtype);
+  CHECK(parsed.errors[1].category == Category::malformed_proto);
+  CHECK(parsed.ints(0, 4) == std::vector<int64_t>{8, 9});
+}
+
+TEST_CASE("the arena's bound holds for steps without values, and for values of the fewest bytes") {
+  for (const DType dtype : {DType::bytes, DType::float32, DType::int64})
+    for (const size_t values : {0, 1, 50}) {
+      const std::string step = dtype == DType::bytes     ? wire::bytes_feature(std::vector<std::string>(values))
+                               : dtype == DType::float32 ? wire::float_feature(std::vector<float>(values))
+                                                         : wire::int64_feature(std::vector<int64_t>(values));
+      const std::string lists = list_entry("t", std::vector<std::string>(50, values == 0 ? "" : step));
+      CHECK(compare({list("t", dtype, FeatureKind::ragged)},
+                    std::vector<std::string>(10, record("", lists + lists + list_entry("t", {})))) == "");
+    }
+}
+
+TEST_CASE("nothing outside a sequence record is read") {
+  const std::string one = record("", list_entry("t", {wire::int64_feature({1}), wire::int64_feature({2})}));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  auto* const pages =
+      static_cast<char*>(mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(pages != MAP_FAILED);
+  mprotect(pages, page, PROT_NONE);
+  mprotect(pages + 2 * page, page, PROT_NONE);
+  for (char* at : {pages + page, pages + 2 * page - one.size()}) {
+    std::memcpy(at, one.data(), one.size());
+    const SequenceExampleParser parser({list("t", DType::int64, FeatureKind::fixed_sequence)});
+    const std::vector<io::RecordView> views(
+        3, {reinterpret_cast<const std::byte*>(at), static_cast<uint32_t>(one.size()), 0});
+    std::vector<std::byte> memory(parser.arena_bound(3, 3 * one.size()));
+    Arena arena(memory);
+    SequenceExampleParser::Session session(parser, 3, arena);
+    std::vector<RowError> errors;
+    session.parse(views, errors);
+    CHECK(errors.empty());
+    CHECK(session.columns()[0].as<ValuesRef>()[2].count == 2);
+  }
+  munmap(pages, 3 * page);
+}
+
+}  // namespace feedline::test
