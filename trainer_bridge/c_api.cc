@@ -249,7 +249,7 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
     if (number >= all.size())
       throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) + ": the pipeline has " +
                                               std::to_string(all.size()) + ", numbered from 0");
-    constexpr const char* kinds[] = {"dense", "padded", "ragged"};
+    constexpr const char* kinds[] = {"dense", "padded", "ragged", "nested"};
     const ElementSpec& spec = all[number];
     const bool strings = spec.dtype == DType::bytes;
     give<feedline_element>({.struct_size = 0,

@@ -18,12 +18,14 @@ using Part = BatchTensor::Part;
 struct Layout {
   std::vector<ValuesRef> own;
   std::vector<int64_t> starts;
-  int64_t longest = 0;  // padded: how many steps the longest row has
+  std::vector<StepsRef> steps;  // nested: those of each row
+  int64_t longest = 0;          // padded: how many steps the longest row has
 
   int64_t values() const { return starts.back(); }
 };
 
 ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) {
+  if (feature.nested()) return column.as<StepsRef>()[row].all;
   if (feature.kind != FeatureKind::fixed) return column.as<ValuesRef>()[row];
   const auto elements = static_cast<uint64_t>(feature.shape.elements());
   return {column.as<BytesRef>() + row * elements, elements};
@@ -34,6 +36,7 @@ Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const Bat
   Layout layout;
   layout.own.resize(static_cast<size_t>(batch.rows));
   layout.starts.resize(static_cast<size_t>(batch.rows) + 1);
+  if (feature.nested()) layout.steps.resize(layout.own.size());
   const int64_t step = feature.shape.elements();
   std::array<BatchRow, block_rows> rows;
   for (int64_t first = 0; first < batch.rows; first += block_rows) {
@@ -42,7 +45,9 @@ Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const Bat
       if (block[i].filler) continue;
       if (std::binary_search(failed.begin(), failed.end(), first + static_cast<int64_t>(i))) continue;
       ValuesRef& own = layout.own[static_cast<size_t>(first) + i];
-      own = values_of(feature, block[i].chunk->features()[number], block[i].row);
+      const Column& column = block[i].chunk->features()[number];
+      own = values_of(feature, column, block[i].row);
+      if (feature.nested()) layout.steps[static_cast<size_t>(first) + i] = column.as<StepsRef>()[block[i].row];
       if (padded && step > 0) layout.longest = std::max(layout.longest, static_cast<int64_t>(own.count) / step);
     }
   }
@@ -115,6 +120,17 @@ int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* o
   return total;
 }
 
+// Writes where each step of the batch begins in the values, and where each row begins in the steps.
+void write_splits(const Layout& layout, std::span<int64_t> step_splits, std::span<int64_t> row_splits) {
+  step_splits[0] = row_splits[0] = 0;
+  size_t step = 0;
+  for (size_t r = 0; r < layout.steps.size(); r++) {
+    const StepsRef& row = layout.steps[r];
+    for (uint64_t i = 0; i < row.steps; i++) step_splits[++step] = layout.starts[r] + row.ends[i];
+    row_splits[r + 1] = static_cast<int64_t>(step);
+  }
+}
+
 }  // namespace
 
 void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch,
@@ -144,10 +160,18 @@ void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const B
     view(t).shape = tensor.part == Part::padded ? tensor.shape.with_rows(layout.longest).with_rows(batch.rows)
                                                 : Shape{layout.values()};
   }
-  if (next < plan.memory.tensors.size() && plan.memory.tensors[next].part == Part::row_splits) {
-    check_room(plan.memory.tensors[next], static_cast<int64_t>(layout.starts.size()), sizeof(int64_t));
-    std::memcpy(memory(next), layout.starts.data(), layout.starts.size() * sizeof(int64_t));
-    view(next).shape = Shape{batch.rows + 1};
+  const auto splits = [&](size_t which, uint64_t count) {
+    check_room(plan.memory.tensors[which], static_cast<int64_t>(count) + 1, sizeof(int64_t));
+    view(which).shape = Shape{static_cast<int64_t>(count) + 1};
+    return std::span(reinterpret_cast<int64_t*>(memory(which)), count + 1);
+  };
+  if (feature.nested()) {
+    uint64_t steps = 0;
+    for (const StepsRef& row : layout.steps) steps += row.steps;
+    const std::span step_splits = splits(next, steps);
+    write_splits(layout, step_splits, splits(next + 1, layout.steps.size()));
+  } else if (output.variable) {
+    std::ranges::copy(layout.starts, splits(next, layout.own.size()).begin());
   }
 }
 

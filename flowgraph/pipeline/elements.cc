@@ -11,8 +11,9 @@ std::vector<std::string> ElementSpec::tensors() const {
   if (dtype == DType::bytes)
     names = {name + ".bytes", name + ".offsets"};
   else
-    names = {kind == Kind::ragged ? name + ".values" : name};
-  if (kind == Kind::ragged) names.push_back(name + ".row_splits");
+    names = {kind == Kind::dense || kind == Kind::padded ? name : name + ".values"};
+  if (kind == Kind::nested) names.push_back(name + ".step_splits");
+  if (kind == Kind::nested || kind == Kind::ragged) names.push_back(name + ".row_splits");
   return names;
 }
 
@@ -43,7 +44,8 @@ ElementSpec element_of(const PipelineSpec& spec, const OutputSpec& output) {
     element.kind = ElementSpec::Kind::padded;
     element.padding = padding_of(spec.features[static_cast<size_t>(output.feature)], output);
   } else if (output.variable) {
-    element.kind = ElementSpec::Kind::ragged;
+    const bool nested = spec.features[static_cast<size_t>(output.feature)].nested();
+    element.kind = nested ? ElementSpec::Kind::nested : ElementSpec::Kind::ragged;
   } else if (spec.window) {
     element.shape = output.shape.with_rows(spec.window->size);
   }

@@ -75,7 +75,18 @@ void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
   repeat(feature.default_ints);
 }
 
-FeatureSpec resolve(const config::Feature& config, int index, int count) {
+// Sets in which map of a record the feature lies.
+void resolve_where(const config::Feature& config, RecordType record_type, FeatureSpec& feature) {
+  const bool in_list = config.where() == config::Feature::FEATURE_LIST;
+  if (record_type == RecordType::sequence_example)
+    feature.where = in_list ? Where::feature_list : Where::context;
+  else if (in_list)
+    refuse(feature,
+           "where: only SequenceExamples have feature lists; write source.record_type: SEQUENCE_EXAMPLE, or remove "
+           "`where`");
+}
+
+FeatureSpec resolve(const config::Feature& config, int index, int count, RecordType record_type) {
   FeatureSpec feature;
   feature.name = config.name();
   if (feature.name.empty())
@@ -91,14 +102,20 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
     refuse(feature, fmt::format("dtype: records hold BYTES, FLOAT32 and INT64 only; {} can be the dtype of an output",
                                 name(feature.dtype)));
   feature.kind = static_cast<FeatureKind>(config.kind());
+  resolve_where(config, record_type, feature);
 
   const bool sequence = feature.kind == FeatureKind::fixed_sequence;
   if (feature.kind == FeatureKind::fixed || sequence)
     // A sequence's tensor has two axes more than its shape: rows and steps.
-    feature.shape = resolve_shape(config.shape(), "shape", sequence ? 1 : 0, Shape::max_rank - (sequence ? 1 : 0));
+    feature.shape = resolve_shape(config.shape(), "shape", sequence || feature.in_list() ? 1 : 0,
+                                  Shape::max_rank - (sequence ? 1 : 0));
   else if (config.shape_size() > 0)
     refuse(feature,
            fmt::format("shape: a {} feature has no shape; remove it", config::Feature::Kind_Name(config.kind())));
+  if (feature.in_list() && feature.kind == FeatureKind::fixed && feature.shape.rank() == 0)
+    refuse(feature,
+           "shape: it is missing; give the number of steps, and then the shape of one step, or write kind: "
+           "FIXED_SEQUENCE if records differ");
 
   constexpr int64_t largest_value = 16;  // bytes of a value in a column: that of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
@@ -124,6 +141,10 @@ FeatureSpec resolve(const config::Feature& config, int index, int count) {
            fmt::format("max_values: {} values are more than a record of 2 GiB can have; give fewer, or leave it out",
                        config.max_values()));
   if (config.max_values() > 0) feature.max_values = config.max_values();
+
+  if (config.required() && feature.kind == FeatureKind::fixed)
+    refuse(feature, "required: remove it; a record must have a FIXED feature that has no default_value");
+  feature.required = config.required();
 
   resolve_defaults(config, feature);
   return feature;
@@ -190,14 +211,14 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
   std::set<std::string> names, keys;
   for (int i = 0; i < declared.size(); i++) {
     try {
-      features.push_back(resolve(declared[i], i, declared.size()));
+      features.push_back(resolve(declared[i], i, declared.size(), record_type));
     } catch (const Error& error) {
       throw error.at({"", -1, -1, declared[i].name()});
     }
     const FeatureSpec& feature = features.back();
     if (!names.insert(feature.name).second)
       refuse(feature, "name: another feature has this name; give each feature a name of its own");
-    if (!keys.insert(feature.key).second)
+    if (!keys.insert(feature.place()).second)
       refuse(feature,
              fmt::format("key: another feature reads '{}' already; remove one of them, because several outputs can be "
                          "made from one feature",

@@ -21,8 +21,6 @@ struct Missing {
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
     {"Pipeline.cache", "the page cache keeps what was read"},
-    {"Source.SEQUENCE_EXAMPLE", "record_type is EXAMPLE or RAW"},
-    {"Feature.FEATURE_LIST", "features of an Example need no `where`"},
     {"Output.lookup", "pass the index on and look up in the trainer"},
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
     {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},

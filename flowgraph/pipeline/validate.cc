@@ -133,7 +133,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     SourceSpec spec;
     spec.name = source.name();
     spec.compression = static_cast<Compression>(source.compression());
-    spec.record_type = source.record_type() == config::Source::RAW ? RecordType::raw : RecordType::example;
+    spec.record_type = static_cast<RecordType>(source.record_type());
     spec.record_limit = byte_size(path + ": record_limit", source.record_limit(), spec.record_limit);
     spec.index = resolve_index(pipeline, source, path);
     resolve_part(source, path, spec);
@@ -447,6 +447,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   filter->warnings.clear();
   spec.filter_text = config.filter();
   if (has_key) spec.filter_text += "\nwindow.key: " + spec.window->key;
+  if (spec.sources[0].record_type == RecordType::sequence_example) spec.filter_text += "\nSEQUENCE_EXAMPLE";
   for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
   for (const config::Source& source : config.source())
     for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();

@@ -48,6 +48,16 @@ uint64_t most_values(DType dtype, uint64_t payload) {
   }
 }
 
+// Returns the most values that the record of this size can have of a sequence. In a feature list each step takes its own
+// tags and lengths.
+uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
+  if (!feature.in_list()) return most_values(feature.dtype, payload);
+  const auto each = static_cast<uint64_t>(feature.shape.elements());
+  const uint64_t packed = each * (feature.dtype == DType::float32 ? 4 : 1) + 2;
+  const uint64_t apart = each * (feature.dtype == DType::float32 ? 5 : 2);
+  return payload / (4 + (feature.dtype == DType::bytes ? apart : std::min(packed, apart))) * each;
+}
+
 // Returns the most bytes of a slot that the columns of `rows` rows take, if their payloads have `payload` bytes.
 uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
@@ -124,7 +134,7 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
     } else if (output.padded) {
       const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
-                                                     : most_values(feature->dtype, data.largest_record());
+                                                     : most_sequence_values(*feature, data.largest_record());
       const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
       if (feature->dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
@@ -134,15 +144,17 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
         add(output.name, Part::padded, o, output.dtype, output.shape, most_steps);
       }
     } else if (output.variable) {
-      uint64_t values = most_values(feature->dtype, payload);
-      if (feature->max_values >= 0)
-        values = std::min(values, product(rows, static_cast<uint64_t>(feature->max_values)));
+      const uint64_t allowed =
+          feature->max_values >= 0 ? product(rows, static_cast<uint64_t>(feature->max_values)) : too_much;
+      const uint64_t values = std::min(allowed, most_values(feature->dtype, payload));
       if (feature->dtype == DType::bytes) {
         add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload);
         add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, values + 1);
       } else {
         add(output.name + ".values", Part::values, o, output.dtype, output.shape, values);
       }
+      if (feature->nested())  // an empty step is a tag and a length
+        add(output.name + ".step_splits", Part::step_splits, o, DType::int64, {}, std::min(allowed, payload / 2) + 1);
       add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {}, rows + 1);
     } else {
       const auto each = static_cast<uint64_t>(output.shape.elements());

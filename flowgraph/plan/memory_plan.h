@@ -16,7 +16,7 @@ inline constexpr uint64_t tensor_alignment = 64;
 /// One tensor of a batch buffer.
 struct BatchTensor {
   /// Which part of its output the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
-  enum class Part : uint8_t { dense, padded, values, bytes, offsets, row_splits, valid };
+  enum class Part : uint8_t { dense, padded, values, bytes, offsets, step_splits, row_splits, valid };
   std::string name;  // "board"; "tags.values"; "@valid"
   Part part = Part::dense;
   int output = -1;  // index in PipelineSpec::outputs; -1: the valid mask

@@ -288,7 +288,7 @@ auto without_gil(const PyFeeder& self, Call call) {
 }
 
 nb::list elements(const PyFeeder& self) {
-  constexpr const char* kinds[] = {"dense", "padded", "ragged"};
+  constexpr const char* kinds[] = {"dense", "padded", "ragged", "nested"};
   nb::list all;
   for (const ElementSpec& element : self.use()->elements()) {
     nb::list shape, tensors;

@@ -27,6 +27,7 @@ std::string file_name(std::string_view output) {
 OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
     : folder_(folder),
       tensors_(element.tensors()),
+      nested_(element.kind == ElementSpec::Kind::nested),
       padded_(element.kind == ElementSpec::Kind::padded),
       step_shape_(element.shape),
       padding_(element.padding) {
@@ -38,10 +39,8 @@ OutputFiles::OutputFiles(const std::string& folder, const ElementSpec& element)
   } else {
     open(element.dtype, element.shape);
   }
-  if (element.kind == ElementSpec::Kind::ragged) {
-    open(DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
-    has_splits_ = true;
-  }
+  has_splits_ = nested_ || element.kind == ElementSpec::Kind::ragged;
+  while (files_.size() < tensors_.size()) open(DType::int64, {}).append(1, std::as_bytes(std::span(&values_, 1)));
 }
 
 NpyWriter& OutputFiles::open(DType dtype, const Shape& row_shape) {
@@ -75,12 +74,15 @@ int64_t OutputFiles::values_in(const Batch& batch) const {
 }
 
 void OutputFiles::append(const Batch& batch) {
-  const auto splits = has_splits_ ? batch.at(tensors_.back()).as<const int64_t>() : std::span<const int64_t>();
   for (const Range& rows : valid_rows(batch)) {
     const int64_t width = padded_ ? values_in(batch) / batch.rows() : values_of_row_;
     if (padded_) pieces_.push_back({rows.end - rows.begin, width});
     Range values{rows.begin * width, rows.end * width};
-    if (has_splits_) values = append_splits(splits, rows);
+    if (nested_)
+      values =
+          append_splits(batch, tensors_.size() - 2, append_splits(batch, tensors_.size() - 1, rows, steps_), values_);
+    else if (has_splits_)
+      values = append_splits(batch, tensors_.size() - 1, rows, values_);
     if (has_offsets_) {
       append_bytes(batch, values);
     } else {
@@ -96,15 +98,15 @@ void OutputFiles::append_rows(const TensorView& tensor, Range rows) {
                                                     static_cast<size_t>(count) * row_bytes));
 }
 
-OutputFiles::Range OutputFiles::append_splits(std::span<const int64_t> splits, Range rows) {
-  const int64_t before = splits[static_cast<size_t>(rows.begin)];
+OutputFiles::Range OutputFiles::append_splits(const Batch& batch, size_t tensor, Range rows, int64_t& total) {
+  const auto splits = batch.at(tensors_[tensor]).as<const int64_t>();
+  const int64_t before = splits[static_cast<size_t>(rows.begin)], after = splits[static_cast<size_t>(rows.end)];
   std::vector<int64_t> ends;
-  for (int64_t row = rows.begin; row < rows.end; row++) {
-    ends.push_back(values_ + splits[static_cast<size_t>(row) + 1] - before);
-  }
-  values_ = ends.back();
-  files_.back()->append(rows.end - rows.begin, std::as_bytes(std::span(ends)));
-  return {before, splits[static_cast<size_t>(rows.end)]};
+  for (int64_t row = rows.begin; row < rows.end; row++)
+    ends.push_back(total + splits[static_cast<size_t>(row) + 1] - before);
+  total += after - before;
+  files_[tensor]->append(rows.end - rows.begin, std::as_bytes(std::span(ends)));
+  return {before, after};
 }
 
 void OutputFiles::append_bytes(const Batch& batch, Range values) {

@@ -17,15 +17,16 @@ struct FEEDLINE_PUBLIC ElementSpec {
     dense,   // NAME: [rows, shape...]
     padded,  // NAME: [rows, longest of the batch, shape...]; shorter rows end with `padding`
     ragged,  // NAME.values: [values of all rows, shape...], and NAME.row_splits: int64 [rows + 1]
+    nested,  // NAME.values: [values of all steps], NAME.step_splits: int64 [steps + 1], NAME.row_splits: int64 [rows + 1]
   };
 
   std::string name;
   Kind kind = Kind::dense;
-  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME (of NAME.values, if it is ragged):
+  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME (of NAME.values, if there are any):
   /// NAME.bytes, uint8, holds the strings one after another; NAME.offsets, int64, holds where each string begins in it,
   /// and last where the final one ends.
   DType dtype = DType::unset;
-  /// The shape of a row of a dense output, of a step of a padded one, of a value of a ragged one. With windows a row of
+  /// The shape of a row of a dense output, of a step of a padded one, of a value of another one. With windows a row of
   /// a dense output has its frames as the first axis.
   Shape shape = {};
   /// The bytes of one padding value of a padded output: one number, or one string.

@@ -226,6 +226,35 @@ TEST_CASE("records that are no message are one feature") {
         "the others");
 }
 
+TEST_CASE("features of SequenceExamples lie in the context or in feature lists") {
+  const std::string sequences = "source { files: \"f\" record_type: SEQUENCE_EXAMPLE } " + batch;
+  const PipelineSpec spec = resolve(
+      sequences +
+      "feature { name: \"x\" dtype: INT64 } feature { name: \"steps\" key: \"x\" dtype: FLOAT32 where: FEATURE_LIST "
+      "kind: FIXED_SEQUENCE shape: 3 required: true } feature { name: \"any\" dtype: BYTES where: FEATURE_LIST kind: "
+      "RAGGED } feature { name: \"frames\" dtype: BYTES where: FEATURE_LIST shape: [8, 2] length: 5 }");
+  CHECK(spec.sources[0].record_type == RecordType::sequence_example);
+  CHECK(spec.features[0].where == Where::context);
+  CHECK(spec.features[0].place() == "context/x");
+  CHECK(spec.features[1].place() == "feature_lists/x");
+  CHECK_FALSE(spec.features[1].may_lack());
+  CHECK_FALSE(spec.features[1].nested());
+  CHECK(spec.outputs[1].padded);
+  CHECK(spec.features[2].nested());
+  CHECK(spec.features[2].may_lack());
+  CHECK(spec.outputs[2].variable);
+  CHECK(spec.outputs[3].dense());
+  CHECK(spec.outputs[3].shape == Shape({8, 2, 5}));
+  CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 where: FEATURE_LIST }") ==
+        "feature 'x': shape: it is missing; give the number of steps, and then the shape of one step, or write kind: "
+        "FIXED_SEQUENCE if records differ");
+  CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 where: FEATURE_LIST shape: 0 }") ==
+        "feature 'x': shape: [0] has an axis of 0; an axis must be at least 1");
+  CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 } feature { name: \"y\" key: \"x\" dtype: INT64 }") ==
+        "feature 'y': key: another feature reads 'x' already; remove one of them, because several outputs can be made "
+        "from one feature");
+}
+
 TEST_CASE("the dtype of an output is that of what it is made from") {
   const auto [text, dtype] = GENERATE(table<const char*, DType>({
       {"feature: \"n\"", DType::int64},
@@ -438,11 +467,13 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("source { name: \"s\" files: \"g\" num_shards: 2 shard_id: 2 }",
               "source 's': shard_id: 2; of 2 shards it must be 0 to 1"),
       besides("source { files: \"g\" record_type: SEQUENCE_EXAMPLE }",
-              "source[1]: record_type: SEQUENCE_EXAMPLE: not in this version yet; remove it (record_type is EXAMPLE or "
-              "RAW)"),
-      feature("name: \"f\" dtype: INT64 where: FEATURE_LIST",
-              "feature 'f': where: FEATURE_LIST: not in this version yet; remove it (features of an Example need no "
-              "`where`)"),
+              "source[1]: record_type: it is SEQUENCE_EXAMPLE, but source[0] has EXAMPLE; give all sources the same"),
+      feature(
+          "name: \"f\" dtype: INT64 where: FEATURE_LIST",
+          "feature 'f': where: only SequenceExamples have feature lists; write source.record_type: SEQUENCE_EXAMPLE, "
+          "or remove `where`"),
+      feature("name: \"f\" dtype: INT64 required: true",
+              "feature 'f': required: remove it; a record must have a FIXED feature that has no default_value"),
       output("feature: \"d\" decode_image {}",
              "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size, or "
              "crop.size (if resize.shorter is given, crop.after_resize, too)"),
