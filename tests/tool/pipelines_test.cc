@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "feedline/records.h"
+#include "flowgraph/example_writer.h"
 #include "golden/manifest.h"
 #include "support/catch.h"
 #include "support/launch.h"
@@ -52,6 +53,7 @@ std::string from_hex(const std::string& hex) {
 std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
   std::string text = "source { compression: " + c.compression;
   for (const std::string& file : c.files) text += " files: \"" + file + "\"";
+  if (c.parse == "sequence_example") text += " record_type: SEQUENCE_EXAMPLE";
   text += " }\n";
   for (size_t i = 0; i < c.features.size(); i++) {
     const GoldenFeature& f = c.features[i];
@@ -61,6 +63,8 @@ std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
             : f.kind == "ragged" ? " kind: RAGGED"
             : f.kind == "fixed"  ? " kind: FIXED"
                                  : " kind: FIXED_SEQUENCE";
+    if (f.where == "feature_list") text += " where: FEATURE_LIST";
+    if (f.where == "feature_list" && f.kind == "fixed_sequence" && !f.allow_missing) text += " required: true";
     for (const int64_t axis : f.shape) text += " shape: " + std::to_string(axis);
     for (const json& value : f.default_value.is_array() ? f.default_value : json::array()) {
       text += f.dtype == "bytes"     ? " default_value { bytes_value: " + octal(from_hex(value)) + " }"
@@ -115,7 +119,7 @@ bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, 
     return bytes.bytes == dense->bytes && offsets.shape[0] == dense->shape[0] + 1;
   }
   return part("dense", "") && part("values", ".values") && part("bytes", ".bytes") && part("offsets", ".offsets") &&
-         part("row_splits", ".row_splits");
+         part("row_splits", ".row_splits") && part("row_splits0", ".row_splits") && part("row_splits1", ".step_splits");
 }
 
 std::string chess_pipeline(const std::string& batch) {
@@ -189,10 +193,12 @@ TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and r
   CHECK(dropped.report().at("dropped") == 3000 - 2048);
 }
 
-TEST_CASE("dump of every golden Example is what TensorFlow parses") {
+TEST_CASE("dump of every golden Example and SequenceExample is what TensorFlow parses") {
   size_t good = 0, bad = 0;
   for (const GoldenCase& c : golden_cases()) {
-    if (c.parse != "example" || c.features.empty() || (c.oddity.is_object() && !c.oddity.empty())) continue;
+    if ((c.parse != "example" && c.parse != "sequence_example") || c.features.empty() ||
+        (c.oddity.is_object() && !c.oddity.empty()))
+      continue;
     for (const std::string batch : {"global_batch_size: 1024", "global_batch_size: 2"}) {
       if (batch.back() == '2' && c.records > 300) continue;
       INFO(c.name << " " << batch);
@@ -905,6 +911,39 @@ TEST_CASE("every inferred pipeline passes check and feeds all records") {
     CHECK(fed.code == 0);
     CHECK(fed.json().at("records") == run_tool({"verify", "--json", file}).json().at("files")[0].at("records"));
   }
+}
+
+TEST_CASE("an inferred pipeline for SequenceExamples has their lists, with one shape where the data has one") {
+  const std::string text = run_tool({"inspect", "--pipeline", golden("sequence/basic.tfrecord")}).out;
+  INFO(text);
+  for (const char* line :
+       {"  record_type: SEQUENCE_EXAMPLE\n", "feature { name: \"label\" dtype: INT64 }\n",
+        "feature { name: \"tags\" dtype: INT64 kind: VARIABLE }",
+        "feature { name: \"frames\" dtype: BYTES where: FEATURE_LIST kind: FIXED_SEQUENCE }",
+        "feature { name: \"tok\" dtype: INT64 where: FEATURE_LIST kind: RAGGED }",
+        "feature { name: \"xy\" dtype: FLOAT32 where: FEATURE_LIST kind: FIXED_SEQUENCE shape: [2] }"})
+    CHECK(text.find(line) != std::string::npos);
+
+  // Two steps of one string in every record, and a key that is in both maps.
+  const TempDir dir;
+  const auto list = [](const std::vector<std::string>& steps) {
+    std::string content;
+    for (const std::string& step : steps) content += wire::delimited(1, wire::bytes_feature({step}));
+    return content;
+  };
+  const std::string record = wire::delimited(1, wire::entry("x", wire::int64_feature({1}))) +
+                             wire::delimited(2, wire::entry("x", list({"abc", "def"})));
+  RecordWriter writer(dir.file("two.tfrecord"));
+  for (int i = 0; i < 2; i++) writer.write(std::as_bytes(std::span(record)));
+  writer.close();
+  const std::string both = run_tool({"inspect", "--pipeline", dir.file("two.tfrecord")}).out;
+  INFO(both);
+  CHECK(both.find("feature { name: \"x of the context\" key: \"x\" dtype: INT64 }\n") != std::string::npos);
+  CHECK(both.find("feature { name: \"x\" dtype: BYTES where: FEATURE_LIST shape: [2] length: 3 }\n") !=
+        std::string::npos);
+  const Dump dump(both);
+  CHECK(dump.result.code == 0);
+  CHECK(dump.array("x").shape == std::vector<int64_t>{2, 2, 3});
 }
 
 TEST_CASE("an inferred pipeline names shards by a pattern that matches no other file") {

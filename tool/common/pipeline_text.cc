@@ -14,8 +14,9 @@ namespace {
 
 bool is_name(const std::string& key) { return !key.empty() && is_printable(key) && key.front() != '@'; }
 
-std::string name_of(const std::string& key, size_t number) {
-  return is_name(key) ? key : fmt::format("feature_{}", number);
+std::string name_of(const TextFeature& feature, size_t number) {
+  const std::string& name = feature.name.empty() ? feature.key : feature.name;
+  return is_name(name) ? name : fmt::format("feature_{}", number);
 }
 
 }  // namespace
@@ -38,13 +39,15 @@ std::string text_literal(std::string_view bytes) {
 
 std::string text_feature(const TextFeature& feature, size_t number) {
   const bool is_bytes = feature.kind == Kind::bytes_list, is_float = feature.kind == Kind::float_list;
-  std::string line = fmt::format("feature {{ name: {}", text_literal(name_of(feature.key, number)));
-  if (!is_name(feature.key)) line += " key: " + text_literal(feature.key);
+  std::string line = fmt::format("feature {{ name: {}", text_literal(name_of(feature, number)));
+  if (name_of(feature, number) != feature.key) line += " key: " + text_literal(feature.key);
   line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : is_float ? "FLOAT32" : "INT64");
-  if (feature.variable) line += " kind: VARIABLE";
+  if (feature.in_list) line += " where: FEATURE_LIST";
+  if (feature.variable) line += feature.in_list ? " kind: RAGGED" : " kind: VARIABLE";
+  if (feature.sequence) line += " kind: FIXED_SEQUENCE";
   if (!feature.shape.empty()) line += fmt::format(" shape: [{}]", fmt::join(feature.shape, ", "));
   if (feature.length > 0) line += fmt::format(" length: {}", feature.length);
-  if (feature.missing && !feature.variable)
+  if (feature.missing && !feature.variable && !feature.sequence)
     line += fmt::format(" default_value {{ {} }}", is_bytes   ? "bytes_value: \"\""
                                                    : is_float ? "float32_value: 0"
                                                               : "int64_value: 0");
@@ -57,7 +60,7 @@ void TextOutputs::add(const TextFeature& feature, size_t number) {
   made_ = made_ || !feature.made.empty();
   made_bytes_ += feature.made_bytes;
   unreadable_ += feature.unreadable;
-  const std::string from = fmt::format("name: {0}{1} feature: {0}", text_literal(name_of(feature.key, number)),
+  const std::string from = fmt::format("name: {0}{1} feature: {0}", text_literal(name_of(feature, number)),
                                        feature.output_dtype.empty() ? "" : " dtype: " + feature.output_dtype);
   if (feature.made.size() > 1)
     text_ += fmt::format("output {{\n  {}\n  {}\n}}\n", from, fmt::join(feature.made, "\n  "));

@@ -16,11 +16,15 @@ std::string text_literal(std::string_view bytes);
 
 struct TextFeature {
   std::string key;
+  std::string name = {};  // if it is not the key
   Kind kind = Kind::bytes_list;
   bool variable = false;  // records have different numbers of values
+  // It is in the feature lists of SequenceExamples, where steps may have `shape` each, while records differ in steps.
+  bool in_list = false, sequence = false;
   std::vector<int64_t> shape = {};
-  int64_t length = 0;    // bytes of each value, for BYTES; 0: values differ in length
-  bool missing = false;  // some records lack the feature; a feature that is not variable gets a default value for them
+  int64_t length = 0;  // bytes of each value, for BYTES; 0: values differ in length
+  // Some records lack the feature. If it is neither variable nor a sequence, it gets a default value for them.
+  bool missing = false;
   // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and may
   // end with comments. Empty: its values are delivered unchanged.
   std::vector<std::string> made = {};
@@ -30,7 +34,7 @@ struct TextFeature {
   std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Returns the `feature` line. A feature whose key cannot be a name is called "feature_NUMBER".
+/// Returns the `feature` line. A feature whose name or key cannot be a name is called "feature_NUMBER".
 std::string text_feature(const TextFeature& feature, size_t number);
 
 /// Collects the outputs of a pipeline.

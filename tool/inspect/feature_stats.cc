@@ -51,6 +51,7 @@ void DataStats::add(std::span<const std::byte> record) {
     stats.steps.add({.records = 1, .count_min = list.count, .count_max = list.count, .total = list.count});
     FeatureStats of_record;  // of the values in all steps of this record
     for (const auto& step : message_.steps(list)) {
+      stats.each.add({.records = 1, .count_min = step.count, .count_max = step.count, .total = step.count});
       KindStats& sum = of_record.of(step.kind);
       sum.add(stats_of(step));
       sum.records = 1;
@@ -70,6 +71,7 @@ void DataStats::add(const DataStats& other) {
   for (const auto& [key, theirs] : other.lists_) {
     FeatureListStats& mine = entry(lists_, key);
     mine.steps.add(theirs.steps);
+    mine.each.add(theirs.each);
     for (size_t kind = 0; kind < kind_count; kind++) mine.values.kinds[kind].add(theirs.values.kinds[kind]);
   }
 }

@@ -35,6 +35,7 @@ struct FeatureStats {
 struct FeatureListStats {
   KindStats steps;      // here, counts are numbers of steps
   FeatureStats values;  // here, counts are the values in all steps of a record
+  KindStats each;       // counts are the values in one step, and `records` are steps
 };
 
 /// Collects the statistics record by record. Not thread-safe: use one for each thread, and add them up.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "feedline/error.h"
@@ -24,44 +26,81 @@ struct Described {
   std::string left_out = {};
 };
 
-Described describe_feature(const std::string& key, const FeatureStats& stats, uint64_t records) {
+/// Returns the only kind of the values, or why the feature is left out.
+std::pair<Kind, std::string> only_kind(const std::string& key, const FeatureStats& stats) {
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
     if (stats.of(kind).records) kinds.push_back(kind);
   if (kinds.empty())
-    return {{}, fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key))};
-  if (kinds.size() > 1) {
-    std::string found;
-    for (const Kind kind : kinds) {
-      found += fmt::format("{}{} in {}", found.empty() ? "" : ", ", name(kind),
-                           format_count(stats.of(kind).records, "record"));
-    }
-    return {{}, fmt::format("# feature {} is left out: its values have several kinds: {}\n", text_literal(key), found)};
+    return {Kind::unset, fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key))};
+  if (kinds.size() == 1) return {kinds.front(), ""};
+  std::string found;
+  for (const Kind kind : kinds) {
+    found += fmt::format("{}{} in {}", found.empty() ? "" : ", ", name(kind),
+                         format_count(stats.of(kind).records, "record"));
   }
+  return {Kind::unset,
+          fmt::format("# feature {} is left out: its values have several kinds: {}\n", text_literal(key), found)};
+}
 
-  const Kind kind = kinds.front();
+void remark(TextFeature& feature, const std::string& text) {
+  feature.remark += (feature.remark.empty() ? "" : "; ") + text;
+}
+
+void describe_lengths(TextFeature& feature, const KindStats& values, bool may_be_fixed) {
+  if (feature.kind != Kind::bytes_list || values.total == 0) return;
+  if (values.length_min == values.length_max && values.length_min > 0 && may_be_fixed)
+    feature.length = static_cast<int64_t>(values.length_min);
+  else
+    remark(feature, fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
+}
+
+void describe_missing(TextFeature& feature, uint64_t having, uint64_t records) {
+  if (feature.missing)
+    remark(feature, fmt::format("in {} of {}", format_count(having), format_count(records, "record")));
+}
+
+Described describe_feature(const std::string& key, const FeatureStats& stats, uint64_t records) {
+  const auto [kind, left_out] = only_kind(key, stats);
+  if (!left_out.empty()) return {{}, left_out};
   const KindStats& values = stats.of(kind);
   const bool fixed = values.count_min == values.count_max && values.count_min > 0;
   TextFeature feature{.key = key, .kind = kind, .variable = !fixed, .missing = values.records < records};
-  const auto remark = [&](const std::string& text) { feature.remark += (feature.remark.empty() ? "" : "; ") + text; };
-  if (!fixed) remark(fmt::format("{} values", format_range(values.count_min, values.count_max)));
+  if (!fixed) remark(feature, fmt::format("{} values", format_range(values.count_min, values.count_max)));
   if (fixed && values.count_min > 1) feature.shape = {static_cast<int64_t>(values.count_min)};
   const bool are_pictures = values.pictures.are_most_of(values.total);
-  if (kind == Kind::bytes_list && values.total) {
-    if (values.length_min == values.length_max && values.length_min > 0 && !(fixed && feature.missing) && !are_pictures)
-      feature.length = static_cast<int64_t>(values.length_min);
-    else
-      remark(fmt::format("{} bytes", format_range(values.length_min, values.length_max)));
-  }
+  describe_lengths(feature, values, !(fixed && feature.missing) && !are_pictures);
   if (are_pictures) {
-    remark(describe(values.pictures, values.total));
+    remark(feature, describe(values.pictures, values.total));
     if (values.count_min == 1 && values.count_max == 1 && !feature.missing)
       decode_pictures(feature, values.pictures, values.total);
     else
-      remark("delivered as they are, because a picture is decoded only where each record has one");
+      remark(feature, "delivered as they are, because a picture is decoded only where each record has one");
   }
-  if (feature.missing)
-    remark(fmt::format("in {} of {}", format_count(values.records), format_count(records, "record")));
+  describe_missing(feature, values.records, records);
+  return {std::move(feature)};
+}
+
+/// Describes a feature list: with one shape if all records have as many steps, or all steps as many values.
+Described describe_list(const std::string& key, const FeatureListStats& stats, uint64_t records) {
+  const auto [kind, left_out] = only_kind(key, stats.values);
+  if (!left_out.empty()) return {{}, left_out};
+  const KindStats &values = stats.values.of(kind), &steps = stats.steps, &each = stats.each;
+  TextFeature feature{.key = key, .kind = kind, .in_list = true, .missing = steps.records < records};
+  feature.variable = each.count_min != each.count_max || each.count_min == 0;
+  feature.sequence = !feature.variable && (steps.count_min != steps.count_max || feature.missing);
+  if (!feature.variable && !feature.sequence) feature.shape = {static_cast<int64_t>(steps.count_min)};
+  if (!feature.variable && each.count_min > 1) feature.shape.push_back(static_cast<int64_t>(each.count_min));
+  if (feature.variable || feature.sequence)
+    remark(feature, fmt::format("{} steps", format_range(steps.count_min, steps.count_max)));
+  if (feature.variable)
+    remark(feature, fmt::format("{} values in a step", format_range(each.count_min, each.count_max)));
+  const bool are_pictures = values.pictures.are_most_of(values.total);
+  describe_lengths(feature, values, !are_pictures);
+  if (are_pictures)
+    remark(feature, describe(values.pictures, values.total) +
+                        "; delivered as they are, because pictures of steps are not decoded");
+  describe_missing(feature, steps.records, records);
   return {std::move(feature)};
 }
 
@@ -122,15 +161,24 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   std::string lines;
   TextOutputs outputs;
   bool raw = true;
-  if (stats.type() == MessageType::example) {
-    size_t number = 0;
-    for (const auto& [key, of_key] : stats.features()) {
-      const auto [feature, left_out] = describe_feature(key, of_key, stats.records());
-      lines += feature ? text_feature(*feature, number) : left_out;
-      if (feature) outputs.add(*feature, number);
-      raw = raw && !feature;
-      number++;
+  size_t number = 0;
+  const auto add = [&](const Described& described) {
+    const auto& [feature, left_out] = described;
+    lines += feature ? text_feature(*feature, number) : left_out;
+    if (feature) outputs.add(*feature, number);
+    raw = raw && !feature;
+    number++;
+  };
+  const bool sequences = stats.type() == MessageType::sequence_example;
+  if (sequences || stats.type() == MessageType::example) {
+    const auto lists = sequences ? stats.feature_lists() : std::map<std::string, FeatureListStats>();
+    const auto features = stats.features();
+    for (const auto& [key, of_key] : features) {
+      Described described = describe_feature(key, of_key, stats.records());
+      if (described.feature && lists.contains(key)) described.feature->name = key + " of the context";
+      add(described);
     }
+    for (const auto& [key, of_key] : lists) add(describe_list(key, of_key, stats.records()));
   }
   fmt::format_to(out, "source {{\n");
   std::vector<std::string> opened;
@@ -138,9 +186,11 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     if (file.opened()) opened.push_back(file.file);
   for (const std::string& pattern : shard_patterns(opened)) fmt::format_to(out, "  files: {}\n", text_literal(pattern));
   if (raw) {
-    fmt::format_to(out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
-                   stats.type() == MessageType::example ? "no feature has values"
-                                                        : fmt::format("message: {}", name(stats.type())));
+    fmt::format_to(
+        out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
+        stats.type() != MessageType::other ? "no feature has values" : fmt::format("message: {}", name(stats.type())));
+  } else if (sequences) {
+    fmt::format_to(out, "  record_type: SEQUENCE_EXAMPLE\n");
   }
   fmt::format_to(out, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
   text += text_errors(regions, raw ? 0 : stats.unparsed(), outputs.unreadable());
