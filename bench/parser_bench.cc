@@ -4,16 +4,21 @@
 // Both parse 256 KiB of records (at least 8) again and again, in turn. The records are in the cache, as in a feed,
 // which has just computed their checksums. The program prints the medians in ns per record, and the ratio of the
 // parser's rate to the ceiling's.
+//
+// Then it compares SequenceExamples with Examples that hold the same values, each feature in one list. Both are parsed in
+// turn, in the same way; their times are CPU times.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceilings.h"
 #include "feed_data.h"
 #include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/sequence_example_parser.h"
 #include "measure.h"
 #include "tests/flowgraph/example_writer.h"
 
@@ -83,21 +88,30 @@ std::vector<Format> formats() {
   };
 }
 
+/// Records side by side: at least 256 KiB, and at least 8 of them.
+struct Block {
+  explicit Block(const std::function<std::string()>& record) {
+    std::vector<size_t> sizes;
+    while (file.size() < (256 << 10) || sizes.size() < 8) {
+      const std::string next = record();
+      file += next;
+      sizes.push_back(next.size());
+    }
+    const std::byte* at = reinterpret_cast<const std::byte*>(file.data());
+    for (size_t size : sizes) {
+      records.push_back({at, static_cast<uint32_t>(size), 0});
+      at += size;
+    }
+  }
+  std::string file;
+  std::vector<io::RecordView> records;
+};
+
 int compare(const Format& format) {
   Random random(1);
-  std::string file;
-  std::vector<size_t> sizes;
-  while (file.size() < (256 << 10) || sizes.size() < 8) {
-    const std::string record = format.record(random);
-    file += record;
-    sizes.push_back(record.size());
-  }
-  std::vector<io::RecordView> records;
-  const std::byte* at = reinterpret_cast<const std::byte*>(file.data());
-  for (size_t size : sizes) {
-    records.push_back({at, static_cast<uint32_t>(size), 0});
-    at += size;
-  }
+  const Block block([&] { return format.record(random); });
+  const std::string& file = block.file;
+  const std::vector<io::RecordView>& records = block.records;
   const size_t n = records.size();
   Columns columns(n);
   const flow::ExampleParser parser(format.features);
@@ -128,6 +142,106 @@ int compare(const Format& format) {
   return errors.empty() ? 0 : 1;
 }
 
+/// Values that steps have, written as the values of an Example or of a SequenceExample.
+struct Steps {
+  const char* name;
+  flow::FeatureSpec in_example, in_list;
+  /// Returns the encoded Feature of each step of a record, and the Feature with the values of all of them.
+  std::function<std::pair<std::vector<std::string>, std::string>(Random&)> features;
+};
+
+Steps steps(const char* name, DType dtype, flow::FeatureKind kind, Shape shape,
+            std::function<std::pair<std::vector<std::string>, std::string>(Random&)> features) {
+  flow::FeatureSpec in_example = feature("values", dtype, shape);
+  in_example.kind = kind;
+  flow::FeatureSpec in_list = in_example;
+  in_list.where = flow::Where::feature_list;
+  return {name, in_example, in_list, std::move(features)};
+}
+
+/// Makes steps of `count()` values each; `encode` makes a Feature of values, and `value` a value.
+template <typename T>
+auto features_of(size_t steps, auto count, auto encode, auto value) {
+  return [=](Random& random) {
+    std::vector<std::string> each;
+    std::vector<T> all;
+    for (size_t step = 0; step < steps; step++) {
+      std::vector<T> values(count(random));
+      for (T& one : values) one = value(random);
+      each.push_back(encode(values));
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return std::pair(each, encode(all));
+  };
+}
+
+std::vector<Steps> sequences() {
+  const auto exactly = [](size_t count) { return [count](Random&) { return count; }; };
+  const auto ints = [](const std::vector<int64_t>& values) { return write::int64_feature(values); };
+  const auto floats = [](const std::vector<float>& values) { return write::float_feature(values); };
+  const auto strings = [](const std::vector<std::string>& values) { return write::bytes_feature(values); };
+  const auto token = [](Random& random) { return static_cast<int64_t>(random() % 50000); };
+  const auto number = [](Random& random) { return static_cast<float>(random() % 1000); };
+  using Kind = flow::FeatureKind;
+  return {
+      steps("30 frames of 1024 B", DType::bytes, Kind::fixed_sequence, {},
+            features_of<std::string>(30, exactly(1), strings, [](Random& random) { return noise(random, 1024); })),
+      steps("30 words", DType::bytes, Kind::fixed_sequence, {},
+            features_of<std::string>(30, exactly(1), strings,
+                                     [](Random& random) { return noise(random, 3 + random() % 9); })),
+      steps("100 vectors of 40 floats", DType::float32, Kind::fixed_sequence, {40},
+            features_of<float>(100, exactly(40), floats, number)),
+      steps("100 floats", DType::float32, Kind::fixed_sequence, {},
+            features_of<float>(100, exactly(1), floats, number)),
+      steps("100 tokens", DType::int64, Kind::fixed_sequence, {}, features_of<int64_t>(100, exactly(1), ints, token)),
+      steps("20 ragged lists of 0 to 19 tokens", DType::int64, Kind::ragged, {},
+            features_of<int64_t>(
+                20, [](Random& random) { return random() % 20; }, ints, token)),
+  };
+}
+
+template <typename Parser>
+double parse(const Parser& parser, const Block& block, std::vector<std::byte>& memory,
+             std::vector<flow::RowError>& errors, size_t rounds) {
+  return cpu_seconds([&] {
+    for (size_t round = 0; round < rounds; round++) {
+      flow::Arena arena(memory);
+      typename Parser::Session session(parser, static_cast<uint32_t>(block.records.size()), arena);
+      session.parse(block.records, errors);
+    }
+  });
+}
+
+int compare(const Steps& format) {
+  const std::string label = write::entry("label", write::int64_feature({1}));
+  Random random(1), again(1);
+  const Block examples([&] { return write::example(label + write::entry("values", format.features(random).second)); });
+  const Block sequences([&] {
+    std::string list;
+    for (const std::string& step : format.features(again).first) list += write::delimited(1, step);
+    return write::delimited(1, label) + write::delimited(2, write::entry("values", list));
+  });
+  const flow::ExampleParser example_parser({feature("label", DType::int64), format.in_example});
+  const flow::SequenceExampleParser sequence_parser({feature("label", DType::int64), format.in_list});
+  std::vector<std::byte> of_examples(example_parser.arena_bound(examples.records.size(), examples.file.size()));
+  std::vector<std::byte> of_sequences(sequence_parser.arena_bound(sequences.records.size(), sequences.file.size()));
+  std::vector<flow::RowError> errors;
+  std::vector<double> example_ns, sequence_ns;
+  const size_t rounds = 1 + 400'000 / examples.records.size();
+  for (int i = 0; i < 9; i++) {
+    example_ns.push_back(1e9 * parse(example_parser, examples, of_examples, errors, rounds) /
+                         static_cast<double>(rounds * examples.records.size()));
+    sequence_ns.push_back(1e9 * parse(sequence_parser, sequences, of_sequences, errors, rounds) /
+                          static_cast<double>(rounds * sequences.records.size()));
+  }
+  const double example = median(example_ns), sequence = median(sequence_ns);
+  const size_t example_bytes = examples.file.size() / examples.records.size(),
+               sequence_bytes = sequences.file.size() / sequences.records.size();
+  fmt::print("{:34} Example {:6} B {:8.1f} ns  SequenceExample {:6} B {:8.1f} ns  {:4.0f} % of its records/s\n",
+             format.name, example_bytes, example, sequence_bytes, sequence, 100 * example / sequence);
+  return errors.empty() ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace feedline::bench
 
@@ -135,6 +249,9 @@ int compare(const Format& format) {
 int main(int argc, char** argv) {
   int failed = 0;
   for (const auto& format : feedline::bench::formats()) {
+    if (argc < 2 || std::string(argv[1]) == format.name) failed |= feedline::bench::compare(format);
+  }
+  for (const auto& format : feedline::bench::sequences()) {
     if (argc < 2 || std::string(argv[1]) == format.name) failed |= feedline::bench::compare(format);
   }
   return failed;
