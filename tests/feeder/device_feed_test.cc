@@ -8,6 +8,7 @@
 #include <map>
 
 #include "damage.h"
+#include "sequence_data.h"
 #include "support/catch.h"
 #include "support/process.h"
 
@@ -59,6 +60,22 @@ TEST_CASE("GPUs are given what the host is given, bit for bit") {
         CHECK(report.stages.back().name == "copy " + std::to_string(replicas - 1));
         CHECK(report.stages.back().messages > 0);
       }
+}
+
+TEST_CASE("steps of SequenceExamples: values, splits and padded rows are copied to GPUs") {
+  if (no_gpus()) return;
+  const SequenceData data({50, 37});
+  for (const std::string& order : {std::string(), std::string("shuffle { mode: GLOBAL } ")}) {
+    INFO(order);
+    const Pipeline pipeline = data.pipeline(sequence_features + sequence_outputs + order + batch_text(12, "PAD"));
+    Feeder feeder(pipeline, of_devices(gpus(2)));
+    Consumers consumers(gpus(2));
+    CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, 2));
+    const Report report = feeder.report();
+    const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+    CHECK(made.at("numbers") == "copied to GPUs as it is");
+    CHECK(made.at("frames") == "copied to GPUs as it is");
+  }
 }
 
 TEST_CASE("windows and batches of one row, whose bytes are copied from where they were read") {
