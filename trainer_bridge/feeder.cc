@@ -436,6 +436,7 @@ Report Feeder::report() const {
   report.dropped =
       delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->facts.dropped_per_epoch));
   add_route(report, impl_->setup, impl_->facts);
+  add_missing(report, impl_->setup.spec.features, delivered);
   if (impl_->feed) add_feed(report, *impl_->feed);
   return report;
 }

@@ -86,6 +86,14 @@ void add_route(Report& report, const Setup& setup, const flow::FeedFacts& facts)
       if (!output.internal) report.outputs.emplace_back(output.name, "made on the host");
 }
 
+void add_missing(Report& report, const std::vector<flow::FeatureSpec>& features,
+                 const flow::DeliveryReport& delivered) {
+  report.missing_of = delivered.parsed;
+  for (size_t f = 0; f < std::min(features.size(), delivered.lacking.size()); f++)
+    if (features[f].kind != flow::FeatureKind::fixed || features[f].has_default)
+      report.missing.emplace_back(features[f].name, delivered.lacking[f]);
+}
+
 void add_feed(Report& report, const Feed& feed) {
   if (feed.graph()) add_graph(report, feed.plan()->data, *feed.graph());
   if (feed.transfer()) add_transfer(report, *feed.transfer(), feed.graph());

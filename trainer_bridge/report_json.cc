@@ -56,6 +56,8 @@ Json report_json(const Report& report) {
                {"waited_s", object_of(report.waited_s)},
                {"dropped", report.dropped},
                {"filler", report.filler},
+               {"missing", object_of(report.missing)},
+               {"missing_of", report.missing_of},
                {"audit", report.audit},
                {"epoch_audit", report.last_epoch ? audit_json(*report.last_epoch) : Json()},
                {"differing_epochs", report.differing_epochs},

@@ -65,6 +65,7 @@ void Assembler::add(const ChunkRef& chunk, Out& out) {
   chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
   held_++;
   cut_short_ = cut_short_ || chunk->first_error.has_value();
+  note_lacking(*chunk);
   if (absent_) absent_->add(chunk->seen(), chunk->records().first(chunk->rows()));
   if (arriving_) arriving_->add(*chunk);
   while (arriving_ ? arriving_->next(step_) : step_.tickets <= first_ticket_ + chunks_.size()) {
@@ -176,6 +177,12 @@ std::optional<Error> Assembler::absent_feature() {
   const bool raise = schedule_.spec.absent_feature == AbsentFeature::error && !errors.empty();
   for (size_t i = raise ? 1 : 0; i < errors.size(); i++) log_warning(errors[i].what());
   return raise ? std::optional(errors.front()) : std::nullopt;
+}
+
+void Assembler::note_lacking(const Chunk& chunk) {
+  end_.parsed += chunk.rows() - chunk.filler.size();
+  end_.lacking.resize(chunk.lacking().size());
+  for (size_t feature = 0; feature < end_.lacking.size(); feature++) end_.lacking[feature] += chunk.lacking()[feature];
 }
 
 void Assembler::note_dropped() {

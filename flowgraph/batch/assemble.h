@@ -86,6 +86,7 @@ class Assembler {
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
   void end_epoch(const ChunkRef& chunk, Out& out);
   std::optional<Error> absent_feature();
+  void note_lacking(const Chunk& chunk);
   void note_dropped();
   void note_bad(const Chunk& chunk, uint32_t first, uint32_t count);
   void emit_marker(BatchRows::Kind kind, const ChunkRef& chunk, std::shared_ptr<const Error> error, Out& out);

@@ -70,6 +70,7 @@ void Chunk::parse(const Schedule& schedule) {
   bad_terms.clear();
   layout_hits_ = 0;
   seen_.assign(schedule.spec.features.size(), false);
+  lacking_.assign(schedule.spec.features.size(), 0);
   if (failed) {
     first_error = std::move(failed);
     failed.reset();
@@ -212,6 +213,7 @@ void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> r
   features_.assign(scan.session.columns().begin(), scan.session.columns().end());
   layout_hits_ = scan.session.layout_hits();
   seen_ = scan.session.seen();
+  lacking_.assign(scan.session.lacking().begin(), scan.session.lacking().end());
 }
 
 Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature) const {

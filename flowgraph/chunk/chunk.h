@@ -96,6 +96,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   uint64_t layout_hits() const noexcept { return layout_hits_; }
   /// For each feature of the pipeline, whether any record had it.
   const std::vector<bool>& seen() const noexcept { return seen_; }
+  /// For each feature of the pipeline, in how many rows it was filled in because the record lacks it.
+  const std::vector<uint64_t>& lacking() const noexcept { return lacking_; }
 
  private:
   struct BadRow {
@@ -119,6 +121,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::vector<Column> features_, expressions_;
   uint64_t layout_hits_ = 0;
   std::vector<bool> seen_;
+  std::vector<uint64_t> lacking_;
 };
 
 using ChunkRef = std::shared_ptr<Chunk>;

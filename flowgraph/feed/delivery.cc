@@ -164,6 +164,8 @@ void Delivery::count_end(size_t number, const EpochEnd& end) {
   replica.received++;
   replica.epochs++;
   replica.position = {replica.position.epoch + 1, 0};
+  report_.parsed = end.parsed;
+  report_.lacking = end.lacking;
   ledger_.ended(number, end);
 }
 

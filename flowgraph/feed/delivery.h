@@ -54,6 +54,8 @@ struct DeliveryReport {
   uint64_t records = 0, filler = 0, audit = 0, steps = 0, finished_epochs = 0;
   std::optional<EpochAudit> last_epoch;
   uint64_t differing_epochs = 0;
+  uint64_t parsed = 0;            // EpochEnd::parsed of the last epoch that any replica has finished
+  std::vector<uint64_t> lacking;  // EpochEnd::lacking of that epoch
   std::optional<std::chrono::steady_clock::time_point> first_batch;
   Latency next;  // without the first batch of each replica
   uint64_t next_calls = 0, next_ready = 0;

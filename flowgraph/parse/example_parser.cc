@@ -86,6 +86,7 @@ void ExampleParser::Session::parse(std::span<const io::RecordView> records, std:
 
 std::span<const Column> ExampleParser::Session::columns() const noexcept { return state_->values.columns(); }
 uint64_t ExampleParser::Session::layout_hits() const noexcept { return state_->hits; }
+std::span<const uint64_t> ExampleParser::Session::lacking() const noexcept { return state_->values.lacking(); }
 std::vector<bool> ExampleParser::Session::seen() const { return state_->values.seen(state_->row); }
 
 /// Returns null, or where protobuf would refuse the record.

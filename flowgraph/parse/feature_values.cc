@@ -68,6 +68,7 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
       arena_(arena),
       good_(targets.size() / 64 + 1),
       seen_(good_.size()),
+      lacking_(targets.size()),
       flaws_(targets.size()) {
   for (const FeatureTarget& target : targets) {
     const uint64_t eights = (uint64_t{rows} * target.row_size + 7) / 8;
@@ -267,6 +268,12 @@ bool FeatureValues::fill_in(const io::RecordView& record, std::vector<RowError>&
         }
       }
     }
+  }
+  // Only now is it certain that the record is not refused.
+  for (size_t word = 0; word * 64 < features; word++) {
+    const size_t here = std::min<size_t>(64, features - word * 64);
+    for (uint64_t lacking = ~good_[word] & (~uint64_t{0} >> (64 - here)); lacking != 0; lacking &= lacking - 1)
+      lacking_[word * 64 + static_cast<size_t>(std::countr_zero(lacking))]++;
   }
   return true;
 }

@@ -127,6 +127,9 @@ class FeatureValues {
   /// number of rows so far, including those that were filled without begin_row() because their records had every
   /// feature.
   std::vector<bool> seen(uint32_t rows) const;
+  /// Returns for each feature, by its number, in how many rows it has its default, or no values, because the record
+  /// lacks it.
+  std::span<const uint64_t> lacking() const noexcept { return lacking_; }
 
  private:
   /// What was wrong with a feature's values in the last row in which they were wrong.
@@ -160,6 +163,7 @@ class FeatureValues {
   // The number of rows whose record lacked a feature, had a flawed one, or was malformed. All other records had every
   // feature.
   uint32_t lacking_rows_ = 0;
+  std::vector<uint64_t> lacking_;
   std::vector<Flaw> flaws_;
   uint32_t row_ = 0;
 };

@@ -38,8 +38,10 @@ class RawParser {
     std::span<const Column> columns() const noexcept { return {&column_, 1}; }
     uint64_t layout_hits() const noexcept { return 0; }
     std::vector<bool> seen() const { return {row_ > 0}; }
+    std::span<const uint64_t> lacking() const noexcept { return {&none_, 1}; }
 
    private:
+    static constexpr uint64_t none_ = 0;
     int64_t length_;
     Column column_;
     uint32_t row_ = 0;

@@ -55,6 +55,10 @@ uint64_t RecordParser::Session::layout_hits() const noexcept {
   return std::visit([](const auto& session) { return session.layout_hits(); }, session_);
 }
 
+std::span<const uint64_t> RecordParser::Session::lacking() const noexcept {
+  return std::visit([](const auto& session) { return session.lacking(); }, session_);
+}
+
 std::vector<bool> RecordParser::Session::seen() const {
   return std::visit([](const auto& session) { return session.seen(); }, session_);
 }

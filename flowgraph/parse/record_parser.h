@@ -57,6 +57,8 @@ class RecordParser {
     uint64_t layout_hits() const noexcept;
     /// Returns for each feature, by its number, whether any record so far had it, even if its values were refused.
     std::vector<bool> seen() const;
+    /// Returns for each feature, by its number, in how many rows it was filled in because the record lacks it.
+    std::span<const uint64_t> lacking() const noexcept;
 
    private:
     AnySession session_;

@@ -86,6 +86,7 @@ void SequenceExampleParser::Session::parse(std::span<const io::RecordView> recor
 
 std::span<const Column> SequenceExampleParser::Session::columns() const noexcept { return state_->values.columns(); }
 uint64_t SequenceExampleParser::Session::layout_hits() const noexcept { return state_->hits; }
+std::span<const uint64_t> SequenceExampleParser::Session::lacking() const noexcept { return state_->values.lacking(); }
 std::vector<bool> SequenceExampleParser::Session::seen() const { return state_->values.seen(state_->row); }
 
 /// Returns null, or where protobuf would refuse the record.

@@ -44,6 +44,7 @@ class SequenceExampleParser {
     /// Returns how many records had the keys and the headers of earlier records.
     uint64_t layout_hits() const noexcept;
     std::vector<bool> seen() const;
+    std::span<const uint64_t> lacking() const noexcept;
 
    private:
     struct State;

@@ -27,6 +27,8 @@ struct EpochEnd {
   /// and not the payload. `bad` itself has the term with the stored CRC. At most doubts_tried + 1 values are kept.
   std::vector<uint64_t> doubts = {};
   std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, found while reading it
+  uint64_t parsed = 0;                   // the number of records that this rank has parsed for the epoch
+  std::vector<uint64_t> lacking = {};    // by feature: how many of them lack it, and were given a default or no values
 };
 
 /// The sums of an epoch, for one rank or for all ranks together.

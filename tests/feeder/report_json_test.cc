@@ -51,3 +51,24 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(json["stages"][0]["name"] == "read");
   CHECK(json["stages"][0]["messages"] == report.stages[0].messages);
 }
+
+TEST_CASE("the report says how many records of an epoch lacked a feature") {
+  const Data data({50, 50});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  Feeder feeder(
+      data.pipeline("feature { name: 'rare' dtype: INT64 default_value { int64_value: 0 } } "
+                    "feature { name: 'none' dtype: FLOAT32 kind: VARIABLE } "
+                    "errors { on_error: SKIP_RECORD absent_feature: IGNORE } shuffle { mode: BLOCK } " +
+                    batch_of(10, "PAD")));
+  const std::vector<std::pair<std::string, uint64_t>> all = {{"rare", 99}, {"none", 99}};
+  CHECK(feeder.report().missing_of == 0);
+  for (int epoch = 0; epoch < 3; epoch++) {
+    read_epoch(feeder);
+    const Report report = feeder.report();
+    CHECK(report.missing_of == 99);
+    CHECK(report.missing == all);
+  }
+  const auto json = nlohmann::json::parse(to_json(feeder.report()));
+  CHECK(json["missing"] == nlohmann::json{{"rare", 99}, {"none", 99}});
+  CHECK(json["missing_of"] == 99);
+}

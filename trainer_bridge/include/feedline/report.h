@@ -29,6 +29,11 @@ struct Report {
   uint64_t audit = 0;
   std::optional<EpochAudit> last_epoch;  // whether the last finished epoch was complete
   uint64_t differing_epochs = 0;         // epochs whose sum of hashes differs from that of the indexes; should be 0
+  /// The features that records may lack, and how many of `missing_of` records lacked each: the records that this rank
+  /// has read for the last epoch that any replica has finished. Empty before that. A rank may read records of which
+  /// other ranks are given the rows.
+  std::vector<std::pair<std::string, uint64_t>> missing;
+  uint64_t missing_of = 0;
   uint64_t bytes_read = 0;               // bytes read from files for the feed, without the counting pass
   std::string distribute_mode;           // `distribute.mode` of the pipeline
   uint64_t bytes_sent = 0;               // bytes of packed rows sent, counted for each receiving rank
