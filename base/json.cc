@@ -6,8 +6,6 @@
 namespace feedline {
 namespace {
 
-constexpr int document_version = 1;
-
 Json known(int64_t number) { return number < 0 ? Json() : Json(number); }
 Json known(const std::string& text) { return text.empty() ? Json() : Json(text); }
 

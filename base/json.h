@@ -11,6 +11,9 @@ namespace feedline {
 
 using Json = nlohmann::ordered_json;  // keeps fields in the order in which they were added
 
+/// The version of the documents that feedline writes: it changes if a key is removed or changes its meaning.
+inline constexpr int document_version = 1;
+
 /// Returns a JSON object with the keys category, file, offset, record, feature and message. The value of a key that
 /// does not apply is null.
 Json error_json(const Error& error);
@@ -21,8 +24,7 @@ Json errors_json(const std::vector<Error>& errors);
 /// is -1. Bytes that are not UTF-8, in a file name for example, become U+FFFD.
 std::string json_text(const Json& json, int indent);
 
-/// Returns `document` as text, after adding `feedline_json` as its first key. The value of this key is the version of
-/// the documents, which changes if a key is removed or changes its meaning.
+/// Returns `document` as text, after adding `feedline_json`, the document_version, as its first key.
 std::string document_text(const Json& document);
 
 }  // namespace feedline

@@ -47,8 +47,9 @@ tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge ranks gpu/unpack io base
+tool/stats:            tool/feeding tool/common flowgraph/pipeline gpu/unpack base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
-tool/commands:         tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge io/index io base
+tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge io/index io base
 """
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh|inc)$")

@@ -1,13 +1,22 @@
-// feedline check: tells whether a pipeline and its data fit together, and what feeding them would take.
+// feedline check: tells whether a pipeline and its data fit together, and what feeding them would take; or whether the
+// data has drifted from earlier statistics.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <memory>
+#include <optional>
 
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
+#include "tool/common/json.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/pipeline_args.h"
+#include "tool/stats/collect_stats.h"
+#include "tool/stats/drift.h"
+#include "tool/stats/stats_json.h"
+#include "tool/stats/stats_table.h"
 
 namespace feedline::cli {
 namespace {
@@ -15,6 +24,9 @@ namespace {
 struct Args {
   PipelineArgs pipeline;
   uint64_t records = 16;
+  std::string against;  // a file with statistics; empty: the pipeline is checked
+  DriftBounds bounds;
+  bool json = false;
 };
 
 /// Parses the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed can
@@ -31,7 +43,53 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   return good;
 }
 
+/// Reads what `feedline stats --json` printed.
+Json read_statistics(const std::string& file) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Category::bad_pipeline,
+                fmt::format("--against wants a file that feedline stats --json printed, and this one {}", why),
+                Place::of_file(file));
+  };
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(Category::io_error, "the file cannot be opened", Place::of_file(file));
+  Json json = Json::parse(in, nullptr, false);
+  if (json.is_discarded()) refuse("is no JSON");
+  if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json")) refuse("holds something else");
+  if (json["feedline_json"] != document_version)
+    refuse(fmt::format("has version {} of the documents; make it again", json["feedline_json"].dump()));
+  return json;
+}
+
+/// Computes the statistics of the data as it is now, of as large a sample as the earlier ones, and compares.
+int check_drift(const Args& args) {
+  const Json before = read_statistics(args.against);
+  const Pipeline pipeline = load(args.pipeline);
+  std::vector<Drift> drifts;
+  std::optional<std::string> differs;
+  try {
+    std::optional<SampleSize> sample;
+    if (const Json& records = before.at("records"); !records.is_null())
+      sample = parse_sample_size(records.get<std::string>(), args.against);
+    const CollectedStats stats = collect_stats(pipeline, feeder_options(args.pipeline), sample);
+    differs = audit_failure(stats.report);
+    drifts = find_drift(before, stats_json(stats, pipeline, sample), args.bounds);
+  } catch (const Json::exception& error) {
+    throw Error(Category::bad_pipeline,
+                fmt::format("these are no statistics that feedline stats --json printed: {}", error.what()),
+                Place::of_file(args.against));
+  }
+  if (args.json) {
+    print_document(drift_json(drifts, args.bounds));
+  } else {
+    for (const Drift& drift : drifts) fmt::print("{}: {}: {}\n", printable(drift.output), drift.kind, drift.message);
+    if (drifts.empty()) fmt::print("nothing has drifted past its bound\n");
+  }
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return drifts.empty() && !differs ? 0 : 1;
+}
+
 int check(const Args& args) {
+  if (!args.against.empty()) return check_drift(args);
   const Interrupt interrupt;
   const Feeder feeder(load(args.pipeline), feeder_options(args.pipeline));
   print_warnings(feeder);
@@ -52,6 +110,24 @@ void add_check(CLI::App& app, Run& run) {
                    "parse the first N records of each file, or of 128 files if there are more; 0: none (default: 16)")
       ->check(whole_number(0))
       ->option_text("N");
+  CLI::Option* const against =
+      command
+          ->add_option("--against", args->against,
+                       "compare the data with statistics that stats --json printed to FILE; exit code 1 if it has "
+                       "drifted past a bound (default: check the pipeline)")
+          ->option_text("FILE");
+  const auto add_bound = [&](const char* flag, double& bound, const char* help) {
+    command->add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
+  };
+  add_bound("--max-shift", args->bounds.shift,
+            "which part of the labels may be others, and by how much the part of the numbers up to any value may "
+            "change (default: 0.1)");
+  add_bound("--max-range", args->bounds.range,
+            "how far values may lie outside of the earlier range, in parts of it (default: 0.1)");
+  add_bound("--max-missing", args->bounds.missing, "by how much the part of missing values may grow (default: 0.01)");
+  add_bound("--max-new-labels", args->bounds.new_labels,
+            "which part of the values may have labels that were not there before (default: 0)");
+  command->add_flag("--json", args->json, "print the comparison as JSON")->needs(against);
   command->callback([args, &run] { run = [args] { return check(*args); }; });
 }
 

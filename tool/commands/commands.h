@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Run& run);
 void add_dump(CLI::App& app, Run& run);
 void add_check(CLI::App& app, Run& run);
 void add_show(CLI::App& app, Run& run);
+void add_stats(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_verify(CLI::App& app, Run& run);
 void add_index(CLI::App& app, Run& run);

@@ -57,6 +57,7 @@ int run_tool(int argc, char** argv) {
   add_dump(app, command);
   add_check(app, command);
   add_show(app, command);
+  add_stats(app, command);
   add_inspect(app, command);
   add_verify(app, command);
   add_index(app, command);

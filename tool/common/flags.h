@@ -58,6 +58,11 @@ inline CLI::Validator milliseconds() {
                              "a number of milliseconds from 0 to 86400000");
 }
 
+/// Accepts parts of a whole, which may be more than all of it.
+inline CLI::Validator share() {
+  return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
+}
+
 /// Adds a flag that takes a size as people write it, for example 16KiB, of at least one byte.
 template <typename Size>
 CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, const std::string& help,

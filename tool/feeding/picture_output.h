@@ -24,6 +24,9 @@ class PictureOutput {
   int64_t width() const noexcept { return width_; }
   /// Returns how many pictures a row has.
   int64_t frames() const noexcept { return frames_; }
+  int64_t channels() const noexcept { return channels_; }
+  /// Returns whether the channels are the first axis of a picture, not the last.
+  bool channels_first() const noexcept { return channels_first_; }
 
   /// Writes the red, green and blue of each pixel of a picture of `tensor`, whose pictures are counted over all rows. A
   /// picture that the output normalises has its values before that. Values beyond 0 to 255 become the nearest of these.

@@ -44,7 +44,7 @@ TcpOptions meeting(const PipelineArgs& args) {
 
 }  // namespace
 
-void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
+void add_text_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("PIPELINE", args.texts, "pipeline files; each is merged over those before it")
       ->required()
       ->option_text("...");
@@ -54,6 +54,10 @@ void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
       ->option_text("PATH=VALUE")
       ->take_all()
       ->allow_extra_args(false);
+}
+
+void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
+  add_text_args(command, args);
   command.add_option("--replicas", args.replicas, "number of replicas on the host that share each batch (default: 1)")
       ->check(whole_number(1, 1024))
       ->option_text("N");

@@ -19,6 +19,8 @@ struct PipelineArgs {
   std::string meet = {};  // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
 };
 
+/// Adds PIPELINE... and --set.
+void add_text_args(CLI::App& command, PipelineArgs& args);
 /// Adds PIPELINE..., --set and --replicas.
 void add_pipeline_args(CLI::App& command, PipelineArgs& args);
 /// Adds --devices, for commands that do not look into batches.

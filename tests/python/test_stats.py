@@ -1,0 +1,389 @@
+"""`feedline stats` and `feedline check --against`, beside numpy."""
+
+import html.parser
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import feedline
+from conftest import free_port
+
+QUANTILES = ("0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99")
+
+
+def run(tool, *arguments, code=0):
+    done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def stats(tool, pipeline, *arguments):
+    return json.loads(run(tool, "stats", pipeline, "--json", *arguments).stdout)
+
+
+def output(document, name):
+    return next(output for output in document["outputs"] if output["name"] == name)
+
+
+def is_statistics_of(numbers, values, relative_error=0.0):
+    """Compares with numpy: integers and counts exactly, sums to the last digits, quantiles to the error that is told."""
+    values = np.asarray(values)
+    finite = values[np.isfinite(values.astype(np.float64))]
+    assert numbers["count"] == values.size
+    assert numbers["nan"] == np.isnan(values.astype(np.float64)).sum()
+    assert numbers["infinite"] == np.isinf(values.astype(np.float64)).sum()
+    assert numbers["zeros"] == (finite == 0).sum()
+    assert numbers["min"] == finite.min() and numbers["max"] == finite.max()
+    exact = finite.astype(np.float64)
+    assert numbers["mean"] == pytest.approx(exact.mean(), rel=1e-12, abs=1e-12 * np.abs(exact).max())
+    assert numbers["std"] == pytest.approx(exact.std(), rel=1e-9, abs=1e-13 * np.abs(exact).max())
+    assert numbers["counted"] == finite.size
+    assert numbers["relative_error"] <= relative_error
+    for percent, found in enumerate(numbers["percentiles"], 1):
+        wanted = np.quantile(finite, percent / 100, method="inverted_cdf")
+        assert abs(found - wanted) <= relative_error * abs(wanted), percent
+    for q in QUANTILES:
+        wanted = np.quantile(finite, float(q), method="inverted_cdf")
+        assert abs(numbers["quantiles"][q] - wanted) <= relative_error * abs(wanted), q
+    histogram = numbers["histogram"]
+    assert sum(histogram["counts"]) == finite.size
+    if relative_error == 0:
+        found = np.unique(exact if finite.dtype.kind == "f" else finite, return_counts=True)
+        assert numbers["values"] == [[value, count] for value, count in zip(found[0].tolist(), found[1].tolist())]
+        edges = np.asarray(histogram["edges"])
+        inner = np.searchsorted(edges[1:-1], exact, side="right")
+        assert histogram["counts"] == np.bincount(inner, minlength=len(edges) - 1).tolist()
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of 20,000 rows in three files, as arrays, and its pipeline."""
+    random = np.random.default_rng(1)
+    n = 20_000
+    columns = {
+        "label": random.integers(0, 7, n) ** 2,
+        "id": random.integers(-(2**62), 2**62, n),
+        "time": 1_700_000_000 + random.integers(0, 86_400, n),
+        "x": random.normal(3, 2, n).astype(np.float32),
+        "few": random.choice(np.float32([-1.5, 0, 0.1, 7]), n),
+        "odd": np.where(np.arange(n) % 10 == 9, np.float32("nan"), random.normal(size=n)).astype(np.float32),
+        "name": random.choice(["cat", "dog", "b<i>rd & co"], n),
+        "vector": random.normal(size=(n, 3)).astype(np.float32),
+    }
+    columns["odd"][:3] = np.inf
+    lists = [random.integers(0, 50, random.integers(0, 6)) for _ in range(n)]
+    for file in range(3):
+        rows = range(file * n // 3, (file + 1) * n // 3)
+        feedline.write(
+            tmp_path / f"{file}.tfrecord",
+            ({name: column[i] for name, column in columns.items()} | {"list": lists[i]} for i in rows))
+    columns["list"] = lists
+    text = """
+        source { files: "*.tfrecord" }
+        feature { name: "label" dtype: INT64 } feature { name: "id" dtype: INT64 } feature { name: "time" dtype: INT64 }
+        feature { name: "x" dtype: FLOAT32 } feature { name: "few" dtype: FLOAT32 } feature { name: "odd" dtype: FLOAT32 }
+        feature { name: "name" dtype: BYTES } feature { name: "vector" dtype: FLOAT32 shape: 3 }
+        feature { name: "list" dtype: INT64 kind: VARIABLE }
+        shuffle { mode: BLOCK } batch { global_batch_size: 100 last_batch_policy: DROP }
+    """
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text(text)
+    return columns, pipeline
+
+
+def test_a_table(tool, table):
+    columns, pipeline = table
+    found = stats(tool, pipeline)
+    assert found["feedline_json"] == 1
+    assert found["samples"] == found["samples_of_data"] == 20_000
+    assert found["bad_records"] == 0 and found["records"] is None
+    for name in ("label", "few"):
+        is_statistics_of(output(found, name)["numbers"], columns[name])
+    for name in ("x", "odd", "vector", "id"):
+        is_statistics_of(output(found, name)["numbers"], columns[name].ravel(), 2**-7)
+    # Times of a day are told apart much better than by a part of themselves.
+    is_statistics_of(output(found, "time")["numbers"], columns["time"], 2e-8)
+    lists = output(found, "list")
+    is_statistics_of(lists["numbers"], np.concatenate(columns["list"]))
+    is_statistics_of(lists["lengths"], [len(row) for row in columns["list"]])
+    assert lists["missing"] == sum(len(row) == 0 for row in columns["list"])
+    names = output(found, "name")
+    is_statistics_of(names["sizes"], [len(name) for name in columns["name"]])
+    assert dict(names["texts"]) == {name: int((columns["name"] == name).sum()) for name in set(columns["name"])}
+
+
+def test_labels_and_their_weights(tool, table):
+    columns, pipeline = table
+    found = stats(tool, pipeline)
+    for name in ("label", "name"):
+        values, counts = np.unique(columns[name], return_counts=True)
+        assert output(found, name)["labels"] == [[v, c] for v, c in zip(values.tolist(), counts.tolist())]
+        weights = dict(output(found, name)["class_weights"])
+        for value, count in zip(values.tolist(), counts.tolist()):
+            assert weights[value] == pytest.approx(20_000 / (len(values) * count))
+    for name in ("id", "time", "x", "few", "vector"):  # too many values, or no integers
+        assert output(found, name)["labels"] is None and output(found, name)["class_weights"] is None
+
+
+def test_normalize_blocks_give_mean_0_and_std_1(tool, table, tmp_path):
+    _, pipeline = table
+    block = output(stats(tool, pipeline), "x")["normalize"]
+    assert output(stats(tool, pipeline), "label")["normalize"] is None
+    pipeline.write_text(pipeline.read_text() + f'output {{ name: "x" feature: "x" {block} }}')
+    again = output(stats(tool, pipeline), "x")
+    assert again["numbers"]["mean"] == pytest.approx(0, abs=1e-6)
+    assert again["numbers"]["std"] == pytest.approx(1, rel=1e-6)
+    # A block that is there already is taken into account: the new one replaces it.
+    numbers = lambda text: [float(number) for number in text.replace("[", " ").split() if number[0].isdigit()]
+    assert numbers(again["normalize"]) == pytest.approx(numbers(block), rel=1e-5)
+
+
+PICTURES = {
+    "photos": ("photos_raw", 12288, "decode_raw { shape: [64, 64, 3] layout: HWC }"),
+    "planes": ("photos_raw", 12288, "decode_raw { shape: [64, 64, 3] layout: HWC } layout: CHW"),
+    "floats": ("photos_raw", 12288, "dtype: FLOAT16 decode_raw { shape: [64, 64, 3] layout: HWC } layout: CHW "
+               "normalize { scale: 0.00392156862745098 mean: 0.5 std: 0.25 }"),
+    "jpeg": ("photos_jpeg", 0, "decode_image {} resize { size: [48, 48] }"),
+    "digits": ("digits_raw", 64, "dtype: FLOAT32 decode_raw { shape: [8, 8, 1] layout: HWC }"),
+}
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_pictures(tool, root, tmp_path, kind):
+    data, length, made = PICTURES[kind]
+    pipeline = tmp_path / "p.textproto"
+    text = (f'source {{ files: "{root}/tests/golden/images/{data}.tfrecord" }} feature {{ name: "image" dtype: BYTES '
+            f'length: {length} }} batch {{ global_batch_size: 4 last_batch_policy: PAD }} ')
+    pipeline.write_text(text + f'output {{ name: "image" feature: "image" {made} }}')
+    run(tool, "dump", pipeline, "--out", tmp_path / "out")
+    pixels = np.load(tmp_path / "out" / "image.npy")
+    found = output(stats(tool, pipeline), "image")
+    is_statistics_of(found["numbers"], pixels.ravel())
+    channel_axis = 1 if "CHW" in made else 3
+    if pixels.shape[channel_axis] == 3:
+        assert [part["name"] for part in found["parts"]] == ["red", "green", "blue"]
+        for c, part in enumerate(found["parts"]):
+            is_statistics_of(part, np.take(pixels, c, channel_axis).ravel())
+    # The block, in place of the one that was there, gives every channel the mean 0 and the deviation 1.
+    made = made.split("normalize")[0].replace("FLOAT16", "FLOAT32")
+    pipeline.write_text(text + f'output {{ name: "image" feature: "image" {made} {found["normalize"]} }}')
+    again = output(stats(tool, pipeline), "image")
+    tolerance = {"floats": 2e-3, "jpeg": 1e-3}.get(kind, 1e-5)  # without a block these were rounded
+    for part in again.get("parts", [again["numbers"]]):
+        assert part["mean"] == pytest.approx(0, abs=tolerance)
+        assert part["std"] == pytest.approx(1, rel=tolerance)
+
+
+def test_stacks_and_frames(tool, table):
+    columns, pipeline = table
+    pipeline.write_text(pipeline.read_text() + 'output { name: "s" dtype: FLOAT32 stack { features: ["few", "label"] } }')
+    found = output(stats(tool, pipeline), "s")
+    assert [part["name"] for part in found["parts"]] == ["few", "label"]
+    for part in found["parts"]:
+        is_statistics_of(part, columns[part["name"]])
+    windows = stats(tool, pipeline, "--set", "window.size=7", "--set", "window.drop_remainder=false")
+    for part in output(windows, "s")["parts"]:
+        is_statistics_of(part, columns[part["name"]])
+
+
+def test_padding_is_no_data(tool, table):
+    columns, pipeline = table
+    pipeline.write_text(pipeline.read_text().replace(
+        "kind: VARIABLE", "kind: FIXED_SEQUENCE default_value { int64_value: 999 }"))
+    found = output(stats(tool, pipeline), "list")
+    is_statistics_of(found["numbers"], np.concatenate(columns["list"]))
+    is_statistics_of(found["lengths"], [len(row) for row in columns["list"]])
+
+
+def test_ranks_share_the_work_and_say_the_same(tool, table):
+    _, pipeline = table
+    whole = run(tool, "stats", pipeline, "--json").stdout
+    meet = f"localhost:{free_port()}"
+    ranks = [
+        subprocess.Popen(
+            [tool, "stats", pipeline, "--json", "--rank", str(rank), "--world-size", "3", "--meet", meet],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(3)]
+    said = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], said
+    assert said[0][0] == whole
+    assert json.loads(said[1][0])["rank"] == 1
+    run(tool, "stats", pipeline, "--rank", 0, "--world-size", 2, code=2)
+
+
+def test_threads_change_nothing(tool, table):
+    _, pipeline = table
+    one = subprocess.run(["taskset", "-c", "0", tool, "stats", pipeline, "--json"], capture_output=True, text=True)
+    assert one.stdout == run(tool, "stats", pipeline, "--json").stdout
+
+
+def test_a_sample(tool, table):
+    columns, pipeline = table
+    found = stats(tool, pipeline, "--records", "5%")
+    assert found["samples"] == 1000 and found["samples_of_data"] == 20_000 and found["records"] == "5%"
+    assert found == stats(tool, pipeline, "--records", "5%")
+    numbers = output(found, "x")["numbers"]
+    assert numbers["count"] == 1000
+    assert abs(numbers["mean"] - columns["x"].mean()) < 6 * 2 / 1000**0.5
+    shares = {value: count / 1000 for value, count in output(found, "label")["labels"]}
+    for value in np.unique(columns["label"]):
+        assert abs(shares[value] - (columns["label"] == value).mean()) < 0.07
+    whole = stats(tool, pipeline, "--records", "100%")
+    is_statistics_of(output(whole, "label")["numbers"], columns["label"])
+    # The first records would have none of the last file.
+    pipeline.write_text(pipeline.read_text() + 'output { name: "file" feature: "@file" }')
+    files = dict(output(stats(tool, pipeline, "--records", "3000"), "file")["numbers"]["values"])
+    assert sum(files.values()) == 3000 and all(abs(count - 1000) < 150 for count in files.values())
+    for wrong in ("0", "0%", "101%", "-1", "some"):
+        run(tool, "stats", pipeline, "--records", wrong, code=2)
+
+
+def test_records_that_are_skipped(tool, tmp_path):
+    feedline.write(tmp_path / "x.tfrecord", ({"x": [i] * (2 if i % 10 == 3 else 1)} for i in range(1000)))
+    with open(tmp_path / "x.tfrecord", "r+b") as file:
+        file.seek(-5, 2)
+        file.write(b"\xff")  # the last record's payload, or its checksum
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text('source { files: "x.tfrecord" } feature { name: "x" dtype: INT64 } '
+                        'batch { global_batch_size: 64 } errors { on_error: SKIP_RECORD }')
+    found = stats(tool, pipeline)
+    kept = [i for i in range(999) if i % 10 != 3]
+    assert found["samples"] == len(kept) and found["bad_records"] == 101
+    is_statistics_of(output(found, "x")["numbers"], kept)
+    run(tool, "stats", pipeline, "--set", "errors.on_error=RAISE", code=1)
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    """2,000 records, of which some lack `w` or `k`, and a pipeline with defaults for them."""
+    random = np.random.default_rng(3)
+    has = {"w": random.random(2000) < 0.7, "k": random.random(2000) < 0.9}
+    feedline.write(tmp_path / "x.tfrecord",
+                   ({"x": i} | ({"w": i / 7} if has["w"][i] else {}) | ({"k": i % 5} if has["k"][i] else {})
+                    for i in range(2000)))
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text("""
+        source { files: "x.tfrecord" } batch { global_batch_size: 64 }
+        feature { name: "x" dtype: INT64 } feature { name: "k" dtype: INT64 default_value { int64_value: 9 } }
+        feature { name: "w" dtype: FLOAT32 default_value { float32_value: -1 } }
+        output { name: "x" feature: "x" } output { name: "k" dtype: INT32 feature: "k" }
+        output { name: "w" feature: "w" normalize { std: 2 } } output { name: "both" expression { formula: "w + k" } }
+        output { name: "s" dtype: FLOAT32 stack { features: ["x", "w", "k"] } }
+    """)
+    return has, pipeline
+
+
+def test_missing_values(tool, gaps, tmp_path):
+    has, pipeline = gaps
+    found = stats(tool, pipeline)
+    lacking = {name: int((~rows).sum()) for name, rows in has.items()}
+    assert {name: output(found, name)["missing"] for name in ("x", "k", "w", "both", "s")} == {
+        "x": 0, "k": lacking["k"], "w": lacking["w"], "both": None, "s": None}
+    assert [part["missing"] for part in output(found, "s")["parts"]] == [0, lacking["w"], lacking["k"]]
+    is_statistics_of(output(found, "k")["numbers"], np.where(has["k"], np.arange(2000) % 5, 9))
+    sample = stats(tool, pipeline, "--records", "25%")
+    assert sample == stats(tool, pipeline, "--records", "25%")
+    assert abs(output(sample, "w")["missing"] - 150) < 6 * 11
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(found))
+    feedline.write(tmp_path / "x.tfrecord", ({"x": i, "k": i % 5} for i in range(2000)))
+    drifts = json.loads(run(tool, "check", pipeline, "--against", before, "--json", code=1).stdout)["drifts"]
+    assert {drift["output"] for drift in drifts if drift["kind"] == "missing"} == {"w", "s: w"}
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements are closed in the order in which they were opened, and keeps the texts."""
+
+    EMPTY = {"meta", "rect", "line"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        assert not any(name.startswith("on") for name, _ in attributes)
+        assert not any(name in ("src", "href") for name, _ in attributes)
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_page(tool, tmp_path):
+    evil = "</style><script>alert('x')</script>&\"\x01"
+    feedline.write(tmp_path / "x.tfrecord", ({evil: i % 3, "text": evil} for i in range(100)))
+    pipeline = tmp_path / "p.textproto"
+    quoted = evil.replace('"', '\\"').replace("\x01", "\\001")
+    pipeline.write_text(f'source {{ files: "x.tfrecord" }} feature {{ name: "{quoted}" dtype: INT64 }} '
+                        'feature { name: "text" dtype: BYTES } batch { global_batch_size: 10 } '
+                        f'output {{ name: "{quoted[:-4]}" feature: "{quoted}" }} output {{ name: "text" feature: "text" }}')
+    run(tool, "stats", pipeline, "--html", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    page = Page(text)
+    assert "script" not in page.tags and page.tags.count("svg") >= 3
+    assert any(evil[:-1] in words for words in page.texts)
+    assert "http" not in text and "prefers-color-scheme: dark" in text
+
+
+def test_drift(tool, table, tmp_path):
+    columns, pipeline = table
+    before = tmp_path / "stats.json"
+    before.write_text(run(tool, "stats", pipeline, "--json").stdout)
+    assert "nothing has drifted" in run(tool, "check", pipeline, "--against", before).stdout
+    same = json.loads(run(tool, "check", pipeline, "--against", before, "--json").stdout)
+    assert same["drifted"] is False and same["drifts"] == []
+
+    night = tmp_path / "night"
+    night.mkdir()
+    later = night / "p.textproto"
+    later.write_text(pipeline.read_text())
+    n = 5000
+    random = np.random.default_rng(2)
+
+    def write(**changed):
+        rows = range(7000, 7000 + n)
+        new = {name: [column[i] for i in rows] for name, column in columns.items()} | changed
+        feedline.write(night / "0.tfrecord", ({name: column[i] for name, column in new.items()} for i in range(n)))
+
+    def kinds(*more, code=1):
+        found = json.loads(run(tool, "check", later, "--against", before, "--json", *more, code=code).stdout)
+        return {(drift["output"], drift["kind"]) for drift in found["drifts"]}
+
+    write()
+    assert kinds(code=0) == set()
+    write(label=[99] * 10 + [1] * (n - 10))
+    assert kinds() == {("label", "new_labels"), ("label", "range"), ("label", "shift")}
+    assert kinds("--max-new-labels", "0.01", "--max-shift", "1", "--max-range", "5", code=0) == set()
+    message = run(tool, "check", later, "--against", before, code=1).stdout
+    assert "label: new_labels: 0.2 % of the values are labels that were not there before: 99; the bound is 0" in message
+    write(name=["cow"] * n)
+    assert kinds() == {("name", "new_labels"), ("name", "shift"), ("name: bytes", "shift")}
+    write(x=random.normal(4, 2, n).astype(np.float32))
+    assert kinds() == {("x", "shift")}
+    write(x=np.concatenate([random.normal(3, 2, n - 1), [40]]).astype(np.float32))
+    assert kinds() == {("x", "range")}
+    write(list=[columns["list"][i] if i % 2 else [] for i in range(n)])
+    assert kinds() == {("list", "missing"), ("list: length", "shift")}
+    assert kinds("--max-missing", "0.9") == {("list: length", "shift")}
+    write(odd=np.full(n, np.nan, np.float32))
+    assert kinds() == {("odd", "not_finite")}
+    write(few=random.choice(np.float32([-1.5, 0, 0.1, 7]), n, p=[0.5, 0.2, 0.2, 0.1]))
+    assert kinds() == {("few", "shift")}
+    write()
+    renamed = ["--set", "feature.odd.key=odd", "--set", "feature.odd.name=other"]
+    assert kinds(*renamed) == {("odd", "output"), ("other", "output")}
+    run(tool, "check", later, "--json", code=2)
+    before.write_text("{}")
+    run(tool, "check", later, "--against", before, code=1)
+    before.write_text('{"feedline_json": 1, "outputs": [{}], "records": null}')
+    run(tool, "check", later, "--against", before, code=1)

@@ -1,0 +1,264 @@
+// The accumulators of `feedline stats`, and the command where there is no Python. tests/python/test_stats.py compares
+// it with numpy.
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "golden/manifest.h"
+#include "support/catch.h"
+#include "support/launch.h"
+#include "tool.h"
+#include "tool/stats/moments.h"
+#include "tool/stats/text_counts.h"
+#include "tool/stats/value_cells.h"
+#include "tool/stats/value_stats.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using namespace feedline::cli;
+using nlohmann::json;
+
+namespace {
+
+std::string golden(const std::string& name) { return std::string(FEEDLINE_GOLDEN) + "/" + name; }
+
+Moments moments_of(const std::vector<double>& values) {
+  Moments moments;
+  moments.add(values);
+  return moments;
+}
+
+template <typename T>
+bool same(const std::vector<ValueCells::Cell>& a, const std::vector<ValueCells::Cell>& b, T ValueCells::Cell::*value) {
+  return std::ranges::equal(a, b, [&](const ValueCells::Cell& x, const ValueCells::Cell& y) {
+    return x.count == y.count && x.one_value == y.one_value && x.*value == y.*value;
+  });
+}
+
+template <typename T>
+ValueCells cells_of(const std::vector<T>& values) {
+  ValueCells cells(std::is_same_v<T, int64_t>);
+  cells.add(std::span<const T>(values));
+  return cells;
+}
+
+}  // namespace
+
+TEST_CASE("moments keep their digits far from 0") {
+  std::vector<double> values;
+  for (int i = 0; i < 1000; i++) values.push_back(1e12 + i % 10);
+  for (const bool by_row : {false, true}) {
+    Moments moments;
+    if (by_row)
+      REQUIRE(moments.add_row(values));
+    else
+      moments.add(values);
+    CHECK(moments.count == 1000);
+    CHECK(moments.least == 1e12);
+    CHECK(moments.most == 1e12 + 9);
+    CHECK(moments.mean() == 1e12 + 4.5);
+    CHECK(std::abs(moments.deviation() - std::sqrt(8.25)) < 1e-9);
+  }
+  Moments constant;
+  for (const double value : std::vector<double>(77, 0.1)) constant.add(value, 3);
+  CHECK(constant.mean() == 0.1);
+  CHECK(constant.deviation() == 0);
+}
+
+TEST_CASE("moments are the same in every order") {
+  std::mt19937_64 random(1);
+  std::vector<double> values(10'007);
+  for (double& value : values)
+    value = std::ldexp(static_cast<double>(random() % 1000) - 500, static_cast<int>(random() % 40));
+  const Moments whole = moments_of(values);
+  for (int round = 0; round < 20; round++) {
+    std::ranges::shuffle(values, random);
+    const size_t cut = random() % values.size();
+    Moments merged = moments_of({values.begin() + static_cast<std::ptrdiff_t>(cut), values.end()});
+    merged.merge(moments_of({values.begin(), values.begin() + static_cast<std::ptrdiff_t>(cut)}));
+    CHECK(merged.count == whole.count);
+    CHECK(merged.zeros == whole.zeros);
+    CHECK(merged.mean() == whole.mean());
+    CHECK(merged.deviation() == whole.deviation());
+  }
+}
+
+TEST_CASE("rows of any length have the moments of their values") {
+  for (const size_t size : {1, 7, 8, 9, 100, 1023}) {
+    std::vector<double> values(size);
+    std::iota(values.begin(), values.end(), -3.0);
+    Moments row;
+    REQUIRE(row.add_row(values));
+    const Moments each = moments_of(values);
+    CHECK(row.count == size);
+    CHECK(row.zeros == each.zeros);
+    CHECK(row.least == -3);
+    CHECK(row.most == each.most);
+    CHECK(row.mean() == each.mean());
+    CHECK(std::abs(row.deviation() - each.deviation()) < 1e-12 * each.deviation() + 1e-15);
+  }
+}
+
+TEST_CASE("few values are counted exactly, of any size") {
+  const std::vector<int64_t> extremes = {std::numeric_limits<int64_t>::min(), -1, 0, 1, (int64_t{1} << 53) + 1,
+                                         std::numeric_limits<int64_t>::max()};
+  ValueCells integers(true);
+  for (int i = 0; i < 5; i++) integers.add(std::span<const int64_t>(extremes));
+  const auto cells = integers.cells();
+  REQUIRE(cells.size() == extremes.size());
+  for (size_t i = 0; i < cells.size(); i++) CHECK((cells[i].integer == extremes[i] && cells[i].count == 5));
+  CHECK(integers.exact());
+
+  const auto floats = cells_of<double>({-0.0, 0.0, 1e-310, 1e308, -2.5, -2.5}).cells();
+  REQUIRE(floats.size() == 4);
+  CHECK((floats[0].number == -2.5 && floats[0].count == 2));
+  CHECK((floats[1].number == 0 && floats[1].count == 2));
+
+  std::vector<int64_t> most(ValueCells::most);
+  std::iota(most.begin(), most.end(), -2000);
+  CHECK(cells_of(most).exact());
+  most.push_back(5000);
+  CHECK(!cells_of(most).exact());
+}
+
+TEMPLATE_TEST_CASE("cells of many values follow from the values, not from their order", "", int64_t, double) {
+  std::mt19937_64 random(2);
+  const auto value_of = [](const ValueCells::Cell& cell) {
+    return std::is_same_v<TestType, int64_t> ? static_cast<double>(cell.integer) : cell.number;
+  };
+  for (const double spread : {1.0, 100.0}) {
+    std::vector<TestType> values(50'000);
+    for (TestType& value : values) {
+      const double bell = std::normal_distribution<double>(0, spread)(random);
+      value = static_cast<TestType>(std::is_same_v<TestType, int64_t> ? 1e9 * bell : std::exp(bell));
+    }
+    const ValueCells whole = cells_of(values);
+    const auto cells = whole.cells();
+    CHECK(cells.size() <= ValueCells::most);
+    CHECK(cells.size() > ValueCells::most / 4);
+    uint64_t count = 0;
+    for (const auto& cell : cells) count += cell.count;
+    CHECK(count == values.size());
+
+    std::vector<TestType> sorted = values;
+    std::ranges::sort(sorted);
+    const double error = whole.relative_error();
+    CHECK(error > 0);
+    size_t rank = 0;
+    bool near = true;
+    for (const auto& cell : cells) {
+      for (uint64_t i = 0; i < cell.count; i++, rank++)
+        near = near && std::abs(value_of(cell) - static_cast<double>(sorted[rank])) <=
+                           error * std::abs(static_cast<double>(sorted[rank])) * (1 + 1e-9);
+    }
+    CHECK(near);
+
+    for (int round = 0; round < 3; round++) {
+      std::ranges::shuffle(values, random);
+      std::vector<ValueCells> parts;
+      for (size_t begin = 0; begin < values.size(); begin += 7'001) {
+        const size_t end = std::min(values.size(), begin + 7'001);
+        parts.push_back(cells_of<TestType>(
+            {values.begin() + static_cast<std::ptrdiff_t>(begin), values.begin() + static_cast<std::ptrdiff_t>(end)}));
+      }
+      MessageWriter message;
+      parts.back().put(message);
+      const std::string bytes = message.take();
+      MessageReader reader(bytes);
+      ValueCells merged = ValueCells::get(reader);
+      CHECK(reader.at_end());
+      for (size_t i = 0; i + 1 < parts.size(); i++) merged.merge(parts[i]);
+      CHECK(same(merged.cells(), cells, &ValueCells::Cell::number));
+      CHECK(same(merged.cells(), cells, &ValueCells::Cell::integer));
+    }
+  }
+}
+
+TEST_CASE("numbers that are not finite are counted apart") {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> values = {1, nan, -inf, 3, inf};
+  for (const bool by_row : {false, true}) {
+    ValueStats stats(DType::float32);
+    by_row ? stats.add_row(values, 1000, 0) : stats.add(std::span<const double>(values));
+    stats.settle();
+    CHECK(stats.nans() == 1);
+    CHECK(stats.infinities() == 2);
+    CHECK(stats.moments().count == 2);
+    CHECK(stats.moments().mean() == 2);
+  }
+}
+
+TEST_CASE("bytes are counted by value, signed ones too") {
+  const std::vector<uint8_t> values = {0, 255, 255, 128, 1};
+  ValueStats plain(DType::uint8), with_sign(DType::int8);
+  plain.add(std::span<const uint8_t>(values));
+  with_sign.add(std::span<const uint8_t>(values));
+  plain.settle();
+  with_sign.settle();
+  CHECK((plain.least_integer() == 0 && plain.most_integer() == 255));
+  CHECK((with_sign.least_integer() == -128 && with_sign.most_integer() == 1));
+  CHECK(with_sign.moments().mean() == (0 - 1 - 1 - 128 + 1) / 5.0);
+  CHECK(with_sign.cells().cells().size() == 4);
+}
+
+TEST_CASE("strings are counted if they are few and short, whatever their order") {
+  TextCounts a, b;
+  a.add("cat");
+  b.add("cat");
+  b.add(std::string("\0x", 2));
+  a.merge(b);
+  CHECK(a.counts() == decltype(a.counts()){{std::string("\0x", 2), 1}, {"cat", 2}});
+  b.add(std::string(65, 'x'));
+  CHECK(!b.counted());
+  a.merge(b);
+  CHECK(!a.counted());
+  TextCounts many;
+  for (int i = 0; i < 4096; i++) many.add(std::to_string(i));
+  CHECK(many.counted());
+  many.add("one more");
+  CHECK(!many.counted());
+  CHECK(many.counts().empty());
+}
+
+TEST_CASE("stats of the digits, by one process and by two") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", "source { files: '" + golden("images/digits_raw.tfrecord") +
+                                   "' } feature { name: 'image' dtype: BYTES length: 64 }"
+                                   "feature { name: 'label' dtype: INT64 } batch { global_batch_size: 32 }");
+  const ToolResult one = run_tool({"stats", pipeline, "--json", "--html", dir.file("page.html")});
+  INFO(one.err);
+  REQUIRE(one.code == 0);
+  CHECK(read_file(dir.file("page.html")).ends_with("</html>\n"));
+  const auto stored = load_npz(golden("images/digits_raw.npz"));
+  const NpyArray& labels = stored.at("f1.dense");
+  std::map<int64_t, uint64_t> counts;
+  for (const int64_t label : labels.as<int64_t>()) counts[label]++;
+  const json label = one.json().at("outputs").at(1);
+  CHECK(label.at("name") == "label");
+  REQUIRE(label.at("labels").size() == counts.size());
+  for (const json& pair : label.at("labels")) CHECK(counts.at(pair[0]) == pair[1]);
+
+  const std::string meet = "localhost:" + std::to_string(free_port());
+  std::deque<Tool> tools;
+  for (const char* rank : {"0", "1"})
+    tools.emplace_back(
+        std::vector<std::string>{"stats", pipeline, "--json", "--rank", rank, "--world-size", "2", "--meet", meet});
+  const ToolResult first = tools[0].wait(), second = tools[1].wait();
+  INFO(first.err << second.err);
+  REQUIRE(first.code == 0);
+  REQUIRE(second.code == 0);
+  CHECK(first.out == one.out);
+
+  const std::string before = dir.write("before.json", one.out);
+  CHECK(run_tool({"check", pipeline, "--against", before}).code == 0);
+  const ToolResult drifted = run_tool({"check", pipeline, "--against", before, "--json", "--set", "source.range=0:3"});
+  CHECK(drifted.code == 1);
+  CHECK(drifted.json().at("drifted") == true);
+}

@@ -1,0 +1,69 @@
+// feedline stats: statistics of what a pipeline delivers, with the `normalize` blocks and class weights that follow.
+#include <fmt/format.h>
+
+#include <memory>
+#include <span>
+
+#include "io/output_file.h"
+#include "tool/commands/commands.h"
+#include "tool/common/json.h"
+#include "tool/feeding/epoch_audit.h"
+#include "tool/feeding/pipeline_args.h"
+#include "tool/stats/collect_stats.h"
+#include "tool/stats/stats_json.h"
+#include "tool/stats/stats_page.h"
+#include "tool/stats/stats_table.h"
+
+namespace feedline::cli {
+namespace {
+
+struct Args {
+  PipelineArgs pipeline;
+  std::string records;  // empty: all
+  std::string html;     // empty: no page is written
+  bool json = false;
+};
+
+int print_stats(const Args& args) {
+  std::optional<SampleSize> sample;
+  if (!args.records.empty()) sample = parse_sample_size(args.records, "--records");
+  const Pipeline pipeline = load(args.pipeline);
+  if (args.pipeline.world_size > 1 && args.pipeline.meet.empty())
+    throw UsageError("--world-size: ranks share the statistics only if they meet; add --meet ADDRESS:PORT");
+  const CollectedStats stats = collect_stats(pipeline, feeder_options(args.pipeline), sample);
+  const auto differs = audit_failure(stats.report);
+  if (args.pipeline.rank == 0) {
+    const Json json = stats_json(stats, pipeline, sample);
+    if (!args.html.empty()) {
+      const std::string page = stats_page(json);
+      io::OutputFile file(args.html);
+      file.write(std::as_bytes(std::span(page)));
+      file.publish();
+    }
+    args.json ? print_document(json) : fmt::print("{}", stats_table(json));
+  } else if (args.json) {
+    print_document({{"rank", args.pipeline.rank}});
+  }
+  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  return differs ? 1 : 0;
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app, Run& run) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand(
+      "stats", "print statistics of a pipeline's outputs, with normalize blocks and class weights made of them");
+  add_text_args(*command, args->pipeline);
+  add_rank_args(*command, args->pipeline);
+  command
+      ->add_option("--records", args->records,
+                   "take a random sample: N records, or P% of them; files may not be compressed (default: all records)")
+      ->option_text("N|P%");
+  command->add_option("--html", args->html, "also write a page with histograms to FILE (default: none)")
+      ->option_text("FILE");
+  command->add_flag("--json", args->json, "print the statistics as JSON; rank 0 has them");
+  command->callback([args, &run] { run = [args] { return print_stats(*args); }; });
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,284 @@
+#include "tool/stats/collect_stats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/machine.h"
+#include "base/mutex.h"
+#include "feedline_pipeline.pb.h"
+#include "tool/common/interrupt.h"
+#include "tool/common/terminal.h"
+#include "tool/feeding/picture_output.h"
+#include "tool/feeding/pipeline_args.h"
+#include "tool/stats/stats_pipeline.h"
+
+namespace feedline::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not known
+
+// Of long rows of floats at least so many values of a part are counted by value, and all of them if all rows together
+// have no more than `looked_at_in_all`.
+constexpr uint64_t looked_at_in_row = 64, looked_at_in_all = 1 << 22;
+
+OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const StatsPipeline& fed, uint64_t samples) {
+  OutputShape shape{.frames = given.message().has_window()};
+  if (const auto steps = fed.step_values.find(element.name); steps != fed.step_values.end())
+    shape.step_values = std::max<int64_t>(1, steps->second);
+  if (const auto features = fed.features.find(element.name); features != fed.features.end())
+    shape.parts = static_cast<int64_t>(features->second.size());  // a stack's columns, or 1
+  if (const auto picture = PictureOutput::of(element, given)) {
+    shape.parts = picture->channels();
+    shape.parts_first = picture->channels_first();
+  }
+  shape.looked_at = static_cast<size_t>(std::max(looked_at_in_row, looked_at_in_all / std::max<uint64_t>(samples, 1)));
+  return shape;
+}
+
+/// Threads that take the batches of a feeder and count them.
+class Collector {
+ public:
+  /// Counts the first `most` samples of the epoch. `empty` has no rows yet.
+  Collector(Feeder& feeder, std::vector<OutputStats> empty, uint64_t most, const Options& options)
+      : feeder_(feeder),
+        empty_(std::move(empty)),
+        most_(most),
+        rank_(static_cast<uint64_t>(options.rank)),
+        ranks_(static_cast<uint64_t>(options.world_size)) {}
+
+  /// Returns the statistics of this rank's samples.
+  std::vector<OutputStats> run(unsigned threads) {
+    std::vector<std::vector<OutputStats>> parts(threads, empty_);
+    std::vector<std::thread> workers;
+    {
+      const Lock lock(mutex_);
+      running_ = threads;
+    }
+    for (auto& part : parts) workers.emplace_back([this, &part] { work(part); });
+    watch();
+    for (std::thread& worker : workers) worker.join();
+    Interrupt::check();
+    const Lock lock(mutex_);
+    if (error_) throw *error_;
+    for (size_t i = 1; i < parts.size(); i++)
+      for (size_t output = 0; output < empty_.size(); output++) parts[0][output].merge(parts[i][output]);
+    return std::move(parts[0]);
+  }
+
+  // Of this rank, after run().
+  uint64_t samples() const {
+    const Lock lock(mutex_);
+    return samples_;
+  }
+  /// Returns how many records turned out bad after the data was counted.
+  uint64_t lost() const {
+    const Lock lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  void work(std::vector<OutputStats>& stats) {
+    try {
+      std::vector<int64_t> rows;
+      while (const Batch batch = take()) {
+        const Found found = find_rows(batch, rows);
+        for (OutputStats& output : stats) output.add(batch, {.rows = rows, .first = found.first});
+        const Lock lock(mutex_);
+        samples_ += found.samples;
+        lost_ += found.lost;
+      }
+    } catch (const Error& thrown) {
+      fail(thrown);
+    } catch (const std::exception& thrown) {
+      fail(Error(Category::io_error, thrown.what()));
+    }
+    const Lock lock(mutex_);
+    running_--;
+    changed_.notify_all();
+  }
+
+  void fail(const Error& error) {
+    {
+      const Lock lock(mutex_);
+      if (!error_) error_ = error;
+    }
+    feeder_.stop();  // wakes the other threads, whose errors are those of a stopped feeder
+  }
+
+  /// Returns the next batch of the epoch; an empty one at its end. One thread waits in the feeder at a time.
+  Batch take() {
+    const Lock lock(taking_);
+    if (ended_) return {};
+    Batch batch = feeder_.next();
+    // Of a sample of a mixture only the first steps count, and the epoch goes on after them.
+    ended_ = !batch || first_row(batch) >= most_;
+    return ended_ ? Batch() : std::move(batch);
+  }
+
+  /// Returns the number in the epoch of the first row of the batch's step.
+  uint64_t first_row(const Batch& batch) const { return batch->step() * static_cast<uint64_t>(batch->rows()) * ranks_; }
+
+  struct Found {
+    uint64_t first = 0;    // the number in the epoch of the batch's first row; with windows, of its first frame
+    uint64_t samples = 0;  // rows that have a sample
+    uint64_t lost = 0;     // rows whose record turned out bad
+  };
+
+  /// Sets `rows` to the rows of the batch that count; with windows, to its frames.
+  Found find_rows(const Batch& batch, std::vector<int64_t>& rows) const {
+    const auto valid = batch->at("@valid").as<const bool>();
+    const auto batch_rows = static_cast<uint64_t>(batch->rows());
+    const uint64_t first = first_row(batch) + rank_ * batch_rows, frames = valid.size() / batch_rows;
+    const uint64_t there = std::min(batch_rows, most_ - std::min(most_, first));
+    Found found{.first = first * frames};
+    rows.clear();
+    for (uint64_t row = 0; row < there; row++) {
+      const size_t before = rows.size();
+      for (uint64_t frame = row * frames; frame < (row + 1) * frames; frame++)
+        if (valid[frame]) rows.push_back(static_cast<int64_t>(frame));
+      if (rows.size() > before)
+        found.samples++;
+      else if (most_ != unknown)
+        found.lost++;
+    }
+    return found;
+  }
+
+  /// Shows how far the work is until all threads have ended.
+  void watch() {
+    LiveLine line;
+    const auto start = LiveLine::Clock::now();
+    const double all = most_ == unknown ? 0 : static_cast<double>(most_);
+    Lock lock(mutex_);
+    while (!changed_.wait_for(lock, 20ms, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
+      const auto now = LiveLine::Clock::now();
+      const double done = static_cast<double>(samples_ * ranks_);
+      lock.unlock();
+      if (Interrupt::happened()) feeder_.stop();
+      if (line.due(now)) {
+        const double rate = done / std::chrono::duration<double>(now - start).count();
+        const std::string speed = fmt::format("{} samples/s", format_rate(rate));
+        line.show(all > 0 ? fmt::format("statistics {:.0f} %, {}, {} left", std::min(100.0, 100 * done / all), speed,
+                                        format_seconds(std::max(0.0, all - done) / rate))
+                          : fmt::format("statistics {}, {}", format_count(static_cast<uint64_t>(done)), speed),
+                  now);
+      }
+      lock.lock();
+    }
+  }
+
+  Feeder& feeder_;
+  const std::vector<OutputStats> empty_;
+  const uint64_t most_, rank_, ranks_;
+
+  Mutex taking_;
+  bool ended_ FEEDLINE_GUARDED_BY(taking_) = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  unsigned running_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  uint64_t samples_ FEEDLINE_GUARDED_BY(mutex_) = 0, lost_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);
+};
+
+/// Gives `mine` to all ranks, and returns what each of them gave.
+std::vector<std::string> gather(Communicator& ranks, const std::string& mine) {
+  const auto count = static_cast<size_t>(ranks.size());
+  const uint64_t size = mine.size();
+  std::vector<uint64_t> sizes(count);
+  ranks.all_gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)), Stream::host);
+  const uint64_t longest = *std::ranges::max_element(sizes);
+  std::string padded = mine, all(longest * count, '\0');
+  padded.resize(longest);
+  ranks.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)), Stream::host);
+  std::vector<std::string> each;
+  for (size_t rank = 0; rank < count; rank++) each.push_back(all.substr(rank * longest, sizes[rank]));
+  return each;
+}
+
+/// Adds up the statistics of all ranks.
+void merge_ranks(Communicator& ranks, const std::vector<OutputStats>& empty, CollectedStats& stats) {
+  MessageWriter mine;
+  mine.put(stats.samples);
+  mine.put(stats.bad_records);
+  mine.put(stats.missing_of);
+  for (const auto& [feature, count] : stats.missing) mine.put(count);
+  for (OutputStats& output : stats.outputs) output.put(mine);
+  const std::vector<std::string> all = gather(ranks, mine.take());
+  stats.outputs = empty;
+  stats.samples = stats.bad_records = stats.missing_of = 0;
+  for (auto& [feature, count] : stats.missing) count = 0;
+  for (const std::string& message : all) {
+    MessageReader theirs(message);
+    stats.samples += theirs.get<uint64_t>();
+    stats.bad_records += theirs.get<uint64_t>();
+    stats.missing_of += theirs.get<uint64_t>();
+    for (auto& [feature, count] : stats.missing) count += theirs.get<uint64_t>();
+    for (size_t i = 0; i < empty.size(); i++) {
+      OutputStats of_rank = empty[i];
+      of_rank.get(theirs);
+      stats.outputs[i].merge(of_rank);
+    }
+  }
+}
+
+}  // namespace
+
+CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample) {
+  const Interrupt interrupt;
+  const unsigned threads = cpus_of_this_rank();
+  StatsPipeline fed = for_stats(pipeline, sample.has_value(), threads);
+  const std::shared_ptr<Communicator> ranks = options.communicator;
+  CollectedStats stats;
+  uint64_t counted = unknown;  // the number of samples to count
+  if (sample) {
+    const auto samples = static_cast<uint64_t>(Feeder(fed.pipeline, options).samples_per_epoch());
+    stats.samples_of_data = static_cast<int64_t>(samples);
+    counted = samples > 0 ? sample->of(samples) : 0;
+    // The epoch ends with the sample, so that nothing after it is read, and its missing values are told.
+    const uint64_t step = static_cast<uint64_t>(fed.rows) * static_cast<uint64_t>(options.world_size);
+    if (counted > 0 && !pipeline.message().has_mixture())
+      fed.pipeline = fed.pipeline.with("epoch.steps", std::to_string((counted + step - 1) / step));
+  }
+  const Options of_rank = options;
+  std::vector<OutputStats> empty;
+  uint64_t known_bad = 0;  // records that were found bad when the data was counted, by all ranks together
+  {
+    Feeder feeder(fed.pipeline, std::move(options));
+    print_warnings(feeder);
+    if (!sample) {
+      stats.samples_of_data = feeder.samples_per_epoch();
+      if (stats.samples_of_data >= 0) counted = static_cast<uint64_t>(stats.samples_of_data);
+    }
+    for (const ElementSpec& element : feeder.elements())
+      empty.emplace_back(element, shape_of(element, pipeline, fed, counted));
+    Collector collector(feeder, empty, counted, of_rank);
+    stats.outputs = collector.run(threads);
+    stats.samples = collector.samples();
+    stats.report = feeder.report();
+    if (!sample) {
+      stats.report.last_epoch = feeder.audit_ranks();
+      if (stats.report.last_epoch && stats.report.last_epoch->verdict == EpochAudit::Verdict::differs)
+        stats.report.differing_epochs = std::max<uint64_t>(1, stats.report.differing_epochs);
+    }
+    stats.bad_records = collector.lost();
+    known_bad = stats.report.errors_total - std::min(stats.report.errors_total, collector.lost());
+  }
+  stats.features = std::move(fed.features);
+  stats.missing.insert(stats.report.missing.begin(), stats.report.missing.end());
+  stats.missing_of = stats.report.missing_of;
+  if (ranks) merge_ranks(*ranks, empty, stats);
+  stats.bad_records += known_bad;
+  for (OutputStats& output : stats.outputs) output.settle();
+  return stats;
+}
+
+}  // namespace feedline::cli

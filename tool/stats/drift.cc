@@ -1,0 +1,191 @@
+#include "tool/stats/drift.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "tool/stats/stats_table.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr double beyond_all = std::numeric_limits<double>::infinity();
+constexpr size_t named_labels = 5;  // in a message
+
+double share(const Json& part, const Json& whole) {
+  const auto all = whole.get<double>();
+  return all > 0 ? part.get<double>() / all : 0;
+}
+
+/// Returns `distance` in parts of `width`. If there is no width, any distance is beyond every bound.
+double in_parts(double distance, double width) { return distance <= 0 ? 0 : width > 0 ? distance / width : beyond_all; }
+
+class Comparison {
+ public:
+  Comparison(const Json& before, const Json& now, const DriftBounds& bounds)
+      : before_(before), now_(now), bounds_(bounds), name_(before["name"].get<std::string>()) {}
+
+  std::vector<Drift> run() {
+    if (before_["dtype"] != now_["dtype"] || before_["shape"] != now_["shape"] || before_["ragged"] != now_["ragged"]) {
+      found_.push_back(
+          {name_, "type",
+           fmt::format("its type is {} {}, and was {} {}", now_["dtype"].get<std::string>(), now_["shape"].dump(),
+                       before_["dtype"].get<std::string>(), before_["shape"].dump())});
+      return std::move(found_);
+    }
+    compare_missing(name_, before_["missing"], now_["missing"]);
+    const bool labels = !before_["labels"].is_null();
+    if (labels) compare_labels();
+    const auto rows_before = stats_rows(before_), rows_now = stats_rows(now_);
+    for (const StatsRow& row : rows_before) {
+      const auto same = std::ranges::find(rows_now, row.name, &StatsRow::name);
+      if (same == rows_now.end()) continue;
+      if (row.numbers->contains("missing") && same->numbers->contains("missing"))
+        compare_missing(row.name, (*row.numbers)["missing"], (*same->numbers)["missing"]);
+      compare_not_finite(row.name, *row.numbers, *same->numbers);
+      if ((*row.numbers)["percentiles"].is_null() || (*same->numbers)["percentiles"].is_null()) continue;
+      compare_range(row.name, *row.numbers, *same->numbers);
+      if (!labels || row.name != name_) compare_shares(row.name, *row.numbers, *same->numbers);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void note(const std::string& name, const char* kind, double found, double bound, const std::string& message) {
+    if (!(found > bound)) return;
+    found_.push_back({name, kind, fmt::format("{}; the bound is {:g}", message, bound), found, bound});
+  }
+
+  void compare_missing(const std::string& name, const Json& before, const Json& now) {
+    if (before.is_null() || now.is_null()) return;
+    const double was = share(before, before_["rows"]), is = share(now, now_["rows"]);
+    note(name, "missing", is - was, bounds_.missing,
+         fmt::format("{:.4g} % of the rows have no value, and {:.4g} % had none", 100 * is, 100 * was));
+  }
+
+  void compare_not_finite(const std::string& name, const Json& before, const Json& now) {
+    const auto of = [](const Json& numbers) {
+      return share(numbers["nan"].get<double>() + numbers["infinite"].get<double>(), numbers["count"]);
+    };
+    note(name, "not_finite", of(now) - of(before), bounds_.missing,
+         fmt::format("{:.4g} % of the values are not finite, and {:.4g} % were not", 100 * of(now), 100 * of(before)));
+  }
+
+  /// Returns the labels with their counts; nullopt if there are too many different values.
+  static std::optional<std::map<Json, uint64_t>> labels_of(const Json& output) {
+    const Json& list = output.contains("texts") ? output["texts"] : output["numbers"]["values"];
+    if (list.is_null()) return std::nullopt;
+    std::map<Json, uint64_t> labels;
+    for (const Json& label : list) labels[label[0]] = label[1].get<uint64_t>();
+    return labels;
+  }
+
+  void compare_labels() {
+    const auto before = labels_of(before_), now = labels_of(now_);
+    if (!before || !now) {
+      found_.push_back({name_, "labels", "it has too many different values to be labels, and had few"});
+      return;
+    }
+    double all_before = 0, all_now = 0, fresh = 0, moved = 0;
+    for (const auto& [label, count] : *before) all_before += static_cast<double>(count);
+    for (const auto& [label, count] : *now) all_now += static_cast<double>(count);
+    if (all_now == 0) return;
+    std::vector<std::string> names;
+    for (const auto& [label, count] : *now) {
+      const auto was = before->find(label);
+      const double is_share = static_cast<double>(count) / all_now;
+      const double was_share = was == before->end() ? 0 : static_cast<double>(was->second) / all_before;
+      moved += std::max(0.0, is_share - was_share);
+      if (was != before->end()) continue;
+      fresh += is_share;
+      names.push_back(printable(value_text(label)));
+    }
+    const size_t more = names.size() - std::min(names.size(), named_labels);
+    names.resize(names.size() - more);
+    note(name_, "new_labels", fresh, bounds_.new_labels,
+         fmt::format("{:.4g} % of the values are labels that were not there before: {}{}", 100 * fresh,
+                     fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+    note(name_, "shift", moved, bounds_.shift,
+         fmt::format("{:.4g} % of the labels are others than before", 100 * moved));
+  }
+
+  void compare_range(const std::string& name, const Json& before, const Json& now) {
+    const double low = before["min"].get<double>(), high = before["max"].get<double>();
+    const double outside = std::max(low - now["min"].get<double>(), now["max"].get<double>() - high);
+    note(name, "range", in_parts(outside, high - low), bounds_.range,
+         fmt::format("values lie from {} to {}, and lay from {} to {}", value_text(now["min"]), value_text(now["max"]),
+                     value_text(before["min"]), value_text(before["max"])));
+  }
+
+  /// Compares the shares of the values up to any value (the distance of Kolmogorov and Smirnov), to one per cent.
+  void compare_shares(const std::string& name, const Json& before, const Json& now) {
+    const auto was = before["percentiles"].get<std::vector<double>>(),
+               is = now["percentiles"].get<std::vector<double>>();
+    const auto share_up_to = [](const std::vector<double>& percentiles, double value) {
+      return static_cast<double>(std::ranges::upper_bound(percentiles, value) - percentiles.begin()) / 100;
+    };
+    double moved = 0, at = 0;
+    for (const auto& percentiles : {was, is}) {
+      for (const double value : percentiles) {
+        const double distance = std::abs(share_up_to(is, value) - share_up_to(was, value));
+        if (distance <= moved) continue;
+        moved = distance;
+        at = value;
+      }
+    }
+    note(name, "shift", moved, bounds_.shift,
+         fmt::format("{:.0f} % of the values are at most {:.6g}, and {:.0f} % were", 100 * share_up_to(is, at), at,
+                     100 * share_up_to(was, at)));
+  }
+
+  const Json &before_, &now_;
+  const DriftBounds& bounds_;
+  const std::string name_;
+  std::vector<Drift> found_;
+};
+
+const Json* output_named(const Json& statistics, const Json& name) {
+  for (const Json& output : statistics["outputs"])
+    if (output["name"] == name) return &output;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds) {
+  std::vector<Drift> found;
+  for (const Json& output : before.at("outputs")) {
+    const Json* const same = output_named(now, output.at("name"));
+    if (!same) {
+      found.push_back({output["name"].get<std::string>(), "output", "the pipeline has no such output, and had one"});
+      continue;
+    }
+    for (Drift& drift : Comparison(output, *same, bounds).run()) found.push_back(std::move(drift));
+  }
+  for (const Json& output : now.at("outputs"))
+    if (!output_named(before, output.at("name")))
+      found.push_back(
+          {output["name"].get<std::string>(), "output", "the pipeline has this output, and had none of this name"});
+  return found;
+}
+
+Json drift_json(const std::vector<Drift>& drifts, const DriftBounds& bounds) {
+  Json json;
+  json["drifted"] = !drifts.empty();
+  json["bounds"] = {
+      {"shift", bounds.shift}, {"range", bounds.range}, {"missing", bounds.missing}, {"new_labels", bounds.new_labels}};
+  json["drifts"] = Json::array();
+  for (const Drift& drift : drifts)
+    json["drifts"].push_back({{"output", drift.output},
+                              {"kind", drift.kind},
+                              {"found", std::isfinite(drift.found) ? Json(drift.found) : Json()},
+                              {"bound", drift.bound},
+                              {"message", drift.message}});
+  return json;
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,36 @@
+// Compares statistics of data with earlier ones: what has drifted, and by how much.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace feedline::cli {
+
+/// How far statistics may be from earlier ones. All are shares, 0 to 1 or more.
+struct DriftBounds {
+  // Of labels: which part of the values may have another label than before (the total variation distance). Of other
+  // numbers: by how much the share of the values up to some value may have changed, whatever this value is.
+  double shift = 0.1;
+  // How far values may lie outside of the earlier range, in parts of its width.
+  double range = 0.1;
+  // By how much the share of missing values, and that of values that are not finite, may have risen.
+  double missing = 0.01;
+  // Which share of the values may have a label that was not there before.
+  double new_labels = 0;
+};
+
+struct Drift {
+  std::string output, kind, message;  // kind: output, type, labels, new_labels, shift, range, missing, not_finite
+  double found = 0, bound = 0;        // 0 for kinds without a bound
+};
+
+/// Returns all that has drifted past its bound, in the order of the outputs. Both documents are those of stats_json().
+/// Throws Json::exception if they are not.
+std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds);
+
+/// Returns the list as JSON.
+Json drift_json(const std::vector<Drift>& drifts, const DriftBounds& bounds);
+
+}  // namespace feedline::cli

@@ -1,0 +1,36 @@
+// Count, extremes, mean and standard deviation of finite numbers.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "tool/stats/double_double.h"
+
+namespace feedline::cli {
+
+/// The moments of numbers that are added in any order, by any number of threads and ranks whose results are merged. The
+/// sums have about 106 bits, so mean() and deviation() come out the same however the numbers were dealt. Numbers must be
+/// finite, but for add_row(). A value type, not thread-safe.
+struct Moments {
+  uint64_t count = 0, zeros = 0;
+  double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
+  DoubleDouble sum, squares;  // the sums of the numbers and of their squares
+
+  /// Adds numbers, each with all its digits.
+  void add(std::span<const double> values);
+  /// Adds many numbers faster. Their differences from the first one are summed in doubles, so the result depends on
+  /// which numbers are added together: give the same row in one piece wherever it is added. Returns false, and adds
+  /// nothing, if one of the numbers is not finite, or so large that its square is not.
+  [[nodiscard]] bool add_row(std::span<const double> values);
+  /// Adds a number `times` times.
+  void add(double value, uint64_t times);
+  void merge(const Moments& other);
+
+  /// Returns the mean. Precondition: count > 0.
+  double mean() const noexcept;
+  /// Returns the standard deviation of the whole population, as np.std does. Precondition: count > 0.
+  double deviation() const noexcept;
+};
+
+}  // namespace feedline::cli

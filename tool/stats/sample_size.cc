@@ -1,0 +1,34 @@
+#include "tool/stats/sample_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tool/common/usage_error.h"
+
+namespace feedline::cli {
+
+uint64_t SampleSize::of(uint64_t all) const noexcept {
+  const uint64_t wanted = part > 0 ? static_cast<uint64_t>(std::ceil(part * static_cast<double>(all))) : number;
+  return std::clamp<uint64_t>(wanted, 1, all);
+}
+
+SampleSize parse_sample_size(const std::string& text, const std::string& option) {
+  SampleSize size{.text = text};
+  const char* const end = text.data() + text.size();
+  if (text.ends_with('%')) {
+    double percent = 0;
+    const auto [stop, error] = std::from_chars(text.data(), end - 1, percent);
+    size.part = percent / 100;
+    if (error == std::errc() && stop == end - 1 && size.part > 0 && size.part <= 1) return size;
+  } else {
+    const auto [stop, error] = std::from_chars(text.data(), end, size.number);
+    if (error == std::errc() && stop == end && size.number > 0) return size;
+  }
+  throw UsageError(fmt::format("{}: '{}' is neither a number of records, such as 10000, nor a part of them, such as 1%",
+                               option, text));
+}
+
+}  // namespace feedline::cli

@@ -1,0 +1,22 @@
+// How many samples to take, as people say it: "1000" or "1%".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace feedline::cli {
+
+/// A number of samples, or a part of all samples.
+struct SampleSize {
+  std::string text;  // as it was written
+  uint64_t number = 0;
+  double part = 0;  // more than 0 to 1; 0: `number` holds
+
+  /// Returns the number of samples, at least one and at most `all`, which is not 0.
+  uint64_t of(uint64_t all) const noexcept;
+};
+
+/// Throws UsageError, which names `option`, if the text has neither form, or asks for nothing or for more than 100 %.
+SampleSize parse_sample_size(const std::string& text, const std::string& option);
+
+}  // namespace feedline::cli

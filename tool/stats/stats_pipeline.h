@@ -1,0 +1,31 @@
+// The pipeline that is fed to compute statistics: the given one, in an order and in batches that suit this purpose.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "feedline/pipeline.h"
+
+namespace feedline::cli {
+
+struct StatsPipeline {
+  /// One pass over the data in file order, or in random order for a sample. A pipeline whose epoch has no natural end
+  /// (a mixture with CYCLE_FOREVER) keeps its steps and its batches. The last batch is padded, all ranks split the data,
+  /// and batches are small. What is delivered is not changed, but for outputs that would be padded to the longest row
+  /// of a batch: they are ragged here, because padding is no data.
+  Pipeline pipeline;
+  /// For each output that is made of features, by name: these features. A stack has one for each column.
+  std::map<std::string, std::vector<std::string>> features;
+  /// For each output that is padded in the given pipeline, by name: how many values a step has.
+  std::map<std::string, int64_t> step_values;
+  int64_t rows = 0;  // rows of a batch; 0: as in the given pipeline
+};
+
+/// Returns the pipeline for statistics that `threads` threads of this process collect. `sample`: the first samples that
+/// it feeds are a random sample of the data, the same one at each call. Throws Error bad_pipeline if the given pipeline
+/// makes no sense, or if its data has no end of which a sample could be a part.
+StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads);
+
+}  // namespace feedline::cli

@@ -1,0 +1,27 @@
+// Statistics for people: a table for the terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace feedline::cli {
+
+/// One row of numbers: those of an output, of a part of it, of its lengths or of the sizes of its strings.
+struct StatsRow {
+  std::string name;     // "image", "image: red", "tags: length"; may hold any bytes
+  const Json* numbers;  // lies in the output's JSON
+};
+/// Returns the rows of an output of stats_json(), which must outlive them.
+std::vector<StatsRow> stats_rows(const Json& output);
+
+/// Returns a label or a number as people write it.
+std::string value_text(const Json& value);
+/// Returns a text that may hold any bytes as one that can be printed.
+std::string printable(const std::string& text);
+
+/// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.
+std::string stats_table(const Json& statistics);
+
+}  // namespace feedline::cli

@@ -1,0 +1,37 @@
+// How often each string comes, if there are few and short ones, as labels are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/rank_message.h"
+
+namespace feedline::cli {
+
+/// Counts strings of bytes by content. If a string is longer than `longest` bytes, or if there are more than `most`
+/// different ones, nothing is counted: whether that happens follows from the set of the strings alone. Not thread-safe.
+class TextCounts {
+ public:
+  static constexpr size_t most = 4096, longest = 64;
+
+  void add(std::string_view text, uint64_t times = 1);
+  void merge(const TextCounts& other);
+
+  bool counted() const noexcept { return !too_many_; }
+  /// Returns the strings in ascending order of their bytes, each with its count; none unless counted().
+  const std::map<std::string, uint64_t, std::less<>>& counts() const noexcept { return counts_; }
+
+  void put(MessageWriter& message) const;
+  void get(MessageReader& message);
+
+ private:
+  void give_up();
+
+  bool too_many_ = false;
+  std::map<std::string, uint64_t, std::less<>> counts_;
+};
+
+}  // namespace feedline::cli

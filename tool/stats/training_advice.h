@@ -1,0 +1,30 @@
+// What statistics say to a training: how to normalise an output, and how to weigh classes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "feedline/pipeline.h"
+#include "tool/stats/output_stats.h"
+
+namespace feedline::cli {
+
+/// Returns the `normalize` message that gives each part of the output the mean 0 and the standard deviation 1, as text
+/// for the pipeline; it replaces the one that the output has, whose scale it keeps. Returns nullopt if the output takes
+/// none (bytes, formulas, class vectors, integers that are no pictures), or if a part is constant. `stats` is settled.
+std::optional<std::string> normalize_block(const OutputStats& stats, const Pipeline& pipeline);
+
+/// Returns the values of labels, each with its count, in ascending order: integers or texts that are counted exactly,
+/// at least two, each of them n^(1/2) times of n on average. Returns none for all other outputs. `stats` is settled.
+std::vector<std::pair<Json, uint64_t>> labels_of(const OutputStats& stats);
+
+/// Returns for each label of labels_of() the weight n / (classes * count), with which all classes weigh the same.
+std::vector<std::pair<Json, double>> class_weights(const std::vector<std::pair<Json, uint64_t>>& labels);
+
+/// Returns the bytes as JSON: text as it is, other bytes as {"base64": ...}.
+Json text_json(std::string_view bytes);
+
+}  // namespace feedline::cli

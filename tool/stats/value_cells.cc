@@ -1,0 +1,148 @@
+#include "tool/stats/value_cells.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace feedline::cli {
+namespace {
+
+constexpr size_t most_slots = 2 * ValueCells::most;
+constexpr int stored_bits = std::numeric_limits<double>::digits - 1;  // of a double, after its first digit
+
+uint64_t magnitude_of(int64_t value) noexcept {
+  return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+}
+
+/// Returns how many of the low bits of an integer are left out if `bits` follow its first digit.
+int dropped(uint64_t magnitude, int bits) noexcept {
+  return std::max(0, static_cast<int>(std::bit_width(magnitude)) - 1 - bits);
+}
+
+}  // namespace
+
+uint64_t ValueCells::key_of(uint64_t code) const noexcept {
+  if (bits_ == all_bits) return code;
+  if (!integers_) return code & ~uint64_t{0} << std::max(0, stored_bits - bits_);
+  const auto value = static_cast<int64_t>(code);
+  uint64_t magnitude = magnitude_of(value);
+  const int low = dropped(magnitude, bits_);
+  magnitude = magnitude >> low << low;
+  return value < 0 ? 0 - magnitude : magnitude;
+}
+
+// Adds the cell to the slot of its key, which exists or is made.
+void ValueCells::insert(const Slot& cell) {
+  const size_t mask = slots_.size() - 1;
+  size_t i = cell.key * 0x9e3779b97f4a7c15u >> std::countl_zero(mask);
+  for (; slots_[i].count > 0; i = (i + 1) & mask) {
+    Slot& slot = slots_[i];
+    if (slot.key != cell.key) continue;
+    slot.count += cell.count;
+    slot.mixed |= cell.mixed | static_cast<uint64_t>(slot.value != cell.value);
+    return;
+  }
+  slots_[i] = cell;
+  used_++;
+}
+
+void ValueCells::rebuild(size_t size) {
+  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(size));
+  used_ = 0;
+  for (Slot slot : before) {
+    if (slot.count == 0) continue;
+    slot.key = key_of(slot.value);
+    insert(slot);
+  }
+}
+
+void ValueCells::coarsen() {
+  while (used_ > most) {
+    bits_ = std::min(bits_ - 1, integers_ ? all_bits - 2 : stored_bits - 1);
+    rebuild(slots_.size());
+  }
+}
+
+void ValueCells::count(const Slot& cell) {
+  insert(cell);
+  if (used_ * 2 <= slots_.size()) return;
+  if (slots_.size() < most_slots)
+    rebuild(slots_.size() * 2);
+  else
+    coarsen();
+}
+
+void ValueCells::add(std::span<const int64_t> values) {
+  for (const int64_t value : values) add(value, 1);
+}
+
+void ValueCells::add(int64_t value, uint64_t times) {
+  if (times == 0) return;
+  const auto code = static_cast<uint64_t>(value);
+  count({.key = key_of(code), .value = code, .count = times});
+}
+
+void ValueCells::add(std::span<const double> values) {
+  for (const double value : values) {
+    const auto code = value == 0 ? 0 : std::bit_cast<uint64_t>(value);  // 0 and -0 are one value
+    count({.key = key_of(code), .value = code, .count = 1});
+  }
+}
+
+void ValueCells::merge(const ValueCells& other) {
+  if (other.bits_ < bits_) {
+    bits_ = other.bits_;
+    rebuild(slots_.size());
+  }
+  for (Slot slot : other.slots_) {
+    if (slot.count == 0) continue;
+    slot.key = key_of(slot.value);
+    count(slot);
+  }
+}
+
+std::vector<ValueCells::Cell> ValueCells::cells() const {
+  std::vector<Cell> cells;
+  for (const Slot& slot : slots_) {
+    if (slot.count == 0) continue;
+    Cell cell{.count = slot.count, .one_value = slot.mixed == 0};
+    const uint64_t code = cell.one_value ? slot.value : slot.key;
+    if (integers_) {
+      cell.integer = static_cast<int64_t>(code);
+      const int low = dropped(magnitude_of(cell.integer), bits_);
+      const int64_t half = low > 0 ? int64_t{1} << (low - 1) : 0;
+      if (!cell.one_value) cell.integer += cell.integer < 0 ? -half : half;
+    } else {
+      const uint64_t half = uint64_t{1} << std::max(0, stored_bits - bits_) >> 1;
+      cell.number = std::bit_cast<double>(cell.one_value ? code : code + half);
+    }
+    cells.push_back(cell);
+  }
+  std::ranges::sort(cells, {}, [](const Cell& cell) { return std::pair(cell.integer, cell.number); });
+  return cells;
+}
+
+bool ValueCells::exact() const noexcept {
+  return std::ranges::none_of(slots_, [](const Slot& slot) { return slot.count > 0 && slot.mixed; });
+}
+
+double ValueCells::relative_error() const noexcept { return exact() ? 0 : std::ldexp(1.0, -bits_ - 1); }
+
+void ValueCells::put(MessageWriter& message) const {
+  std::vector<Slot> used;
+  std::ranges::copy_if(slots_, std::back_inserter(used), [](const Slot& slot) { return slot.count > 0; });
+  message.put(static_cast<uint64_t>(integers_));
+  message.put(bits_);
+  message.put_rows(std::span<const Slot>(used));
+}
+
+ValueCells ValueCells::get(MessageReader& message) {
+  ValueCells cells(message.get<uint64_t>() != 0);
+  cells.bits_ = message.get<int>();
+  for (const Slot& slot : message.get_rows<Slot>()) cells.count(slot);
+  return cells;
+}
+
+}  // namespace feedline::cli

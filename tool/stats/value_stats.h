@@ -1,0 +1,69 @@
+// Statistics of a stream of numbers of one type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/rank_message.h"
+#include "feedline/tensor.h"
+#include "tool/stats/moments.h"
+#include "tool/stats/value_cells.h"
+
+namespace feedline::cli {
+
+/// Collects the moments of numbers, and how often each value comes. A float that is not finite is counted, and is left
+/// out of everything else. Objects of the same dtype can be merged; the result does not depend on how the numbers were
+/// dealt to them. Not thread-safe.
+class ValueStats {
+ public:
+  /// How the numbers of a dtype are given to add().
+  enum class Form : uint8_t { bytes, integers, floats };
+  static Form form_of(DType dtype) noexcept;
+
+  explicit ValueStats(DType dtype);
+
+  Form form() const noexcept { return form_; }
+
+  /// Adds elements of one byte: Form::bytes.
+  void add(std::span<const uint8_t> values);
+  /// Form::integers.
+  void add(std::span<const int64_t> values);
+  /// Form::floats.
+  void add(std::span<const double> values);
+  /// Form::floats. Adds many numbers of one row, or of a part of a row that is the same wherever it is added. Only
+  /// `looked_at` of them, places drawn by `key`, are counted by value.
+  void add_row(std::span<const double> values, size_t looked_at, uint64_t key);
+  void merge(const ValueStats& other);
+
+  // What follows is complete after settle(). put() settles, too.
+  void settle();
+  const Moments& moments() const noexcept { return moments_; }
+  const ValueCells& cells() const noexcept { return cells_; }
+  uint64_t nans() const noexcept { return nans_; }
+  uint64_t infinities() const noexcept { return infinities_; }
+  // The extremes of integers, exactly.
+  int64_t least_integer() const noexcept { return least_; }
+  int64_t most_integer() const noexcept { return most_; }
+
+  void put(MessageWriter& message);
+  void get(MessageReader& message);
+
+ private:
+  std::span<const double> finite(std::span<const double> values);
+
+  Form form_;
+  bool signed_bytes_;
+  Moments moments_;
+  ValueCells cells_;
+  uint64_t nans_ = 0, infinities_ = 0;
+  int64_t least_ = std::numeric_limits<int64_t>::max(), most_ = std::numeric_limits<int64_t>::min();
+  // Counts of each byte since settle(). Neighbours go to different tables, so that an increment need not wait for the
+  // one before it if both are of the same value.
+  std::array<std::array<uint64_t, 256>, 2> of_bytes_{};
+  std::vector<double> finite_;  // the numbers of a call that are finite, if some are not
+};
+
+}  // namespace feedline::cli
