@@ -15,6 +15,7 @@
 #include "golden/manifest.h"
 #include "io/frames.h"
 #include "support/catch.h"
+#include "support/npy.h"
 #include "support/skip.h"
 #include "support/temp_dir.h"
 #include "tool.h"
@@ -525,17 +526,6 @@ TEST_CASE("images: folders joined by relative path") {
 // Arrays.
 
 namespace {
-
-std::string npy(const std::string& descr, const std::string& shape, const std::string& elements,
-                const std::string& order = "False", int version = 1) {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
-  header.resize(118 - 2 * static_cast<size_t>(version > 1) - 1, ' ');
-  header += '\n';
-  std::string text = std::string("\x93NUMPY") + static_cast<char>(version) + '\0';
-  text += version == 1 ? little_endian(static_cast<uint16_t>(header.size()))
-                       : little_endian(static_cast<uint32_t>(header.size()));
-  return text + header + elements;
-}
 
 template <typename T>
 std::string elements(const std::vector<T>& values, bool big_endian = false) {

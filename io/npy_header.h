@@ -1,0 +1,26 @@
+// The header of NumPy's .npy files (numpy/lib/format.py, versions 1.0 to 3.0 of the format).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+
+namespace feedline::io {
+
+/// An array with at least one axis, in C order, whose elements have a fixed size. A row is what one index of the first
+/// axis selects.
+struct NpyHeader {
+  /// The type as NumPy writes it: byte order ('<' little, '>' big, '|' none), kind, and bytes, for example "<f4".
+  std::string descr;
+  uint64_t element_bytes = 0, rows = 0, row_bytes = 0;
+  std::vector<int64_t> row_shape;
+  uint64_t elements_at = 0;  // the offset of the first element in the file
+};
+
+/// Reads the header, of at most 64 KiB. Throws Error io_error if the file cannot be read. Throws Error bad_pipeline if
+/// it is not a valid .npy file, has another size than its header says, or has rows of more than `most_row_bytes`.
+NpyHeader read_npy_header(const SourceFile& file, uint64_t most_row_bytes);
+
+}  // namespace feedline::io
