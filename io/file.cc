@@ -16,6 +16,10 @@
 namespace feedline::io {
 namespace {
 
+uint64_t version_of(const struct stat& about) noexcept {
+  return static_cast<uint64_t>(about.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(about.st_mtim.tv_nsec);
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& what, int error) {
   throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path));
 }
@@ -52,6 +56,7 @@ int InputFile::open(std::string path) {
     throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
   }
   size_ = static_cast<uint64_t>(status.st_size);
+  version_ = version_of(status);
   return 0;
 }
 
@@ -60,7 +65,7 @@ InputFile::~InputFile() {
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), version_(other.version_) {}
 
 void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
@@ -81,6 +86,21 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
     offset += static_cast<uint64_t>(got);
     into = into.subspan(static_cast<size_t>(got));
   }
+}
+
+void InputFile::read_ahead(uint64_t offset, uint64_t length) const noexcept {
+  posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+}
+
+void InputFile::check_unchanged() const {
+  struct stat status {};
+  const int injected_error = injected<StatOp>();
+  if (const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0)
+    fail(path_, "its size cannot be read", error);
+  if (static_cast<uint64_t>(status.st_size) != size_ || version_of(status) != version_)
+    throw Error(Category::io_error,
+                "has changed since it was opened; make the feeder again, and replace files by renaming new ones",
+                Place::of_file(path_));
 }
 
 }  // namespace feedline::io

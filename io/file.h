@@ -38,6 +38,14 @@ class InputFile final : public SourceFile {
   uint64_t size() const noexcept override { return size_; }
   void read_at(uint64_t offset, std::span<std::byte> into) const override;
 
+  /// Returns what changes when the content does: the mtime, in nanoseconds, that the file had when it was opened.
+  uint64_t version() const noexcept { return version_; }
+  /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses, nothing is
+  /// lost but time.
+  void read_ahead(uint64_t offset, uint64_t length) const noexcept;
+  /// Throws Error io_error if the file has been written to since it was opened, so that bytes read may be of either.
+  void check_unchanged() const;
+
  private:
   InputFile() = default;
   /// Returns the errno of open(2), or 0. Throws Error io_error for all other failures.
@@ -45,7 +53,7 @@ class InputFile final : public SourceFile {
 
   std::string path_;
   int fd_ = -1;
-  uint64_t size_ = 0;
+  uint64_t size_ = 0, version_ = 0;
 };
 
 }  // namespace feedline::io

@@ -1,0 +1,55 @@
+// The names of a table's rows: from a name to the number of its row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+
+namespace feedline::flow {
+
+/// A file of names, one on a line, as a hash table. The name of row i is line i + 1. A line ends with "\n" or "\r\n"; the
+/// last line may end with the file. Names are bytes, and each comes once. Immutable.
+class KeyMap {
+ public:
+  using Key = std::span<const std::byte>;
+
+  /// Reads the file. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it has another number of
+  /// lines than `rows`, or has a name twice, with the numbers of both lines.
+  KeyMap(const io::SourceFile& file, uint64_t rows);
+
+  /// Returns the bytes of memory that a KeyMap takes for a file of this size.
+  static uint64_t memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept;
+
+  /// Sets rows[i] to the number of the row that keys[i] names, or to -1 if there is none. Allocates nothing.
+  /// Precondition: both have the same size, at most 256.
+  void find(std::span<const Key> keys, std::span<int64_t> rows) const noexcept;
+
+  /// Returns the name of a row.
+  Key name(uint64_t row) const noexcept;
+
+  /// Returns a hash of all names in their order.
+  uint64_t digest() const noexcept { return digest_; }
+
+ private:
+  struct Slot {
+    uint32_t tag = 0;    // the upper half of the hash
+    uint32_t after = 0;  // 1 + the number of the row; 0: the slot is empty
+  };
+
+  void find_lines(const io::SourceFile& file, uint64_t rows);
+  void insert(uint32_t row, const io::SourceFile& file);
+
+  std::vector<std::byte> text_;
+  std::vector<uint64_t> begins_;  // of each line in the text, and one more after the last
+  std::vector<Slot> slots_;       // a power of two of them, at most half of them in use
+  uint64_t digest_ = 0;
+};
+
+/// Returns a key for messages: its text in quotes, with \xNN for bytes that are no text. A long one is cut.
+std::string quoted(KeyMap::Key key);
+
+}  // namespace feedline::flow

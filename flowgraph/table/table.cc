@@ -1,0 +1,166 @@
+#include "flowgraph/table/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "base/audit.h"
+#include "base/byte_size.h"
+#include "base/format_count.h"
+#include "base/machine.h"
+#include "base/mutex.h"
+#include "feedline/error.h"
+
+namespace feedline::flow {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "rows are used as they lie in the file");
+
+constexpr uint64_t most_row_bytes = (uint64_t{1} << 31) - 1;
+
+constexpr std::pair<std::string_view, DType> types[] = {
+    {"f2", DType::float16}, {"f4", DType::float32}, {"f8", DType::float64}, {"b1", DType::boolean},
+    {"u1", DType::uint8},   {"u2", DType::uint16},  {"u4", DType::uint32},  {"i1", DType::int8},
+    {"i2", DType::int16},   {"i4", DType::int32},   {"i8", DType::int64},
+};
+
+[[noreturn]] void refuse(const io::SourceFile& file, const std::string& why) {
+  throw Error(Category::bad_pipeline, why, Place::of_file(file.path()));
+}
+
+DType dtype_of(const io::SourceFile& file, const io::NpyHeader& header) {
+  const std::string_view descr = header.descr;
+  const auto found = std::ranges::find(types, descr.substr(1), &std::pair<std::string_view, DType>::first);
+  if (found == std::end(types))
+    refuse(file, fmt::format("its elements have the type '{}'; save the array as float16 to float64, int8 to int64, "
+                             "uint8 to uint32, or bool",
+                             descr));
+  if (descr[0] == '>' && header.element_bytes > 1)
+    refuse(file, fmt::format("its elements are big-endian ('{}'); save array.astype('<{}')", descr, descr.substr(1)));
+  return found->second;
+}
+
+Shape shape_of(const io::SourceFile& file, const io::NpyHeader& header) {
+  if (header.row_shape.size() > Shape::max_rank)
+    refuse(file, fmt::format("its rows have {} axes, and a tensor has at most {}; save it with fewer",
+                             header.row_shape.size(), Shape::max_rank));
+  return Shape(header.row_shape);
+}
+
+// Reads that were submitted together.
+struct Reading {
+  Mutex mutex;
+  Condition done;
+  size_t left = 0;  // set before they are submitted, and guarded from then on
+  int error = 0;    // of one that failed
+
+  static void end(void* tag, int error) {
+    auto& reading = *static_cast<Reading*>(tag);
+    const Lock lock(reading.mutex);
+    if (error) reading.error = error;
+    if (--reading.left == 0)
+      reading.done.notify_one();  // while the lock is held, because the waiter destroys the object
+  }
+  int wait() {
+    Lock lock(mutex);
+    done.wait(lock, [this] { return left == 0; });
+    return error;
+  }
+};
+
+}  // namespace
+
+Table::Table(TableSpec spec)
+    : spec_(std::move(spec)),
+      file_(spec_.path),
+      header_(io::read_npy_header(file_, most_row_bytes)),
+      dtype_(dtype_of(file_, header_)),
+      row_shape_(shape_of(file_, header_)) {
+  if (header_.rows == 0) refuse(file_, "has no rows, so nothing can be looked up; save an array that has some");
+}
+
+void Table::open(uint64_t memory_limit, const IoOptions& how) {
+  if (std::exchange(open_, true)) return;
+  std::optional<io::InputFile> names;
+  if (!spec_.keys_path.empty()) names.emplace(spec_.keys_path);
+  const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
+                 rows_bytes = spec_.resident ? header_.rows * header_.row_bytes : 0;
+  memory_bytes_ = names_bytes + rows_bytes;
+  if (memory_bytes_ > memory_limit)
+    refuse(file_, fmt::format("takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
+                              format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
+                              format_byte_size(names_bytes), format_byte_size(memory_limit),
+                              rows_bytes > 0 ? "leave out lookup.resident, or raise memory.limit"
+                                             : "raise memory.limit, or look rows up by number"));
+  digest_ = hash64(header_.descr);
+  for (const int64_t axis : row_shape_.with_rows(static_cast<int64_t>(header_.rows)))
+    digest_ = mix64(digest_ ^ static_cast<uint64_t>(axis));
+  if (names) {
+    keys_.emplace(*names, header_.rows);
+    names->check_unchanged();
+    digest_ = mix64(digest_ ^ keys_->digest());
+  }
+  if (spec_.resident) {
+    memory_ = gpu::Memory(rows_bytes);
+    file_.read_at(header_.elements_at, memory_.bytes().first(rows_bytes));
+  }
+  file_.check_unchanged();
+  if (spec_.resident || how.direct == Toggle::off ||
+      (how.direct == Toggle::automatic && file_.size() <= usable_memory()))
+    return;
+  io::BackendOptions options;
+  options.backend = how.backend;
+  options.direct = how.direct;
+  backend_ = io::make_read_backend({{file_.path(), file_.size(), file_.version()}}, options, Reading::end);
+}
+
+size_t Table::scratch_bytes() const noexcept {
+  if (spec_.resident) return 0;
+  return backend_ ? io::Read::capacity_for(io::block_bytes - 1, header_.row_bytes) : header_.row_bytes;
+}
+
+void Table::read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const {
+  std::array<io::Read, most_at_once> reads;
+  Reading reading;
+  for (size_t i = 0; i < rows.size(); i++) {
+    const uint64_t row = static_cast<uint64_t>(std::max<int64_t>(0, rows[i])), offset = offset_of(row);
+    std::byte* const to = scratch.data() + i * scratch_bytes();
+    if (spec_.resident) {
+      at[i] = memory_.bytes().data() + row * header_.row_bytes;
+    } else if (i > 0 && (rows[i] < 0 || rows[i] == rows[i - 1])) {
+      at[i] = at[i - 1];
+    } else if (backend_) {
+      at[i] = to + offset % io::block_bytes;
+      if (rows[i] >= 0) reads[reading.left++] = {0, offset, header_.row_bytes, to, &reading};
+    } else {
+      at[i] = to;
+      if (rows[i] >= 0) file_.read_at(offset, {to, header_.row_bytes});
+    }
+  }
+  if (reading.left > 0) {
+    backend_->submit(std::span(reads).first(reading.left));
+    if (const int error = reading.wait())
+      throw Error(Category::io_error, io::read_error_message(error), Place::of_file(file_.path()));
+  } else if (!spec_.resident) {
+    file_.check_unchanged();
+  }
+}
+
+void Table::read_ahead(uint64_t row) const noexcept { file_.read_ahead(offset_of(row), header_.row_bytes); }
+
+std::string Table::text() const {
+  return fmt::format("{}: {} of {} {}, {}, {}{}", std::filesystem::path(spec_.path).filename().string(),
+                     format_count(header_.rows, "row"), name(dtype_), to_string(row_shape_),
+                     format_byte_size(header_.rows * header_.row_bytes),
+                     spec_.resident ? "resident"
+                     : backend_     ? "read by " + backend_->description()
+                                    : "read through the page cache",
+                     keys_ ? ", by name" : ", by number");
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,92 @@
+// A table: an .npy file whose rows are looked up by their number or by their name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "feedline/tensor.h"
+#include "flowgraph/table/key_map.h"
+#include "gpu/device/memory.h"
+#include "io/file.h"
+#include "io/npy_header.h"
+#include "io/read/read_backend.h"
+
+namespace feedline::flow {
+
+/// What a pipeline says of a table.
+struct TableSpec {
+  std::string path;       // of the .npy file, absolute
+  std::string keys_path;  // of the names; empty: rows have numbers only
+  bool resident = false;
+  bool operator==(const TableSpec&) const = default;
+};
+
+/// The rows lie in the file, or are resident in memory of this process. In the file they are read through the page cache,
+/// which all processes of a machine share, or past it if the file is larger than the memory. They are never mapped: a
+/// file that is cut short, or a disk that fails, is an Error, where a mapping would end the process. Immutable once it is
+/// open; used by several threads at a time.
+class Table {
+ public:
+  static constexpr size_t most_at_once = 64;  // rows of one read()
+
+  /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it is
+  /// not an .npy file in C order, of a type of numbers in little-endian order.
+  explicit Table(TableSpec spec);
+
+  /// Reads the names, and the rows if they are resident. Does nothing the second time. Throws Error: as KeyMap does; if
+  /// a file cannot be read or has changed; and bad_pipeline if the table takes more than `memory_limit` bytes.
+  /// `how.direct` says when rows are read past the page cache; `automatic`: if the file is larger than the memory that
+  /// this process may use.
+  void open(uint64_t memory_limit, const IoOptions& how = {});
+
+  const TableSpec& spec() const noexcept { return spec_; }
+  DType dtype() const noexcept { return dtype_; }
+  const Shape& row_shape() const noexcept { return row_shape_; }
+  uint64_t rows() const noexcept { return header_.rows; }
+  size_t row_bytes() const noexcept { return header_.row_bytes; }
+
+  /// Returns the memory that it takes, in bytes. Precondition, as for all below: it is open.
+  uint64_t memory_bytes() const noexcept { return memory_bytes_; }
+  /// Returns the names of the rows. Precondition: the spec has a file of names.
+  const KeyMap& keys() const noexcept { return *keys_; }
+  /// Returns a hash of type, shape and names, by which ranks compare their tables.
+  uint64_t digest() const noexcept { return digest_; }
+
+  /// Returns how many bytes of scratch memory read() needs for each row, and how they must be aligned.
+  size_t scratch_bytes() const noexcept;
+  static constexpr size_t scratch_alignment = io::block_bytes;
+
+  /// Finds rows: at[i] is where row rows[i] lies, in `scratch` or in the table's own memory. Neighbours that are the same
+  /// are read once. A number below 0 is no row; at[i] is then some row_bytes(). Throws Error io_error if the file cannot
+  /// be read, or has changed since it was opened. Precondition: at most most_at_once rows, all below rows(); `scratch`
+  /// has scratch_bytes() for each.
+  void read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const;
+
+  /// Returns whether read_ahead() does anything.
+  bool reads_ahead() const noexcept { return !spec_.resident && !backend_; }
+  /// Begins to bring the row into the page cache. Precondition: row < rows().
+  void read_ahead(uint64_t row) const noexcept;
+
+  /// Returns a line about it for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...".
+  std::string text() const;
+
+ private:
+  uint64_t offset_of(uint64_t row) const noexcept { return header_.elements_at + row * header_.row_bytes; }
+
+  TableSpec spec_;
+  io::InputFile file_;
+  io::NpyHeader header_;
+  DType dtype_;
+  Shape row_shape_;
+  std::optional<KeyMap> keys_;
+  gpu::Memory memory_;                        // the rows, if they are resident
+  std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: the rows are read otherwise
+  uint64_t memory_bytes_ = 0, digest_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,225 @@
+// Tables: their headers, their rows, what is refused, and what happens to files that change or cannot be read.
+#include "flowgraph/table/table.h"
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "support/catch.h"
+#include "support/npy.h"
+#include "support/skip.h"
+#include "support/temp_dir.h"
+
+using namespace feedline;
+using namespace feedline::flow;
+using test::in_memory;
+using test::npy;
+using test::TempDir;
+
+namespace {
+
+constexpr uint64_t no_limit = uint64_t{1} << 40;
+
+std::string refusal(const TempDir& dir, const std::string& content) {
+  try {
+    Table({dir.write("refused.npy", content), "", false});
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    CHECK(error.place().file == dir.file("refused.npy"));
+    return error.message();
+  }
+  return "no error";
+}
+
+std::string row_of(const Table& table, uint64_t row) {
+  std::vector<std::byte> scratch(table.scratch_bytes() + Table::scratch_alignment);
+  void* begin = scratch.data();
+  size_t space = scratch.size();
+  std::align(Table::scratch_alignment, table.scratch_bytes(), begin, space);
+  const auto wanted = static_cast<int64_t>(row);
+  const std::byte* at = nullptr;
+  table.read_ahead(row);
+  table.read({&wanted, 1}, {static_cast<std::byte*>(begin), table.scratch_bytes()}, {&at, 1});
+  return {reinterpret_cast<const char*>(at), table.row_bytes()};
+}
+
+}  // namespace
+
+TEST_CASE("rows of every type and shape, read or resident") {
+  const TempDir dir;
+  const struct {
+    const char *descr, *shape;
+    DType dtype;
+    Shape row;
+    size_t bytes;
+  } cases[] = {{"<f4", "(3, 2)", DType::float32, {2}, 8}, {"<f2", "(3, 2, 1, 2)", DType::float16, {2, 1, 2}, 8},
+               {"|u1", "(3,)", DType::uint8, {}, 1},      {"|b1", "(3, 5)", DType::boolean, {5}, 5},
+               {"<f8", "(3, 1)", DType::float64, {1}, 8}, {"<i8", "(3, 2)", DType::int64, {2}, 16},
+               {"<i4", "(3,)", DType::int32, {}, 4},      {"<u2", "(3, 3)", DType::uint16, {3}, 6},
+               {"=i2", "(3, 2L,)", DType::int16, {2}, 4}, {"|i1", "(3, 2)", DType::int8, {2}, 2},
+               {"<u4", "(3, 1)", DType::uint32, {1}, 4},  {">u1", "(3, 2)", DType::uint8, {2}, 2}};
+  for (const auto& c : cases)
+    for (const int version : {1, 2, 3})
+      for (const bool resident : {false, true}) {
+        INFO(c.descr << " " << c.shape << ", version " << version);
+        std::string elements;
+        for (size_t i = 0; i < 3 * c.bytes; i++) elements += static_cast<char>(i * 7 + 1);
+        Table table({dir.write("t.npy", npy(c.descr, c.shape, elements, "False", version)), "", resident});
+        CHECK(table.dtype() == c.dtype);
+        CHECK(table.row_shape() == c.row);
+        CHECK(table.rows() == 3);
+        REQUIRE(table.row_bytes() == c.bytes);
+        table.open(no_limit);
+        table.open(0);  // does nothing
+        CHECK(table.memory_bytes() == (resident ? 3 * c.bytes : 0));
+        for (uint64_t row = 0; row < 3; row++) CHECK(row_of(table, row) == elements.substr(row * c.bytes, c.bytes));
+      }
+}
+
+TEST_CASE("what is no table is refused, with what to do") {
+  const TempDir dir;
+  const std::string eight(8, 'x');
+  CHECK(refusal(dir, npy(">f4", "(2,)", eight)) == "its elements are big-endian ('>f4'); save array.astype('<f4')");
+  CHECK(refusal(dir, npy("<c8", "(1,)", eight)) ==
+        "its elements have the type '<c8'; save the array as float16 to float64, int8 to int64, uint8 to uint32, or "
+        "bool");
+  CHECK(refusal(dir, npy("<f4", "(1, 2)", eight, "True")) ==
+        "is in Fortran order, column by column; save numpy.ascontiguousarray(array) instead");
+  CHECK(refusal(dir, npy("<f4", "(0, 2)", "")) ==
+        "has no rows, so nothing can be looked up; save an array that has some");
+  CHECK(refusal(dir, npy("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 2)", eight)) ==
+        "its rows have 9 axes, and a tensor has at most 8; save it with fewer");
+  CHECK(refusal(dir, npy("<f4", "(3,)", eight)) == "has 8 bytes of elements, but its header says 3 rows of 4 bytes");
+  CHECK(refusal(dir, npy("<f4", "(1,)", eight)) == "has 8 bytes of elements, but its header says 1 rows of 4 bytes");
+  CHECK_THAT(refusal(dir, npy("<f4", "(1, 2147483648)", eight)), Catch::Contains("a row has more than 2 GiB"));
+  CHECK(refusal(dir, "PK") == "is not an .npy file");
+  CHECK_THROWS_WITH(Table({dir.file("none.npy"), "", false}), Catch::Contains("No such file"));
+  CHECK_THROWS_WITH(Table({dir.path(), "", false}), Catch::Contains("not a regular file"));
+
+  // However a header is changed, there is an answer or an error.
+  const std::string good = npy("<f4", "(2,)", eight);
+  for (size_t at = 0; at < 128; at++)
+    for (const char c : {'\0', '9', '\'', '(', '\xff'}) {
+      std::string changed = good;
+      changed[at] = c;
+      try {
+        Table table({dir.write("changed.npy", changed), "", true});
+        table.open(no_limit);
+        CHECK(table.rows() * table.row_bytes() == 8);
+      } catch (const Error&) {
+      }
+    }
+}
+
+TEST_CASE("a table with names says what it takes, and is refused if that is too much") {
+  const TempDir dir;
+  const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
+  const std::string names = dir.write("names.txt", "a\nb\nc\n");
+  const uint64_t of_names = KeyMap::memory_bytes(6, 3);
+  Table table({path, names, true});
+  CHECK_THROWS_WITH(Table({path, names, true}).open(24 + of_names - 1),
+                    Catch::Contains("leave out lookup.resident, or raise memory.limit"));
+  CHECK_THROWS_WITH(Table({path, names, false}).open(of_names - 1), Catch::Contains("or look rows up by number"));
+  table.open(24 + of_names);
+  CHECK(table.memory_bytes() == 24 + of_names);
+  CHECK(table.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, resident, by name");
+  Table other({path, dir.write("others.txt", "a\nb\nd\n"), false});
+  other.open(no_limit);
+  CHECK(other.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, read through the page cache, by name");
+  CHECK(other.digest() != table.digest());
+}
+
+TEST_CASE("a file that changes, or that is cut short, is an error and never a signal") {
+  const TempDir dir;
+  const std::string path = dir.write("t.npy", npy("<f4", "(3000, 2)", std::string(24000, 'x')));
+  Table table({path, "", false});
+  table.open(no_limit);
+  CHECK(row_of(table, 2999) == std::string(8, 'x'));
+  std::filesystem::resize_file(path, 20000);
+  CHECK_THROWS_WITH(row_of(table, 2999), Catch::Contains("has become shorter"));
+  CHECK_THROWS_WITH(row_of(table, 0), Catch::Contains("has changed since it was opened"));
+  CHECK_THROWS_WITH(Table({path, "", false}), Catch::Contains("19872 bytes of elements"));
+
+  const std::string replaced = dir.write("r.npy", npy("<f4", "(1,)", "abcd"));
+  Table kept({replaced, "", false});
+  kept.open(no_limit);
+  std::filesystem::rename(dir.write("new.npy", npy("<f4", "(1,)", "efgh")), replaced);
+  CHECK(row_of(kept, 0) == "abcd");  // a renamed file is another one
+}
+
+TEST_CASE("each system call that fails is an Error that names the file") {
+  const TempDir dir;
+  const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", std::string(24, 'x')));
+  const std::string names = dir.write("names.txt", "a\nb\nc\n");
+  const auto use = [&](bool resident) {
+    Table table({path, names, resident});
+    table.open(no_limit);
+    for (uint64_t row = 0; row < 3; row++)
+      if (row_of(table, row) != std::string(8, 'x')) throw std::logic_error("other bytes");
+  };
+  int failed = 0;
+  for (SyscallHook* hook : SyscallHook::all())
+    for (const bool resident : {false, true})
+      for (int64_t n = 1;; n++) {
+        hook->fail_nth_call(n);
+        try {
+          use(resident);
+        } catch (const Error& error) {
+          INFO(hook->name());
+          CHECK(error.category() == Category::io_error);
+          if (std::string_view(hook->name()) != "mmap")
+            CHECK((error.place().file == path || error.place().file == names));
+          failed++;
+        }
+        const bool made_fewer = hook->pending();
+        hook->fail_nth_call(0);
+        if (made_fewer) break;
+      }
+  CHECK(failed > 12);
+}
+
+TEST_CASE("many rows at once: the same through the page cache, past it, and resident") {
+  const TempDir dir;
+  constexpr size_t row_bytes = 6000;  // begins anywhere in a block
+  std::string elements;
+  for (size_t i = 0; i < 40 * row_bytes; i++) elements += static_cast<char>(i / row_bytes + i % 251);
+  const std::string path = dir.write("t.npy", npy("|u1", "(40, 6000)", elements));
+  const std::vector<int64_t> rows = {39, 39, 39, 0, 7, -1, -1, 7, 7, 8, 38, 0, 39};
+  for (const auto& [resident, io] : {std::pair(true, IoOptions()),
+                                     {false, IoOptions()},
+                                     {false, IoOptions{.direct = Toggle::off}},
+                                     {false, IoOptions{.backend = BackendKind::automatic, .direct = Toggle::on}},
+                                     {false, IoOptions{.backend = BackendKind::pread, .direct = Toggle::on}}}) {
+    Table table({path, "", resident});
+    table.open(no_limit, io);
+    INFO(table.text());
+    const bool past = io.direct == Toggle::on;
+    CHECK(table.reads_ahead() == (!resident && !past));
+    CHECK((table.text().find("O_DIRECT") != std::string::npos) == past);
+    std::vector<std::byte> memory(rows.size() * table.scratch_bytes() + Table::scratch_alignment);
+    void* begin = memory.data();
+    size_t space = memory.size();
+    std::align(Table::scratch_alignment, rows.size() * table.scratch_bytes(), begin, space);
+    std::vector<const std::byte*> at(rows.size());
+    try {
+      table.read(rows, {static_cast<std::byte*>(begin), rows.size() * table.scratch_bytes()}, at);
+    } catch (const Error& error) {
+      if (!past || error.message().find("refuses O_DIRECT") == std::string::npos) throw;
+      test::skip("the file system of temporary files refuses O_DIRECT");
+      continue;
+    }
+    for (size_t i = 0; i < rows.size(); i++)
+      if (rows[i] >= 0)
+        CHECK(std::string(reinterpret_cast<const char*>(at[i]), row_bytes) ==
+              elements.substr(static_cast<size_t>(rows[i]) * row_bytes, row_bytes));
+    if (!resident) CHECK((at[0] == at[1] && at[1] == at[2] && at[7] == at[8]));
+    if (!past) continue;
+    std::filesystem::resize_file(path, 100000);
+    CHECK_THROWS_WITH(row_of(table, 39), Catch::Contains("t.npy: the file ended early"));
+    dir.write("t.npy", npy("|u1", "(40, 6000)", elements));
+    CHECK_THROWS_WITH(row_of(table, 39), Catch::Contains("t.npy: the file has changed"));
+  }
+}
