@@ -10,6 +10,7 @@
 #include "flowgraph/feed/transfer.h"
 #include "flowgraph/plan/feed_facts.h"
 #include "flowgraph/plan/pass_audit.h"
+#include "flowgraph/table/table.h"
 
 namespace feedline {
 namespace {
@@ -35,6 +36,8 @@ std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
   const Options& options = setup.options;
   const int threads = setup.threads();
   flow::PipelineSpec spec = setup.carried(setup.route.graph_packs());
+  for (const auto& table : spec.tables) table->open(spec.memory_limit, options.io);
+  flow::compare_tables(readers, spec);
   flow::DataSet data = flow::count_data(spec, threads, options.on_progress, readers);
   const uint64_t chosen = data.samples;
   flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});

@@ -112,16 +112,6 @@ int64_t reserved_value(const Plan& plan, const ColumnRef& column, const Chunk& c
   return -1;
 }
 
-// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
-std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) {
-  if (feature.dtype == DType::bytes) {
-    const BytesRef& bytes = column.as<BytesRef>()[row];
-    return {bytes.data, bytes.size};
-  }
-  const size_t size = static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype);
-  return {column.as<std::byte>() + row * size, size};
-}
-
 // Sets at[i] to the address of element `element` of the `elements` elements of rows[i]. column_of(chunk) returns the
 // column.
 template <typename ColumnOf>
@@ -171,7 +161,9 @@ BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  if (plan.memory.scratch_bytes > 0) rows_per_task_ = 1;  // such as a picture, which takes longer than its bytes tell
+  for (const OutputSpec& output : plan.spec.outputs)
+    for (const DenseJob& job : output.jobs)
+      if (job.writer && job.writer->takes_long()) rows_per_task_ = 1;
   // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
   // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
   // here, but few of them are in use while the trainer is fast.)
@@ -253,6 +245,21 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
     write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failed.rows, buffer);
   }
   return std::move(failed.reported);
+}
+
+void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
+  std::array<std::span<const std::byte>, block_rows> values;
+  for (const OutputSpec& output : plan_.spec.outputs)
+    for (const DenseJob& job : output.jobs) {
+      if (output.internal || !job.writer || !job.writer->reads_ahead()) continue;
+      const auto number = static_cast<size_t>(job.column.number);
+      for (uint32_t row = 0; row < chunk.rows();) {
+        size_t count = 0;
+        for (; count < values.size() && row < chunk.rows(); row++)
+          values[count++] = stored_value(plan_.spec.features[number], chunk.features()[number], row);
+        job.writer->read_ahead(std::span(values).first(count));
+      }
+    }
 }
 
 // Fills the dense tensors of rows that could not be written from the nearest good row. `failed` is ascending.

@@ -32,6 +32,9 @@ class BatchWriter {
   /// Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
+  /// Tells row writers which rows will be made of a chunk, so that they can begin to read what they need.
+  void read_ahead(const Chunk& chunk) const noexcept;
+
   /// Returns how many warnings row writers gave (RowOutcome::warnings).
   uint64_t warnings() const noexcept { return warnings_; }
 

@@ -5,6 +5,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <span>
@@ -19,6 +20,7 @@
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data/data_set.h"
 #include "flowgraph/pipeline/feed_state.h"
+#include "flowgraph/table/table.h"
 #include "ranks/rank_group.h"
 
 namespace feedline::flow {
@@ -99,6 +101,12 @@ config::Pipeline comparable(config::Pipeline pipeline) {
     const std::string stride = source.index().stride();
     source.clear_index();
     if (!stride.empty()) source.mutable_index()->set_stride(stride);
+  }
+  for (config::Output& output : *pipeline.mutable_output()) {
+    if (!output.has_lookup()) continue;
+    output.mutable_lookup()->clear_table();  // compare_tables() compares the tables
+    output.mutable_lookup()->clear_keys_file();
+    output.mutable_lookup()->clear_resident();
   }
   return pipeline;
 }
@@ -195,6 +203,19 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     in_what.push_back(fmt::format("{}", fmt::join(found, "; ")));
   }
   refuse_differences(ranks, in_what);
+}
+
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec) {
+  for (const auto& table : spec.tables) {
+    std::vector<std::string> all = ranks.all_gather(
+        fmt::format("table {} of {} {}, digest {:016x}", std::filesystem::path(table->spec().path).filename().string(),
+                    name(table->dtype()), to_string(table->row_shape().with_rows(static_cast<int64_t>(table->rows()))),
+                    table->digest()));
+    for (std::string& text : std::span(all).subspan(1))
+      text = text == all[0] ? "" : fmt::format("{}, not {}", text, all[0]);
+    all[0].clear();
+    refuse_differences(ranks, all);
+  }
 }
 
 void compare_files(RankGroup& ranks, const DataSet& data) {

@@ -17,6 +17,7 @@ class RankGroup;
 namespace feedline::flow {
 
 struct DataSet;
+struct PipelineSpec;
 struct Position;
 
 /// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
@@ -25,6 +26,9 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 
 /// Compares the positions (step and epoch) from which the ranks continue.
 void compare_positions(RankGroup& ranks, const Position& position);
+
+/// Compares the tables: their names without folders, types, shapes, and the names of their rows. They must be open.
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);

@@ -248,6 +248,7 @@ ChunkRef Graph::Impl::arrived(const ChunkRef& message) noexcept {
 
 void Graph::Impl::parse(Chunk& chunk) {
   chunk.parse(plan);
+  writer.read_ahead(chunk);
   layout_hits += chunk.layout_hits();
   parsed += chunk.rows();
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "flowgraph/parse/absent_features.h"
+#include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/parse/record_parser.h"
 #include "io/records/record_stream.h"
 
@@ -28,6 +29,7 @@ class Trial {
 
  private:
   void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number);
+  void refuse_rows(std::span<const Column> columns, std::vector<RowError>& errors) const;
   void note(Error error);
 
   const PipelineSpec& spec_;
@@ -77,12 +79,24 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
   session.parse({&record, 1}, errors);
   tried_.records++;
   absent_.add(session.seen(), {&record, 1});
+  if (errors.empty()) refuse_rows(session.columns(), errors);
   if (errors.empty()) return;
   tried_.failed++;
   RowError& error = errors.front();
   note(Error(error.category, std::move(error.message),
              {file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number),
               error.feature < 0 ? "" : spec_.features[static_cast<size_t>(error.feature)].name}));
+}
+
+// Adds the errors of outputs that can be made of no row of this record.
+void Trial::refuse_rows(std::span<const Column> columns, std::vector<RowError>& errors) const {
+  for (const OutputSpec& output : spec_.outputs)
+    for (const DenseJob& job : output.jobs) {
+      if (!job.writer) continue;
+      const auto feature = static_cast<size_t>(job.column.number);
+      if (auto refusal = job.writer->refusal(stored_value(spec_.features[feature], columns[feature], 0)))
+        errors.push_back({0, refusal->category, job.column.number, std::move(refusal->message)});
+    }
 }
 
 void Trial::note(Error error) {

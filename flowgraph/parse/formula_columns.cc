@@ -20,6 +20,15 @@ RowAccess rows_of(const FeatureSpec& feature) noexcept {
   return {static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype), false};
 }
 
+std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept {
+  if (feature.dtype == DType::bytes) {
+    const BytesRef& bytes = column.as<BytesRef>()[row];
+    return {bytes.data, bytes.size};
+  }
+  const size_t size = static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype);
+  return {column.as<std::byte>() + row * size, size};
+}
+
 Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
   for (const ExpressionSpec& expression : spec.expressions) {
     Formula formula{&expression.program, {}};

@@ -27,6 +27,9 @@ struct RowAccess {
 /// Returns how to reach the rows of a fixed feature. A bytes feature with several values has `elements` consecutive
 /// rows for each record.
 RowAccess rows_of(const FeatureSpec& feature) noexcept;
+
+/// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
+std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 inline constexpr RowAccess rows_of_expression = {sizeof(double), false};
 
 /// The formulas of a pipeline, prepared for evaluation. Immutable.

@@ -36,6 +36,7 @@ class PictureWriter final : public RowWriter {
 
   uint64_t scratch_bytes() const noexcept override;
   uint64_t heap_bytes() const noexcept override;
+  bool takes_long() const noexcept override { return true; }
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
   std::shared_ptr<const RowWriter> of_stored_numbers() const override;

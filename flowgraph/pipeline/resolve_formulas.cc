@@ -92,6 +92,8 @@ class FormulaResolver {
                                  it->variable || it->padded  ? "of varying length"
                                  : it->dtype == DType::bytes ? "BYTES"
                                                              : to_string(it->shape)));
+    if (it->dense() && it->jobs[0].writer)
+      refuse(reader, fmt::format("{}: formulas cannot read what is looked up in a table", name));
     input.dtype = it->dtype;
     if (expression_of(*it)) {
       input.expression = place(number);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
+#include "flowgraph/pipeline/lookup_writer.h"
 #include "flowgraph/pipeline/one_hot_writer.h"
 #include "flowgraph/pipeline/picture_writer.h"
 #include "flowgraph/pipeline/resolve_features.h"
@@ -51,9 +53,14 @@ DType stored_dtype(const config::DecodeRaw& raw) {
 // Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
-  OutputResolver(const Output& config, std::string path, uint64_t seed, const std::vector<FeatureSpec>& features,
-                 std::vector<std::string>& warnings)
-      : config_(config), path_(std::move(path)), seed_(seed), features_(features), warnings_(warnings) {
+  OutputResolver(const Output& config, std::string path, uint64_t seed, const std::string& folder, PipelineSpec& spec)
+      : config_(config),
+        path_(std::move(path)),
+        seed_(seed),
+        folder_(folder),
+        features_(spec.features),
+        tables_(spec.tables),
+        warnings_(spec.warnings) {
     output_.name = config.name();
     output_.dtype = to_dtype(config.dtype());
     output_.internal = config.internal();
@@ -85,6 +92,9 @@ class OutputResolver {
         break;
       case Output::kOneHot:
         from_class();
+        break;
+      case Output::kLookup:
+        from_table();
         break;
       default:
         if (config_.feature().empty())
@@ -431,6 +441,56 @@ class OutputResolver {
     output_.jobs.back().writer = std::move(writer);
   }
 
+  void from_table() {
+    const config::Lookup& lookup = config_.lookup();
+    if (config_.feature().empty())
+      refuse("feature",
+             "lookup needs a feature of one INT64 value, a row's number, or one of BYTES, its name; name one");
+    const int number = feature_number("feature", config_.feature());
+    const FeatureSpec& from = feature(number);
+    if (from.dtype == DType::float32 || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+      refuse("lookup", fmt::format("it needs one INT64 or BYTES value in each record; feature '{}' is {}", from.name,
+                                   describe(from)));
+    const bool by_name = from.dtype == DType::bytes;
+    if (lookup.table().empty()) refuse("lookup.table", "it is missing; name the .npy file");
+    if (by_name && lookup.keys_file().empty())
+      refuse("lookup.keys_file",
+             fmt::format("feature '{}' is BYTES, so rows are looked up by name; give a file with the "
+                         "name of each row, one on a line",
+                         from.name));
+    if (!by_name && !lookup.keys_file().empty())
+      refuse("lookup.keys_file",
+             fmt::format("feature '{}' is INT64, so rows are looked up by number; remove it, or declare the feature as "
+                         "BYTES",
+                         from.name));
+    const std::shared_ptr<Table> table = table_of(
+        {path_of("lookup.table", lookup.table()), path_of("lookup.keys_file", lookup.keys_file()), lookup.resident()});
+    gpu::UnpackSpec unpack = stored_elements(table->dtype(), table->row_shape());
+    const int channel_axis = turn(unpack, Layout::unknown);
+    finish(unpack, channel_axis, table->dtype());
+    output_.shape = unpack.shape;
+    auto writer = std::make_shared<LookupWriter>(table, by_name, unpack);
+    add_job({.number = number}, std::move(unpack));
+    output_.jobs.back().writer = std::move(writer);
+  }
+
+  std::string path_of(std::string_view field, const std::string& path) const {
+    if (path.find('\0') != std::string::npos) refuse(field, "it is not a file name, because it has a NUL character");
+    if (path.empty()) return path;
+    return std::filesystem::absolute(std::filesystem::path(folder_) / path).lexically_normal().string();
+  }
+
+  // Returns the table. Outputs share one that is the same.
+  std::shared_ptr<Table> table_of(TableSpec wanted) const {
+    for (const std::shared_ptr<Table>& table : tables_)
+      if (table->spec() == wanted) return table;
+    try {
+      return tables_.emplace_back(std::make_shared<Table>(std::move(wanted)));
+    } catch (const Error& error) {
+      throw Error(error.category(), fmt::format("{}: lookup.table: {}", path_, error.message()), error.place());
+    }
+  }
+
   static std::vector<float> for_each_channel(const std::vector<float>& values, float otherwise, int channels) {
     if (values.size() > 1) return values;
     return std::vector<float>(static_cast<size_t>(channels), values.empty() ? otherwise : values[0]);
@@ -484,8 +544,10 @@ class OutputResolver {
 
   const Output& config_;
   std::string path_;
-  const uint64_t seed_;  // of the pipeline
+  const uint64_t seed_;        // of the pipeline
+  const std::string& folder_;  // of the pipeline
   const std::vector<FeatureSpec>& features_;
+  std::vector<std::shared_ptr<Table>>& tables_;
   std::vector<std::string>& warnings_;
   OutputSpec output_;
 };
@@ -567,7 +629,7 @@ gpu::UnpackSpec stored_elements(DType stored, const Shape& shape) {
   return unpack;
 }
 
-void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
+void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder, PipelineSpec& spec) {
   google::protobuf::RepeatedPtrField<Output> outputs = pipeline.output();
   if (outputs.empty()) {
     for (const FeatureSpec& feature : spec.features) {
@@ -580,9 +642,9 @@ void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec) {
     if (outputs[i].name().empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
-    spec.outputs.push_back(OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(),
-                                          spec.features, spec.warnings)
-                               .resolve());
+    spec.outputs.push_back(
+        OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(), folder, spec)
+            .resolve());
   }
   check_names(spec);
   resolve_formulas(outputs, spec);

@@ -6,9 +6,10 @@
 
 namespace feedline::flow {
 
-/// Fills in `outputs`, `expressions` and `warnings` of a spec that has its features. Sets the length of bytes features
-/// if a decode_raw determines it. Throws Error bad_pipeline, which names the output and its field.
-void resolve_outputs(const config::Pipeline& pipeline, PipelineSpec& spec);
+/// Fills in `outputs`, `tables`, `expressions` and `warnings` of a spec that has its features. Sets the length of bytes
+/// features if a decode_raw determines it. Paths of tables are relative to `folder`. Throws Error bad_pipeline, which
+/// names the output and its field, and Error io_error if a table cannot be read.
+void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder, PipelineSpec& spec);
 
 /// Returns the UnpackSpec of a row-major tensor as it lies in memory. The caller must set `out`.
 gpu::UnpackSpec stored_elements(DType stored, const Shape& shape);

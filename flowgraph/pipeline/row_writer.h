@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,18 @@ class RowWriter {
 
   /// Returns how many bytes write() takes from the heap at most.
   virtual uint64_t heap_bytes() const noexcept { return 0; }
+
+  /// Returns whether a row takes much longer than its bytes tell, as a picture does. Then each row is a task.
+  virtual bool takes_long() const noexcept { return false; }
+
+  /// Returns whether read_ahead() does anything.
+  virtual bool reads_ahead() const noexcept { return false; }
+
+  /// Is told of values from which rows will be made soon, and begins to read what they need. Does not wait for it.
+  virtual void read_ahead(std::span<const std::span<const std::byte>>) const noexcept {}
+
+  /// Returns why no row can be made of a value, as far as that shows without making it. `check` asks for it.
+  virtual std::optional<RowFailure> refusal(std::span<const std::byte>) const { return std::nullopt; }
 
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
   /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Adds to `outcome`; the bytes of a failed

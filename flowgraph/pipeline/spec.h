@@ -22,6 +22,8 @@
 
 namespace feedline::flow {
 
+class Table;
+
 enum class FeatureKind : uint8_t { fixed, variable, fixed_sequence, ragged };
 
 /// The map of a record in which a feature lies.
@@ -216,7 +218,8 @@ struct PipelineSpec {
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // with record_type RAW there is one: `record`
   std::vector<ExpressionSpec> expressions;
-  std::vector<OutputSpec> outputs;  // in the pipeline's order, including internal ones
+  std::vector<OutputSpec> outputs;             // in the pipeline's order, including internal ones
+  std::vector<std::shared_ptr<Table>> tables;  // what outputs look rows up in, each once; open_tables() opens them
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
   std::optional<MixtureSpec> mixture;

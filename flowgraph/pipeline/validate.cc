@@ -431,7 +431,7 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   output.add_output()->set_name("@file");
   output.mutable_output(1)->set_feature("@file");
   try {
-    resolve_outputs(output, *filter);
+    resolve_outputs(output, {}, *filter);
   } catch (const Error& error) {
     constexpr std::string_view path = "output 'filter': expression.formula: ";
     if (!error.message().starts_with(path)) throw;
@@ -520,7 +520,7 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
-  resolve_outputs(config, spec);
+  resolve_outputs(config, pipeline.folder(), spec);
   refuse_with_lazy(spec);
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)

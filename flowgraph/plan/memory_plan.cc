@@ -6,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "flowgraph/plan/reader_memory.h"
+#include "flowgraph/table/table.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
@@ -200,6 +201,8 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
   for (const DataFile& file : data.files)
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
+  uint64_t table_bytes = 0;
+  for (const auto& table : spec.tables) table_bytes += table->memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
   const auto rows = spec.row_writer_memory().value_or(PipelineSpec::RowWriterMemory());
   const auto threads = static_cast<uint64_t>(schedule.threads);
@@ -210,6 +213,7 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
                                          {"making rows", threads, scratch_bytes},
                                          {"decoders of pictures", threads, rows.heap},
                                          {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
+                                         {"tables", 1, table_bytes},
                                          {"index", 1, index_bytes},
                                          {"order", 1, schedule.order_bytes()}};
   const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;

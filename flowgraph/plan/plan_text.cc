@@ -7,6 +7,7 @@
 #include "base/byte_size.h"
 #include "base/format_count.h"
 #include "flowgraph/plan/plan.h"
+#include "flowgraph/table/table.h"
 
 namespace feedline::flow {
 namespace {
@@ -111,6 +112,7 @@ std::string Plan::text() const {
     for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
     fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
   }
+  for (const auto& table : spec.tables) fmt::format_to(out, "table    {}\n", table->text());
   for (const MemoryLine& line : memory.lines)
     if (line.count * line.bytes > 0)
       fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}\n", line.what, line.count,

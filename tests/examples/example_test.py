@@ -180,6 +180,20 @@ def deblur(out):
     assert mirrored["blurred"] == mirrored["sharp"] and True in mirrored["sharp"]
 
 
+def captions(out):
+    """Each caption has the row of the array that its image's name stands for."""
+    folder = SOURCE / "tests/golden/captions"
+    (images, width), numbers = parse_npy((folder / "img_feats.npy").read_bytes())
+    names = (folder / "names.txt").read_bytes().split()
+    rows_of = {name: numbers[i * width : (i + 1) * width] for i, name in enumerate(names)}
+    text, offsets = bytes(out("image.name.bytes")[1]), out("image.name.offsets")[1]
+    found = [text[begin:end] for begin, end in zip(offsets, offsets[1:])]
+    assert sorted(found) == sorted(5 * names) and found != sorted(found)
+    equal(out("feats"), ((5 * images, width), [x for name in found for x in rows_of[name]]))
+    assert sorted(out("record")[1]) == list(range(5 * images))
+    assert out("tokens")[0][0] == 5 * images and min(out("tokens")[1]) >= 0
+
+
 pipeline = SOURCE / "examples" / (EXAMPLE + ".textproto")
 subprocess.run([TOOL, "check", pipeline], check=True)
 with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@
 #include "damage.h"
 #include "sequence_data.h"
 #include "support/catch.h"
+#include "support/npy.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -124,6 +125,26 @@ TEST_CASE("pixels that are not resized travel as bytes, and are normalised on th
   CHECK(made.at("nearest") == "unpacked on GPUs from 'packed nearest'");
   CHECK(made.at("area") == "copied to GPUs as it is");
   CHECK(made.at("class") == "copied to GPUs as it is");
+}
+
+TEST_CASE("rows of a table travel as they are stored, and are cast on the GPU") {
+  if (no_gpus()) return;
+  const Data data({40});
+  std::vector<uint16_t> halves(40 * 6);
+  for (size_t i = 0; i < halves.size(); i++) halves[i] = static_cast<uint16_t>(0x3c00 + i);
+  data.dir().write("table.npy", npy("<f2", "(40, 2, 3)", in_memory(halves)));
+  const std::string lookup = "feature: 'id' lookup { table: 'table.npy' } ";
+  const Pipeline pipeline = data.pipeline(
+      "output { name: 'stored' " + lookup + "} output { name: 'cast' dtype: FLOAT32 " + lookup +
+      "} output { name: 'normalized' normalize { mean: [1, 2, 3] } " + lookup + "} " + batch_text(8, "PAD"));
+  Feeder feeder(pipeline, of_devices(gpus(1)));
+  Consumer consumer;
+  CHECK(two_epochs(feeder, [&](Batch& batch) { return consumer.text(batch); }) == on_host(pipeline, 1));
+  const Report report = feeder.report();
+  const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+  CHECK(made.at("stored") == "copied to GPUs as it is");
+  CHECK(made.at("cast") == "unpacked on GPUs from 'packed cast'");
+  CHECK(made.at("normalized") == "unpacked on GPUs from 'packed normalized'");
 }
 
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {

@@ -118,3 +118,31 @@ def test_errors_name_the_line_of_the_caller():
             call()
     with pytest.raises(feedline.Error, match="cannot be read"):
         feedline.Loader([pipeline, "missing.textproto"])
+
+
+def test_rows_of_a_table_by_name_and_by_number(tmp_path):
+    features = np.random.default_rng(1).normal(size=(30, 3, 4)).astype(np.float16)
+    np.save(tmp_path / "features.npy", features)
+    (tmp_path / "names.txt").write_text("".join(f"image {i}\n" for i in range(30)))
+    rows = [i // 5 * 7 % 30 for i in range(100)]
+    feedline.write(tmp_path / "a.tfrecord", ({"image": f"image {row}".encode(), "row": row} for row in rows))
+    table = {"table": str(tmp_path / "features.npy")}
+    loader = feedline.Loader(
+        feedline.tfrecords(tmp_path / "a.tfrecord")
+        .feature("image", bytes)
+        .feature("row", int)
+        .batch(20)
+        .output("by_name", feature="image", lookup={**table, "keys_file": str(tmp_path / "names.txt")})
+        .output("by_number", feature="row", dtype="float32", lookup={**table, "resident": True})
+    )
+    batches = list(loader)
+    assert len(batches) == 5
+    for step, batch in enumerate(batches):
+        wanted = features[rows[20 * step : 20 * step + 20]]
+        assert np.array_equal(np.asarray(batch["by_name"]), wanted)
+        assert np.array_equal(np.asarray(batch["by_number"]), wanted.astype(np.float32))
+    np.save(tmp_path / "features.npy", np.asfortranarray(features))
+    with pytest.raises(feedline.Error, match="Fortran order.*numpy.ascontiguousarray"):
+        feedline.Loader(loader.pipeline)
+    with pytest.raises(feedline.Error, match="Lookup has no field 'tabel'; did you mean 'table'"):
+        chess(".").output("x", feature="d", lookup={"tabel": "t.npy"})

@@ -6,6 +6,8 @@
 #include "flowgraph/example_pipelines.h"
 #include "flowgraph/pipeline/spec.h"
 #include "support/catch.h"
+#include "support/npy.h"
+#include "support/temp_dir.h"
 
 using namespace feedline;
 using namespace feedline::flow;
@@ -43,6 +45,42 @@ std::string error_of(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong is named") {
+  const test::TempDir dir;
+  dir.write("t.npy", test::npy("<f2", "(2, 3, 4)", std::string(48, '\0')));
+  dir.write("scalars.npy", test::npy("|u1", "(2,)", "ab"));
+  dir.write("big.npy", test::npy(">f4", "(1,)", "abcd"));
+  const auto resolve_in = [&](const std::string& outputs) {
+    return validate(parse_pipeline(source + batch + features + outputs, dir.path()), one_each);
+  };
+  const PipelineSpec spec = resolve_in(
+      "output { name: 'a' feature: 'n' lookup { table: 't.npy' } } "
+      "output { name: 'b' feature: 'n' dtype: FLOAT32 lookup { table: './t.npy' } } "
+      "output { name: 'c' feature: 'open' lookup { table: 'scalars.npy' keys_file: 'k' } normalize { mean: 1 } }");
+  CHECK(spec.tables.size() == 2);  // the first two are one; names are read when a table is opened
+  CHECK((spec.outputs[0].dtype == DType::float16 && spec.outputs[0].shape == Shape{3, 4}));
+  CHECK((spec.outputs[1].dtype == DType::float32 && spec.outputs[1].shape == Shape{3, 4}));
+  CHECK((spec.outputs[2].dtype == DType::float32 && spec.outputs[2].shape == Shape{}));
+  for (const OutputSpec& output : spec.outputs) CHECK(output.jobs.at(0).writer);
+  CHECK(spec.rows_can_fail());
+
+  CHECK_THROWS_WITH(resolve_in("output { name: 'o' feature: 'n' lookup { table: 'big.npy' } }"),
+                    dir.file("big.npy") +
+                        ": output 'o': lookup.table: its elements are big-endian ('>f4'); save array.astype('<f4') "
+                        "[bad_pipeline]");
+  CHECK_THROWS_WITH(
+      resolve_in("output { name: 'o' feature: 'n' lookup { table: 'none.npy' } }"),
+      dir.file("none.npy") + ": output 'o': lookup.table: cannot be opened: No such file or directory [io_error]");
+  CHECK_THROWS_WITH(resolve_in("output { name: 'o' feature: 'n' lookup { table: 't.npy' } layout: CHW }"),
+                    Catch::Contains("output 'o': layout: it needs a shape of 3 axes"));
+  CHECK_THROWS_WITH(
+      resolve_in("output { name: 'o' feature: 'n' lookup { table: 't.npy' } normalize { mean: [1, 2] } }"),
+      Catch::Contains("output 'o': normalize.mean: 2 values are given, but the last axis"));
+  CHECK_THROWS_WITH(resolve_in("output { name: 'o' feature: 'n' lookup { table: 'scalars.npy' } } "
+                               "output { name: 'f' expression { formula: 'out.o + 1' } }"),
+                    Catch::Contains("out.o: formulas cannot read what is looked up in a table"));
+}
 
 TEST_CASE("the chess pipeline") {
   const PipelineSpec spec = resolve(test::chess_pipeline);
@@ -540,8 +578,28 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"x\" one_hot { classes: 3 }",
              "output 'o': one_hot: it needs one INT64 value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
-      output("feature: \"n\" lookup {}",
-             "output 'o': lookup: not in this version yet; remove it (pass the index on and look up in the trainer)"),
+      output(
+          "lookup { table: 't.npy' }",
+          "output 'o': feature: lookup needs a feature of one INT64 value, a row's number, or one of BYTES, its name; "
+          "name one"),
+      output("feature: \"x\" lookup { table: 't.npy' }",
+             "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'x' is FIXED FLOAT32"),
+      output("feature: \"list\" lookup { table: 't.npy' }",
+             "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'list' is VARIABLE INT64"),
+      output("feature: \"n\" lookup {}", "output 'o': lookup.table: it is missing; name the .npy file"),
+      output(
+          "feature: \"open\" lookup { table: 't.npy' }",
+          "output 'o': lookup.keys_file: feature 'open' is BYTES, so rows are looked up by name; give a file with the "
+          "name of each row, one on a line"),
+      output(
+          "feature: \"n\" lookup { table: 't.npy' keys_file: 'k' }",
+          "output 'o': lookup.keys_file: feature 'n' is INT64, so rows are looked up by number; remove it, or declare "
+          "the feature as BYTES"),
+      output("feature: \"n\" lookup { table: 't\\000.npy' }",
+             "output 'o': lookup.table: it is not a file name, because it has a NUL character"),
+      output("feature: \"n\" lookup { table: 't.npy' on_device: true }",
+             "output 'o': lookup.on_device: not in this version yet; remove it (the host looks rows up, and they are "
+             "copied to the GPU)"),
       output("custom {}",
              "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
              "are there)"),

@@ -1,0 +1,353 @@
+// Rows of tables through the whole feed: which row each record is given, and what becomes of those that have none.
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <set>
+
+#include "base/syscall_hooks.h"
+#include "data.h"
+#include "distributed.h"
+#include "support/catch.h"
+#include "support/log_lines.h"
+#include "support/npy.h"
+#include "support/ranks.h"
+#include "support/skip.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+constexpr int64_t table_rows = 50;
+
+/// The name of row i of the table, and what is in it.
+std::string name_of(int64_t row) { return "img-" + std::to_string(row * 37 % 1000); }
+std::vector<float> floats_of(int64_t row) {
+  return {static_cast<float>(row), static_cast<float>(row) / 2, -1, 0.25f, 1e6f, static_cast<float>(-row)};
+}
+
+/// Records of which record i is of row row_of(i) of the table, by number and by name: captions of images, five of each
+/// one after another. Records in `lost` name a row that there is not.
+class Captions {
+ public:
+  explicit Captions(int64_t count, const std::set<int64_t>& lost = {}) : count_(count) {
+    std::vector<std::string> records;
+    for (int64_t i = 0; i < count; i++) {
+      const bool gone = lost.contains(i);
+      records.push_back(wire::example(
+          wire::entry("id", wire::int64_feature({i})) +
+          wire::entry("row", wire::int64_feature({gone ? table_rows + i : row_of(i)})) +
+          wire::entry("image", wire::bytes_feature({gone ? "gone-" + std::to_string(i) : name_of(row_of(i))}))));
+    }
+    write_records(dir_.file("captions.tfrecord"), records);
+    std::vector<float> floats;
+    std::string names, bytes, halves;
+    for (int64_t row = 0; row < table_rows; row++) {
+      const std::vector<float> of_row = floats_of(row);
+      floats.insert(floats.end(), of_row.begin(), of_row.end());
+      names += name_of(row) + '\n';
+      bytes += {static_cast<char>(row), static_cast<char>(row + 100)};
+      halves += in_memory<uint16_t>({static_cast<uint16_t>(0x3c00 + row)});  // 1 + row / 1024
+    }
+    dir_.write("names.txt", names);
+    dir_.write("floats.npy", npy("<f4", "(50, 2, 3)", in_memory(floats)));
+    dir_.write("bytes.npy", npy("|u1", "(50, 2)", bytes));
+    dir_.write("halves.npy", npy("<f2", "(50,)", halves));
+  }
+
+  static int64_t row_of(int64_t record) { return record / 5 * 7 % table_rows; }
+
+  Pipeline pipeline(const std::string& more) const {
+    return parse_pipeline(
+        "source { files: 'captions.tfrecord' } feature { name: 'id' dtype: INT64 } "
+        "feature { name: 'row' dtype: INT64 } feature { name: 'image' dtype: BYTES } "
+        "output { name: 'id' feature: 'id' } " +
+            more,
+        dir_.path());
+  }
+  int64_t count() const { return count_; }
+  const TempDir& dir() const { return dir_; }
+
+ private:
+  TempDir dir_;
+  int64_t count_;
+};
+
+/// Outputs of all three tables, by name and by number, as they are and cast.
+std::string lookups(bool resident) {
+  const std::string more = resident ? " resident: true } " : " } ";
+  return "output { name: 'feats' feature: 'image' lookup { table: 'floats.npy' keys_file: 'names.txt'" + more +
+         "} output { name: 'same' feature: 'row' lookup { table: 'floats.npy'" + more +
+         "} output { name: 'half' feature: 'row' dtype: FLOAT32 lookup { table: 'halves.npy'" + more +
+         "} output { name: 'scaled' feature: 'image' lookup { table: 'bytes.npy' keys_file: 'names.txt'" + more +
+         "normalize { scale: 0.5 mean: [1, 2] } } ";
+}
+
+/// Checks every valid row of a batch, and adds their ids.
+void check_rows(const Batch& batch, std::vector<int64_t>& ids) {
+  const auto valid = batch.at("@valid").as<uint8_t>();
+  const auto id = batch.at("id").as<int64_t>();
+  const auto feats = batch.at("feats").as<float>(), same = batch.at("same").as<float>();
+  const auto half = batch.at("half").as<float>(), scaled = batch.at("scaled").as<float>();
+  for (size_t i = 0; i < id.size(); i++) {
+    if (!valid[i]) continue;
+    ids.push_back(id[i]);
+    const int64_t row = Captions::row_of(id[i]);
+    const std::vector<float> wanted = floats_of(row);
+    REQUIRE(std::vector<float>(&feats[6 * i], &feats[6 * i] + 6) == wanted);
+    REQUIRE(std::vector<float>(&same[6 * i], &same[6 * i] + 6) == wanted);
+    REQUIRE(half[i] == 1 + static_cast<float>(row) / 1024);
+    REQUIRE(scaled[2 * i] == static_cast<float>(row) / 2 - 1);
+    REQUIRE(scaled[2 * i + 1] == static_cast<float>(row + 100) / 2 - 2);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each record is given its row, in every order, by name and by number, read or resident") {
+  const Captions captions(600);
+  for (const bool resident : {false, true})
+    for (const std::string order :
+         {"", "shuffle { block_size: '16KiB' buffer_size: 100 } ", "shuffle { mode: GLOBAL } ",
+          "shuffle { mode: BUFFER buffer_size: 50 } ", "window { size: 3 } ", "filter: 'id != 7' "})
+      for (const int count : {1, 2}) {
+        INFO(order << (resident ? "resident, " : "read, ") << count << " replicas");
+        Feeder feeder(captions.pipeline(lookups(resident) + order + batch_of(14, "PAD")), replicas(count));
+        std::vector<int64_t> ids;
+        for (bool ended = false; !ended;)
+          for (int replica = 0; replica < count; replica++) {
+            const Batch batch = feeder.next(replica);
+            if ((ended = !batch)) continue;
+            const std::vector<int64_t> more =
+                order.starts_with("window") ? std::vector<int64_t>{3} : std::vector<int64_t>();
+            std::vector<int64_t> shape = {batch.rows()};
+            shape.insert(shape.end(), more.begin(), more.end());
+            CHECK(batch.at("half").shape == Shape(shape));
+            CHECK(batch.at("scaled").dtype == DType::float32);
+            shape.insert(shape.end(), {2, 3});
+            CHECK(batch.at("feats").shape == Shape(shape));
+            check_rows(batch, ids);
+          }
+        std::sort(ids.begin(), ids.end());
+        std::vector<int64_t> wanted = numbers(600);
+        if (order.starts_with("filter")) std::erase(wanted, 7);
+        CHECK(ids == wanted);
+        CHECK(feeder.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+      }
+}
+
+TEST_CASE("a name or a number that the table has not is a bad record, with the key in its message") {
+  const std::set<int64_t> lost = {0, 8, 9, 10, 11, 599};
+  const Captions captions(600, lost);
+  const std::string by_name =
+      "output { name: 'feats' feature: 'image' lookup { table: 'floats.npy' keys_file: 'names.txt' } } ";
+  const std::string by_number =
+      "output { name: 'feats' feature: 'row' lookup { table: 'floats.npy' resident: true } } ";
+  for (const std::string& output : {by_name, by_number})
+    for (const int count : {1, 2}) {
+      INFO(output << count << " replicas");
+      Feeder feeder(captions.pipeline(output + "errors { on_error: SKIP_RECORD } " + batch_of(10, "DROP")),
+                    replicas(count));
+      int64_t rows = 0, valid = 0;
+      for (int step = 0; step < 60; step++)
+        for (int replica = 0; replica < count; replica++) {
+          const Batch batch = feeder.next(replica);
+          rows += batch.rows();
+          valid += batch.valid_count();
+          const auto mask = batch.at("@valid").as<uint8_t>();
+          const auto id = batch.at("id").as<int64_t>();
+          const auto feats = batch.at("feats").as<float>();
+          for (size_t i = 0; i < mask.size(); i++) {
+            if (mask[i]) CHECK_FALSE(lost.contains(id[i]));
+            REQUIRE(std::vector<float>(&feats[6 * i], &feats[6 * i] + 6) == floats_of(Captions::row_of(id[i])));
+          }
+        }
+      CHECK(rows == 600);
+      CHECK(valid == 594);
+      for (int replica = 0; replica < count; replica++) CHECK_FALSE(feeder.next(replica));
+      const Report report = feeder.report();
+      CHECK(report.errors_total == 6);
+      REQUIRE(report.errors.size() == 6);
+      CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+      const Error& error = report.errors[1];
+      CHECK(error.category() == Category::bad_pipeline);
+      CHECK(error.place().record == 8);
+      CHECK(error.place().feature == (output == by_name ? "image" : "row"));
+      CHECK(error.message() ==
+            (output == by_name
+                 ? "names.txt has no name 'gone-8'; add it there and its row to floats.npy, or correct the record"
+                 : "there is no row 58 in floats.npy, which has rows 0 to 49; correct the record, or the table"));
+    }
+  for (const std::string& output : {by_name, by_number}) {
+    Feeder strict(captions.pipeline(output + "shuffle { mode: GLOBAL } " + batch_of(600, "DROP")));
+    CHECK_THROWS_AS(strict.next(), Error);
+    Feeder limited(
+        captions.pipeline(output + "errors { on_error: SKIP_RECORD max_failures: 5 } " + batch_of(10, "DROP")));
+    CHECK_THROWS_WITH(
+        [&] {
+          while (limited.next()) {
+          }
+        }(),
+        Catch::Contains("errors.max_failures"));
+  }
+  const Captions negative(3);
+  const TempDir& dir = negative.dir();
+  write_records(dir.file("captions.tfrecord"), {wire::example(wire::entry("id", wire::int64_feature({0})) +
+                                                              wire::entry("row", wire::int64_feature({-1})) +
+                                                              wire::entry("image", wire::bytes_feature({""})))});
+  CHECK_THROWS_WITH(Feeder(negative.pipeline(by_number + batch_of(1, "DROP"))).next(),
+                    Catch::Contains("there is no row -1 in floats.npy"));
+  CHECK_THROWS_WITH(Feeder(negative.pipeline(by_name + batch_of(1, "DROP"))).next(),
+                    Catch::Contains("names.txt has no name ''"));
+}
+
+TEST_CASE("check tries what records look up") {
+  const Captions captions(40, {3, 5});
+  const Feeder feeder(captions.pipeline(lookups(false) + batch_of(10, "DROP")));
+  const TriedRecords tried = feeder.try_records(16);
+  CHECK(tried.records == 16);
+  CHECK(tried.failed == 2);
+  REQUIRE(tried.errors.size() == 1);
+  CHECK(tried.errors[0].place().record == 3);
+  CHECK_THAT(tried.errors[0].message(), Catch::Contains("'gone-3'"));
+}
+
+TEST_CASE("the plan has the tables, each once, and what they take") {
+  const Captions captions(40);
+  const Feeder read(captions.pipeline(lookups(false) + batch_of(10, "DROP")));
+  CHECK_THAT(read.plan_text(), Catch::Contains("table    floats.npy: 50 rows of FLOAT32 [2, 3], 1.2 KiB, read through "
+                                               "the page cache, by name\n") &&
+                                   Catch::Contains("memory   tables "));
+  const Feeder resident(captions.pipeline(
+      "output { name: 'a' feature: 'row' lookup { table: 'floats.npy' resident: true } } "
+      "output { name: 'b' feature: 'row' dtype: FLOAT16 lookup { table: './floats.npy' resident: true } } " +
+      batch_of(10, "DROP")));
+  const std::string text = resident.plan_text();
+  CHECK_THAT(text, Catch::Contains("memory   tables                         1 x    1.2 KiB"));
+  CHECK(text.find("table    floats.npy") == text.rfind("table    floats.npy"));
+  CHECK_THROWS_WITH(Feeder(captions.pipeline("output { name: 'a' feature: 'row' lookup { table: 'floats.npy' resident: "
+                                             "true } } memory { limit: '1KiB' } " +
+                                             batch_of(10, "DROP"))),
+                    Catch::Contains("takes 1.2 KiB of memory"));
+}
+
+TEST_CASE("a table that is cut short while it is fed ends the feed with an error") {
+  const Captions captions(600);
+  const std::string floats = captions.dir().file("floats.npy");
+  Feeder feeder(captions.pipeline(lookups(false) + batch_of(6, "DROP")));
+  const Batch first = feeder.next();
+  std::filesystem::resize_file(floats, 128);
+  CHECK_THROWS_WITH(
+      [&] {
+        for (int step = 0; step < 200; step++) feeder.next();
+      }(),
+      Catch::Contains("floats.npy: has "));
+}
+
+TEST_CASE("ranks: the same rows where they travel, and tables that differ are refused") {
+  const Captions captions(240, {17});
+  const Pipeline pipeline = captions.pipeline(lookups(false) + "errors { on_error: SKIP_RECORD } shuffle { seed: 3 } " +
+                                              batch_of(12, "DROP"));
+  for (const std::string mode : {"SPLIT", "REPLICATE", "SCATTER"})
+    for (const int ranks : {1, 2, 3}) {
+      INFO(mode << ", " << ranks << " ranks");
+      std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(ranks);
+      std::vector<std::vector<int64_t>> ids(static_cast<size_t>(ranks));
+      const auto thrown = side_by_side(ranks, [&](int rank) {
+        const auto r = static_cast<size_t>(rank);
+        Feeder feeder(pipeline.with("distribute.mode", mode), of_rank(std::move(ends[r]), 2));
+        for (bool ended = false; !ended;)
+          for (int replica = 0; replica < 2; replica++) {
+            const Batch batch = feeder.next(replica);
+            if ((ended = !batch)) continue;
+            check_rows(batch, ids[r]);
+          }
+      });
+      CHECK(thrown == std::vector<std::string>(static_cast<size_t>(ranks)));
+      std::vector<int64_t> all;
+      for (const auto& of_rank : ids) all.insert(all.end(), of_rank.begin(), of_rank.end());
+      std::sort(all.begin(), all.end());
+      std::vector<int64_t> wanted;
+      for (const int64_t id : numbers(240))
+        if (id != 17) wanted.insert(wanted.end(), mode == "REPLICATE" ? 2 * static_cast<size_t>(ranks) : 1, id);
+      CHECK(all == wanted);
+    }
+
+  const Captions others(240);
+  std::string names = name_of(1) + '\n' + name_of(0) + '\n';
+  for (int64_t row = 2; row < table_rows; row++) names += name_of(row) + '\n';
+  others.dir().write("names.txt", names);
+  const Captions same(240);
+  const auto refused = on_ranks(2, [&](int rank, Exchange exchange) {
+    Options options = replicas(1);
+    options.exchange = std::move(exchange);
+    options.rank = rank;
+    options.world_size = 2;
+    const Feeder feeder((rank == 0 ? same : others).pipeline(lookups(false) + batch_of(12, "DROP")), options);
+  });
+  for (const std::string& what : refused)
+    CHECK_THAT(what, Catch::Contains("rank 1 differs from rank 0: table floats.npy of FLOAT32 [50, 2, 3], digest "));
+}
+
+TEST_CASE("a state goes on with the same rows") {
+  const Captions captions(600);
+  const Pipeline pipeline = captions.pipeline(lookups(false) + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
+  Feeder whole(pipeline);
+  const Texts all = epoch_of(whole);
+  Feeder rest(pipeline.with("output.feats.lookup.resident", "true"));
+  rest.set_state(whole.get_state(0, 13));
+  const Texts got = epoch_of(rest);
+  CHECK(got[0] == std::vector<std::string>(all[0].begin() + 13, all[0].end()));
+}
+
+TEST_CASE("any failing call: the rows are right, or the feed ends with the reason") {
+  const LogLines unseen;
+  const Captions captions(60);
+  const Pipeline pipeline = captions.pipeline(lookups(false) + batch_of(10, "DROP"));
+  int ended = 0;
+  for (const Toggle direct : {Toggle::automatic, Toggle::on})
+    for (SyscallHook* hook : SyscallHook::all())
+      for (int64_t n = 1;; n += 1 + n / 3) {
+        hook->fail_nth_call(n);
+        try {
+          Options options = replicas(1);
+          options.io.direct = direct;
+          options.threads = 2;
+          Feeder feeder(pipeline, options);
+          std::vector<int64_t> ids;
+          while (const Batch batch = feeder.next()) check_rows(batch, ids);
+          // Two faults that the audit finds are no system calls: a record that is left out, and one that comes twice.
+          if (feeder.report().last_epoch->verdict == EpochAudit::Verdict::holds) CHECK(ids == numbers(60));
+        } catch (const Error& error) {
+          INFO(hook->name() << ": " << error.what());
+          CHECK_FALSE(error.message().empty());
+          ended++;
+        } catch (const std::bad_alloc&) {
+          ended++;
+        }
+        const bool made_fewer = hook->pending();
+        hook->fail_nth_call(0);
+        if (made_fewer) break;
+      }
+  CHECK(ended > 50);
+}
+
+TEST_CASE("past the page cache the rows are the same") {
+  const Captions captions(600);
+  const Pipeline pipeline = captions.pipeline(lookups(false) + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
+  Feeder through(pipeline);
+  const Texts wanted = epoch_of(through);
+  for (const BackendKind backend : {BackendKind::automatic, BackendKind::pread}) {
+    Options options = replicas(1);
+    options.io = {.backend = backend, .direct = Toggle::on};
+    try {
+      Feeder past(pipeline, options);
+      CHECK_THAT(past.plan_text(), Catch::Contains("floats.npy: 50 rows of FLOAT32 [2, 3], 1.2 KiB, read by ") &&
+                                       Catch::Contains("O_DIRECT"));
+      CHECK(epoch_of(past) == wanted);
+    } catch (const Error& error) {
+      if (error.message().find("refuses O_DIRECT") == std::string::npos) throw;
+      return skip("the file system of temporary files refuses O_DIRECT");
+    }
+  }
+}
