@@ -20,6 +20,7 @@ io:                    base
 io/records:            io base
 io/read:               io base
 io/index:              io/records io/read io base
+io/cache:              io/records io base
 gpu/unpack:            base
 gpu/reduce:            gpu/unpack
 gpu/device:            gpu/reduce gpu/unpack base

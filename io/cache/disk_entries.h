@@ -1,0 +1,66 @@
+// Entries on a disk, shared by the processes of a machine.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "io/cache/entry_file.h"
+#include "io/cache/entry_store.h"
+
+namespace feedline::io {
+
+/// Keeps entries in an EntryFile. Every entry is compared with its CRC32C whenever it is read: one that differs is not
+/// found. A thread of its own syncs what was written and then makes it valid for other processes; this process finds it
+/// at once. After a failed write or sync nothing more is written, and one line in the log says so; what is there is
+/// still found.
+class DiskEntries final : public EntryStore {
+ public:
+  /// Returns how many bytes of memory so many entries take.
+  static uint64_t memory_bytes(uint64_t entries) noexcept { return entries; }
+  /// How many bytes are written before they are synced, unless the caller says otherwise.
+  static constexpr uint64_t usual_sync = 32 << 20;
+
+  /// Opens or makes the file as EntryFile does. `memory` must be zero, have memory_bytes() bytes for the entries of
+  /// `wanted`, and outlive the store. (A file that another process has made may have fewer entries.) Throws Error
+  /// io_error.
+  DiskEntries(const std::string& path, uint64_t content, const EntryLayout& wanted, std::span<std::byte> memory,
+              uint64_t bytes_of_sync = usual_sync);
+  /// Syncs what was written.
+  ~DiskEntries() override;
+
+  uint64_t entries() const noexcept override { return std::min<uint64_t>(file_.layout().entries, local_.size()); }
+  std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept override;
+  std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept override;
+  void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override;
+  void give_up(uint64_t entry) noexcept override;
+
+  /// Returns whether a failure has ended the writing.
+  bool is_off() const noexcept { return off_; }
+
+ private:
+  /// What this process knows of an entry beside the file.
+  enum Local : uint8_t { unknown, written, syncing, given_up };
+
+  std::atomic_ref<uint8_t> local(uint64_t entry) const noexcept {
+    return std::atomic_ref(*reinterpret_cast<uint8_t*>(&local_[entry]));
+  }
+  void sync_when_asked() noexcept;
+  void sync() noexcept;
+  void turn_off(const char* what, int error) noexcept;
+
+  EntryFile file_;
+  const std::span<std::byte> local_;
+  const uint64_t bytes_of_sync_;
+  std::atomic<bool> off_{false};
+  std::atomic<uint64_t> unsynced_{0};  // bytes
+  static constexpr uint32_t asked_to_end = uint32_t{1} << 31;
+  std::atomic<uint32_t> asked_{0};  // how often a sync was asked for, and asked_to_end
+  std::thread syncer_;
+};
+
+}  // namespace feedline::io

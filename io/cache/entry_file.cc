@@ -1,0 +1,351 @@
+#include "io/cache/entry_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/round_up.h"
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "io/cache/entry_store.h"
+#include "io/records/crc32c.h"
+#include "io/syscall_ops.h"
+
+namespace feedline::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct OpenCacheOp {
+  static constexpr const char* name = "open a cache";
+  static constexpr int error = EACCES;
+};
+struct WriteCacheOp {
+  static constexpr const char* name = "write to a cache";
+  static constexpr int error = ENOSPC;
+};
+struct ShortWriteCacheOp {
+  static constexpr const char* name = "write short to a cache";
+  static constexpr int error = 1;
+};
+struct ReadCacheOp {
+  static constexpr const char* name = "read from a cache";
+  static constexpr int error = EIO;
+};
+struct SyncCacheOp {
+  static constexpr const char* name = "fdatasync of a cache";
+  static constexpr int error = EIO;
+};
+struct MapCacheOp {
+  static constexpr const char* name = "mmap of a cache";
+  static constexpr int error = ENOMEM;
+};
+struct LockCacheOp {
+  static constexpr const char* name = "flock of a cache";
+  static constexpr int error = ENOLCK;
+};
+
+constexpr uint64_t page = 4096;
+constexpr char magic[] = "feedcch1";
+constexpr int most_tries = 100;
+
+enum State : uint32_t { empty, claimed, valid };
+
+int lock(int fd, int how) noexcept {
+  if (const int error = injected<LockCacheOp>()) return error;
+  while (flock(fd, how) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+// Calls `call(done)` until `size` bytes are done. Returns 0 or an errno.
+template <typename Call>
+int transfer(size_t size, Call call) noexcept {
+  for (size_t done = 0; done < size;) {
+    const ssize_t got = call(done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) return ENODATA;
+    done += static_cast<size_t>(got);
+  }
+  return 0;
+}
+
+int write_all(int fd, uint64_t at, std::span<const std::byte> bytes) noexcept {
+  return transfer(bytes.size(), [&](size_t done) -> ssize_t {
+    if (const int error = injected<WriteCacheOp>()) return errno = error, -1;
+    size_t size = bytes.size() - done;
+    if (injected<ShortWriteCacheOp>()) size = (size + 1) / 2;
+    return pwrite(fd, bytes.data() + done, size, static_cast<off_t>(at + done));
+  });
+}
+
+int read_all(int fd, uint64_t at, std::span<std::byte> into) noexcept {
+  return transfer(into.size(), [&](size_t done) -> ssize_t {
+    if (const int error = injected<ReadCacheOp>()) return errno = error, -1;
+    return pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(at + done));
+  });
+}
+
+}  // namespace
+
+struct EntryFile::Header {
+  char magic[8];
+  uint64_t content, entries, data_bytes;
+  uint32_t crc;  // of what stands before it
+  uint32_t unused[23];
+  uint64_t next;  // the bytes of data that are taken; accessed by std::atomic_ref
+
+  static Header of(uint64_t content, const EntryLayout& layout) {
+    Header header{};
+    std::memcpy(header.magic, io::magic, sizeof header.magic);
+    header.content = content;
+    header.entries = layout.entries;
+    header.data_bytes = layout.data_bytes;
+    header.crc = header.sum();
+    return header;
+  }
+  uint32_t sum() const noexcept { return crc32c(std::as_bytes(std::span(this, 1)).first(offsetof(Header, crc))); }
+  bool is_of(uint64_t of) const noexcept {
+    constexpr uint64_t most = uint64_t{1} << 48;  // so that no sum overflows
+    return std::memcmp(magic, io::magic, sizeof magic) == 0 && crc == sum() && content == of && entries < most &&
+           data_bytes < most;
+  }
+};
+
+struct EntryFile::Row {
+  uint32_t state;  // accessed by std::atomic_ref
+  uint32_t crc;
+  uint64_t offset, bytes;
+  uint32_t check;  // of the entry's number and what stands before it, without the state
+  uint32_t unused;
+
+  uint32_t sum(uint64_t entry) const noexcept {
+    const uint64_t all[] = {entry, crc, offset, bytes};
+    return crc32c(std::as_bytes(std::span(all)));
+  }
+};
+
+uint64_t EntryFile::table_bytes(uint64_t entries) noexcept {
+  static_assert(sizeof(Header) <= page && sizeof(Row) == 32);
+  return page + round_up(entries * sizeof(Row), page);
+}
+
+std::optional<EntryLayout> EntryFile::layout_in(int fd, uint64_t content) noexcept {
+  Header header{};
+  struct stat status {};
+  const bool is_whole = read_all(fd, 0, std::as_writable_bytes(std::span(&header, 1))) == 0 && header.is_of(content) &&
+                        fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_size) >= table_bytes(header.entries);
+  return is_whole ? std::optional(EntryLayout{header.entries, header.data_bytes}) : std::nullopt;
+}
+
+std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_t content) noexcept {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  const auto layout = layout_in(fd, content);
+  ::close(fd);
+  return layout;
+}
+
+uint64_t EntryFile::free_bytes(const std::string& folder) {
+  fs::path existing = folder;
+  std::error_code error;
+  while (!existing.empty() && existing != existing.parent_path() && !fs::exists(existing, error))
+    existing = existing.parent_path();
+  struct statvfs status {};
+  int failure = injected<StatOp>();
+  if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
+  if (failure)
+    throw Error(Category::io_error, fmt::format("its free space cannot be told: {}", std::strerror(failure)),
+                Place::of_file(folder));
+  return uint64_t{status.f_bavail} * status.f_frsize;
+}
+
+void EntryFile::remove_unused(const std::string& path, std::string_view prefix) noexcept {
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(fs::path(path).parent_path(), error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!name.starts_with(prefix) || !name.ends_with(suffix) || entry->path() == path) continue;
+    const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (lock(fd, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    ::close(fd);
+  }
+}
+
+EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& wanted)
+    : path_(std::move(path)), content_(content) {
+  std::error_code refused;  // opening the file reports the error
+  fs::create_directories(fs::path(path_).parent_path(), refused);
+  try {
+    for (int i = 0; i < most_tries; i++) {
+      const bool alone = open();
+      struct stat status {};
+      if (fstat(fd_, &status) != 0) fail("cannot be looked at", errno);
+      const bool was_removed = status.st_nlink == 0, is_whole = layout_in(fd_, content_).has_value();
+      if (!was_removed && (is_whole || alone)) {
+        if (!is_whole) create(wanted);
+        map();
+        if (alone) recover();
+        if (alone)
+          if (const int error = lock(fd_, LOCK_SH)) fail("cannot be locked", error);
+        return;
+      }
+      close();  // another process has removed it, or was killed while it made it
+    }
+    fail("is damaged, and another process has it open; remove it", EBUSY);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+EntryFile::~EntryFile() { close(); }
+
+void EntryFile::close() noexcept {
+  if (!map_.empty()) munmap(map_.data(), map_.size());
+  map_ = {};
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+void EntryFile::fail(const char* what, int error) const {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path_));
+}
+
+// Opens and locks the file. Returns whether no other process has it open.
+bool EntryFile::open() {
+  int error = injected<OpenCacheOp>();
+  if (!error) {
+    do fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) error = errno;
+  }
+  if (error) fail("cannot be opened", error);
+  if (lock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+  // Waits for a process that makes the file at this moment.
+  if (const int refused = lock(fd_, LOCK_SH)) fail("cannot be locked", refused);
+  return false;
+}
+
+// Writes the table first and the header last, so that a file with a header is whole.
+void EntryFile::create(const EntryLayout& wanted) {
+  if (ftruncate(fd_, 0) != 0) fail("cannot be emptied", errno);
+  static constexpr std::array<std::byte, 16 * page> zeros{};
+  for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {
+    const auto block = std::span(zeros).first(std::min<uint64_t>(zeros.size(), table_bytes(wanted.entries) - at));
+    if (const int error = write_all(fd_, at, block)) fail("cannot be written", error);
+  }
+  std::array<std::byte, page> block{};
+  const Header header = Header::of(content_, wanted);
+  std::memcpy(block.data(), &header, sizeof header);
+  if (const int error = write_all(fd_, 0, block)) fail("cannot be written", error);
+}
+
+void EntryFile::map() {
+  const auto layout = layout_in(fd_, content_);
+  if (!layout) fail("was changed by another program", EBUSY);
+  layout_ = *layout;
+  const uint64_t bytes = table_bytes(layout_.entries);
+  int error = injected<MapCacheOp>();
+  void* at = MAP_FAILED;
+  if (!error) {
+    at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    error = errno;
+  }
+  if (at == MAP_FAILED) fail("cannot be mapped", error);
+  map_ = {static_cast<std::byte*>(at), bytes};
+}
+
+// Frees what processes had claimed that were killed. Takes back the room behind the last valid entry.
+void EntryFile::recover() noexcept {
+  uint64_t next = 0;
+  for (uint64_t entry = 0; entry < layout_.entries; entry++) {
+    Row& each = row(entry);
+    if (each.state == empty) continue;
+    const bool is_whole = each.state == valid && each.check == each.sum(entry) && each.bytes <= layout_.data_bytes &&
+                          each.offset <= layout_.data_bytes - each.bytes;
+    if (is_whole)
+      next = std::max(next, each.offset + round_up(each.bytes, entry_alignment));
+    else
+      each = {};
+  }
+  reinterpret_cast<Header*>(map_.data())->next = std::min(next, layout_.data_bytes);
+}
+
+EntryFile::Row& EntryFile::row(uint64_t entry) const noexcept {
+  return reinterpret_cast<Row*>(map_.data() + page)[entry];
+}
+
+std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry) const noexcept {
+  Row& found = row(entry);
+  if (std::atomic_ref(found.state).load(std::memory_order_acquire) != valid) return std::nullopt;
+  // The disk may have changed the row since it was opened.
+  if (found.check != found.sum(entry) || found.bytes > layout_.data_bytes ||
+      found.offset > layout_.data_bytes - found.bytes)
+    return std::nullopt;
+  return piece(entry);
+}
+
+bool EntryFile::claim(uint64_t entry) noexcept {
+  uint32_t before = empty;
+  return std::atomic_ref(row(entry).state).compare_exchange_strong(before, claimed, std::memory_order_acquire);
+}
+
+void EntryFile::release(uint64_t entry) noexcept {
+  std::atomic_ref(row(entry).state).store(empty, std::memory_order_release);
+}
+
+std::optional<uint64_t> EntryFile::take(uint64_t bytes) noexcept {
+  const std::atomic_ref next(reinterpret_cast<Header*>(map_.data())->next);
+  uint64_t place = next.load(std::memory_order_relaxed);
+  do
+    if (place > layout_.data_bytes || bytes > layout_.data_bytes - place) return std::nullopt;
+  while (!next.compare_exchange_weak(place, std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)),
+                                     std::memory_order_relaxed));
+  return place;
+}
+
+void EntryFile::set_piece(uint64_t entry, const Piece& piece) noexcept {
+  Row& of = row(entry);
+  of.crc = piece.crc;
+  of.offset = piece.offset;
+  of.bytes = piece.bytes;
+  of.check = of.sum(entry);
+}
+
+EntryFile::Piece EntryFile::piece(uint64_t entry) const noexcept {
+  const Row& of = row(entry);
+  return {of.offset, of.bytes, of.crc};
+}
+
+void EntryFile::publish(uint64_t entry) noexcept {
+  std::atomic_ref(row(entry).state).store(valid, std::memory_order_release);
+}
+
+int EntryFile::read(uint64_t offset, std::span<std::byte> into) const noexcept {
+  return read_all(fd_, table_bytes(layout_.entries) + offset, into);
+}
+
+int EntryFile::write(uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  return write_all(fd_, table_bytes(layout_.entries) + offset, bytes);
+}
+
+int EntryFile::sync() noexcept {
+  if (const int error = injected<SyncCacheOp>()) return error;
+  return fdatasync(fd_) == 0 ? 0 : errno;
+}
+
+}  // namespace feedline::io

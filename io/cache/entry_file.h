@@ -1,0 +1,97 @@
+// The file of entries on a disk that the ranks of a machine share.
+//
+//   header    4096 bytes: magic, digest of the content, number of entries, bytes of data, CRC32C; and how far the data
+//             is taken
+//   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
+//   data      from the next multiple of 4096 on; the file grows as entries are written
+//
+// Numbers are little-endian. Header and table are mapped by all processes. A row is valid only after the data was synced,
+// so after a crash of the machine a valid row has its data, and the CRC32C shows it if a disk did not keep its word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace feedline::io {
+
+/// How much a file of entries holds.
+struct EntryLayout {
+  uint64_t entries = 0;
+  uint64_t data_bytes = 0;  // the most bytes of all entries together
+  bool operator==(const EntryLayout&) const = default;
+};
+
+/// An open file of entries. It is locked (flock) as long as a process has it open, so that nobody takes it away.
+/// Thread-safe, except for construction and destruction.
+class EntryFile {
+ public:
+  static constexpr std::string_view suffix = ".feedline-cache";
+
+  /// Returns how many bytes header and table take.
+  static uint64_t table_bytes(uint64_t entries) noexcept;
+  /// Returns the layout of an existing file; nullopt if there is no whole file with this content. Does not throw.
+  static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
+  /// Returns how many bytes a new file in `folder` can take. The folder need not exist yet. Throws Error io_error.
+  static uint64_t free_bytes(const std::string& folder);
+  /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has open,
+  /// except `path` itself. Does not throw.
+  static void remove_unused(const std::string& path, std::string_view prefix) noexcept;
+
+  /// Opens the file, or makes it with the layout `wanted`, if there is none with this content. Entries whose writer was
+  /// killed are empty again, if no other process has the file open. Throws Error io_error.
+  EntryFile(std::string path, uint64_t content, const EntryLayout& wanted);
+  ~EntryFile();
+  EntryFile(const EntryFile&) = delete;
+  EntryFile& operator=(const EntryFile&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+  const EntryLayout& layout() const noexcept { return layout_; }
+
+  /// The piece of the data that an entry takes's bytes in the data.
+  struct Piece {
+    uint64_t offset = 0, bytes = 0;
+    uint32_t crc = 0;  // CRC32C of the bytes
+  };
+  /// Returns the place of a valid entry; nullopt if the entry is not valid.
+  std::optional<Piece> find(uint64_t entry) const noexcept;
+  /// Claims an empty entry among all processes. Returns whether it was empty.
+  bool claim(uint64_t entry) noexcept;
+  /// Makes a claimed entry empty again.
+  void release(uint64_t entry) noexcept;
+  /// Takes room for so many bytes among all processes. Returns the offset; nullopt if there is none.
+  std::optional<uint64_t> take(uint64_t bytes) noexcept;
+  /// Notes where the bytes of a claimed entry are. Only this process knows it until publish().
+  void set_piece(uint64_t entry, const Piece& piece) noexcept;
+  Piece piece(uint64_t entry) const noexcept;
+  /// Makes a claimed entry valid for all processes. Its bytes must have been synced.
+  void publish(uint64_t entry) noexcept;
+
+  /// Read or write all bytes at an offset of the data, and sync what was written. Return 0 or an errno.
+  int read(uint64_t offset, std::span<std::byte> into) const noexcept;
+  int write(uint64_t offset, std::span<const std::byte> bytes) noexcept;
+  int sync() noexcept;
+
+ private:
+  struct Header;
+  struct Row;
+  static std::optional<EntryLayout> layout_in(int fd, uint64_t content) noexcept;
+  bool open();
+  void create(const EntryLayout& wanted);
+  void map();
+  void recover() noexcept;
+  Row& row(uint64_t entry) const noexcept;
+  [[noreturn]] void fail(const char* what, int error) const;
+  void close() noexcept;
+
+  const std::string path_;
+  const uint64_t content_;
+  EntryLayout layout_;
+  int fd_ = -1;
+  std::span<std::byte> map_;  // header and table
+};
+
+}  // namespace feedline::io

@@ -1,0 +1,54 @@
+// A store of entries: bytes that were expensive to make, kept under a number.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace feedline::io {
+
+/// The alignment of each entry's place, in bytes. An entry takes its bytes, rounded up to this.
+inline constexpr uint64_t entry_alignment = 64;
+
+/// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes, and none is ever thrown
+/// out to make room. Thread-safe. No call allocates memory or takes a lock.
+///
+/// An entry is empty, claimed by the thread that writes it, valid, or given up. A caller that does not find() an entry
+/// makes the bytes, and may claim() the entry to keep them.
+class EntryStore {
+ public:
+  virtual ~EntryStore() = default;
+
+  virtual uint64_t entries() const noexcept = 0;
+
+  /// Returns the bytes of an entry. They lie in the store, or were read into the beginning of `scratch`. Returns an
+  /// empty span if the entry is not valid, or has more bytes than `scratch` takes if it must be read.
+  virtual std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept = 0;
+
+  /// Claims an empty entry for `bytes` bytes. Returns where to write them: a place in the store, or the beginning of
+  /// `scratch`. keep() or give_up() must follow. Returns an empty span if the entry is not empty, or if there is no
+  /// room. Precondition: bytes > 0.
+  virtual std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept = 0;
+
+  /// Makes a claimed entry valid. `bytes` is what claim() returned, with its content.
+  virtual void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept = 0;
+
+  /// Ends a claim without bytes. The entry cannot be claimed again in this process.
+  virtual void give_up(uint64_t entry) noexcept = 0;
+
+  /// Returns how many entries this process has kept, and their bytes.
+  uint64_t kept_entries() const noexcept { return kept_entries_.load(std::memory_order_relaxed); }
+  uint64_t kept_bytes() const noexcept { return kept_bytes_.load(std::memory_order_relaxed); }
+
+ protected:
+  void note_kept(uint64_t bytes) noexcept {
+    kept_entries_.fetch_add(1, std::memory_order_relaxed);
+    kept_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint64_t> kept_entries_{0}, kept_bytes_{0};
+};
+
+}  // namespace feedline::io

@@ -1,0 +1,358 @@
+// Stores of entries: in memory and on a disk, with several threads and processes, failing calls and killed writers.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/draws.h"
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "feedline/log.h"
+#include "io/cache/disk_entries.h"
+#include "io/cache/memory_entries.h"
+#include "support/catch.h"
+#include "support/process.h"
+#include "support/temp_dir.h"
+
+using namespace feedline;
+using namespace feedline::io;
+using feedline::test::find_hook;
+using feedline::test::TempDir;
+
+namespace {
+
+constexpr uint64_t most_bytes = 5000;
+
+// The content of an entry: any bytes, of a length that its number decides.
+std::vector<std::byte> content_of(uint64_t entry) {
+  Draws draws(key_of({7, entry}));
+  std::vector<std::byte> bytes(1 + draws.below(most_bytes));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(draws.next());
+  return bytes;
+}
+
+std::vector<std::byte> scratch_memory() { return std::vector<std::byte>(most_bytes); }
+
+bool put(EntryStore& store, uint64_t entry, std::span<std::byte> scratch) {
+  const auto content = content_of(entry);
+  const auto place = store.claim(entry, content.size(), scratch);
+  if (place.empty()) return false;
+  std::memcpy(place.data(), content.data(), content.size());
+  store.keep(entry, place);
+  return true;
+}
+
+enum class Found { nothing, right, wrong };
+Found found(EntryStore& store, uint64_t entry, std::span<std::byte> scratch) {
+  const auto bytes = store.find(entry, scratch);
+  if (bytes.empty()) return Found::nothing;
+  return std::ranges::equal(bytes, content_of(entry)) ? Found::right : Found::wrong;
+}
+
+struct Memory {
+  Memory(uint64_t entries, uint64_t bytes)
+      : block(new (std::align_val_t(64)) std::byte[MemoryEntries::table_bytes(entries) + bytes]()),
+        store(entries, {block.get(), MemoryEntries::table_bytes(entries) + bytes}) {}
+  struct Free {
+    void operator()(std::byte* block) const { operator delete[](block, std::align_val_t(64)); }
+  };
+  std::unique_ptr<std::byte[], Free> block;
+  MemoryEntries store;
+};
+
+constexpr uint64_t content_key = 99;
+
+struct Disk {
+  Disk(const std::string& path, EntryLayout layout, uint64_t content = content_key,
+       uint64_t bytes_of_sync = DiskEntries::usual_sync)
+      : memory(layout.entries), store(path, content, layout, memory, bytes_of_sync) {}
+  std::vector<std::byte> memory;
+  DiskEntries store;
+};
+
+class Lines {
+ public:
+  Lines() : before_(set_log_sink([this](LogLevel, std::string_view line) { lines.emplace_back(line); })) {}
+  ~Lines() { set_log_sink(before_); }
+  std::vector<std::string> lines;
+
+ private:
+  LogSink before_;
+};
+
+void check_claims(EntryStore& store) {
+  auto scratch = scratch_memory();
+  CHECK(found(store, 3, scratch) == Found::nothing);
+  CHECK(put(store, 3, scratch));
+  CHECK(found(store, 3, scratch) == Found::right);
+  CHECK_FALSE(put(store, 3, scratch));
+  CHECK(found(store, 4, scratch) == Found::nothing);
+
+  REQUIRE_FALSE(store.claim(4, 100, scratch).empty());
+  CHECK(store.claim(4, 100, scratch).empty());
+  CHECK(store.find(4, scratch).empty());
+  store.give_up(4);
+  CHECK(store.find(4, scratch).empty());
+  CHECK(store.claim(4, 100, scratch).empty());
+  CHECK(store.kept_entries() == 1);
+  CHECK(store.kept_bytes() == content_of(3).size());
+}
+
+// Several threads find and keep all entries at the same time.
+void check_threads(EntryStore& store) {
+  const uint64_t entries = store.entries();
+  std::atomic<uint64_t> wrong{0}, kept{0};
+  std::vector<std::jthread> threads;
+  for (size_t thread = 0; thread < 4; thread++)
+    threads.emplace_back([&, thread] {
+      auto scratch = scratch_memory();
+      for (int pass = 0; pass < 3; pass++)
+        for (uint64_t i = 0; i < entries; i++) {
+          const uint64_t entry = (i * 7 + thread * entries / 4) % entries;
+          switch (found(store, entry, scratch)) {
+            case Found::wrong:
+              wrong++;
+              break;
+            case Found::nothing:
+              kept += put(store, entry, scratch);
+              break;
+            case Found::right:
+              break;
+          }
+        }
+    });
+  threads.clear();
+  CHECK(wrong == 0);
+  CHECK(kept == entries);
+  auto scratch = scratch_memory();
+  for (uint64_t entry = 0; entry < entries; entry++) REQUIRE(found(store, entry, scratch) == Found::right);
+}
+
+// Keeps entries in a child process until it is killed, then looks at what is left. Returns how many entries are.
+uint64_t kill_once(const std::string& path, const EntryLayout& layout, std::mt19937& random) {
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const std::unique_ptr<Disk> disk = std::make_unique<Disk>(path, layout, content_key, 1 << 16);
+    auto scratch = scratch_memory();
+    [[maybe_unused]] const auto told = write(pipe_ends[1], "b", 1);
+    for (uint64_t entry = 0; entry < layout.entries; entry++) put(disk->store, entry, scratch);
+    _exit(0);  // without the destructor, which syncs
+  }
+  close(pipe_ends[1]);
+  char begun;
+  REQUIRE(read(pipe_ends[0], &begun, 1) == 1);
+  close(pipe_ends[0]);
+  usleep(static_cast<useconds_t>(random() % 3000));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+
+  Disk disk(path, layout);
+  auto scratch = scratch_memory();
+  uint64_t there = 0;
+  for (uint64_t entry = 0; entry < layout.entries; entry++) {
+    const Found it = found(disk.store, entry, scratch);
+    REQUIRE(it != Found::wrong);
+    there += it == Found::right;
+  }
+  for (uint64_t entry = 0; entry < layout.entries; entry += 50) put(disk.store, entry, scratch);
+  return there;
+}
+
+void kill_often(int times) {
+  const TempDir dir;
+  std::mt19937 random(4);
+  const EntryLayout layout{1000, 4 << 20};
+  std::set<uint64_t> counts;
+  for (int i = 0; i < times; i++) {
+    if (i % 20 == 0) std::filesystem::remove(dir.file("x.feedline-cache"));
+    counts.insert(kill_once(dir.file("x.feedline-cache"), layout, random));
+  }
+  CHECK(counts.size() > 1);
+  // A whole run after all that keeps every entry.
+  std::filesystem::remove(dir.file("x.feedline-cache"));
+  Disk disk(dir.file("x.feedline-cache"), layout);
+  check_threads(disk.store);
+}
+
+}  // namespace
+
+TEST_CASE("an entry in memory is written once") {
+  Memory memory(10, 1 << 20);
+  check_claims(memory.store);
+}
+
+TEST_CASE("an entry on a disk is written once") {
+  const TempDir dir;
+  Disk disk(dir.file("x.feedline-cache"), {10, 1 << 20});
+  check_claims(disk.store);
+}
+
+TEST_CASE("threads share the entries") {
+  Memory memory(500, 4 << 20);
+  check_threads(memory.store);
+  const TempDir dir;
+  Disk disk(dir.file("x.feedline-cache"), {500, 4 << 20});
+  check_threads(disk.store);
+}
+
+TEST_CASE("what has no room is not kept, and smaller entries still are") {
+  const TempDir dir;
+  Memory memory(4, 256);
+  Disk disk(dir.file("x.feedline-cache"), {4, 256});
+  auto scratch = scratch_memory();
+  for (EntryStore* store : {static_cast<EntryStore*>(&memory.store), static_cast<EntryStore*>(&disk.store)}) {
+    const auto keep = [&](uint64_t entry, uint64_t bytes) {
+      const auto place = store->claim(entry, bytes, scratch);
+      if (!place.empty()) store->keep(entry, place);
+      return !store->find(entry, scratch).empty();
+    };
+    CHECK(keep(0, 100));  // takes 128
+    CHECK_FALSE(keep(1, 129));
+    CHECK(keep(2, 128));
+    CHECK_FALSE(keep(3, 1));
+  }
+}
+
+TEST_CASE("entries on a disk are there in the next run, and in other processes once they are synced") {
+  const TempDir dir;
+  const std::string path = dir.file("folder/x.feedline-cache");
+  const EntryLayout layout{20, 1 << 20};
+  auto scratch = scratch_memory();
+  {
+    Disk one(path, layout), other(path, layout);
+    CHECK(put(one.store, 5, scratch));
+    CHECK(found(other.store, 5, scratch) == Found::nothing);
+    CHECK_FALSE(put(other.store, 5, scratch));
+  }
+  Disk next(path, {30, 2 << 20});  // the layout is that of the file
+  CHECK(next.store.entries() == 20);
+  CHECK(found(next.store, 5, scratch) == Found::right);
+  CHECK(EntryFile::layout_of(path, content_key) == layout);
+  CHECK_FALSE(EntryFile::layout_of(path, content_key + 1).has_value());
+}
+
+TEST_CASE("a file with other content is made anew") {
+  const TempDir dir;
+  auto scratch = scratch_memory();
+  for (const uint64_t content : {1, 2}) {
+    Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20}, content);
+    CHECK(found(disk.store, 5, scratch) == Found::nothing);
+    CHECK(put(disk.store, 5, scratch));
+  }
+}
+
+TEST_CASE("a wrong byte on the disk is never found") {
+  const TempDir dir;
+  const std::string path = dir.file("x.feedline-cache");
+  const EntryLayout layout{20, 1 << 20};
+  auto scratch = scratch_memory();
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; i++) {
+    std::filesystem::remove(path);
+    {
+      Disk disk(path, layout);
+      for (uint64_t entry = 0; entry < layout.entries; entry++) put(disk.store, entry, scratch);
+    }
+    const auto size = std::filesystem::file_size(path);
+    const int fd = open(path.c_str(), O_RDWR);
+    const auto at = static_cast<off_t>(i % 2 == 0 ? random() % 8192 : random() % size);
+    unsigned char byte = 0;
+    REQUIRE(pread(fd, &byte, 1, at) == 1);
+    byte ^= static_cast<unsigned char>(1 << random() % 8);
+    REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+    Disk disk(path, layout);
+    for (uint64_t entry = 0; entry < layout.entries; entry++)
+      REQUIRE(found(disk.store, entry, scratch) != Found::wrong);
+  }
+}
+
+TEST_CASE("a full disk ends the writing with one line, and what is there is still found") {
+  const TempDir dir;
+  const Lines log;
+  auto scratch = scratch_memory();
+  Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+  CHECK(put(disk.store, 1, scratch));
+  find_hook("write to a cache")->fail_nth_call(1);
+  put(disk.store, 2, scratch);
+  CHECK(found(disk.store, 2, scratch) == Found::nothing);
+  CHECK(disk.store.is_off());
+  CHECK_FALSE(put(disk.store, 3, scratch));
+  CHECK(found(disk.store, 1, scratch) == Found::right);
+  REQUIRE(log.lines.size() == 1);
+  CHECK(log.lines[0].find("No space left on device; what is in it is still used, and nothing more is kept") !=
+        std::string::npos);
+}
+
+TEST_CASE("what could not be synced is not there in the next run") {
+  const TempDir dir;
+  const Lines log;
+  auto scratch = scratch_memory();
+  {
+    Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+    CHECK(put(disk.store, 1, scratch));
+    find_hook("fdatasync of a cache")->fail_nth_call(1);
+  }
+  CHECK(log.lines.size() == 1);
+  Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+  CHECK(found(disk.store, 1, scratch) == Found::nothing);
+  CHECK(put(disk.store, 1, scratch));
+}
+
+TEST_CASE("a file that cannot be opened, made, locked or mapped is an error that names it") {
+  const TempDir dir;
+  for (const char* name : {"open a cache", "write to a cache", "mmap of a cache", "flock of a cache"}) {
+    find_hook(name)->fail_nth_call(1);
+    std::filesystem::remove(dir.file("x.feedline-cache"));
+    const size_t before = test::open_descriptors();
+    if (std::string_view(name) == "flock of a cache") {  // refused as if another process had it: then another try fails
+      find_hook(name)->fail_nth_call(2);
+    }
+    try {
+      Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+      FAIL("no error: " << name);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::io_error);
+      CHECK(error.place().file == dir.file("x.feedline-cache"));
+    }
+    CHECK(test::open_descriptors() == before);
+  }
+  Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+  find_hook("write short to a cache")->fail_nth_call(1);
+  auto scratch = scratch_memory();
+  CHECK(put(disk.store, 1, scratch));
+  CHECK(found(disk.store, 1, scratch) == Found::right);
+  find_hook("read from a cache")->fail_nth_call(1);
+  CHECK(found(disk.store, 1, scratch) == Found::nothing);
+  CHECK(EntryFile::free_bytes(dir.file("not/there")) > 0);
+}
+
+TEST_CASE("files that nobody has open are removed, the others are not") {
+  const TempDir dir;
+  const auto path = [&](const char* name) { return dir.file(name + std::string(EntryFile::suffix)); };
+  const EntryLayout layout{20, 1 << 20};
+  const auto make = [&](const char* name) { const Disk disk(path(name), layout); };
+  make("a-1");
+  make("b-1");
+  make("a-3");
+  dir.write("a-4.other", "");
+  const Disk used(path("a-2"), layout);
+  EntryFile::remove_unused(path("a-3"), "a-");
+  CHECK_FALSE(std::filesystem::exists(path("a-1")));
+  for (const char* name : {"a-2", "a-3", "b-1"}) CHECK(std::filesystem::exists(path(name)));
+  CHECK(std::filesystem::exists(dir.file("a-4.other")));
+}
+
+TEST_CASE("a writer that is killed loses entries, and leaves no wrong byte") { kill_often(40); }
+TEST_CASE("a writer is killed a thousand times", "[.stress]") { kill_often(1000); }
