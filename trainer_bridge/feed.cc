@@ -2,19 +2,21 @@
 
 namespace feedline {
 
-Feed::Feed(const Setup& setup, const flow::Plan* plan, const flow::FeedFacts& facts, const flow::Position& position)
-    : setup_(setup), plan_(plan) {
+Feed::Feed(const Setup& setup, const flow::Plan* plan, flow::RowCache* cache, const flow::FeedFacts& facts,
+           const flow::Position& position)
+    : setup_(setup), plan_(plan), cache_(cache) {
   if (setup.route.graph) make_graph(position);
   if (setup.route.transfer) make_transfer(facts, position);
   if (setup.route.upload) make_upload(facts, position);
 }
 
 void Feed::make_graph(const flow::Position& position) {
-  graph_ = std::make_unique<flow::Graph>(
-      *plan_, flow::GraphOptions{.copied_to = setup_.route.graph_devices,
-                                 .io = setup_.options.io,
-                                 .start = {.epoch = position.epoch, .step = position.step},
-                                 .deliver_before_error = setup_.options.deliver_before_error});
+  graph_ = std::make_unique<flow::Graph>(*plan_,
+                                         flow::GraphOptions{.copied_to = setup_.route.graph_devices,
+                                                            .io = setup_.options.io,
+                                                            .start = {.epoch = position.epoch, .step = position.step},
+                                                            .deliver_before_error = setup_.options.deliver_before_error,
+                                                            .cache = cache_});
   if (setup_.route.watches_ranks)
     graph_->delivery().watch([communicator = setup_.options.communicator] { return communicator->failure(); });
 }

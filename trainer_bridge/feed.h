@@ -19,8 +19,10 @@ class Feed {
  public:
   /// Makes the pieces in the order in which batches pass through them. Makes no call of a communicator, so it waits for
   /// no other rank. `plan` is null on a rank that does not read; `facts` then come from the rank that reads for it.
-  /// `setup` and `plan` must outlive the feed. Throws Error if memory, threads or a device cannot be obtained.
-  Feed(const Setup& setup, const flow::Plan* plan, const flow::FeedFacts& facts, const flow::Position& position);
+  /// `setup`, `plan` and `cache`, which is null if the plan has none, must outlive the feed. Throws Error if memory,
+  /// threads or a device cannot be obtained.
+  Feed(const Setup& setup, const flow::Plan* plan, flow::RowCache* cache, const flow::FeedFacts& facts,
+       const flow::Position& position);
   /// Destroys the pieces in the opposite order, each before the one from which it takes batches.
   ~Feed() = default;
   Feed(const Feed&) = delete;
@@ -46,8 +48,9 @@ class Feed {
   /// Returns the Delivery of the last piece, in which batches wait for next().
   flow::Delivery& delivery() const noexcept;
 
-  // The pieces, null if the route lacks them, and the plan of the graph.
+  // The pieces, null if the route lacks them, and the plan and the cache of the graph.
   const flow::Plan* plan() const noexcept { return plan_; }
+  const flow::RowCache* cache() const noexcept { return cache_; }
   flow::Graph* graph() const noexcept { return graph_.get(); }
   const flow::Transfer* transfer() const noexcept { return transfer_.get(); }
   const flow::Upload* upload() const noexcept { return upload_.get(); }
@@ -61,6 +64,7 @@ class Feed {
 
   const Setup& setup_;
   const flow::Plan* const plan_;
+  flow::RowCache* const cache_;
   // Destroyed in the opposite order: each piece takes batches from the one before it.
   std::unique_ptr<flow::Graph> graph_;
   std::unique_ptr<flow::Transfer> transfer_;

@@ -7,6 +7,7 @@
 #include "flowgraph/data/compare_ranks.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/filter.h"
+#include "flowgraph/feed/measure_kept.h"
 #include "flowgraph/feed/transfer.h"
 #include "flowgraph/plan/feed_facts.h"
 #include "flowgraph/plan/pass_audit.h"
@@ -20,14 +21,15 @@ void log_warnings(const flow::DataSet& data) {
 }
 
 std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec spec, std::shared_ptr<const flow::DataSet> data, int threads,
-                                      const Setup& setup) {
+                                      const Setup& setup, std::shared_ptr<const flow::CachePlan> cache) {
   flow::Plan::MoreMemory more;
   if (setup.route.transfer)
     more = [&](const flow::Plan& of) {
       return flow::Transfer::memory(setup.carried(setup.route.transfer_packs()), flow::facts_of(of),
                                     setup.route.transfer_devices.size());
     };
-  return std::make_unique<flow::Plan>(std::move(spec), std::move(data), setup.distribution.planned(), threads, more);
+  return std::make_unique<flow::Plan>(std::move(spec), std::move(data), setup.distribution.planned(), threads, more,
+                                      std::move(cache));
 }
 
 }  // namespace
@@ -48,7 +50,10 @@ std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
     throw Error(Category::bad_pipeline,
                 "source: index.mode: LAZY cannot be combined with REPLICATE or SCATTER, because ranks must know "
                 "their steps beforehand; use BUILD");
-  auto plan = make_plan(std::move(spec), std::make_shared<flow::DataSet>(std::move(data)), threads, setup);
+  std::shared_ptr<const flow::CachePlan> cache;
+  if (spec.cache) cache = std::make_shared<const flow::CachePlan>(spec, data, flow::measure_kept(spec, data));
+  auto plan =
+      make_plan(std::move(spec), std::make_shared<flow::DataSet>(std::move(data)), threads, setup, std::move(cache));
   flow::refuse_empty_epoch(*plan, chosen);
   return plan;
 }
@@ -58,7 +63,7 @@ std::unique_ptr<flow::Plan> with_weights(const flow::Plan& plan, const std::opti
   if (!plan.spec.mixture || plan.spec.mixture->reweighted == weights) return nullptr;
   flow::PipelineSpec spec = plan.spec;
   spec.mixture->reweighted = weights;
-  auto reweighted = make_plan(std::move(spec), plan.shared_data, plan.threads, setup);
+  auto reweighted = make_plan(std::move(spec), plan.shared_data, plan.threads, setup, plan.cache);
   flow::refuse_empty_epoch(*reweighted, reweighted->data.samples);
   return reweighted;
 }

@@ -14,7 +14,9 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-void add_graph(Report& report, const flow::DataSet& data, const flow::Graph& of) {
+void add_graph(Report& report, const Feed& feed) {
+  const flow::DataSet& data = feed.plan()->data;
+  const flow::Graph& of = *feed.graph();
   flow::GraphReport graph = of.report();
   for (const std::vector<Error>* errors : {&data.skipped, &std::as_const(graph.errors)}) {
     const size_t room = flow::ErrorLog::kept - report.errors.size();
@@ -25,6 +27,14 @@ void add_graph(Report& report, const flow::DataSet& data, const flow::Graph& of)
   report.count_s = data.count_s;
   report.layout_hits = graph.layout_hits;
   report.decode_warnings = graph.decode_warnings;
+  if (const flow::CachePlan* plan = feed.plan()->cache.get()) {
+    report.cache = {
+        .share = plan->samples() > 0 ? plan->share() : 0, .hits = graph.cache_hits, .misses = graph.cache_misses};
+    if (const io::EntryStore* store = feed.cache()->store()) {
+      report.cache->entries = store->kept_entries();
+      report.cache->bytes = store->kept_bytes();
+    }
+  }
   report.backend = of.backend();
   report.stages = std::move(graph.stages);
 }
@@ -95,7 +105,7 @@ void add_missing(Report& report, const std::vector<flow::FeatureSpec>& features,
 }
 
 void add_feed(Report& report, const Feed& feed) {
-  if (feed.graph()) add_graph(report, feed.plan()->data, *feed.graph());
+  if (feed.graph()) add_graph(report, feed);
   if (feed.transfer()) add_transfer(report, *feed.transfer(), feed.graph());
   if (feed.upload()) add_upload(report, *feed.upload());
 }

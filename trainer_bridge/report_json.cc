@@ -14,6 +14,14 @@ Json audit_json(const EpochAudit& audit) {
           {"why", audit.why.empty() ? Json() : Json(audit.why)}};
 }
 
+Json cache_json(const Report::Cache& cache) {
+  return {{"share", cache.share},
+          {"hits", cache.hits},
+          {"misses", cache.misses},
+          {"entries", cache.entries},
+          {"bytes", cache.bytes}};
+}
+
 Json stage_json(const StageReport& stage) {
   return {{"name", stage.name},
           {"busy_s", stage.busy_s},
@@ -40,6 +48,7 @@ Json report_json(const Report& report) {
                {"bytes_read", report.bytes_read},
                {"layout_hits", report.layout_hits},
                {"decode_warnings", report.decode_warnings},
+               {"cache", report.cache ? cache_json(*report.cache) : Json()},
                {"bytes_copied", report.bytes_copied},
                {"bytes_between_gpus", report.bytes_between_gpus},
                {"distribute_mode", report.distribute_mode},

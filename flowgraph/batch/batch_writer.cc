@@ -152,7 +152,7 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 
 }  // namespace
 
-BatchWriter::BatchWriter(const Plan& plan) : plan_(plan) {
+BatchWriter::BatchWriter(const Plan& plan, RowCache* rows) : plan_(plan), store_(rows ? rows->store() : nullptr) {
   if (plan.memory.scratch_bytes > 0)
     scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
   int64_t row_bytes = 1;
@@ -372,14 +372,30 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
 void BatchWriter::write_dense(int number, RowBlock& block, const Unpackers& all, std::byte* out,
                               Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
-  if (output.jobs[0].writer) return run_writer(output.jobs[0], block, out, output.row_bytes(), failures);
+  if (output.jobs[0].writer) return run_writer(number, block, out, failures);
   for (size_t j = 0; j < output.jobs.size(); j++)
     write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset,
               output.row_bytes());
 }
 
-void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* out, size_t row_bytes,
-                             Failures& failures) const {
+// Returns for each row the number of its entry in the store. Filler has none: it has the values of another record.
+std::span<const uint64_t> BatchWriter::entries_of(const RowBlock& block, uint64_t part,
+                                                  std::array<uint64_t, block_rows>& entries) const {
+  for (size_t i = 0; i < block.rows.size(); i++) {
+    const BatchRow& row = block.rows[i];
+    entries[i] = KeptRows::none;
+    if (row.filler) continue;
+    const Extent& extent = row.chunk->extent_of(row.row);
+    const auto first = plan_.cache->entry_of(extent.file, extent.record_of(row.row));
+    // A file on the disk that another process has made may have fewer entries.
+    if (first && *first + part < store_->entries()) entries[i] = *first + part;
+  }
+  return std::span(entries).first(block.rows.size());
+}
+
+void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& failures) const {
+  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
+  const DenseJob& job = output.jobs[0];
   const auto number = static_cast<size_t>(job.column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
   std::array<std::span<const std::byte>, block_rows> values;
@@ -390,17 +406,26 @@ void BatchWriter::run_writer(const DenseJob& job, RowBlock& block, std::byte* ou
   const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
   check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
                   plan_.threads);
+  const int part = store_ ? plan_.cache->parts().of_output[static_cast<size_t>(of)] : -1;
+  std::array<uint64_t, block_rows> entries;
+  std::optional<KeptRows> kept;
+  if (part >= 0) kept.emplace(*store_, entries_of(block, static_cast<uint64_t>(part), entries));
   RowOutcome outcome;
   const BatchRows& batch = failures.batch;
   const auto frames = static_cast<uint64_t>(plan_.frames);
   const RowNumbers rows{batch.epoch,
                         batch.step * static_cast<uint64_t>(plan_.global_batch) * frames +
                             static_cast<uint64_t>(batch.wanted.first + block.first),
-                        frames};
-  job.writer->write(std::span(values).first(block.rows.size()), rows, out, row_bytes,
+                        frames, kept ? &*kept : nullptr};
+  job.writer->write(std::span(values).first(block.rows.size()), rows, out, output.row_bytes(),
                     scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()),
                     outcome);
   if (outcome.warnings > 0) warnings_ += outcome.warnings;
+  if (kept) {
+    const auto samples = static_cast<uint64_t>(std::ranges::count(block.rows, false, &BatchRow::filler));
+    found_.fetch_add(outcome.found, std::memory_order_relaxed);
+    not_found_.fetch_add(samples - outcome.found, std::memory_order_relaxed);
+  }
   for (RowFailure& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 

@@ -1,6 +1,7 @@
 // Writes rows, wherever they lie, into the tensors of a batch.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/batch/row_cache.h"
 #include "flowgraph/batch/step_outcome.h"
 #include "flowgraph/plan/plan.h"
 #include "gpu/device/memory.h"
@@ -18,10 +20,10 @@ namespace feedline::flow {
 struct RowBlock;
 
 /// Writes the batches of a plan. The graph's nodes [unpack] of all replicas share one writer. Immutable. Keeps a
-/// reference to the plan.
+/// reference to the plan, and to the cache of rows, if there is one.
 class BatchWriter {
  public:
-  explicit BatchWriter(const Plan& plan);
+  explicit BatchWriter(const Plan& plan, RowCache* rows = nullptr);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
   /// tensors in blocks of rows, in parallel in the calling thread's arena. Reads each row once and writes each element
@@ -37,6 +39,9 @@ class BatchWriter {
 
   /// Returns how many warnings row writers gave (RowOutcome::warnings).
   uint64_t warnings() const noexcept { return warnings_; }
+  /// Returns how many rows of outputs that are kept were found in the cache, and how many were not.
+  uint64_t found() const noexcept { return found_; }
+  uint64_t not_found() const noexcept { return not_found_; }
 
  private:
   struct Tally {
@@ -51,7 +56,9 @@ class BatchWriter {
   void write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer, Failures& failures) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_dense(int output, RowBlock& block, const Unpackers& unpackers, std::byte* out, Failures& failures) const;
-  void run_writer(const DenseJob& job, RowBlock& block, std::byte* out, size_t row_bytes, Failures& failures) const;
+  std::span<const uint64_t> entries_of(const RowBlock& block, uint64_t part,
+                                       std::array<uint64_t, block_rows>& entries) const;
+  void run_writer(int output, RowBlock& block, std::byte* out, Failures& failures) const;
   void fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const;
   void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
                  size_t row_bytes) const;
@@ -62,9 +69,10 @@ class BatchWriter {
   const Plan& plan_;
   gpu::Memory scratch_;  // MemoryPlan::scratch_bytes for each thread
   int64_t rows_per_task_;
-  Unpackers unpackers_;       // for a buffer that was written a moment ago
-  Unpackers cold_unpackers_;  // for a buffer that has left the caches since
-  mutable std::atomic<uint64_t> warnings_{0};
+  Unpackers unpackers_;          // for a buffer that was written a moment ago
+  Unpackers cold_unpackers_;     // for a buffer that has left the caches since
+  io::EntryStore* const store_;  // null: nothing is kept
+  mutable std::atomic<uint64_t> warnings_{0}, found_{0}, not_found_{0};
 };
 
 }  // namespace feedline::flow

@@ -148,7 +148,7 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
 
 Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
     : plan(plan_),
-      writer(plan),
+      writer(plan, options.cache),
       bad_records(plan),
       assembler(plan, options.start, options.deliver_before_error),
       completed_batches(static_cast<size_t>(plan.replicas)),
@@ -306,6 +306,8 @@ GraphReport Graph::report() const {
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
                      .decode_warnings = impl.writer.warnings(),
+                     .cache_hits = impl.writer.found(),
+                     .cache_misses = impl.writer.not_found(),
                      .errors_total = impl.bad_records.total(),
                      .errors = impl.bad_records.first()};
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {

@@ -18,6 +18,7 @@
 #include "feedline/batch.h"
 #include "feedline/io_options.h"
 #include "feedline/stage_report.h"
+#include "flowgraph/batch/row_cache.h"
 #include "flowgraph/feed/delivery.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"
@@ -31,6 +32,7 @@ struct GraphOptions {
   IoOptions io;
   Walk::Start start = {};
   bool deliver_before_error = false;
+  RowCache* cache = nullptr;  // must outlive the graph; null if the plan has no cache
 };
 
 /// Counters since the start. They are exact while no stage runs.
@@ -39,6 +41,7 @@ struct GraphReport {
   uint64_t layout_hits = 0;
   uint64_t parsed = 0;
   uint64_t decode_warnings = 0;
+  uint64_t cache_hits = 0, cache_misses = 0;
   uint64_t errors_total = 0;
   std::vector<Error> errors;
   std::vector<StageReport> stages = {};

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "flowgraph/feed/sample_reader.h"
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/parse/record_parser.h"
-#include "io/records/record_stream.h"
 
 namespace feedline::flow {
 namespace {
@@ -44,30 +44,17 @@ void Trial::file(const DataFile& file, uint64_t count) {
   const SourceSpec& source = spec_.sources[file.source];
   if (!data_.lazy) count = std::min(count, file.samples.samples());
   if (count == 0 || bytes_left_ == 0) return;
-  io::RecordStream stream(data_.source->open(file.id.uri), source.compression, source.record_limit);
+  SampleReader reader(data_, source, file);
   tried_.files++;
   for (uint64_t sample = 0; sample < count; sample++) {
-    const uint64_t number = data_.lazy ? sample : file.samples.record(sample);
-    while (number >= stream.number() + stream.records().size()) {
-      const uint64_t before = stream.position();
-      if (!data_.lazy && !file.compressed()) {
-        const auto& entries = file.index.entries;
-        const auto after = std::upper_bound(entries.begin(), entries.end(), number,
-                                            [](uint64_t n, const io::IndexEntry& entry) { return n < entry.record; });
-        if (after != entries.begin() && after[-1].record > stream.number() + stream.records().size())
-          stream.go_on_at(after[-1].offset, after[-1].record);
-      }
-      const auto next = stream.next();
-      if (next == io::RecordStream::Found::end) return;
-      if (next == io::RecordStream::Found::damage && data_.lazy && spec_.on_error == OnError::raise)
-        return note(stream.damage().error(file.id.uri));  // otherwise counting has reported it
-      const uint64_t read = stream.position() - std::min(before, stream.position());
-      bytes_left_ -= std::min(bytes_left_, read);
-      if (bytes_left_ == 0) return;
-    }
-    const std::span<const io::RecordView> records = stream.records();
-    const io::RecordView& found = records[number - stream.number()];
-    record(file, found, stream.offset() + static_cast<uint64_t>(found.data - records.front().data), number);
+    const uint64_t before = reader.bytes_read();
+    const auto found = reader.find(data_.lazy ? sample : file.samples.record(sample), spec_.on_error == OnError::raise);
+    if (found == SampleReader::Found::end) return;
+    // Other damage was reported by the counting pass.
+    if (found == SampleReader::Found::damage) return note(reader.damage().error(file.id.uri));
+    bytes_left_ -= std::min(bytes_left_, reader.bytes_read() - before);
+    if (bytes_left_ == 0) return;
+    record(file, reader.record(), reader.offset(), reader.number());
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/audit.h"
 #include "base/draws.h"
+#include "base/round_up.h"
+#include "io/cache/entry_store.h"
 
 namespace feedline::flow {
 namespace {
@@ -17,32 +19,32 @@ struct Sample {
   pictures::Choices choices;
 };
 
-pictures::PixelView<uint8_t> view_of(const StoredPixels& stored, std::span<const std::byte> bytes) {
-  pictures::PixelView<uint8_t> view{reinterpret_cast<const uint8_t*>(bytes.data()), stored.height, stored.width,
-                                    stored.channels};
-  view.column_step = stored.channels_first ? 1 : stored.channels;
-  view.row_step = stored.width * view.column_step;
-  view.sample_step = stored.channels_first ? stored.height * stored.width : 1;
-  return view;
-}
-
 }  // namespace
 
-PictureWriter::PictureWriter(Origin origin, const pictures::GeometrySpec& geometry, pictures::Finish finish,
-                             const ChoiceKeys& keys)
+PictureWriter::PictureWriter(PictureOrigin origin, const pictures::GeometrySpec& geometry, pictures::Finish finish,
+                             const ChoiceKeys& keys, const std::optional<CacheSpec>& cache)
     : origin_(std::move(origin)),
       geometry_(geometry),
       finish_(std::move(finish)),
       keys_(keys),
       crop_key_(key_of({keys.seed, crops, hash64(keys.crop_group)})),
-      flip_key_(key_of({keys.seed, flips, hash64(keys.flip_group)})) {}
+      flip_key_(key_of({keys.seed, flips, hash64(keys.flip_group)})),
+      cache_(cache) {
+  if (cache && cache->what != CacheWhat::records) kept_.emplace(origin_, geometry_, finish_, *cache);
+}
+
+// An entry that is read from a disk needs memory, unless it can be read into the row.
+uint64_t PictureWriter::entry_scratch() const noexcept {
+  if (!kept_ || cache_->where == CacheWhere::memory || kept_->is_row()) return 0;
+  return round_up(kept_->most_bytes(), 64);
+}
 
 uint64_t PictureWriter::scratch_bytes() const noexcept {
   if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
-    return pictures::render_memory(*decode, geometry_.least_resized_height());
+    return entry_scratch() + pictures::render_memory(*decode, geometry_.least_resized_height());
   const auto& [height, width, channels, channels_first] = std::get<StoredPixels>(origin_);
   const auto [rows, columns] = geometry_.crop.value_or(pictures::Size{height, width});
-  return pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});
+  return entry_scratch() + pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});
 }
 
 uint64_t PictureWriter::heap_bytes() const noexcept {
@@ -56,18 +58,65 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
       const uint64_t number = rows.sample(row);
       const Sample sample{
           geometry_, {Draws(key_of({crop_key_, rows.epoch, number})), Draws(key_of({flip_key_, rows.epoch, number}))}};
+      std::byte* const to = out + row * stride;
+      if (rows.kept && rows.kept->entries[row] != KeptRows::none &&
+          write_kept(values[row], rows.kept->store, rows.kept->entries[row], sample.choices, {to, stride}, scratch,
+                     outcome))
+        continue;
       // One reference fits into std::function itself, so that nothing is allocated for a picture.
       const auto geometry_of = [&sample](int64_t width, int64_t height) {
         return pictures::geometry_of(sample.geometry, width, height, sample.choices);
       };
       if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
-        outcome.warnings += pictures::render(values[row], *decode, geometry_of, finish_, out + row * stride, scratch);
+        outcome.warnings += pictures::render(values[row], *decode, geometry_of, finish_, to, scratch);
       else
-        pictures::render(view_of(std::get<StoredPixels>(origin_), values[row]), geometry_of, finish_,
-                         out + row * stride, scratch);
+        pictures::render(view_of(std::get<StoredPixels>(origin_), values[row]), geometry_of, finish_, to, scratch);
     } catch (const pictures::BadPicture& bad) {
       outcome.failed.push_back({row, Category::bad_image, bad.what()});
     }
+}
+
+// Makes a row from its entry, or makes both. Returns false if the entry is neither there nor can be kept now.
+bool PictureWriter::write_kept(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,
+                               const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
+                               RowOutcome& outcome) const {
+  const std::span<std::byte> place = kept_->is_row() ? out : scratch.first(entry_scratch());
+  scratch = scratch.subspan(entry_scratch());
+  std::span<const std::byte> bytes = store.find(entry, place);
+  if (!bytes.empty())
+    outcome.found++;
+  else
+    bytes = make_entry(value, store, entry, place, scratch);
+  if (bytes.empty()) return false;
+  kept_->finish(bytes, choices, out.data(), scratch);
+  return true;
+}
+
+// Makes an entry and keeps it. Returns nothing if it cannot be kept: if another thread is making it, if there is no room,
+// or if the picture is broken. What is wrong with a picture is said where it is decoded without the cache.
+std::span<const std::byte> PictureWriter::make_entry(std::span<const std::byte> value, io::EntryStore& store,
+                                                     uint64_t entry, std::span<std::byte> place,
+                                                     std::span<std::byte> scratch) const {
+  const uint64_t bytes = kept_bytes(value);
+  const std::span<std::byte> made = bytes > 0 ? store.claim(entry, bytes, place) : std::span<std::byte>();
+  if (made.empty()) return {};
+  bool is_good = false;
+  try {
+    is_good = kept_->make(value, made, scratch);
+  } catch (const pictures::BadPicture&) {
+  }
+  if (!is_good) {
+    store.give_up(entry);
+    return {};
+  }
+  store.keep(entry, made);
+  return made;
+}
+
+uint64_t PictureWriter::kept_bytes(std::span<const std::byte> value) const try {
+  return kept_->bytes_of(value);
+} catch (const pictures::BadPicture&) {
+  return 0;
 }
 
 std::shared_ptr<const RowWriter> PictureWriter::of_stored_numbers() const {
@@ -75,7 +124,7 @@ std::shared_ptr<const RowWriter> PictureWriter::of_stored_numbers() const {
   pictures::Finish finish{.filter = finish_.filter, .channels = finish_.channels, .fill = finish_.fill};
   const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
   if (decode && decode->bits == 16) finish.dtype = DType::uint16;
-  return std::make_shared<PictureWriter>(origin_, geometry_, std::move(finish), keys_);
+  return std::make_shared<PictureWriter>(origin_, geometry_, std::move(finish), keys_, cache_);
 }
 
 }  // namespace feedline::flow

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <variant>
 
+#include "flowgraph/pipeline/cache_spec.h"
+#include "flowgraph/pipeline/kept_picture.h"
 #include "flowgraph/pipeline/row_writer.h"
 #include "pictures/shape/geometry.h"
 #include "pictures/shape/render.h"
@@ -17,22 +19,13 @@ struct ChoiceKeys {
   std::string crop_group, flip_group;  // outputs of one group share a choice
 };
 
-/// Pixels of UINT8 that lie in a feature's bytes, as decode_raw says.
-struct StoredPixels {
-  int64_t height = 0, width = 0;
-  int channels = 0;
-  bool channels_first = false;
-};
-
 /// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast. A picture that cannot be decoded, or is
 /// smaller than its crop, is a failed row of Category::bad_image.
 class PictureWriter final : public RowWriter {
  public:
-  /// What a picture is made from: an encoded one, or pixels.
-  using Origin = std::variant<pictures::DecodeOptions, StoredPixels>;
-
-  /// `geometry` must have a size that does not depend on the picture.
-  PictureWriter(Origin origin, const pictures::GeometrySpec& geometry, pictures::Finish finish, const ChoiceKeys& keys);
+  /// `geometry` must have a size that does not depend on the picture. `cache` says what of the pictures is kept.
+  PictureWriter(PictureOrigin origin, const pictures::GeometrySpec& geometry, pictures::Finish finish,
+                const ChoiceKeys& keys, const std::optional<CacheSpec>& cache);
 
   uint64_t scratch_bytes() const noexcept override;
   uint64_t heap_bytes() const noexcept override;
@@ -40,13 +33,24 @@ class PictureWriter final : public RowWriter {
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
   std::shared_ptr<const RowWriter> of_stored_numbers() const override;
+  const KeptStep* kept_step() const noexcept override { return kept_ ? &kept_->step() : nullptr; }
+  uint64_t kept_bytes(std::span<const std::byte> value) const override;
 
  private:
-  const Origin origin_;
+  uint64_t entry_scratch() const noexcept;
+  bool write_kept(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,
+                  const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
+                  RowOutcome& outcome) const;
+  std::span<const std::byte> make_entry(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,
+                                        std::span<std::byte> place, std::span<std::byte> scratch) const;
+
+  const PictureOrigin origin_;
   const pictures::GeometrySpec geometry_;
   const pictures::Finish finish_;
   const ChoiceKeys keys_;
   const uint64_t crop_key_, flip_key_;
+  const std::optional<CacheSpec> cache_;
+  std::optional<const KeptPicture> kept_;  // nullopt: there is no cache
 };
 
 }  // namespace feedline::flow

@@ -60,6 +60,7 @@ class OutputResolver {
         folder_(folder),
         features_(spec.features),
         tables_(spec.tables),
+        cache_(spec.cache),
         warnings_(spec.warnings) {
     output_.name = config.name();
     output_.dtype = to_dtype(config.dtype());
@@ -418,7 +419,7 @@ class OutputResolver {
     output_.shape = unpack.shape;
     add_job({.number = number}, std::move(unpack));
     output_.jobs.back().writer = std::make_shared<PictureWriter>(std::move(picture.origin), picture.geometry,
-                                                                 std::move(finish_as), picture.keys);
+                                                                 std::move(finish_as), picture.keys, cache_);
   }
 
   void from_class() {
@@ -548,6 +549,7 @@ class OutputResolver {
   const std::string& folder_;  // of the pipeline
   const std::vector<FeatureSpec>& features_;
   std::vector<std::shared_ptr<Table>>& tables_;
+  const std::optional<CacheSpec>& cache_;
   std::vector<std::string>& warnings_;
   OutputSpec output_;
 };

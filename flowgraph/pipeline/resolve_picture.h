@@ -9,7 +9,7 @@
 namespace feedline::flow {
 
 struct PictureSpec {
-  PictureWriter::Origin origin;
+  PictureOrigin origin;
   pictures::GeometrySpec geometry;
   pictures::Size size;      // of the tensor
   pictures::Finish finish;  // filter, channels and fill; the rest is as for other outputs

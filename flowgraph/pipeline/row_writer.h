@@ -11,6 +11,10 @@
 
 #include "feedline/error.h"
 
+namespace feedline::io {
+class EntryStore;
+}
+
 namespace feedline::flow {
 
 /// A row that a RowWriter could not make.
@@ -24,14 +28,30 @@ struct RowFailure {
 struct RowOutcome {
   std::vector<RowFailure> failed;  // in ascending order of rows
   uint64_t warnings = 0;           // of what does not make a row fail, such as small damage of a picture
+  uint64_t found = 0;              // rows whose kept part was found in the cache
+};
+
+/// Where a writer finds and keeps the part of its rows that is the same in every epoch.
+struct KeptRows {
+  static constexpr uint64_t none = ~uint64_t{0};
+  io::EntryStore& store;
+  std::span<const uint64_t> entries;  // by row: the number of its entry; `none` if the row is not kept
 };
 
 /// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
+  const KeptRows* kept = nullptr;  // null: there is no cache
   /// Returns the number of the sample, in its epoch, that row i of the block belongs to.
   uint64_t sample(size_t i) const noexcept { return (first + i) / frames; }
+};
+
+/// The part of a writer's work that is the same in every epoch, so that a cache can keep what it makes.
+struct KeptStep {
+  std::string text;     // says what is made; writers with one text make the same bytes of a value
+  uint64_t bytes = 0;   // how many bytes are made of each value; 0: that depends on the value
+  std::string why_not;  // for people: why nothing can be kept; then the rest is not set
 };
 
 /// Makes the rows of a dense output from the values of a feature. A row may fail. Immutable, and used by several
@@ -69,6 +89,12 @@ class RowWriter {
   /// Returns a writer of the numbers from which the job's UnpackSpec makes the same rows, so that they travel as they
   /// are stored, and are cast and normalised where they arrive. Null: there is none.
   virtual std::shared_ptr<const RowWriter> of_stored_numbers() const { return nullptr; }
+
+  /// Returns what a cache can keep of the rows. Null: the pipeline has no cache, or the writer makes nothing that is
+  /// worth keeping.
+  virtual const KeptStep* kept_step() const noexcept { return nullptr; }
+  /// Returns how many bytes are kept of a value; 0 if none are, because the row will fail.
+  virtual uint64_t kept_bytes([[maybe_unused]] std::span<const std::byte> value) const { return 0; }
 };
 
 struct OutputSpec;

@@ -14,6 +14,7 @@
 #include "feedline/records.h"
 #include "feedline/tensor.h"
 #include "flowgraph/formula/expression.h"
+#include "flowgraph/pipeline/cache_spec.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/file_list.h"
 #include "flowgraph/pipeline/row_writer.h"
@@ -220,6 +221,7 @@ struct PipelineSpec {
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;             // in the pipeline's order, including internal ones
   std::vector<std::shared_ptr<Table>> tables;  // what outputs look rows up in, each once; open_tables() opens them
+  std::optional<CacheSpec> cache;
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
   std::optional<MixtureSpec> mixture;

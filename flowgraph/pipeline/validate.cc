@@ -14,6 +14,7 @@
 #include "base/byte_size.h"
 #include "base/machine.h"
 #include "feedline/error.h"
+#include "flowgraph/pipeline/resolve_cache.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/resolve_outputs.h"
 #include "flowgraph/pipeline/spec.h"
@@ -478,6 +479,7 @@ void refuse_with_lazy(const PipelineSpec& spec) {
   refuse_if(spec.mixture.has_value(), "a mixture");
   refuse_if(spec.shuffle.mode != ShuffleMode::none, "a shuffle");
   refuse_if(spec.repeat != 1, "epoch.repeat or epoch.steps");
+  refuse_if(spec.cache.has_value(), "a cache");
   refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
   refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
   for (const OutputSpec& output : spec.outputs)
@@ -520,7 +522,9 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
   spec.sources = resolve_sources(pipeline, list, spec.warnings);
   spec.features = resolve_features(config, spec.sources[0].record_type);
   resolve_filter(config, spec);
+  resolve_cache(pipeline, spec);
   resolve_outputs(config, pipeline.folder(), spec);
+  check_cache_keeps(spec);
   refuse_with_lazy(spec);
   if (spec.window)
     for (const OutputSpec& output : spec.outputs)

@@ -171,7 +171,7 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
   buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
 }
 
-void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
+void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& more) {
   const PipelineSpec& spec = schedule.spec;
   const DataSet& data = schedule.data;
   const uint64_t chunks = step_chunks = schedule.chunks_of_step();
@@ -208,14 +208,14 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
   const auto threads = static_cast<uint64_t>(schedule.threads);
   scratch_bytes = round_up(rows.scratch, tensor_alignment);
   // The memory that does not depend on the numbers of slots and batches.
-  const std::vector<MemoryLine> fixed = {more,
-                                         {"inflating", inflaters, inflater_memory_bytes},
-                                         {"making rows", threads, scratch_bytes},
-                                         {"decoders of pictures", threads, rows.heap},
-                                         {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
-                                         {"tables", 1, table_bytes},
-                                         {"index", 1, index_bytes},
-                                         {"order", 1, schedule.order_bytes()}};
+  std::vector<MemoryLine> fixed = more;
+  fixed.insert(fixed.end(), {{"inflating", inflaters, inflater_memory_bytes},
+                             {"making rows", threads, scratch_bytes},
+                             {"decoders of pictures", threads, rows.heap},
+                             {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
+                             {"tables", 1, table_bytes},
+                             {"index", 1, index_bytes},
+                             {"order", 1, schedule.order_bytes()}});
   const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;
 
   const uint64_t affordable =
@@ -249,6 +249,7 @@ void MemoryPlan::fit(const Schedule& schedule, const MemoryLine& more) {
     advice += fmt::format(", or a smaller source.record_limit: index.mode LAZY plans for records of {}",
                           format_byte_size(data.largest_record()));
   if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
+  if (spec.cache && spec.cache->where == CacheWhere::memory) advice += ", or a smaller cache.limit";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
       advice += fmt::format(", or bound output '{}' by feature.max_values",

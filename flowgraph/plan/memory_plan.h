@@ -45,7 +45,7 @@ struct MemoryPlan {
 
   /// Chooses as many slots and batches as memory.limit allows. `more` is the memory that the feed takes outside of the
   /// graph. Throws Error bad_pipeline if memory.limit is too small.
-  void fit(const Schedule& schedule, const MemoryLine& more);
+  void fit(const Schedule& schedule, const std::vector<MemoryLine>& more);
 
   uint64_t step_chunks = 0;  // Schedule::chunks_of_step()
   uint32_t slots = 0;

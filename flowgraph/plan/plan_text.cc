@@ -113,6 +113,7 @@ std::string Plan::text() const {
     fmt::format_to(out, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
   }
   for (const auto& table : spec.tables) fmt::format_to(out, "table    {}\n", table->text());
+  if (cache) text += cache->text(spec);
   for (const MemoryLine& line : memory.lines)
     if (line.count * line.bytes > 0)
       fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}\n", line.what, line.count,

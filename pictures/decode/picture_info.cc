@@ -1,5 +1,7 @@
 #include "pictures/decode/picture_info.h"
 
+#include <fmt/format.h>
+
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/png_decoder.h"
 
@@ -18,6 +20,10 @@ PictureInfo picture_info(std::span<const std::byte> bytes) {
   const auto format = format_of(bytes);
   if (!format) throw BadPicture("it is neither a JPEG nor a PNG");
   return *format == Format::jpeg ? info_of<JpegDecoder>(*format, bytes) : info_of<PngDecoder>(*format, bytes);
+}
+
+std::string decoder_versions() {
+  return fmt::format("libjpeg-turbo {}, libpng {}", LIBJPEG_TURBO_VERSION_NUMBER, png_access_version_number());
 }
 
 }  // namespace feedline::pictures

@@ -23,14 +23,14 @@ struct RandomArea {
 
 /// What a pipeline says of the window and the size of its pictures. Left out: the picture's own.
 struct GeometrySpec {
-  std::optional<Size> crop = {};   // a window of this size
-  std::optional<RandomArea> area;  // in place of `crop`
-  bool crop_randomly = false;      // anywhere in the picture, as torchvision's RandomCrop; else as its CenterCrop
+  std::optional<Size> crop = {};        // a window of this size
+  std::optional<RandomArea> area = {};  // in place of `crop`
+  bool crop_randomly = false;           // anywhere in the picture, as torchvision's RandomCrop; else as its CenterCrop
   bool crop_after_resize = false;
-  int64_t padding = 0;             // pixels that the picture is made larger by on each side, before it is cropped
-  std::optional<Size> resize;      // to this size
-  std::optional<int64_t> shorter;  // the shorter side to this length, as torchvision's Resize(length)
-  double flip = 0;                 // the probability of mirroring
+  int64_t padding = 0;                  // pixels that the picture is made larger by on each side, before it is cropped
+  std::optional<Size> resize = {};      // to this size
+  std::optional<int64_t> shorter = {};  // the shorter side to this length, as torchvision's Resize(length)
+  double flip = 0;                      // the probability of mirroring
 
   /// Returns what the height of a resized picture is at least; a large number if pictures are not resized.
   int64_t least_resized_height() const noexcept;

@@ -295,6 +295,11 @@ void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Fini
   render_with<uint8_t>(pixels, geometry_of(pixels.width(), pixels.height()), finish, out, scratch);
 }
 
+void render(PixelView<uint16_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
+            std::span<std::byte> scratch) {
+  render_with<uint16_t>(pixels, geometry_of(pixels.width(), pixels.height()), finish, out, scratch);
+}
+
 uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
                 const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
   options.channels = finish.channels;

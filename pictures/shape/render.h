@@ -52,5 +52,7 @@ uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const
 /// The same for pixels in memory; `scratch` is that of as many pixels as the window Geometry::source has.
 void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
             std::span<std::byte> scratch);
+void render(PixelView<uint16_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
+            std::span<std::byte> scratch);
 
 }  // namespace feedline::pictures

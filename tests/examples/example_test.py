@@ -179,6 +179,22 @@ def deblur(out):
         assert all(0 <= b <= 0x3F80 for b in bits)  # 0 to 1
     assert mirrored["blurred"] == mirrored["sharp"] and True in mirrored["sharp"]
 
+    # The cache is filled in the first epoch and found in the second; the batches are those without one.
+    for cache in ({}, {"cache.where": "DISK", "cache.dir": "FOLDER"}):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = [f"--set={path}={value.replace('FOLDER', folder)}" for path, value in cache.items()]
+            for epochs in ("1", "2"):
+                run = [TOOL, "run", pipeline, "--epochs", epochs, "--json", "--set=parallelism.threads=2", *settings]
+                kept = json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE).stdout)["cache"]
+                first_run = epochs == "1" or not cache
+                assert kept["share"] == 1 and kept["entries"] == (2 if first_run else 0), kept
+                # Two threads may decode one picture at the same time; one of them keeps it.
+                assert kept["misses"] <= (4 if first_run else 0) and kept["hits"] >= 16 * int(epochs) - 4, kept
+            subprocess.run([TOOL, "dump", pipeline, "--out", folder + "/without", "--set", "cache="], check=True)
+            for name in ("blurred.bf16", "sharp.bf16"):
+                with open(folder + f"/without/{name}.npy", "rb") as file:
+                    assert parse_npy(file.read()) == out(name)
+
 
 def captions(out):
     """Each caption has the row of the array that its image's name stands for."""

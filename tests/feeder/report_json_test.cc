@@ -33,6 +33,7 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(json["bytes_read"] == report.bytes_read);
   CHECK(json["layout_hits"] == report.layout_hits);
   CHECK(json["decode_warnings"] == report.decode_warnings);
+  CHECK(json["cache"].is_null());
   CHECK(json["count_s"] == report.count_s);
   CHECK(json["first_batch_s"] == report.first_batch_s);
   CHECK(json["wall_s"] == report.wall_s);

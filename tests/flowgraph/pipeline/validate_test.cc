@@ -487,7 +487,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("distribute { timeout: '5s' }",
               "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
               "MpiOptions)"),
-      besides("cache {}", "cache: not in this version yet; remove it (the page cache keeps what was read)"),
+      besides("cache {}", "cache: limit: it is missing; say how many bytes the cache may take, such as \"20GiB\""),
       besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few; write a size above 0"),
       besides("parallelism { device_prefetch: 5000 }", "parallelism.device_prefetch: 5000; it must be 1 to 1024"),
       besides(

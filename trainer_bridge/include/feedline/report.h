@@ -42,9 +42,16 @@ struct Report {
   uint64_t bytes_between_gpus = 0;       // REPLICATE: bytes copied between the GPUs of this process
   uint64_t layout_hits = 0;              // records with the same byte layout as the record before
   uint64_t decode_warnings = 0;          // warnings that libjpeg and libpng gave of pictures that they could decode
-  double count_s = 0;                    // seconds that the counting pass took
-  double first_batch_s = 0;              // seconds from construction to the first batch
-  double wall_s = 0;                     // seconds since the first batch
+  /// What the cache has done, if the pipeline has one.
+  struct Cache {
+    double share = 0;                 // the planned part of the samples that is kept
+    uint64_t hits = 0, misses = 0;    // rows that were found in it, and rows of outputs that are kept that were not
+    uint64_t entries = 0, bytes = 0;  // what the feeder has put in since it was made
+  };
+  std::optional<Cache> cache;
+  double count_s = 0;        // seconds that the counting pass took
+  double first_batch_s = 0;  // seconds from construction to the first batch
+  double wall_s = 0;         // seconds since the first batch
   /// Microseconds that next() took for each batch, without each replica's first one. Calls that returned Next::not_ready
   /// after they had waited count as part of the call that got the batch.
   struct {

@@ -1,0 +1,28 @@
+// The cache of a feed: its memory, and its store.
+#pragma once
+
+#include <memory>
+
+#include "flowgraph/plan/cache_plan.h"
+#include "gpu/device/memory.h"
+#include "io/cache/entry_store.h"
+
+namespace feedline::flow {
+
+/// Holds what a CachePlan has planned. It outlives the graphs of a feeder, so a feeder that is set to another position
+/// finds what was kept before.
+class RowCache {
+ public:
+  /// Allocates the memory, or opens the file and removes those that it takes the place of. If the disk refuses, logs one
+  /// line and has no store. Throws Error io_error if the system has no such memory.
+  explicit RowCache(const CachePlan& plan);
+
+  /// Null if nothing is kept.
+  io::EntryStore* store() const noexcept { return store_.get(); }
+
+ private:
+  gpu::Memory memory_;
+  std::unique_ptr<io::EntryStore> store_;
+};
+
+}  // namespace feedline::flow

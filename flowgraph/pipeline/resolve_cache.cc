@@ -1,0 +1,62 @@
+#include "flowgraph/pipeline/resolve_cache.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/byte_size.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+
+namespace feedline::flow {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(Category::bad_pipeline, "cache: " + what); }
+
+uint64_t limit_of(const config::Cache& cache) {
+  if (cache.limit().empty()) refuse("limit: it is missing; say how many bytes the cache may take, such as \"20GiB\"");
+  try {
+    if (const uint64_t limit = parse_byte_size(cache.limit())) return limit;
+  } catch (const Error& error) {
+    refuse("limit: " + error.message());
+  }
+  refuse("limit: 0 bytes are too few; write a size above 0, or remove the cache");
+}
+
+}  // namespace
+
+void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
+  if (!pipeline.message().has_cache()) return;
+  const config::Cache& cache = pipeline.message().cache();
+  CacheSpec& of = spec.cache.emplace();
+  of.where = static_cast<CacheWhere>(cache.where());
+  of.what = static_cast<CacheWhat>(cache.what());
+  of.limit = limit_of(cache);
+  if (of.what == CacheWhat::records)
+    refuse(
+        "what: RECORDS: not in this version yet; the page cache keeps what was read, and `feedline split` inflates "
+        "files for good; write what: DECODED or RESIZED for pictures, or remove the cache");
+  if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse("dir: it is for where: DISK; remove it");
+  if (cache.dir().find('\0') != std::string::npos)
+    refuse(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
+  if (!cache.dir().empty()) {
+    const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / cache.dir();
+    of.dir = std::filesystem::absolute(dir).lexically_normal().string();
+  }
+}
+
+void check_cache_keeps(const PipelineSpec& spec) {
+  if (!spec.cache) return;
+  const char* const what = spec.cache->what == CacheWhat::decoded ? "DECODED" : "RESIZED";
+  std::string why;
+  for (const OutputSpec& output : spec.outputs) {
+    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    if (!step || output.internal) continue;
+    if (step->why_not.empty()) return;
+    why += fmt::format("; output '{}': {}", output.name, step->why_not);
+  }
+  if (why.empty()) why = "; no output is a picture";
+  refuse(fmt::format("what: {}: nothing could be kept{}; write another `what`, or remove the cache", what, why));
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,159 @@
+#include "flowgraph/plan/cache_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+
+#include "base/audit.h"
+#include "base/byte_size.h"
+#include "base/round_up.h"
+#include "feedline/error.h"
+#include "io/cache/disk_entries.h"
+#include "io/cache/memory_entries.h"
+#include "io/index/index_store.h"
+
+namespace feedline::flow {
+namespace {
+
+constexpr uint64_t version = 1;  // of what entries hold
+// By how many standard errors the sizes are taken to be larger than they were measured.
+constexpr double caution = 4;
+
+const char* name(CacheWhat what) { return what == CacheWhat::decoded ? "DECODED" : "RESIZED"; }
+
+// Returns the bytes of memory, or of the disk, that each entry takes besides its content.
+uint64_t row_bytes(const CacheSpec& spec) {
+  return spec.where == CacheWhere::memory ? io::MemoryEntries::table_bytes(1 << 16) >> 16
+                                          : io::EntryFile::table_bytes(1 << 20) >> 20;
+}
+
+}  // namespace
+
+CacheParts::CacheParts(const PipelineSpec& spec) {
+  for (const OutputSpec& output : spec.outputs) {
+    of_output.push_back(-1);
+    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    if (!step || !step->why_not.empty() || output.internal) continue;
+    const int feature = output.jobs[0].column.number;
+    const auto known = std::ranges::find_if(
+        parts, [&](const Part& part) { return part.feature == feature && part.step->text == step->text; });
+    of_output.back() = static_cast<int>(known - parts.begin());
+    if (known == parts.end()) parts.push_back({static_cast<int>(of_output.size()) - 1, feature, step});
+  }
+}
+
+CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes)
+    : spec_(*spec.cache), parts_(spec), samples_(data.samples), order_(samples_, hash64("cache")) {
+  for (uint64_t sample = 0; const DataFile& file : data.files) {
+    first_sample_.push_back(sample);
+    selections_.push_back(file.samples);
+    sample += file.samples.samples();
+  }
+  const auto parts = static_cast<uint64_t>(parts_.parts.size());
+  sample_bytes_ = sizes.mean + caution * sizes.error;
+  for (const CacheParts::Part& part : parts_.parts)
+    sample_bytes_ += static_cast<double>(round_up(part.step->bytes, io::entry_alignment));
+  if (samples_ == 0 || parts == 0 || sample_bytes_ < 1) {
+    why_off_ = "there is nothing to keep";
+    return;
+  }
+  uint64_t room = spec_.limit;
+  const auto rows = static_cast<double>(parts * row_bytes(spec_));
+  const double fixed = spec_.where == CacheWhere::disk ? 2 * 4096 : io::entry_alignment;  // header, rounding
+  if (spec_.where == CacheWhere::disk) {
+    choose_file(spec, data);
+    if (!why_off_.empty()) return;
+    if (const auto found = io::EntryFile::layout_of(path_, content_)) {
+      layout_ = *found;
+      kept_ = std::min(samples_, layout_.entries / parts);
+      return;
+    }
+    try {
+      room = std::min(room, io::EntryFile::free_bytes(std::filesystem::path(path_).parent_path()));
+    } catch (const Error& error) {
+      why_off_ = error.what();
+      return;
+    }
+  }
+  // What so many samples take. Those that are kept may be larger than others by chance.
+  const auto bytes_of = [&](uint64_t samples) {
+    const auto count = static_cast<double>(samples);
+    return count * sample_bytes_ +
+           caution * sizes.spread * std::sqrt(count * (1 - count / static_cast<double>(samples_)));
+  };
+  const auto fits = [&](uint64_t samples) {
+    return bytes_of(samples) + static_cast<double>(samples) * rows + fixed <= static_cast<double>(room);
+  };
+  kept_ = fits(samples_) ? samples_ : 0;
+  for (uint64_t too_many = samples_; too_many - kept_ > 1;) {
+    const uint64_t middle = kept_ + (too_many - kept_) / 2;
+    (fits(middle) ? kept_ : too_many) = middle;
+  }
+  if (kept_ == 0 && room < spec_.limit) {
+    why_off_ = fmt::format("the disk of {} has {} free", path_, format_byte_size(room));
+    return;
+  }
+  if (kept_ == 0)
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("cache: limit: {} are too few for one sample, which takes {}; give more, or remove the cache",
+                    format_byte_size(spec_.limit),
+                    format_byte_size(static_cast<uint64_t>(sample_bytes_ + rows + fixed))));
+  layout_.entries = kept_ * parts;
+  layout_.data_bytes = round_up(static_cast<uint64_t>(std::ceil(bytes_of(kept_))), io::entry_alignment);
+}
+
+// Two runs share a file if they have the same data and make the same entries of the same samples.
+void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
+  uint64_t place = 0;
+  const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };
+  content_ = version;
+  for (const uint64_t value : {data.digest, spec_.limit, static_cast<uint64_t>(spec_.what)}) add(content_, value);
+  for (const CacheParts::Part& part : parts_.parts) {
+    add(content_, hash64(part.step->text));
+    add(content_, hash64(spec.features[static_cast<size_t>(part.feature)].key));
+  }
+  for (const DataFile& file : data.files) {
+    add(place, hash64(file.id.uri));
+    const uint64_t samples = file.samples.samples();
+    add(content_, samples);
+    add(content_, samples > 0 ? file.samples.record(0) : 0);
+    add(content_, file.kept_audit.value_or(0));
+  }
+  prefix_ = fmt::format("{:016x}-", place);
+  path_ = io::cache_place(fmt::format("{}{:016x}{}", prefix_, content_, io::EntryFile::suffix), spec_.dir);
+  if (path_.empty()) why_off_ = "there is no folder for it; set cache.dir, HOME or XDG_CACHE_HOME";
+}
+
+uint64_t CachePlan::memory_bytes() const noexcept {
+  if (kept_ == 0) return 0;
+  return spec_.where == CacheWhere::disk ? io::DiskEntries::memory_bytes(layout_.entries)
+                                         : io::MemoryEntries::table_bytes(layout_.entries) + layout_.data_bytes;
+}
+
+std::string CachePlan::text(const PipelineSpec& spec) const {
+  std::string text;
+  auto out = std::back_inserter(text);
+  if (!why_off_.empty()) {
+    fmt::format_to(out, "cache    off: {}\n", why_off_);
+  } else {
+    fmt::format_to(out, "cache    {} pictures of {} of {} samples ({:.1f} %), about {} each, {}\n", name(spec_.what),
+                   kept_, samples_, 100 * share(), format_byte_size(static_cast<uint64_t>(sample_bytes_)),
+                   spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
+    fmt::format_to(out, "         these are {} once, and found again in every later epoch{}\n",
+                   spec_.what == CacheWhat::decoded ? "decoded" : "decoded and resized",
+                   spec_.where == CacheWhere::memory ? "" : " and run");
+  }
+  for (size_t o = 0; o < spec.outputs.size(); o++) {
+    const OutputSpec& output = spec.outputs[o];
+    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    if (step && !step->why_not.empty())
+      fmt::format_to(out, "         output '{}' is not kept: {}\n", output.name, step->why_not);
+  }
+  return text;
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,84 @@
+// What a cache keeps: which samples, and how many bytes they take. Decided before the start.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flowgraph/data/data_set.h"
+#include "flowgraph/order/permutation.h"
+#include "flowgraph/pipeline/spec.h"
+#include "io/cache/entry_file.h"
+
+namespace feedline::flow {
+
+/// The parts of a cache: what is kept of each sample. Outputs that need the same bytes of the same feature share a part.
+struct CacheParts {
+  explicit CacheParts(const PipelineSpec& spec);
+  struct Part {
+    int output;   // the first output that it is for
+    int feature;  // what it is made from
+    const KeptStep* step;
+  };
+  std::vector<Part> parts;
+  std::vector<int> of_output;  // by output: the number of its part; -1: nothing of it is kept
+};
+
+/// How many bytes the parts take whose size depends on the sample, all of them together, as some samples tell.
+struct KeptSizes {
+  double mean = 0;    // bytes of a sample
+  double error = 0;   // the standard error of the mean
+  double spread = 0;  // the standard deviation of a sample
+};
+
+/// The samples that are kept are the first `kept` of all samples in a random order, which is the same in every run. So the
+/// share of samples that are found is kept / samples in every epoch and order, and nothing is thrown out to make room.
+class CachePlan {
+ public:
+  /// Plans the cache of a pipeline that has one. For DISK it looks at the file that there is, or at the room on the
+  /// disk. Throws Error bad_pipeline if the limit is too small for one sample.
+  CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes);
+
+  const CacheSpec& spec() const noexcept { return spec_; }
+  const CacheParts& parts() const noexcept { return parts_; }
+  uint64_t samples() const noexcept { return samples_; }
+  uint64_t kept() const noexcept { return kept_; }
+  double share() const noexcept { return static_cast<double>(kept_) / static_cast<double>(samples_); }
+  /// Returns the entries of the store: one for each part of each sample that is kept.
+  const io::EntryLayout& layout() const noexcept { return layout_; }
+  /// Returns the bytes of memory that the cache takes.
+  uint64_t memory_bytes() const noexcept;
+  // DISK: the file, the beginning of the names of all files for the same data, and the digest of what the file holds.
+  const std::string& path() const noexcept { return path_; }
+  const std::string& prefix() const noexcept { return prefix_; }
+  uint64_t content() const noexcept { return content_; }
+  /// Returns why nothing is kept although the pipeline has a cache; empty if something is.
+  const std::string& why_off() const noexcept { return why_off_; }
+
+  /// Returns the number of the entry of part 0 of a record, and of its other parts after it; nullopt if the record is not
+  /// kept. `file` and `record` are numbers as Extent has them, and the record is a sample.
+  std::optional<uint64_t> entry_of(uint32_t file, uint64_t record) const noexcept {
+    const uint64_t place = order_(first_sample_[file] + selections_[file].before(record));
+    return place < kept_ ? std::optional(place * parts_.parts.size()) : std::nullopt;
+  }
+
+  /// Returns lines for the user.
+  std::string text(const PipelineSpec& spec) const;
+
+ private:
+  void choose_file(const PipelineSpec& spec, const DataSet& data);
+
+  CacheSpec spec_;
+  CacheParts parts_;
+  uint64_t samples_, kept_ = 0;
+  double sample_bytes_ = 0;  // the mean of all samples, as it is planned
+  Permutation order_;
+  std::vector<uint64_t> first_sample_;  // by file: the number of its first sample
+  std::vector<Selection> selections_;   // by file
+  io::EntryLayout layout_;
+  std::string path_, prefix_, why_off_;
+  uint64_t content_ = 0;
+};
+
+}  // namespace feedline::flow

@@ -1,0 +1,16 @@
+// Cuts a tensor out of a larger one that was finished before.
+#pragma once
+
+#include <cstddef>
+
+#include "pictures/shape/geometry.h"
+#include "pictures/shape/render.h"
+
+namespace feedline::pictures {
+
+/// Copies a window of the tensor that render() has made with `finish` of all `size` pixels, mirrored left to right or not,
+/// to `out`. So `out` is what render() makes if Geometry::made is the window.
+void copy_window(const std::byte* tensor, const Size& size, const Window& window, bool is_mirrored,
+                 const Finish& finish, std::byte* out) noexcept;
+
+}  // namespace feedline::pictures
