@@ -78,10 +78,12 @@ void KeptPicture::keep_decoded() {
     step_.why_not = "decode_image.scale AUTO decodes each window in its own way";
     return;
   }
-  is_decoded_ = true;
   before_ = {};
   finish_of_entry_ = {.dtype = decode->bits == 16 ? DType::uint16 : DType::uint8, .channels = finish_.channels};
   step_.text = "decoded";
+  is_window_ = !after_.resize && !after_.shorter && !after_.area && after_.padding == 0 &&
+               finish_.dtype == finish_of_entry_.dtype && (!finish_.channels_first || finish_.channels == 1) &&
+               !finish_.scale && finish_.mean.empty();
 }
 
 void KeptPicture::keep_resized() {
@@ -176,7 +178,7 @@ void KeptPicture::finish(std::span<const std::byte> entry, pictures::Choices cho
   }
   check_invariant(static_cast<uint64_t>(size.height * size.width) * pixel_bytes_ == entry.size(),
                   "an entry of {} x {} pixels has {} bytes", size.height, size.width, entry.size());
-  if (!is_decoded_) {
+  if (is_window_) {
     const pictures::Geometry geometry = pictures::geometry_of(after_, size.width, size.height, choices);
     pictures::copy_window(entry.data(), size, geometry.source, geometry.is_mirrored, finish_, out);
     return;

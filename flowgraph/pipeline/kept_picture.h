@@ -64,7 +64,8 @@ class KeptPicture {
   pictures::Finish finish_of_entry_;
   std::optional<pictures::Size> size_;  // of the picture in an entry, if all have one
   KeptStep step_;
-  bool is_decoded_ = false, is_row_ = false;
+  bool is_row_ = false;
+  bool is_window_ = true;  // a row is a window of the entry, without any arithmetic
   uint64_t pixel_bytes_ = 0, most_bytes_ = 0;
 };
 
