@@ -10,6 +10,7 @@
 #include <oneapi/tbb/info.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -39,6 +40,8 @@ constexpr Window whole{0, 0, 500, 375};
 constexpr Window part{100, 38, 300, 300};  // of a JPEG, which is resized
 constexpr int64_t side = 224;              // to so many rows and columns
 constexpr Window square{0, 0, 256, 256};   // a whole PNG
+constexpr size_t decoded_bytes = 500 * 375 * 3;
+constexpr size_t kept = 256, batches = 192;  // pictures that a bare copy reads, and has room for: more than caches take
 const std::vector<float> mean = {0.4914f, 0.4822f, 0.4465f}, deviation = {0.2470f, 0.2435f, 0.2616f};
 
 std::span<const std::byte> bytes_of(const std::string& picture) { return std::as_bytes(std::span(picture)); }
@@ -57,6 +60,7 @@ test::Pixels middle_of(const test::Pixels& from) {
 /// The pictures: JPEGs of 500 x 375 pixels in quality 90, and PNGs of their middle.
 struct Encoded {
   std::vector<std::string> jpegs, pngs;
+  std::vector<std::byte> decoded = std::vector<std::byte>(kept * decoded_bytes);  // of many pictures, for a bare copy
   Encoded() {
     for (const test::Pixels& pixels : make_photos(photos)) {
       jpegs.push_back(test::to_jpeg(pixels));
@@ -97,6 +101,13 @@ class PictureWorker {
   // Each of these works on all pictures, and returns their number.
   uint64_t libjpeg(const Window& window) {
     return with_each(encoded_.jpegs, [&](const std::string& jpeg) { decoded_ = libjpeg_.decode(jpeg, window); });
+  }
+  uint64_t copy() {
+    copies_.resize(batches * decoded_bytes);
+    for (size_t i = 0; i < kept; i++)
+      std::memcpy(copies_.data() + i % batches * decoded_bytes, encoded_.decoded.data() + i * decoded_bytes,
+                  decoded_bytes);
+    return kept;
   }
   uint64_t libpng() {
     return with_each(encoded_.pngs, [&](const std::string& png) { decode_bare_png(png, pixels_); });
@@ -144,6 +155,7 @@ class PictureWorker {
                                  .std = deviation};
   std::vector<std::byte> scratch_ = std::vector<std::byte>(pictures::render_memory(options_));
   std::vector<uint8_t> pixels_;
+  std::vector<std::byte> copies_;
   std::vector<float> tensor_ = std::vector<float>(static_cast<size_t>(3 * side * side));
 };
 
@@ -172,6 +184,10 @@ class Bench {
         {"libjpeg-turbo", [](PictureWorker& worker) { return worker.libjpeg(whole); }},
         {"JPEG decoded", [](PictureWorker& worker) { return worker.jpeg(whole); }, {"libjpeg-turbo"}, 0.95},
         {"JPEG decoded, feed", feed("jpeg", "decode"), {"libjpeg-turbo"}},
+        {"memory copy", [](PictureWorker& worker) { return worker.copy(); }},
+        {"kept in memory, feed", cached("MEMORY"), {"memory copy"}, 0.75},
+        {"kept in memory, feed", cached("MEMORY"), {"JPEG decoded, feed"}, 10},
+        {"kept on a disk, feed", cached("DISK"), {"JPEG decoded, feed"}},
         {"libjpeg-turbo, window", [](PictureWorker& worker) { return worker.libjpeg(part); }},
         {"JPEG's window decoded",
          [](PictureWorker& worker) { return worker.jpeg(part); },
@@ -218,6 +234,16 @@ class Bench {
         .with("source.files", file(set));
   }
 
+  /// Returns the pipeline that decodes JPEGs, with a cache. Its first epoch, which fills the cache, is not measured.
+  Pipeline cached(const std::string& where) const {
+    const Pipeline pipeline = feed("jpeg", "decode")
+                                  .with("cache.where", where)
+                                  .with("cache.what", "DECODED")
+                                  .with("cache.limit", "1GiB")
+                                  .with("memory.limit", "4GiB");
+    return where == "DISK" ? pipeline.with("cache.dir", folder_) : pipeline;
+  }
+
   static std::string name(const Row& row) { return title(row.name, row.against); }
   static double compose(const Row& row, const Rates& rates) { return composed_rate(row.name, row.against, rates); }
 
@@ -228,6 +254,7 @@ class Bench {
       const auto* work = std::get_if<std::function<uint64_t(PictureWorker&)>>(&row.work);
       // A feeder that waits for its turn would go on preparing batches.
       const auto feeder = work ? nullptr : make_feeder(std::get<Pipeline>(row.work), cpus.size());
+      if (feeder && feeder->report().cache) epoch(*feeder);
       const auto once = [&](size_t t) { return work ? (*work)(*workers_[t]) : epoch(*feeder); };
       if (cpus.size() == 1)
         rates[row.name] = rate([&] { return once(0); }, [](auto&& timed) { return cpu_seconds(timed); });
