@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::array names = {
     "truncated_length", "truncated_data", "bad_length_crc", "bad_data_crc", "record_too_large", "bad_compression",
-    "malformed_proto",  "wrong_dtype",    "wrong_count",    "wrong_length", "missing_feature",  "bad_image",
-    "io_error",         "bad_pipeline",   "stalled",        "device_error", "internal_error",
+    "malformed_proto",  "wrong_dtype",    "wrong_count",    "wrong_length", "wrong_value",      "missing_feature",
+    "bad_image",        "io_error",       "bad_pipeline",   "stalled",      "device_error",     "internal_error",
 };
 
 std::string describe(Category category, const std::string& message, const Place& place) {

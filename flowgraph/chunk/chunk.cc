@@ -229,7 +229,7 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>
   const size_t found_before = bad.size();
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
     bad.push_back(
-        {row, Error(Category::bad_pipeline,
+        {row, Error(Category::wrong_value,
                     "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to "
                     "compute in float64",
                     place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});

@@ -58,7 +58,7 @@ std::optional<RowFailure> LookupWriter::refusal(std::span<const std::byte> value
   int64_t row;
   find({&value, 1}, {&row, 1});
   if (row >= 0) return std::nullopt;
-  return RowFailure{0, Category::bad_pipeline, message_of(value)};
+  return RowFailure{0, Category::wrong_value, message_of(value)};
 }
 
 void LookupWriter::read_ahead(std::span<const std::span<const std::byte>> values) const noexcept {
@@ -83,7 +83,7 @@ void LookupWriter::write(std::span<const std::span<const std::byte>> values, con
     const std::span some = values.subspan(first, std::min(at_once, values.size() - first));
     find(some, rows);
     for (size_t i = 0; i < some.size(); i++)
-      if (rows[i] < 0) outcome.failed.push_back({first + i, Category::bad_pipeline, message_of(some[i])});
+      if (rows[i] < 0) outcome.failed.push_back({first + i, Category::wrong_value, message_of(some[i])});
     table_->read(std::span(rows).first(some.size()), scratch, stored);
     unpack_(std::span(stored).first(some.size()), out, stride);
   }

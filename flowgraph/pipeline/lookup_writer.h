@@ -11,7 +11,7 @@
 namespace feedline::flow {
 
 /// A row is a row of the table, normalised and cast. Its value is the row's number, an INT64, or the row's name. A
-/// number or a name that the table does not have is a failed row of Category::bad_pipeline.
+/// number or a name that the table does not have is a failed row of Category::wrong_value.
 class LookupWriter final : public RowWriter {
  public:
   /// `unpack` makes a row from one of the table. The table may be opened later, before write().

@@ -10,7 +10,7 @@
 namespace feedline::flow {
 
 /// A row is 1 at the class's number and 0 elsewhere, normalised and cast. A number that is no class is a failed row of
-/// Category::bad_pipeline.
+/// Category::wrong_value.
 class OneHotWriter final : public RowWriter {
  public:
   /// `unpack` makes a row from a byte for each class.

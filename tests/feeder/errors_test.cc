@@ -229,6 +229,7 @@ TEST_CASE("integer overflow in a formula is an error of its row") {
   Feeder raises(parse_pipeline(text, dir.path()));
   const auto error = error_of_next(raises);
   REQUIRE(error);
+  CHECK(error->category() == Category::wrong_value);
   CHECK(error->place().record == 1);
   CHECK(error->place().feature == "y");
   Feeder skips(parse_pipeline(text + "errors { on_error: SKIP_RECORD }", dir.path()));

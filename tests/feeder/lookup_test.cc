@@ -73,6 +73,12 @@ class Captions {
   int64_t count_;
 };
 
+/// Returns where a record begins in its file.
+int64_t offset_of(const Captions& captions, int64_t record) {
+  Feeder feeder(captions.pipeline("output { name: 'at' feature: '@offset' } " + batch_of(captions.count(), "DROP")));
+  return feeder.next().at("at").as<int64_t>()[static_cast<size_t>(record)];
+}
+
 /// Outputs of all three tables, by name and by number, as they are and cast.
 std::string lookups(bool resident) {
   const std::string more = resident ? " resident: true } " : " } ";
@@ -170,7 +176,9 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
       REQUIRE(report.errors.size() == 6);
       CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
       const Error& error = report.errors[1];
-      CHECK(error.category() == Category::bad_pipeline);
+      CHECK(error.category() == Category::wrong_value);
+      CHECK(error.place().file == captions.dir().file("captions.tfrecord"));
+      CHECK(error.place().offset == offset_of(captions, 8));
       CHECK(error.place().record == 8);
       CHECK(error.place().feature == (output == by_name ? "image" : "row"));
       CHECK(error.message() ==
@@ -179,8 +187,22 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
                  : "there is no row 58 in floats.npy, which has rows 0 to 49; correct the record, or the table"));
     }
   for (const std::string& output : {by_name, by_number}) {
-    Feeder strict(captions.pipeline(output + "shuffle { mode: GLOBAL } " + batch_of(600, "DROP")));
-    CHECK_THROWS_AS(strict.next(), Error);
+    const Captions one_lost(40, {9});
+    Feeder strict(one_lost.pipeline(output + batch_of(4, "DROP")));
+    CHECK(strict.next().at("id").as<int64_t>()[3] == 3);
+    CHECK(strict.next().at("id").as<int64_t>()[3] == 7);
+    try {
+      strict.next();
+      FAIL("a record names a row that there is not");
+    } catch (const Error& error) {
+      const bool named = output == by_name;
+      CHECK(error.category() == Category::wrong_value);
+      CHECK(error.place() ==
+            Place{one_lost.dir().file("captions.tfrecord"), offset_of(one_lost, 9), 9, named ? "image" : "row"});
+      CHECK_THAT(error.message(), Catch::Contains(named ? "'gone-9'" : "no row 59 in floats.npy"));
+    }
+    Feeder mixed(captions.pipeline(output + "shuffle { mode: GLOBAL } " + batch_of(600, "DROP")));
+    CHECK_THROWS_AS(mixed.next(), Error);
     Feeder limited(
         captions.pipeline(output + "errors { on_error: SKIP_RECORD max_failures: 5 } " + batch_of(10, "DROP")));
     CHECK_THROWS_WITH(

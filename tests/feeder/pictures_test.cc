@@ -300,7 +300,7 @@ TEST_CASE("classes become vectors, and a number that is no class is a bad record
     short_of.next();
     FAIL("no error");
   } catch (const Error& error) {
-    CHECK(error.category() == Category::bad_pipeline);
+    CHECK(error.category() == Category::wrong_value);
     CHECK((error.place().record == 7 && error.place().feature == "id"));
     CHECK(error.message() == "class 7, but one_hot.classes is 7, which allows 0 to 6; correct it, or the data");
   }

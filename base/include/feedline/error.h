@@ -25,6 +25,7 @@ enum class Category : uint8_t {
   wrong_dtype,       // the feature holds values of another kind than the pipeline says
   wrong_count,       // the feature holds another number of values than the pipeline says
   wrong_length,      // a bytes value has another length than the pipeline says
+  wrong_value,       // no class has this number, no row of a table this number or name, or a formula overflows with it
   missing_feature,   // a required feature is missing from a record, or (with absent_feature: ERROR) from all records
   bad_image,         // an image cannot be decoded
   io_error,          // the operating system refused a request, or a file changed while it was read
