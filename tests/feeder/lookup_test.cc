@@ -1,9 +1,17 @@
 // Rows of tables through the whole feed: which row each record is given, and what becomes of those that have none.
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <set>
 
+#include "base/machine.h"
 #include "base/syscall_hooks.h"
 #include "data.h"
 #include "distributed.h"
@@ -106,6 +114,44 @@ void check_rows(const Batch& batch, std::vector<int64_t>& ids) {
     REQUIRE(scaled[2 * i] == static_cast<float>(row) / 2 - 1);
     REQUIRE(scaled[2 * i + 1] == static_cast<float>(row + 100) / 2 - 2);
   }
+}
+
+/// Returns whether files in this folder can be read past the page cache.
+bool passes_page_cache(const TempDir& dir) {
+  struct statfs system {};
+  const int fd = open(dir.write("tried", "").c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0 && statfs(dir.path().c_str(), &system) == 0 && system.f_type != TMPFS_MAGIC;
+}
+
+/// Removes a file from the page cache.
+void forget(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  CHECK(fsync(fd) == 0);
+  CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  close(fd);
+}
+
+/// Returns how many bytes of a file are in the page cache.
+int64_t cached_bytes(const std::string& path) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), size = std::filesystem::file_size(path);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  REQUIRE(mapped != MAP_FAILED);
+  std::vector<unsigned char> pages((size + page - 1) / page);
+  CHECK(mincore(mapped, size, pages.data()) == 0);
+  munmap(mapped, size);
+  return static_cast<int64_t>(page) * std::ranges::count_if(pages, [](unsigned char byte) { return byte & 1; });
+}
+
+/// Returns how much memory this process has.
+uint64_t resident_bytes() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -309,6 +355,63 @@ TEST_CASE("ranks: the same rows where they travel, and tables that differ are re
   });
   for (const std::string& what : refused)
     CHECK_THAT(what, Catch::Contains("rank 1 differs from rank 0: table floats.npy of FLOAT32 [50, 2, 3], digest "));
+}
+
+TEST_CASE("a table larger than the memory: rows come past the page cache, and memory stays small") {
+  // The file has holes: it is larger than the memory of this machine, but takes as many blocks as have been written.
+  constexpr int64_t row_bytes = 64 << 10, records = 8192, written = 64;
+  const auto rows = static_cast<int64_t>(usable_memory()) / row_bytes + records;
+  const TempDir dir;
+  if (!passes_page_cache(dir)) return skip("the file system of temporary files has no O_DIRECT");
+  const auto row_of = [&](int64_t record) { return record * (rows / records); };
+  const auto content_of = [&](int64_t record) { return std::string(row_bytes, static_cast<char>(1 + record % 255)); };
+  std::vector<std::string> all;
+  for (int64_t i = 0; i < records; i++)
+    all.push_back(wire::example(wire::entry("row", wire::int64_feature({row_of(i)}))));
+  write_records(dir.file("records"), all);
+  const std::string path =
+      dir.write("table.npy", npy("|u1", "(" + std::to_string(rows) + ", " + std::to_string(row_bytes) + ")", ""));
+  std::filesystem::resize_file(path, static_cast<uint64_t>(128 + rows * row_bytes));
+  {
+    std::fstream table(path, std::ios::in | std::ios::out | std::ios::binary);
+    for (int64_t i = 0; i < records; i += records / written)
+      table.seekp(128 + row_of(i) * row_bytes).write(content_of(i).data(), row_bytes);
+    REQUIRE(table.flush());
+  }
+  forget(path);
+
+  const Pipeline pipeline = parse_pipeline(
+      "source { files: 'records' } feature { name: 'row' dtype: INT64 } output { name: 'table' feature: 'row' lookup { "
+      "table: 'table.npy' } } output { name: 'at' feature: '@record' } " +
+          batch_of(32, "DROP"),
+      dir.path());
+  const auto read_all = [&](const Options& options) {
+    Feeder feeder(pipeline, options);
+    INFO(feeder.plan_text());
+    const bool through = feeder.plan_text().find("through the page cache") != std::string::npos;
+    CHECK(through == (options.io.direct == Toggle::off));
+    uint64_t most = 0;
+    const std::string hole(row_bytes, '\0');
+    while (const Batch batch = feeder.next()) {
+      const auto* const bytes = reinterpret_cast<const char*>(batch.at("table").data);
+      for (int64_t i = 0; i < batch.rows(); i++) {
+        const int64_t record = batch.at("at").as<int64_t>()[static_cast<size_t>(i)];
+        const std::string& wanted = record % (records / written) == 0 ? content_of(record) : hole;
+        REQUIRE(std::string_view(bytes + i * row_bytes, row_bytes) == wanted);
+      }
+      most = std::max(most, resident_bytes());
+    }
+    return most;
+  };
+  const uint64_t before = resident_bytes();
+  const uint64_t most = read_all(replicas(1));
+  CHECK(most < before + (128 << 20));  // of 512 MiB that are read
+  CHECK(cached_bytes(path) < 1 << 20);
+
+  Options through;  // shows that these bytes would be seen
+  through.io.direct = Toggle::off;
+  read_all(through);
+  CHECK(cached_bytes(path) >= records * row_bytes / 2);
 }
 
 TEST_CASE("a state goes on with the same rows") {
