@@ -36,6 +36,7 @@ struct Feeder::Impl {
       settle(setup, pipeline, ranks);
       elements = flow::elements_of(setup.spec);
       setup.on_cpus([&] {
+        open_arriving_tables(setup, ranks);
         // Needs no lock, because no other thread can use this object yet.
         ranks.among(setup.distribution.readers(), [&](RankGroup& readers) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
           plan = open_plan(setup, readers);

@@ -1,6 +1,9 @@
 #include "trainer_bridge/open_plan.h"
 
+#include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "flowgraph/batch/empty_epoch.h"
@@ -15,6 +18,11 @@
 
 namespace feedline {
 namespace {
+
+void open_tables(const Setup& setup, std::span<const std::shared_ptr<flow::Table>> tables, RankGroup& ranks) {
+  for (const auto& table : tables) table->open(setup.spec.memory_limit, setup.options.io, setup.route.upload);
+  flow::compare_tables(ranks, tables);
+}
 
 void log_warnings(const flow::DataSet& data) {
   for (const std::string& warning : data.warnings) log_warning(warning);
@@ -34,12 +42,17 @@ std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec spec, std::shared_ptr<c
 
 }  // namespace
 
+void open_arriving_tables(const Setup& setup, RankGroup& ranks) {
+  std::vector<std::shared_ptr<flow::Table>> tables = setup.spec.tables;
+  std::erase_if(tables, [](const auto& table) { return !table->spec().on_device; });
+  if (setup.route.transfer) open_tables(setup, tables, ranks);
+}
+
 std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
   const Options& options = setup.options;
   const int threads = setup.threads();
   flow::PipelineSpec spec = setup.carried(setup.route.graph_packs());
-  for (const auto& table : spec.tables) table->open(spec.memory_limit, options.io);
-  flow::compare_tables(readers, spec);
+  open_tables(setup, spec.tables, readers);
   flow::DataSet data = flow::count_data(spec, threads, options.on_progress, readers);
   const uint64_t chosen = data.samples;
   flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});

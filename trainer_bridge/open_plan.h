@@ -10,6 +10,10 @@
 
 namespace feedline {
 
+/// If rows travel, reads the tables that rows are gathered from where they arrive, and compares them, on all ranks.
+/// Throws Error if a table cannot be read or takes too much memory, or if the ranks' tables differ.
+void open_arriving_tables(const Setup& setup, RankGroup& ranks);
+
 /// Counts the data, together with the other ranks that read, and makes the plan that this rank's graph executes.
 /// Throws Error if the data cannot be read, if the ranks' data differ, or if the pipeline does not fit the data.
 std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers);

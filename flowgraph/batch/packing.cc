@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "flowgraph/batch/batch_rows.h"
 #include "flowgraph/pipeline/resolve_outputs.h"
+#include "flowgraph/table/table.h"
 
 namespace feedline::flow {
 namespace {
@@ -64,9 +66,18 @@ class Packer {
   }
 
   /// Returns the job of an output that a RowWriter makes. A RowWriter can fail, so the rank that reads runs it on its
-  /// host. Its result travels, and the job copies it; or, if the writer can, the stored numbers travel.
+  /// host. Its result travels, and the job copies it; or, if the writer can, the stored numbers travel, or only the
+  /// numbers of rows that lie where they arrive.
   Packing::Job of_writer(OutputSpec output) {
     DenseJob& job = output.jobs[0];
+    if (auto gathered = job.writer->gathered()) {
+      gpu::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
+      job.unpack.out = output.dtype = DType::int64;
+      job.writer = std::move(gathered->numbers);
+      output.shape = {};
+      output.name = "packed " + output.name;
+      return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = std::move(gathered->table)};
+    }
     if (auto stored = job.writer->of_stored_numbers()) {
       const gpu::UnpackSpec unpack = job.unpack;
       job.writer = std::move(stored);
@@ -155,7 +166,8 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
   for (size_t output = 0; output < spec.outputs.size(); output++) {
     if (spec.outputs[output].internal) continue;
     add(spec.outputs[output], packing.outputs[output]);
-    origins_.push_back({spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored});
+    origins_.push_back({spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored,
+                        tensors_.back().stored ? nullptr : jobs_.back().table});
   }
   size_t row_bytes = 1;
   for (const Job& job : jobs_)
@@ -184,14 +196,16 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
   for (const Packing::Job& job : packed.jobs) {
     const size_t column = column_of(job.column), column_row = packed_[column].row_bytes();
     gpu::Unpacker unpack(job.unpack);
-    tensor.stored = packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row;
+    tensor.stored =
+        packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row && !job.table;
     if (tensor.stored) break;
     jobs_.push_back({.column = column,
                      .column_stride = column_row / job.values,
                      .offset = buffer_bytes_ + job.offset,
                      .stride = row / job.values,
                      .rows = frames_ * static_cast<int64_t>(job.values),
-                     .spec = unpack.spec()});
+                     .spec = unpack.spec(),
+                     .table = job.table});
     unpackers_.push_back(std::move(unpack));
   }
   if (jobs_.size() > first) {
@@ -228,7 +242,13 @@ void PackedBatches::unpack(BatchBuffer& buffer) const {
         const auto count = static_cast<size_t>(std::min(block_rows, end * job.rows - first)),
                    at = static_cast<size_t>(first);
         const std::byte* const from = buffer.memory + packed_[job.column].offset + at * job.column_stride;
-        for (size_t i = 0; i < count; i++) rows[i] = from + i * job.column_stride;
+        for (size_t i = 0; i < count; i++) {
+          rows[i] = from + i * job.column_stride;
+          if (!job.table) continue;
+          int64_t number;
+          std::memcpy(&number, rows[i], sizeof number);
+          rows[i] = job.table->arrival_row(number);
+        }
         unpackers_[j](std::span(rows).first(count), buffer.memory + job.offset + at * job.stride, job.stride);
       }
     }

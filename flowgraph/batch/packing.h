@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "flowgraph/batch/batch_buffers.h"
@@ -21,6 +23,8 @@ struct Packing {
     gpu::UnpackSpec unpack;  // unpacks one value of the column
     size_t values = 1;       // the number of values in a row of the column; they are written one after another
     size_t offset = 0;       // bytes from the beginning of a row of the output
+    // If not null, the column has the Table::arrival_number() of each row, and the table's row is unpacked.
+    std::shared_ptr<const Table> table = nullptr;
   };
   struct Output {
     int passed_through = -1;  // not dense: index into spec.outputs
@@ -52,8 +56,8 @@ class PackedBatches {
   BatchContent content(std::byte* memory) const;
   /// Sets the shapes of all tensors, from the shapes of the packed tensors and content.rows.
   void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
-  /// Unpacks the packed tensors of a buffer in host memory into its other tensors. Works on blocks of rows in parallel
-  /// in the calling thread's arena.
+  /// Unpacks the packed tensors of a buffer in host memory into its other tensors. Tables have their rows in memory of
+  /// the host. Works on blocks of rows in parallel in the calling thread's arena.
   void unpack(BatchBuffer& buffer) const;
 
   /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. Here each value of
@@ -64,14 +68,16 @@ class PackedBatches {
     size_t stride = 0;                     // bytes from row to row, in the tensor
     int64_t rows = 1;                      // the number of rows for each sample of the batch
     gpu::UnpackSpec spec;
+    std::shared_ptr<const Table> table = nullptr;  // as in Packing::Job
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
 
   /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged. If
-  /// not, it is unpacked from that column (from several columns: `column` is the first).
+  /// not, it is unpacked from that column (from several columns: `column` is the first), or from rows of a table.
   struct Origin {
     std::string name, column;
     bool stored;
+    std::shared_ptr<const Table> table = nullptr;
   };
   const std::vector<Origin>& origins() const noexcept { return origins_; }
 

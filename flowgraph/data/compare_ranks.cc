@@ -5,7 +5,6 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <span>
@@ -205,12 +204,11 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
   refuse_differences(ranks, in_what);
 }
 
-void compare_tables(RankGroup& ranks, const PipelineSpec& spec) {
-  for (const auto& table : spec.tables) {
+void compare_tables(RankGroup& ranks, std::span<const std::shared_ptr<Table>> tables) {
+  for (const auto& table : tables) {
     std::vector<std::string> all = ranks.all_gather(
-        fmt::format("table {} of {} {}, digest {:016x}", std::filesystem::path(table->spec().path).filename().string(),
-                    name(table->dtype()), to_string(table->row_shape().with_rows(static_cast<int64_t>(table->rows()))),
-                    table->digest()));
+        fmt::format("table {} of {} {}, digest {:016x}", table->name(), name(table->dtype()),
+                    to_string(table->row_shape().with_rows(static_cast<int64_t>(table->rows()))), table->digest()));
     for (std::string& text : std::span(all).subspan(1))
       text = text == all[0] ? "" : fmt::format("{}, not {}", text, all[0]);
     all[0].clear();

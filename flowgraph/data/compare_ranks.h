@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 
 namespace feedline::config {
 class Pipeline;
@@ -16,8 +18,8 @@ class RankGroup;
 
 namespace feedline::flow {
 
+class Table;
 struct DataSet;
-struct PipelineSpec;
 struct Position;
 
 /// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
@@ -28,7 +30,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 void compare_positions(RankGroup& ranks, const Position& position);
 
 /// Compares the tables: their names without folders, types, shapes, and the names of their rows. They must be open.
-void compare_tables(RankGroup& ranks, const PipelineSpec& spec);
+void compare_tables(RankGroup& ranks, std::span<const std::shared_ptr<Table>> tables);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);

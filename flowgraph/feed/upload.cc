@@ -10,6 +10,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "flowgraph/table/table.h"
 #include "gpu/device/trace.h"
 
 namespace feedline::flow {
@@ -32,19 +33,31 @@ uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
   return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
 }
 
+// Returns the bytes that tables take on each GPU.
+uint64_t table_bytes_of(const PipelineSpec& spec) {
+  uint64_t bytes = 0;
+  for (const auto& table : spec.tables)
+    if (table->spec().on_device) bytes += table->device_bytes();
+  return bytes;
+}
+
 void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
   if (spec.device_limit == 0) return;
+  const uint64_t table_bytes = table_bytes_of(spec);
   std::map<int, uint64_t> replicas;
   for (const DeviceId device : devices) replicas[device.ordinal]++;
   for (const auto& [ordinal, count] : replicas) {
-    const uint64_t bytes = count * buffers_of(spec) * buffer_bytes;
-    if (bytes > spec.device_limit)
-      throw Error(
-          Category::bad_pipeline,
-          fmt::format("memory.device_limit: {} batches on GPU {} need {}, but the limit is {}; set it to at least "
-                      "\"{}MiB\", or a smaller parallelism.device_prefetch or batch",
-                      count * buffers_of(spec), ordinal, format_byte_size(bytes), format_byte_size(spec.device_limit),
-                      (bytes >> 20) + 1));
+    const uint64_t bytes = count * buffers_of(spec) * buffer_bytes + table_bytes;
+    if (bytes <= spec.device_limit) continue;
+    const std::string tables =
+        table_bytes > 0 ? fmt::format(" and tables of {}", format_byte_size(table_bytes)) : std::string();
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("memory.device_limit: {} batches{} on GPU {} need {}, but the limit is {}; set it to at least "
+                    "\"{}MiB\", or a smaller parallelism.device_prefetch or batch{}",
+                    count * buffers_of(spec), tables, ordinal, format_byte_size(bytes),
+                    format_byte_size(spec.device_limit), (bytes >> 20) + 1,
+                    table_bytes > 0 ? ", or leave out lookup.on_device" : ""));
   }
 }
 
@@ -99,6 +112,8 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   std::vector<std::shared_ptr<BatchRing>> rings;
   for (size_t r = 0; r < start.devices.size(); r++) {
     Replica& replica = replicas_.emplace_back(mutex_);
+    for (const PackedBatches::Job& job : batches_.jobs())
+      replica.tables.push_back(job.table ? job.table->on_gpu(start.devices[r]) : nullptr);
     replica.device =
         gpu::open_device_ring({.gpu = start.devices[r],
                                .buffers = buffers_of(spec),
@@ -106,6 +121,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
                                .copies = most_in_flight_,
                                .tables = tables,
                                .kernels = kernels,
+                               .reads = replica.tables,
                                .copies_from = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
     replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
                                                [&](std::byte* memory) {
@@ -271,11 +287,16 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   std::vector<gpu::UnpackLaunch> launches;
   for (size_t j = 0; j < unpackers_.size(); j++) {
     const PackedBatches::Job& job = batches_.jobs()[j];
-    const gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
-                               .in_stride = job.column_stride,
-                               .out = buffer.memory + job.offset,
-                               .out_stride = job.stride,
-                               .count = static_cast<uint64_t>(content.rows * job.rows)};
+    gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
+                         .in_stride = job.column_stride,
+                         .out = buffer.memory + job.offset,
+                         .out_stride = job.stride,
+                         .count = static_cast<uint64_t>(content.rows * job.rows)};
+    if (job.table) {
+      rows.numbers = reinterpret_cast<const int64_t*>(rows.in);
+      rows.in = replica.tables[j].get();
+      rows.in_stride = job.table->row_bytes();
+    }
     launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
   }
   const size_t number = replica.ring->number_of(&buffer);
@@ -401,8 +422,9 @@ std::vector<std::pair<std::string, std::string>> Upload::outputs(const PipelineS
   std::vector<std::pair<std::string, std::string>> outputs;
   const PackedBatches batches(spec, facts);
   for (const PackedBatches::Origin& output : batches.origins())
-    outputs.emplace_back(output.name, output.stored ? "copied to GPUs as it is"
-                                                    : fmt::format("unpacked on GPUs from '{}'", output.column));
+    outputs.emplace_back(output.name, output.stored  ? "copied to GPUs as it is"
+                                      : output.table ? fmt::format("gathered on GPUs from {}", output.table->name())
+                                                     : fmt::format("unpacked on GPUs from '{}'", output.column));
   return outputs;
 }
 
@@ -416,6 +438,9 @@ std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const
   fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
                  "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),
                  format_byte_size(buffers_of(spec) * buffer_bytes));
+  if (const uint64_t table_bytes = table_bytes_of(spec))
+    fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU\n", "tables on a GPU", 1,
+                   format_byte_size(table_bytes), format_byte_size(table_bytes));
   std::string ordinals;
   for (const DeviceId device : devices) ordinals += fmt::format("{}{}", ordinals.empty() ? "" : ", ", device.ordinal);
   fmt::format_to(out, "replicas on GPUs {}\n", ordinals);

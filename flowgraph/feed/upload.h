@@ -62,8 +62,9 @@ class Upload {
     Position position;
     EpochLedger ledger;
   };
-  /// Throws Error bad_pipeline if the buffers do not fit into memory.device_limit, and Error device_error for a GPU
-  /// that is not there, or has no such memory.
+  /// Brings tables that lie on GPUs there, if they are not yet. Throws Error bad_pipeline if buffers and tables do not
+  /// fit into memory.device_limit, Error device_error for a GPU that is not there, or has no such memory, and Error
+  /// io_error if a table cannot be read.
   Upload(const PipelineSpec& spec, Start start);
   /// Waits for the work that was given to the GPUs.
   ~Upload();
@@ -105,6 +106,7 @@ class Upload {
  private:
   struct Replica {
     explicit Replica(Mutex& mutex) : buffer_wait(mutex, changed) {}
+    std::vector<std::shared_ptr<const std::byte>> tables;  // by job: the table on the GPU, or null
     std::shared_ptr<gpu::DeviceRing> device;
     std::shared_ptr<BatchRing> ring;
     Condition changed;

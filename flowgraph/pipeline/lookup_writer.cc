@@ -24,41 +24,45 @@ int64_t number_of(std::span<const std::byte> value) noexcept {
 
 }  // namespace
 
-LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack)
-    : table_(std::move(table)), by_name_(by_name), unpack_(unpack) {}
-
-size_t LookupWriter::rows_at_once() const noexcept {
-  return std::clamp<size_t>(bytes_at_once / table_->row_bytes(), 1, Table::most_at_once);
-}
-
-uint64_t LookupWriter::scratch_bytes() const noexcept {
-  const uint64_t bytes = rows_at_once() * table_->scratch_bytes();
-  return bytes == 0 ? 0 : bytes + Table::scratch_alignment;  // to align it
-}
-
-// Sets rows[i] to the number of the row that values[i] stands for, or to -1. At most 64 at a time.
-void LookupWriter::find(std::span<const std::span<const std::byte>> values, std::span<int64_t> rows) const noexcept {
-  if (by_name_) return table_->keys().find(values, rows);
+void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
+  if (by_name) return table->keys().find(values, rows);
   for (size_t i = 0; i < values.size(); i++) {
     const int64_t number = number_of(values[i]);
-    rows[i] = number >= 0 && static_cast<uint64_t>(number) < table_->rows() ? number : -1;
+    rows[i] = number >= 0 && static_cast<uint64_t>(number) < table->rows() ? number : -1;
   }
 }
 
-std::string LookupWriter::message_of(std::span<const std::byte> value) const {
-  const TableSpec& spec = table_->spec();
-  if (by_name_)
-    return fmt::format("{} has no name {}; add it there and its row to {}, or correct the record",
-                       file_name(spec.keys_path), quoted(value), file_name(spec.path));
-  return fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
-                     number_of(value), file_name(spec.path), table_->rows() - 1);
+RowFailure RowFinder::failure(size_t row, std::span<const std::byte> value) const {
+  const TableSpec& spec = table->spec();
+  return {row, Category::wrong_value,
+          by_name ? fmt::format("{} has no name {}; add it there and its row to {}, or correct the record",
+                                file_name(spec.keys_path), quoted(value), file_name(spec.path))
+                  : fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
+                                number_of(value), file_name(spec.path), table->rows() - 1)};
 }
 
-std::optional<RowFailure> LookupWriter::refusal(std::span<const std::byte> value) const {
+void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const {
+  for (size_t i = 0; i < values.size(); i++)
+    if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
+}
+
+std::optional<RowFailure> RowFinder::refusal(std::span<const std::byte> value) const {
   int64_t row;
   find({&value, 1}, {&row, 1});
   if (row >= 0) return std::nullopt;
-  return RowFailure{0, Category::wrong_value, message_of(value)};
+  return failure(0, value);
+}
+
+LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack)
+    : finder_{std::move(table), by_name}, table_(*finder_.table), unpack_(unpack) {}
+
+size_t LookupWriter::rows_at_once() const noexcept {
+  return std::clamp<size_t>(bytes_at_once / table_.row_bytes(), 1, Table::most_at_once);
+}
+
+uint64_t LookupWriter::scratch_bytes() const noexcept {
+  const uint64_t bytes = rows_at_once() * table_.scratch_bytes();
+  return bytes == 0 ? 0 : bytes + Table::scratch_alignment;  // to align it
 }
 
 void LookupWriter::read_ahead(std::span<const std::span<const std::byte>> values) const noexcept {
@@ -66,9 +70,9 @@ void LookupWriter::read_ahead(std::span<const std::span<const std::byte>> values
   int64_t before = -1;
   for (; !values.empty(); values = values.subspan(std::min(values.size(), Table::most_at_once))) {
     const size_t count = std::min(values.size(), Table::most_at_once);
-    find(values.first(count), rows);
+    finder_.find(values.first(count), rows);
     for (const int64_t row : std::span(rows).first(count))
-      if (row >= 0 && row != std::exchange(before, row)) table_->read_ahead(static_cast<uint64_t>(row));
+      if (row >= 0 && row != std::exchange(before, row)) table_.read_ahead(static_cast<uint64_t>(row));
   }
 }
 
@@ -81,10 +85,9 @@ void LookupWriter::write(std::span<const std::span<const std::byte>> values, con
   const size_t at_once = rows_at_once();
   for (size_t first = 0; first < values.size(); first += at_once, out += at_once * stride) {
     const std::span some = values.subspan(first, std::min(at_once, values.size() - first));
-    find(some, rows);
-    for (size_t i = 0; i < some.size(); i++)
-      if (rows[i] < 0) outcome.failed.push_back({first + i, Category::wrong_value, message_of(some[i])});
-    table_->read(std::span(rows).first(some.size()), scratch, stored);
+    finder_.find(some, rows);
+    finder_.add_failures(some, rows, first, outcome);
+    table_.read(std::span(rows).first(some.size()), scratch, stored);
     unpack_(std::span(stored).first(some.size()), out, stride);
   }
 }
@@ -95,7 +98,26 @@ std::shared_ptr<const RowWriter> LookupWriter::of_stored_numbers() const {
   copy.normalize.reset();
   copy.channel_axis = -1;
   copy.out = copy.stored;
-  return std::make_shared<LookupWriter>(table_, by_name_, copy);
+  return std::make_shared<LookupWriter>(finder_.table, finder_.by_name, copy);
+}
+
+std::optional<GatheredRows> LookupWriter::gathered() const {
+  if (!table_.spec().on_device) return std::nullopt;
+  return GatheredRows{std::make_shared<LookupNumberWriter>(finder_), finder_.table};
+}
+
+void LookupNumberWriter::write(std::span<const std::span<const std::byte>> values, const RowNumbers&, std::byte* out,
+                               size_t stride, std::span<std::byte>, RowOutcome& outcome) const {
+  std::array<int64_t, Table::most_at_once> rows;
+  for (size_t first = 0; first < values.size(); first += rows.size()) {
+    const std::span some = values.subspan(first, std::min(rows.size(), values.size() - first));
+    finder_.find(some, rows);
+    finder_.add_failures(some, rows, first, outcome);
+    for (size_t i = 0; i < some.size(); i++, out += stride) {
+      const int64_t number = Table::arrival_number(rows[i]);
+      std::memcpy(out, &number, sizeof number);
+    }
+  }
 }
 
 }  // namespace feedline::flow

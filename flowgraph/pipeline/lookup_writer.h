@@ -3,12 +3,32 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "flowgraph/pipeline/row_writer.h"
 #include "flowgraph/table/table.h"
 #include "gpu/unpack/unpack.h"
 
 namespace feedline::flow {
+
+/// Finds the row of a table that a value stands for: the row's number, an INT64, or the row's name.
+struct RowFinder {
+  std::shared_ptr<const Table> table;
+  bool by_name;
+
+  using Values = std::span<const std::span<const std::byte>>;
+  /// Sets rows[i] to the number of the row that values[i] stands for, or to -1. At most Table::most_at_once at a time.
+  void find(Values values, std::span<int64_t> rows) const noexcept;
+  /// Adds a failure for each value that stands for no row. The first value is that of row `first` of the block.
+  void add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const;
+  /// Returns why the value stands for no row; nullopt if it does.
+  std::optional<RowFailure> refusal(std::span<const std::byte> value) const;
+
+ private:
+  RowFailure failure(size_t row, std::span<const std::byte> value) const;
+};
 
 /// A row is a row of the table, normalised and cast. Its value is the row's number, an INT64, or the row's name. A
 /// number or a name that the table does not have is a failed row of Category::wrong_value.
@@ -18,22 +38,35 @@ class LookupWriter final : public RowWriter {
   LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;
-  bool reads_ahead() const noexcept override { return table_->reads_ahead(); }
+  bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
   void read_ahead(std::span<const std::span<const std::byte>> values) const noexcept override;
-  std::optional<RowFailure> refusal(std::span<const std::byte> value) const override;
+  std::optional<RowFailure> refusal(std::span<const std::byte> value) const override { return finder_.refusal(value); }
   /// Throws Error io_error if the table cannot be read any more: that says nothing about the records.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
   std::shared_ptr<const RowWriter> of_stored_numbers() const override;
+  std::optional<GatheredRows> gathered() const override;
 
  private:
   size_t rows_at_once() const noexcept;
-  void find(std::span<const std::span<const std::byte>> values, std::span<int64_t> rows) const noexcept;
-  std::string message_of(std::span<const std::byte> value) const;
 
-  const std::shared_ptr<const Table> table_;
-  const bool by_name_;
+  const RowFinder finder_;
+  const Table& table_;
   const gpu::Unpacker unpack_;
+};
+
+/// A row is the Table::arrival_number() of the row that LookupWriter would write.
+class LookupNumberWriter final : public RowWriter {
+ public:
+  explicit LookupNumberWriter(RowFinder finder) : finder_(std::move(finder)) {}
+
+  uint64_t scratch_bytes() const noexcept override { return 0; }
+  std::optional<RowFailure> refusal(std::span<const std::byte> value) const override { return finder_.refusal(value); }
+  void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
+             std::span<std::byte> scratch, RowOutcome& outcome) const override;
+
+ private:
+  const RowFinder finder_;
 };
 
 }  // namespace feedline::flow

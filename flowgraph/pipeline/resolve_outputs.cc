@@ -464,8 +464,11 @@ class OutputResolver {
              fmt::format("feature '{}' is INT64, so rows are looked up by number; remove it, or declare the feature as "
                          "BYTES",
                          from.name));
-    const std::shared_ptr<Table> table = table_of(
-        {path_of("lookup.table", lookup.table()), path_of("lookup.keys_file", lookup.keys_file()), lookup.resident()});
+    if (lookup.resident() && lookup.on_device())
+      refuse("lookup.resident", "lookup.on_device has the table in the memory of the device already; remove it");
+    const std::shared_ptr<Table> table =
+        table_of({path_of("lookup.table", lookup.table()), path_of("lookup.keys_file", lookup.keys_file()),
+                  lookup.resident(), lookup.on_device()});
     gpu::UnpackSpec unpack = stored_elements(table->dtype(), table->row_shape());
     const int channel_axis = turn(unpack, Layout::unknown);
     finish(unpack, channel_axis, table->dtype());

@@ -17,6 +17,15 @@ class EntryStore;
 
 namespace feedline::flow {
 
+class RowWriter;
+class Table;
+
+/// How rows of a table are made where they arrive: on another rank, or on a GPU.
+struct GatheredRows {
+  std::shared_ptr<const RowWriter> numbers;  // makes what travels: for each row an INT64, its Table::arrival_number()
+  std::shared_ptr<const Table> table;        // has the rows, from which the job's UnpackSpec makes those of the output
+};
+
 /// A row that a RowWriter could not make.
 struct RowFailure {
   size_t row;  // its index in the block
@@ -89,6 +98,9 @@ class RowWriter {
   /// Returns a writer of the numbers from which the job's UnpackSpec makes the same rows, so that they travel as they
   /// are stored, and are cast and normalised where they arrive. Null: there is none.
   virtual std::shared_ptr<const RowWriter> of_stored_numbers() const { return nullptr; }
+
+  /// Returns how rows are gathered where they arrive, from a table that each rank and GPU has. Nullopt: they are not.
+  virtual std::optional<GatheredRows> gathered() const { return std::nullopt; }
 
   /// Returns what a cache can keep of the rows. Null: the pipeline has no cache, or the writer makes nothing that is
   /// worth keeping.

@@ -21,7 +21,6 @@ struct Missing {
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
     {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
-    {"Lookup.on_device", "the host looks rows up, and they are copied to the GPU"},
     {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
 };
 

@@ -15,6 +15,7 @@
 #include "base/machine.h"
 #include "base/mutex.h"
 #include "feedline/error.h"
+#include "gpu/device/queue.h"
 
 namespace feedline::flow {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "rows are used as they lie in the file");
 
 constexpr uint64_t most_row_bytes = (uint64_t{1} << 31) - 1;
+constexpr uint64_t bytes_to_gpu_at_once = 16 << 20;
 
 constexpr std::pair<std::string_view, DType> types[] = {
     {"f2", DType::float16}, {"f4", DType::float32}, {"f8", DType::float64}, {"b1", DType::boolean},
@@ -84,18 +86,22 @@ Table::Table(TableSpec spec)
   if (header_.rows == 0) refuse(file_, "has no rows, so nothing can be looked up; save an array that has some");
 }
 
-void Table::open(uint64_t memory_limit, const IoOptions& how) {
+void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   if (std::exchange(open_, true)) return;
+  on_gpus_ = spec_.on_device && gpus;
+  resident_ = spec_.resident || (spec_.on_device && !gpus);
+  first_row_ = spec_.on_device ? header_.row_bytes : 0;
   std::optional<io::InputFile> names;
   if (!spec_.keys_path.empty()) names.emplace(spec_.keys_path);
   const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
-                 rows_bytes = spec_.resident ? header_.rows * header_.row_bytes : 0;
+                 rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;
   if (memory_bytes_ > memory_limit)
     refuse(file_, fmt::format("takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
                               format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
                               format_byte_size(names_bytes), format_byte_size(memory_limit),
-                              rows_bytes > 0 ? "leave out lookup.resident, or raise memory.limit"
+                              rows_bytes > 0 ? fmt::format("leave out lookup.{}, or raise memory.limit",
+                                                           spec_.on_device ? "on_device" : "resident")
                                              : "raise memory.limit, or look rows up by number"));
   digest_ = hash64(header_.descr);
   for (const int64_t axis : row_shape_.with_rows(static_cast<int64_t>(header_.rows)))
@@ -105,12 +111,12 @@ void Table::open(uint64_t memory_limit, const IoOptions& how) {
     names->check_unchanged();
     digest_ = mix64(digest_ ^ keys_->digest());
   }
-  if (spec_.resident) {
+  if (resident_) {
     memory_ = gpu::Memory(rows_bytes);
-    file_.read_at(header_.elements_at, memory_.bytes().first(rows_bytes));
+    file_.read_at(header_.elements_at, memory_.bytes().subspan(first_row_, rows_bytes - first_row_));
   }
   file_.check_unchanged();
-  if (spec_.resident || how.direct == Toggle::off ||
+  if (resident_ || on_gpus_ || how.direct == Toggle::off ||
       (how.direct == Toggle::automatic && file_.size() <= usable_memory()))
     return;
   io::BackendOptions options;
@@ -120,7 +126,7 @@ void Table::open(uint64_t memory_limit, const IoOptions& how) {
 }
 
 size_t Table::scratch_bytes() const noexcept {
-  if (spec_.resident) return 0;
+  if (resident_) return 0;
   return backend_ ? io::Read::capacity_for(io::block_bytes - 1, header_.row_bytes) : header_.row_bytes;
 }
 
@@ -130,8 +136,8 @@ void Table::read(std::span<const int64_t> rows, std::span<std::byte> scratch, st
   for (size_t i = 0; i < rows.size(); i++) {
     const uint64_t row = static_cast<uint64_t>(std::max<int64_t>(0, rows[i])), offset = offset_of(row);
     std::byte* const to = scratch.data() + i * scratch_bytes();
-    if (spec_.resident) {
-      at[i] = memory_.bytes().data() + row * header_.row_bytes;
+    if (resident_) {
+      at[i] = memory_.bytes().data() + first_row_ + row * header_.row_bytes;
     } else if (i > 0 && (rows[i] < 0 || rows[i] == rows[i - 1])) {
       at[i] = at[i - 1];
     } else if (backend_) {
@@ -146,20 +152,56 @@ void Table::read(std::span<const int64_t> rows, std::span<std::byte> scratch, st
     backend_->submit(std::span(reads).first(reading.left));
     if (const int error = reading.wait())
       throw Error(Category::io_error, io::read_error_message(error), Place::of_file(file_.path()));
-  } else if (!spec_.resident) {
+  } else if (!resident_) {
     file_.check_unchanged();
   }
 }
 
 void Table::read_ahead(uint64_t row) const noexcept { file_.read_ahead(offset_of(row), header_.row_bytes); }
 
+std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
+  const Lock lock(mutex_);
+  std::shared_ptr<const std::byte>& copy = copies_[gpu.ordinal];
+  if (copy) return copy;
+  const uint64_t bytes = device_bytes();
+  try {
+    gpu::Memory memory(std::min(bytes, bytes_to_gpu_at_once));
+    const std::shared_ptr<gpu::Queue> queue = gpu::cuda_queue(gpu);
+    std::byte* const rows = queue->allocate(bytes);
+    memory.pin_for(gpu);
+    for (uint64_t done = 0; done < bytes;) {
+      const std::span<std::byte> some = memory.bytes().first(std::min(bytes - done, memory.bytes().size()));
+      const size_t zeros = std::min<uint64_t>(some.size(), first_row_ - std::min(done, first_row_));
+      std::ranges::fill(some.first(zeros), std::byte{0});
+      if (zeros < some.size()) file_.read_at(header_.elements_at + done + zeros - first_row_, some.subspan(zeros));
+      queue->copy(rows + done, some.data(), some.size());
+      queue->wait();
+      done += some.size();
+    }
+    file_.check_unchanged();
+    copy = std::shared_ptr<const std::byte>(queue, rows);
+  } catch (const Error& error) {
+    if (error.category() != Category::device_error) throw;
+    throw Error(error.category(),
+                fmt::format("cannot be brought to GPU {}, where it takes {}: {}; if there is no room, leave out "
+                            "lookup.on_device",
+                            gpu.ordinal, format_byte_size(bytes), error.message()),
+                Place::of_file(file_.path()));
+  }
+  return copy;
+}
+
+std::string Table::where() const {
+  if (on_gpus_) return "resident on each GPU";
+  if (resident_) return "resident";
+  return backend_ ? "read by " + backend_->description() : "read through the page cache";
+}
+
+std::string Table::name() const { return std::filesystem::path(spec_.path).filename().string(); }
+
 std::string Table::text() const {
-  return fmt::format("{}: {} of {} {}, {}, {}{}", std::filesystem::path(spec_.path).filename().string(),
-                     format_count(header_.rows, "row"), name(dtype_), to_string(row_shape_),
-                     format_byte_size(header_.rows * header_.row_bytes),
-                     spec_.resident ? "resident"
-                     : backend_     ? "read by " + backend_->description()
-                                    : "read through the page cache",
+  return fmt::format("{}: {} of {} {}, {}, {}{}", name(), format_count(header_.rows, "row"), feedline::name(dtype_),
+                     to_string(row_shape_), format_byte_size(header_.rows * header_.row_bytes), where(),
                      keys_ ? ", by name" : ", by number");
 }
 

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "base/mutex.h"
+#include "feedline/device.h"
 #include "feedline/tensor.h"
 #include "flowgraph/table/key_map.h"
 #include "gpu/device/memory.h"
@@ -22,13 +25,14 @@ struct TableSpec {
   std::string path;       // of the .npy file, absolute
   std::string keys_path;  // of the names; empty: rows have numbers only
   bool resident = false;
+  bool on_device = false;  // in the memory of each device that has a replica
   bool operator==(const TableSpec&) const = default;
 };
 
-/// The rows lie in the file, or are resident in memory of this process. In the file they are read through the page cache,
-/// which all processes of a machine share, or past it if the file is larger than the memory. They are never mapped: a
-/// file that is cut short, or a disk that fails, is an Error, where a mapping would end the process. Immutable once it is
-/// open; used by several threads at a time.
+/// The rows lie in the file, or are resident in memory of this process or of GPUs. In the file they are read through the
+/// page cache, which all processes of a machine share, or past it if the file is larger than the memory. They are never
+/// mapped: a file that is cut short, or a disk that fails, is an Error, where a mapping would end the process. Immutable
+/// once it is open; used by several threads at a time.
 class Table {
  public:
   static constexpr size_t most_at_once = 64;  // rows of one read()
@@ -37,13 +41,15 @@ class Table {
   /// not an .npy file in C order, of a type of numbers in little-endian order.
   explicit Table(TableSpec spec);
 
-  /// Reads the names, and the rows if they are resident. Does nothing the second time. Throws Error: as KeyMap does; if
-  /// a file cannot be read or has changed; and bad_pipeline if the table takes more than `memory_limit` bytes.
-  /// `how.direct` says when rows are read past the page cache; `automatic`: if the file is larger than the memory that
-  /// this process may use.
-  void open(uint64_t memory_limit, const IoOptions& how = {});
+  /// Reads the names, and the rows if they are resident here: `gpus` says that those of an on_device table are not.
+  /// Does nothing the second time. Throws Error: as KeyMap does; if a file cannot be read or has changed; and
+  /// bad_pipeline if the table takes more than `memory_limit` bytes. `how.direct` says when rows are read past the page
+  /// cache; `automatic`: if the file is larger than the memory that this process may use.
+  void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
   const TableSpec& spec() const noexcept { return spec_; }
+  /// Returns the name of the .npy file, without its folder.
+  std::string name() const;
   DType dtype() const noexcept { return dtype_; }
   const Shape& row_shape() const noexcept { return row_shape_; }
   uint64_t rows() const noexcept { return header_.rows; }
@@ -63,19 +69,34 @@ class Table {
   /// Finds rows: at[i] is where row rows[i] lies, in `scratch` or in the table's own memory. Neighbours that are the same
   /// are read once. A number below 0 is no row; at[i] is then some row_bytes(). Throws Error io_error if the file cannot
   /// be read, or has changed since it was opened. Precondition: at most most_at_once rows, all below rows(); `scratch`
-  /// has scratch_bytes() for each.
+  /// has scratch_bytes() for each; an on_device table was opened without `gpus`.
   void read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const;
 
   /// Returns whether read_ahead() does anything.
-  bool reads_ahead() const noexcept { return !spec_.resident && !backend_; }
+  bool reads_ahead() const noexcept { return !resident_ && !on_gpus_ && !backend_; }
   /// Begins to bring the row into the page cache. Precondition: row < rows().
   void read_ahead(uint64_t row) const noexcept;
+
+  /// In an on_device table a row of zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
+  static int64_t arrival_number(int64_t row) noexcept { return 1 + row; }
+  /// Returns the row that such a number stands for, in the memory of the host. Precondition: on_device, opened without
+  /// `gpus`.
+  const std::byte* arrival_row(int64_t number) const noexcept {
+    return memory_.bytes().data() + static_cast<uint64_t>(number) * header_.row_bytes;
+  }
+  /// Returns the bytes that an on_device table takes on each GPU.
+  uint64_t device_bytes() const noexcept { return (1 + header_.rows) * header_.row_bytes; }
+  /// Returns the memory of a GPU that has the row of zeros and the rows, one after another. The first call for each GPU
+  /// reads them from the file. Throws Error device_error if the GPU has no room or fails, and io_error if the file
+  /// cannot be read or has changed. Precondition: on_device.
+  std::shared_ptr<const std::byte> on_gpu(DeviceId gpu) const;
 
   /// Returns a line about it for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...".
   std::string text() const;
 
  private:
   uint64_t offset_of(uint64_t row) const noexcept { return header_.elements_at + row * header_.row_bytes; }
+  std::string where() const;
 
   TableSpec spec_;
   io::InputFile file_;
@@ -83,10 +104,14 @@ class Table {
   DType dtype_;
   Shape row_shape_;
   std::optional<KeyMap> keys_;
-  gpu::Memory memory_;                        // the rows, if they are resident
+  gpu::Memory memory_;                        // the rows, if they are resident here, after the row of zeros
   std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: the rows are read otherwise
   uint64_t memory_bytes_ = 0, digest_ = 0;
+  uint64_t first_row_ = 0;  // the bytes of the row of zeros
   bool open_ = false;
+  bool resident_ = false, on_gpus_ = false;  // the rows are resident here, or on GPUs alone
+  mutable Mutex mutex_;
+  mutable std::map<int, std::shared_ptr<const std::byte>> copies_ FEEDLINE_GUARDED_BY(mutex_);  // by GPU
 };
 
 }  // namespace feedline::flow

@@ -221,7 +221,8 @@ class CudaRing final : public DeviceRing {
 
   struct Resources {
     explicit Resources(const DeviceRingOptions& options)
-        : context(options.gpu),
+        : reads(options.reads),
+          context(options.gpu),
           memory(options.gpu, options.buffers * options.buffer_bytes),
           tables(options.gpu, options.tables.size()),
           copy(options.gpu),
@@ -238,6 +239,7 @@ class CudaRing final : public DeviceRing {
       for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }
+    const std::vector<std::shared_ptr<const std::byte>> reads;
     const Context context;
     CudaMemory memory, tables;  // declared before the streams, so that they are freed after the streams have ended
     CudaStream copy, unpack;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "feedline/device.h"
 #include "gpu/device/stream_order.h"
@@ -76,6 +77,8 @@ struct DeviceRingOptions {
   std::span<const std::byte> tables;      // copied to the device
   std::span<const UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
                                           // would disturb the trainer's work
+  // Memory of the device, besides the ring's, that launches read. The ring keeps it until the GPU has done its work.
+  std::vector<std::shared_ptr<const std::byte>> reads = {};
   std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() will copy from
 };
 /// Makes a ring. Throws Error device_error, which says what to do, if there is no such GPU, not enough memory on it, or

@@ -31,7 +31,8 @@ class Queue {
   /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if there is none.
   virtual std::byte* allocate(size_t bytes) = 0;
 
-  /// Copies within the device. On a GPU, one side may also be memory of the host that was allocated by a host_queue().
+  /// Copies within the device. On a GPU, one side may also be memory of the host, which is best pinned. What is copied
+  /// from there must not change before wait().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   /// Reduces, or divides, as the launch says. All pointers in the launch are to memory of the device.
   virtual void reduce(const ReduceLaunch& launch) = 0;

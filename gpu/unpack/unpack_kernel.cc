@@ -90,6 +90,7 @@ UnpackLaunch DeviceUnpacker::launch(const DeviceRows& rows, const std::byte* tab
   UnpackArgs& args = launch.args;
   args.in = rows.in;
   args.in_stride = rows.in_stride;
+  args.numbers = rows.numbers;
   args.out = rows.out;
   args.out_stride = rows.out_stride;
   args.rows = rows.count;
@@ -99,7 +100,7 @@ UnpackLaunch DeviceUnpacker::launch(const DeviceRows& rows, const std::byte* tab
 
   const uint64_t stored = std::max<uint64_t>(1, size_of(args.stored));
   args.aligned = may_be_aligned_ && divides(stored, reinterpret_cast<uintptr_t>(rows.in)) &&
-                 (rows.count == 1 || divides(stored, rows.in_stride));
+                 ((rows.count == 1 && !rows.numbers) || divides(stored, rows.in_stride));
   with_kernel({kernel_.op, kernel_.out, true}, [&](auto op, auto) {
     using Out = typename decltype(op)::t::Out;
     constexpr uint64_t vector = vector_elements<Out>, bytes = vector * sizeof(Out);

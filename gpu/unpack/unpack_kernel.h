@@ -27,14 +27,15 @@ struct UnpackLaunch {
   uint64_t threads = 0;  // 0: there is nothing to do
 };
 
-/// Rows in device memory. Row i of the input begins at in + i * in_stride, and row i of the output at
-/// out + i * out_stride. Strides are in bytes.
+/// Rows in device memory. Row i of the output begins at out + i * out_stride, and is made from row i of the input, or
+/// from row numbers[i] if there are numbers. Row n of the input begins at in + n * in_stride. Strides are in bytes.
 struct DeviceRows {
   const std::byte* in;
   uint64_t in_stride;
   std::byte* out;
   uint64_t out_stride;
-  uint64_t count;
+  uint64_t count;                    // of the output
+  const int64_t* numbers = nullptr;  // in device memory, too
 };
 
 /// Makes the launches that unpack rows by one spec on a GPU. Immutable.

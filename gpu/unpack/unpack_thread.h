@@ -19,7 +19,8 @@ namespace feedline::gpu {
 struct UnpackArgs {
   const std::byte* in;  // the first input row; the next one begins in_stride bytes later
   uint64_t in_stride;
-  std::byte* out;  // the first output row; the next one begins out_stride bytes later
+  const int64_t* numbers;  // of the input row that each output row is made from; null: the output row's own number
+  std::byte* out;          // the first output row; the next one begins out_stride bytes later
   uint64_t out_stride;
   uint64_t rows;
   uint64_t vectors;     // how many vectors an output row has
@@ -217,7 +218,8 @@ FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, uint64_t thread, std
   // The pack expansion is unrolled, so all of this stays in registers.
   const typename Op::Element elements[] = {Op::prepare(args, detail::place_of(args, number * vector + i))...};
   for (uint64_t row = thread / args.vectors; row < args.rows; row += args.row_groups) {
-    const std::byte* const from = args.in + row * args.in_stride;
+    const std::byte* const from =
+        args.in + (args.numbers ? static_cast<uint64_t>(args.numbers[row]) : row) * args.in_stride;
     const Vector out{{Op::run(args, from, elements[i])...}};
     std::byte* const to = args.out + row * args.out_stride + number * sizeof(Vector);
     __builtin_memcpy(__builtin_assume_aligned(to, sizeof(Vector)), &out, sizeof(Vector));

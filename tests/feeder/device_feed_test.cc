@@ -4,8 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <filesystem>
 #include <future>
 #include <map>
+#include <optional>
 
 #include "damage.h"
 #include "sequence_data.h"
@@ -35,6 +37,57 @@ Texts on_host(const Pipeline& pipeline, int replicas) {
   Feeder feeder(pipeline, of_devices(std::vector<DeviceId>(static_cast<size_t>(replicas), host())));
   return two_epochs(feeder, [](Batch& batch) { return text_of(batch); });
 }
+
+/// 41 records, each with the number and the name of a row of three tables. Two of them name rows that there are not.
+class TableData {
+ public:
+  TableData() {
+    std::vector<std::string> records;
+    std::vector<uint16_t> halves;
+    std::vector<int64_t> numbers;
+    std::string names, bytes;
+    for (int64_t i = 0; i < 41; i++) {
+      const int64_t row = i == 26 || i == 33 ? rows + i : i * 7 % rows;
+      records.push_back(wire::example(wire::entry("id", wire::int64_feature({i})) +
+                                      wire::entry("row", wire::int64_feature({row})) +
+                                      wire::entry("name", wire::bytes_feature({"row " + std::to_string(row)}))));
+    }
+    for (int64_t row = 0; row < rows; row++) {
+      for (int64_t i = 0; i < 6; i++) halves.push_back(static_cast<uint16_t>(0x3c00 + 6 * row + i));
+      for (int64_t i = 0; i < 9; i++) bytes += static_cast<char>(9 * row + i);
+      numbers.push_back(row * row - 100);
+      names += "row " + std::to_string(row) + "\n";
+    }
+    write_records(dir_.file("records"), records);
+    dir_.write("names.txt", names);
+    dir_.write("halves.npy", npy("<f2", "(38, 2, 3)", in_memory(halves)));
+    dir_.write("bytes.npy", npy("|u1", "(38, 3, 3)", bytes));
+    dir_.write("numbers.npy", npy("<i8", "(38,)", in_memory(numbers)));
+  }
+  const TempDir& dir() const { return dir_; }
+  /// Returns outputs of all tables. `where` is a field of each lookup.
+  std::string outputs(const std::string& where) const {
+    const std::string by_number = "feature: 'row' lookup { " + where,
+                      by_name = "feature: 'name' lookup { " + where + "keys_file: 'names.txt' ";
+    return "output { name: 'id' feature: 'id' } output { name: 'stored' " + by_number +
+           "table: 'halves.npy' } } output { name: 'cast' dtype: FLOAT32 " + by_number +
+           "table: 'halves.npy' } } output { name: 'named' " + by_name +
+           "table: 'bytes.npy' } } output { name: 'normalized' normalize { scale: 0.5 mean: [1, 2, 3] } " + by_name +
+           "table: 'bytes.npy' } } output { name: 'number' " + by_number +
+           "table: 'numbers.npy' } } output { name: 'small' dtype: INT8 " + by_number + "table: 'numbers.npy' } } ";
+  }
+  Pipeline pipeline(const std::string& more) const {
+    return parse_pipeline(
+        "source { files: 'records' } feature { name: 'id' dtype: INT64 } feature { name: 'row' dtype: INT64 } feature "
+        "{ name: 'name' dtype: BYTES } " +
+            more,
+        dir_.path());
+  }
+
+ private:
+  static constexpr int64_t rows = 38;
+  TempDir dir_;
+};
 
 }  // namespace
 
@@ -145,6 +198,70 @@ TEST_CASE("rows of a table travel as they are stored, and are cast on the GPU") 
   CHECK(made.at("stored") == "copied to GPUs as it is");
   CHECK(made.at("cast") == "unpacked on GPUs from 'packed cast'");
   CHECK(made.at("normalized") == "unpacked on GPUs from 'packed normalized'");
+}
+
+TEST_CASE("rows of a table that lies on each GPU are gathered and cast there") {
+  if (no_gpus()) return;
+  const TableData data;
+  const std::string host_rows = data.outputs(""), gpu_rows = data.outputs("on_device: true ");
+  for (const std::string& order : {batch_text(6, "PAD"), "shuffle { mode: GLOBAL } " + batch_text(6, "PAD"),
+                                   "window { size: 3 } " + batch_text(6, "DROP")})
+    for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")})
+      for (const int replicas : {1, 2, 3}) {
+        INFO(order << mode << " " << replicas);
+        const auto pipeline = [&](const std::string& rows) {
+          return data.pipeline(rows + "errors { on_error: SKIP_RECORD } " + order).with("distribute.mode", mode);
+        };
+        const Texts wanted = on_host(pipeline(host_rows), replicas);
+        CHECK(on_host(pipeline(gpu_rows), replicas) == wanted);
+        Feeder feeder(pipeline(gpu_rows), of_devices(gpus(replicas)));
+        Consumers consumers(gpus(replicas));
+        CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == wanted);
+        const Report report = feeder.report();
+        if (!order.starts_with("window")) CHECK(report.errors_total == 2);
+        const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+        CHECK(made.at("stored") == "gathered on GPUs from halves.npy");
+        CHECK(made.at("normalized") == "gathered on GPUs from bytes.npy");
+        CHECK_THAT(feeder.plan_text(), Catch::Contains("halves.npy: 38 rows of FLOAT16 [2, 3], 456 B, resident on each "
+                                                       "GPU, by number") &&
+                                           Catch::Contains("memory   tables on a GPU"));
+      }
+}
+
+TEST_CASE("a table on GPUs is brought there once, outlives its feeder, and counts for memory.device_limit") {
+  if (no_gpus()) return;
+  const TableData data;
+  const Pipeline pipeline = data.pipeline(data.outputs("on_device: true ") + batch_text(6, "DROP"));
+  const Pipeline good = pipeline.with("source.range", "0:24");
+  const Texts wanted = on_host(good, 1);
+  Consumer consumer;
+  {
+    std::optional<Feeder> feeder(std::in_place, good, of_devices(gpus(1)));
+    const std::string state = feeder->get_state(0, 2);
+    Batch batch = feeder->next(0);
+    std::filesystem::remove(data.dir().file("halves.npy"));  // it is open, and is not read again
+    feeder->set_state(state);
+    batch = feeder->next(0);
+    feeder.reset();
+    CHECK(consumer.text(batch) == wanted[0][2]);
+  }
+  const TableData other;
+  const Pipeline limited = other.pipeline(other.outputs("on_device: true ") + batch_text(6, "DROP"))
+                               .with("source.range", "0:24")
+                               .with("memory.device_limit", "4KiB");
+  std::string message;
+  try {
+    Feeder feeder(limited, of_devices(gpus(1)));
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_pipeline);
+    message = error.message();
+  }
+  CHECK_THAT(message, Catch::Contains("memory.device_limit: 3 batches and tables of 1.1 KiB on GPU 0 need ") &&
+                          Catch::Contains("or leave out lookup.on_device"));
+  const size_t from = message.find("at least \"") + 10;
+  Feeder feeder(limited.with("memory.device_limit", message.substr(from, message.find('"', from) - from)),
+                of_devices(gpus(1)));
+  CHECK(feeder.next(0));
 }
 
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {

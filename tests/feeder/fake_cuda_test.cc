@@ -13,6 +13,7 @@
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
+#include "support/npy.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -29,6 +30,9 @@ std::string message_of(const std::function<void()>& body, Category category = Ca
   }
   return "no error";
 }
+
+/// Returns so many numbers 0.5 as they lie in memory as FLOAT16.
+std::string halves(int count) { return in_memory(std::vector<uint16_t>(static_cast<size_t>(count), 0x3800)); }
 
 }  // namespace
 
@@ -274,6 +278,62 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
   }
   CHECK(errors["cudaHostRegister"] == 0);  // a failure only makes the copies pageable
   CHECK((errors["cudaDeviceEnablePeerAccess"] > 0) == (mode == "REPLICATE"));
+  set_fake_gpus(2);
+}
+
+TEST_CASE("a table on GPUs: each once, all is given back, and a failing call ends the feed with the reason") {
+  const LogLines unseen;
+  set_fake_gpus(3);
+  const Data data({40});
+  const std::string path =
+      data.dir().write("table.npy", npy("<f4", "(40, 3)", in_memory(std::vector<float>(40 * 3, 0.5f))));
+  const Pipeline pipeline = data.pipeline(
+      "output { name: 'row' dtype: FLOAT16 feature: 'id' lookup { table: 'table.npy' on_device: true } } batch { "
+      "batch_size_per_replica: 2 last_batch_policy: DROP }");
+  // Returns the message of the error that ended the feed, or "".
+  const auto feed = [&](const std::vector<DeviceId>& devices) -> std::string {
+    try {
+      Consumers consumers(devices);
+      Feeder feeder(pipeline, of_devices(devices));
+      for (int replica = 0; replica < feeder.replicas(); replica++) {
+        Batch batch = feeder.next(replica);
+        const std::string text = consumers.text(batch);
+        CHECK(text.ends_with("row FLOAT16[2, 3] " + halves(6)));
+      }
+      feeder.set_state(feeder.get_state(0, 1));
+      for (int replica = 0; replica < feeder.replicas(); replica++) feeder.next(replica);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::device_error);
+      CHECK((error.place().file.empty() || error.place().file == path));
+      return error.message();
+    }
+    return "";
+  };
+  CHECK(feed({cuda(1), cuda(1), cuda(2)}) == "");
+  CHECK(all_is_given_back({}));
+  bool named = false;
+  for (SyscallHook* hook : SyscallHook::all()) {
+    const std::string name = hook->name();
+    if (name.rfind("cuda", 0) != 0) continue;
+    const FakeCudaState before = fake_cuda_state();
+    for (int64_t n = 1;; n++) {
+      INFO(name << ", call " << n);
+      hook->fail_nth_call(n);
+      const std::string error = feed({cuda(1)});
+      const bool has_fired = !hook->pending();
+      hook->fail_nth_call(0);
+      if (!error.empty()) CHECK_THAT(error, Catch::Contains("GPU 1: " + name + ": unspecified launch failure"));
+      named = named || (name == "cudaMalloc" &&
+                        error.starts_with("cannot be brought to GPU 1, where it takes 492 B: GPU 1: cudaMalloc: ") &&
+                        error.ends_with("; if there is no room, leave out lookup.on_device"));
+      if (!has_fired) break;
+    }
+    INFO(name);
+    const std::set<std::string> leaves_memory = {"cudaSetDevice", "cudaThreadExchangeStreamCaptureMode",
+                                                 "cudaFreeAsync", "cudaStreamIsCapturing"};
+    if (!leaves_memory.contains(name)) CHECK(all_is_given_back(before));
+  }
+  CHECK(named);
   set_fake_gpus(2);
 }
 

@@ -88,8 +88,8 @@ int64_t offset_of(const Captions& captions, int64_t record) {
 }
 
 /// Outputs of all three tables, by name and by number, as they are and cast.
-std::string lookups(bool resident) {
-  const std::string more = resident ? " resident: true } " : " } ";
+std::string lookups(const std::string& where = "") {
+  const std::string more = " " + where + " } ";
   return "output { name: 'feats' feature: 'image' lookup { table: 'floats.npy' keys_file: 'names.txt'" + more +
          "} output { name: 'same' feature: 'row' lookup { table: 'floats.npy'" + more +
          "} output { name: 'half' feature: 'row' dtype: FLOAT32 lookup { table: 'halves.npy'" + more +
@@ -158,13 +158,13 @@ uint64_t resident_bytes() {
 
 TEST_CASE("each record is given its row, in every order, by name and by number, read or resident") {
   const Captions captions(600);
-  for (const bool resident : {false, true})
+  for (const std::string where : {"", "resident: true", "on_device: true"})
     for (const std::string order :
          {"", "shuffle { block_size: '16KiB' buffer_size: 100 } ", "shuffle { mode: GLOBAL } ",
           "shuffle { mode: BUFFER buffer_size: 50 } ", "window { size: 3 } ", "filter: 'id != 7' "})
       for (const int count : {1, 2}) {
-        INFO(order << (resident ? "resident, " : "read, ") << count << " replicas");
-        Feeder feeder(captions.pipeline(lookups(resident) + order + batch_of(14, "PAD")), replicas(count));
+        INFO(order << where << ", " << count << " replicas");
+        Feeder feeder(captions.pipeline(lookups(where) + order + batch_of(14, "PAD")), replicas(count));
         std::vector<int64_t> ids;
         for (bool ended = false; !ended;)
           for (int replica = 0; replica < count; replica++) {
@@ -194,7 +194,7 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
   const std::string by_name =
       "output { name: 'feats' feature: 'image' lookup { table: 'floats.npy' keys_file: 'names.txt' } } ";
   const std::string by_number =
-      "output { name: 'feats' feature: 'row' lookup { table: 'floats.npy' resident: true } } ";
+      "output { name: 'feats' feature: 'row' lookup { table: 'floats.npy' on_device: true } } ";
   for (const std::string& output : {by_name, by_number})
     for (const int count : {1, 2}) {
       INFO(output << count << " replicas");
@@ -271,7 +271,7 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
 
 TEST_CASE("check tries what records look up") {
   const Captions captions(40, {3, 5});
-  const Feeder feeder(captions.pipeline(lookups(false) + batch_of(10, "DROP")));
+  const Feeder feeder(captions.pipeline(lookups() + batch_of(10, "DROP")));
   const TriedRecords tried = feeder.try_records(16);
   CHECK(tried.records == 16);
   CHECK(tried.failed == 2);
@@ -282,7 +282,7 @@ TEST_CASE("check tries what records look up") {
 
 TEST_CASE("the plan has the tables, each once, and what they take") {
   const Captions captions(40);
-  const Feeder read(captions.pipeline(lookups(false) + batch_of(10, "DROP")));
+  const Feeder read(captions.pipeline(lookups() + batch_of(10, "DROP")));
   CHECK_THAT(read.plan_text(), Catch::Contains("table    floats.npy: 50 rows of FLOAT32 [2, 3], 1.2 KiB, read through "
                                                "the page cache, by name\n") &&
                                    Catch::Contains("memory   tables "));
@@ -302,7 +302,7 @@ TEST_CASE("the plan has the tables, each once, and what they take") {
 TEST_CASE("a table that is cut short while it is fed ends the feed with an error") {
   const Captions captions(600);
   const std::string floats = captions.dir().file("floats.npy");
-  Feeder feeder(captions.pipeline(lookups(false) + batch_of(6, "DROP")));
+  Feeder feeder(captions.pipeline(lookups() + batch_of(6, "DROP")));
   const Batch first = feeder.next();
   std::filesystem::resize_file(floats, 128);
   CHECK_THROWS_WITH(
@@ -314,11 +314,12 @@ TEST_CASE("a table that is cut short while it is fed ends the feed with an error
 
 TEST_CASE("ranks: the same rows where they travel, and tables that differ are refused") {
   const Captions captions(240, {17});
-  const Pipeline pipeline = captions.pipeline(lookups(false) + "errors { on_error: SKIP_RECORD } shuffle { seed: 3 } " +
+  const std::string where = GENERATE(as<std::string>(), "", "on_device: true");
+  const Pipeline pipeline = captions.pipeline(lookups(where) + "errors { on_error: SKIP_RECORD } shuffle { seed: 3 } " +
                                               batch_of(12, "DROP"));
   for (const std::string mode : {"SPLIT", "REPLICATE", "SCATTER"})
     for (const int ranks : {1, 2, 3}) {
-      INFO(mode << ", " << ranks << " ranks");
+      INFO(mode << ", " << ranks << " ranks " << where);
       std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(ranks);
       std::vector<std::vector<int64_t>> ids(static_cast<size_t>(ranks));
       const auto thrown = side_by_side(ranks, [&](int rank) {
@@ -346,15 +347,24 @@ TEST_CASE("ranks: the same rows where they travel, and tables that differ are re
   for (int64_t row = 2; row < table_rows; row++) names += name_of(row) + '\n';
   others.dir().write("names.txt", names);
   const Captions same(240);
+  const std::string differs = "rank 1 differs from rank 0: table floats.npy of FLOAT32 [50, 2, 3], digest ";
   const auto refused = on_ranks(2, [&](int rank, Exchange exchange) {
     Options options = replicas(1);
     options.exchange = std::move(exchange);
     options.rank = rank;
     options.world_size = 2;
-    const Feeder feeder((rank == 0 ? same : others).pipeline(lookups(false) + batch_of(12, "DROP")), options);
+    const Feeder feeder((rank == 0 ? same : others).pipeline(lookups(where) + batch_of(12, "DROP")), options);
   });
-  for (const std::string& what : refused)
-    CHECK_THAT(what, Catch::Contains("rank 1 differs from rank 0: table floats.npy of FLOAT32 [50, 2, 3], digest "));
+  for (const std::string& what : refused) CHECK_THAT(what, Catch::Contains(differs));
+  if (where.empty()) return;
+  // A rank that reads nothing gathers from its own table.
+  std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(2);
+  const auto apart = side_by_side(2, [&](int rank) {
+    const Pipeline mine = (rank == 0 ? same : others).pipeline(lookups(where) + batch_of(12, "DROP"));
+    const Feeder feeder(mine.with("distribute.mode", "REPLICATE"),
+                        of_rank(std::move(ends[static_cast<size_t>(rank)]), 1));
+  });
+  for (const std::string& what : apart) CHECK_THAT(what, Catch::Contains(differs));
 }
 
 TEST_CASE("a table larger than the memory: rows come past the page cache, and memory stays small") {
@@ -416,7 +426,7 @@ TEST_CASE("a table larger than the memory: rows come past the page cache, and me
 
 TEST_CASE("a state goes on with the same rows") {
   const Captions captions(600);
-  const Pipeline pipeline = captions.pipeline(lookups(false) + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
+  const Pipeline pipeline = captions.pipeline(lookups() + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
   Feeder whole(pipeline);
   const Texts all = epoch_of(whole);
   Feeder rest(pipeline.with("output.feats.lookup.resident", "true"));
@@ -428,7 +438,7 @@ TEST_CASE("a state goes on with the same rows") {
 TEST_CASE("any failing call: the rows are right, or the feed ends with the reason") {
   const LogLines unseen;
   const Captions captions(60);
-  const Pipeline pipeline = captions.pipeline(lookups(false) + batch_of(10, "DROP"));
+  const Pipeline pipeline = captions.pipeline(lookups() + batch_of(10, "DROP"));
   int ended = 0;
   for (const Toggle direct : {Toggle::automatic, Toggle::on})
     for (SyscallHook* hook : SyscallHook::all())
@@ -459,7 +469,7 @@ TEST_CASE("any failing call: the rows are right, or the feed ends with the reaso
 
 TEST_CASE("past the page cache the rows are the same") {
   const Captions captions(600);
-  const Pipeline pipeline = captions.pipeline(lookups(false) + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
+  const Pipeline pipeline = captions.pipeline(lookups() + "shuffle { mode: GLOBAL } " + batch_of(20, "DROP"));
   Feeder through(pipeline);
   const Texts wanted = epoch_of(through);
   for (const BackendKind backend : {BackendKind::automatic, BackendKind::pread}) {

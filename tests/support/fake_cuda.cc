@@ -212,6 +212,7 @@ cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_
     UnpackLaunch on_pages = given;
     UnpackArgs& args = on_pages.args;
     to_pages(args.in);
+    to_pages(args.numbers);
     to_pages(args.out);
     to_pages(args.channel_offset);
     to_pages(args.steps);

@@ -597,9 +597,9 @@ TEST_CASE("fields that make no sense are refused by name") {
           "the feature as BYTES"),
       output("feature: \"n\" lookup { table: 't\\000.npy' }",
              "output 'o': lookup.table: it is not a file name, because it has a NUL character"),
-      output("feature: \"n\" lookup { table: 't.npy' on_device: true }",
-             "output 'o': lookup.on_device: not in this version yet; remove it (the host looks rows up, and they are "
-             "copied to the GPU)"),
+      output("feature: \"n\" lookup { table: 't.npy' resident: true on_device: true }",
+             "output 'o': lookup.resident: lookup.on_device has the table in the memory of the device already; remove "
+             "it"),
       output("custom {}",
              "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
              "are there)"),

@@ -132,6 +132,33 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK(other.digest() != table.digest());
 }
 
+TEST_CASE("a table on devices: a row of zeros comes before the rows, on the host or on GPUs alone") {
+  const TempDir dir;
+  const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
+  Table table({path, "", false, true});
+  CHECK_THROWS_WITH(Table({path, "", false, true}).open(31), Catch::Contains("leave out lookup.on_device, or raise"));
+  table.open(32);
+  CHECK(table.memory_bytes() == 32);
+  CHECK(table.device_bytes() == 32);
+  CHECK(table.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, resident, by number");
+  CHECK_FALSE(table.reads_ahead());
+  const auto arrived = [&](int64_t number) {
+    std::vector<float> row(2);
+    std::memcpy(row.data(), table.arrival_row(number), 8);
+    return row;
+  };
+  CHECK(arrived(0) == std::vector<float>{0, 0});
+  CHECK(arrived(Table::arrival_number(0)) == std::vector<float>{1, 2});
+  CHECK(arrived(Table::arrival_number(2)) == std::vector<float>{5, 6});
+  CHECK(row_of(table, 2) == in_memory<float>({5, 6}));
+
+  Table away({path, "", false, true});
+  away.open(0, {}, true);
+  CHECK(away.memory_bytes() == 0);
+  CHECK(away.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, resident on each GPU, by number");
+  CHECK_FALSE(away.reads_ahead());
+}
+
 TEST_CASE("a file that changes, or that is cut short, is an error and never a signal") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3000, 2)", std::string(24000, 'x')));

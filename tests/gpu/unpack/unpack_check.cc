@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -270,8 +271,17 @@ bool check(const UnpackSpec& spec, size_t row_count, Random& random) {
   for (size_t i = 0; i < row_count; i++) std::copy_n(rows[i], row_bytes, in + i * in_stride);
   const DeviceUnpacker unpack(spec);
   const size_t in_bytes = row_count == 0 ? 0 : (row_count - 1) * in_stride + row_bytes;
-  return check(test::device_name, [&] {
-    test::run({unpack, {in, in_bytes}, in_stride, {got, all}, stride, row_count});
+  if (!check(test::device_name, [&] { test::run({unpack, {in, in_bytes}, in_stride, {got, all}, stride, row_count}); }))
+    return false;
+
+  // The rows lie in another order, and each output row says by number which one it is made from.
+  std::vector<int64_t> numbers(row_count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::shuffle(numbers.begin(), numbers.end(), random);
+  for (size_t i = 0; i < row_count; i++)
+    std::copy_n(rows[i], row_bytes, in + static_cast<size_t>(numbers[i]) * in_stride);
+  return check(fmt::format("{}, rows by number", test::device_name), [&] {
+    test::run({unpack, {in, in_bytes}, in_stride, {got, all}, stride, row_count, numbers});
   });
 }
 

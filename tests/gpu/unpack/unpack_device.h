@@ -16,6 +16,7 @@ struct DeviceRun {
   size_t in_stride;
   std::span<std::byte> out;
   size_t out_stride, rows;
+  std::span<const int64_t> numbers = {};  // which input row each output row is made from; empty: its own
 };
 
 extern const char* const device_name;

@@ -16,14 +16,21 @@ namespace {
 class OnGpu {
  public:
   explicit OnGpu(const DeviceRun& run)
-      : run_(run), tables_(run.unpack.tables().size()), in_(run.in.size() + 64), out_(run.out.size() + 64) {
+      : run_(run),
+        tables_(run.unpack.tables().size()),
+        numbers_(run.numbers.size_bytes()),
+        in_(run.in.size() + 64),
+        out_(run.out.size() + 64) {
     put(run.unpack.tables(), tables_.bytes());
+    put(std::as_bytes(run.numbers), numbers_.bytes());
     put(run.in, in());
     put(run.out, out());
   }
   void launch() {
     require(gpu::launch_unpack(
-        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows}, tables_.bytes()),
+        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows,
+                            run_.numbers.empty() ? nullptr : reinterpret_cast<const int64_t*>(numbers_.bytes())},
+                           tables_.bytes()),
         cudaStreamPerThread));
   }
   void fill(int value) { require(cudaMemsetAsync(out(), value, run_.out.size(), cudaStreamPerThread)); }
@@ -41,7 +48,7 @@ class OnGpu {
   std::byte* out() const { return out_.bytes() + skew(run_.out.data()); }
 
   const DeviceRun run_;
-  const DeviceBuffer tables_, in_, out_;
+  const DeviceBuffer tables_, numbers_, in_, out_;
 };
 
 // Returns the time of one call in seconds: the median of several measurements of `repeats` calls each.
