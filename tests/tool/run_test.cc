@@ -1,0 +1,365 @@
+// feedline run: reports, ranks, signals, and the state that it keeps.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <deque>
+#include <filesystem>
+
+#include "feedline/records.h"
+#include "pipelines.h"
+#include "support/catch.h"
+#include "support/launch.h"
+#include "tool.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using nlohmann::json;
+
+namespace fs = std::filesystem;
+
+TEST_CASE("run reports what the design fixes") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
+  const ToolResult result = run_tool({"run", pipeline, "--json", "--epochs", "2", "--replicas", "2", "--io", "pread",
+                                      "--direct", "off", "--step-ms", "1"});  // 24 steps are long enough for rates
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  const json report = result.json();
+  for (const char* field :
+       {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s", "cpu_ns_per_record",
+        "rss_peak_bytes", "first_batch_s", "data_readiness", "next_wait_s", "next_wait_share"}) {
+    INFO(field);
+    CHECK(report.at(field).is_number());
+  }
+  const json& next_us = report.at("next_us");
+  for (const char* field : {"p50", "p99", "max"}) CHECK(next_us.at(field).is_number());
+  double longest = 0;
+  int64_t calls = 0;
+  for (const json& bucket : next_us.at("histogram")) {
+    CHECK(bucket.at(0) > longest);
+    longest = bucket.at(0);
+    calls += bucket.at(1).get<int64_t>();
+  }
+  CHECK(longest == next_us.at("max"));
+  CHECK(calls >= 46);  // all calls but the first of each replica
+  CHECK(report.at("records") == 6000);
+  CHECK(report.at("steps") == 24);
+  CHECK(report.at("bytes_read") >= 2 * 686848);
+  CHECK(!report.at("stages").empty());
+  for (const json& stage : report.at("stages")) {
+    for (const char* field : {"busy_s", "wait_s", "queue"}) CHECK(stage.at(field).is_number());
+  }
+
+  // The audit does not depend on batches and replicas, and sums up over epochs.
+  const json one = run_tool({"run", pipeline, "--json", "--set", "batch.global_batch_size=100"}).json();
+  CHECK(report.at("audit").get<uint64_t>() == 2 * one.at("audit").get<uint64_t>());
+
+  const json few = run_tool({"run", pipeline, "--json", "--steps", "3", "--step-ms", "2"}).json();
+  CHECK(few.at("records") == 3 * 256);
+  CHECK(few.at("steps") == 3);
+  CHECK(few.at("wall_s") >= 0.004);
+
+  const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
+  CHECK(replayed.at("records") == 1000 * 256);
+  CHECK(replayed.at("next_wait_share").is_null());  // there is no feed to wait for
+}
+
+TEST_CASE("run says how much of its time the trainer has lost, and what it waited for") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const json report = run_tool({"run", pipeline, "--json", "--step-ms", "2", "--replicas", "2"}).json();
+  double waited = 0;
+  for (const auto& [stage, seconds] : report.at("waited_s").items()) {
+    CHECK(seconds > 0);
+    waited += seconds.get<double>();
+  }
+  CHECK(waited == Approx(report.at("next_wait_s").get<double>()));
+  CHECK(report.at("next_wait_share") >= 0);
+  CHECK(report.at("next_wait_share") <= 1);
+  if (report.at("data_readiness") == 1) CHECK(report.at("waited_for") == "");
+
+  const std::string trained = run_tool({"run", pipeline, "--step-ms", "2"}).out;
+  INFO(trained);
+  CHECK_THAT(trained, Catch::Contains("trainer  waited ") && Catch::Contains(" % of the time") &&
+                          Catch::Contains("its batch was ready in ") && Catch::Contains("records/s") &&
+                          Catch::Contains("no room: "));
+  if (trained.find("waited 0.0 % of the time") != std::string::npos)
+    CHECK_THAT(trained, Catch::Contains("waited 0.0 % of the time\n"));  // nothing is named that it waited for
+
+  // Without a trainer the time spent waiting for the feed means nothing, so it is not reported as lost.
+  const std::string sink = run_tool({"run", pipeline}).out;
+  CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): this is as fast as the feed goes") &&
+                       !Catch::Contains("ready") && !Catch::Contains("% of the time"));
+}
+
+TEST_CASE("a run that is too short reports no rates") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const json report = run_tool({"run", pipeline, "--json", "--steps", "1"}).json();
+  CHECK(report.at("records") == 256);
+  CHECK(report.at("records_per_s").is_null());
+  CHECK(report.at("bytes_per_s").is_null());
+  CHECK(report.at("error").is_null());
+  CHECK_THAT(run_tool({"run", pipeline, "--steps", "1"}).out,
+             Catch::StartsWith("256 records in 1 step, ") && Catch::Contains(": too short to tell the rate\n"));
+}
+
+TEST_CASE("what another process writes to is left alone") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 1024"));
+  const std::string state = dir.file("state"), out = dir.file("out"), lock = state + ".lock";
+  fs::create_directory(out);
+  const auto hold = [](const std::string& path, int flags) {
+    const int fd = open(path.c_str(), flags | O_CLOEXEC, 0600);
+    REQUIRE(flock(fd, LOCK_EX | LOCK_NB) == 0);
+    return fd;
+  };
+  const auto refused = [](const ToolResult& result, const std::string& path, const std::string& why) {
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err,
+               Catch::Contains(path + ": another feedline process is " + why) && Catch::Contains("wait until"));
+  };
+  int held = hold(lock, O_RDWR | O_CREAT);
+  refused(run_tool({"run", pipeline, "--state", state}), state, "using this file");
+  refused(run_tool({"dump", pipeline, "--out", dir.file("other"), "--state", state}), state, "using this file");
+  CHECK_FALSE(fs::exists(state));
+  close(held);  // the lock file stays, as after a kill
+  CHECK(run_tool({"run", pipeline, "--state", state}).code == 0);
+  CHECK(fs::exists(state));
+  CHECK_FALSE(fs::exists(lock));
+
+  held = hold(out, O_RDONLY | O_DIRECTORY);
+  refused(run_tool({"dump", pipeline, "--out", out}), out, "writing to this folder");
+  CHECK(fs::is_empty(out));
+  close(held);
+  CHECK(run_tool({"dump", pipeline, "--out", out}).code == 0);
+}
+
+TEST_CASE("ranks of the tool that meet compare what they were given, and are sent rows") {
+  const TempDir dir;
+  {
+    RecordWriter writer(dir.file("data"));
+    for (int i = 0; i < 96; i++) {
+      const std::string record(20, static_cast<char>('a' + i % 26));
+      writer.write(std::as_bytes(std::span(record)));
+    }
+    writer.close();
+  }
+  const std::string pipeline =
+      dir.write("p.textproto",
+                "source { files: 'data' record_type: RAW } feature { name: 'record' dtype: BYTES length: 20 }\n"
+                "batch { global_batch_size: 12 last_batch_policy: DROP }");
+  const auto ranks = [&](const std::vector<std::string>& of_last) {
+    const std::string meet = "localhost:" + std::to_string(free_port());
+    std::deque<Tool> tools;
+    for (const char* rank : {"0", "1", "2"}) {
+      std::vector<std::string> arguments = {"run",          pipeline, "--json", "--rank", rank,
+                                            "--world-size", "3",      "--meet", meet};
+      if (*rank == '2') arguments.insert(arguments.end(), of_last.begin(), of_last.end());
+      tools.emplace_back(arguments);
+    }
+    std::vector<ToolResult> results;
+    for (Tool& tool : tools) results.push_back(tool.wait());
+    return results;
+  };
+  for (const ToolResult& result : ranks({})) {
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    CHECK(result.json().at("records") == 32);
+    CHECK(result.json().at("bytes_received") == 0);
+    CHECK(result.json().at("epoch_audit").at("holds") == true);  // the audit of all ranks together
+  }
+  for (const ToolResult& result : ranks({"--set", "seed=7"})) {
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains("rank 2 differs from rank 0: seed"));
+  }
+  dir.write("p.textproto", read_file(pipeline) + " distribute { mode: SCATTER }");
+  const std::vector<ToolResult> scattered = ranks({});
+  for (size_t rank = 0; rank < 3; rank++) {
+    INFO(scattered[rank].err);
+    REQUIRE(scattered[rank].code == 0);
+    const auto report = scattered[rank].json();
+    CHECK(report.at("records") == 32);
+    CHECK(report.at("distribute_mode") == "SCATTER");
+    CHECK((report.at("bytes_received") > 0) == (rank > 0));
+    CHECK(report.at("outputs").at("record") == "made on the host");
+  }
+}
+
+TEST_CASE("run and dump say whether the epoch was all of its data, and fail where it was not") {
+  const TempDir dir;
+  const std::string file = dir.file("data");
+  const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  {
+    RecordWriter writer(file);
+    for (int i = 0; i < 100; i++) writer.write(bytes_of(std::string(20, 'a')));
+    writer.close();
+  }
+  const std::string pipeline = dir.write("p.textproto",
+                                         "source { files: 'data' record_type: RAW index { stride: '64' } }\n"
+                                         "batch { global_batch_size: 16 last_batch_policy: DROP }");
+  const auto run = [&](std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"run", pipeline, "--json"});
+    return run_tool(more);
+  };
+  for (const char* replicas : {"1", "2"}) {
+    const ToolResult whole = run({"--replicas", replicas});
+    CHECK(whole.code == 0);
+    const json audit = whole.json().at("epoch_audit");
+    CHECK(audit.at("holds") == true);
+    CHECK(audit.at("delivered").get<uint64_t>() + audit.at("dropped").get<uint64_t>() ==
+          audit.at("expected").get<uint64_t>());
+    CHECK(whole.json().at("differing_epochs") == 0);
+  }
+  CHECK(run({"--steps", "2"}).json().at("epoch_audit").is_null());
+  CHECK(run_tool({"run", pipeline}).out.find("delivered all of its data exactly once") != std::string::npos);
+  uint64_t parts = 0;
+  for (const char* rank : {"0", "1"}) {
+    const ToolResult part = run({"--rank", rank, "--world-size", "2"});
+    CHECK(part.code == 0);
+    const json audit = part.json().at("epoch_audit");
+    CHECK(audit.at("holds").is_null());
+    for (const char* field : {"delivered", "dropped", "bad"}) parts += audit.at(field).get<uint64_t>();
+    if (*rank == '1') CHECK(parts == audit.at("expected").get<uint64_t>());
+  }
+  CHECK(run_tool({"dump", pipeline, "--out", dir.file("out")}).code == 0);
+  CHECK(json::parse(read_file(dir.file("out/report.json"))).at("epoch_audit").at("holds") == true);
+
+  // Replaces one record by another valid one and restores the file's time. Nothing shows the change, so the index is
+  // still used.
+  struct stat before {};
+  REQUIRE(stat(file.c_str(), &before) == 0);
+  {
+    const std::string beside = dir.file("beside");
+    RecordWriter writer(beside);
+    writer.write(bytes_of(std::string(20, 'b')));
+    writer.close();
+    const std::string bytes = read_file(beside);
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(7 * bytes.size()))
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  REQUIRE(utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+  const ToolResult changed = run({"--epochs", "2", "--set", "source.index.mode=REQUIRE"});
+  INFO(changed.err);
+  CHECK(changed.code == 1);
+  CHECK(changed.json().at("epoch_audit").at("holds") == false);
+  CHECK(changed.json().at("differing_epochs") == 2);
+  CHECK(changed.err.find("2 epochs did not deliver") != std::string::npos);
+  const ToolResult dumped = run_tool({"dump", pipeline, "--out", dir.file("out")});
+  CHECK(dumped.code == 1);
+  CHECK(json::parse(read_file(dir.file("out/report.json"))).at("epoch_audit").at("holds") == false);
+}
+
+TEST_CASE("run fails with the place of the error, in JSON, too") {
+  const TempDir dir;
+  const std::string pipeline = dir.write(
+      "p.textproto", "source { files: \"" + golden("chess/short_record.tfrecord") +
+                         "\" }\n"
+                         "feature { name: \"d\" dtype: BYTES length: 194 }\nbatch { global_batch_size: 8 }\n");
+  const ToolResult failed = run_tool({"run", pipeline, "--json"});
+  CHECK(failed.code == 1);
+  CHECK(failed.json().at("errors").back().at("category") == "wrong_length");
+  CHECK(failed.json().at("error").at("category") == "wrong_length");
+  CHECK(failed.err.find("wrong_length") != std::string::npos);
+  const json skipped =
+      run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();
+  CHECK(skipped.at("errors").size() == 1);
+  CHECK(skipped.at("errors_total") == 1);
+  const ToolResult told = run_tool({"run", pipeline, "--set", "errors.on_error=SKIP_RECORD"});
+  CHECK(told.out.find("[wrong_length]") != std::string::npos);
+  const ToolResult missing = run_tool(
+      {"run", dir.write("q.textproto", "source { files: \"nothing-*\" }\nbatch { global_batch_size: 8 }"), "--json"});
+  CHECK(missing.code == 1);
+  CHECK(missing.err.find(dir.file("nothing-*")) != std::string::npos);
+}
+
+TEST_CASE("run keeps its state, goes on from it, and counts epochs from the first") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 256 last_batch_policy: PARTIAL"));
+  const std::string state = dir.file("state");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", pipeline, "--json", "--state", state});
+    return run_tool(more);
+  };
+  const ToolResult first = run({"--epochs", "2", "--steps", "5", "--replicas", "2"});
+  REQUIRE(first.code == 0);
+  CHECK(first.json().at("resumed").is_null());
+  CHECK(json::parse(read_file(state)).at("step") == 5);
+  const ToolResult second = run({"--epochs", "2"});
+  REQUIRE(second.code == 0);
+  CHECK(second.err.find("step 5 of epoch 0") != std::string::npos);
+  CHECK(second.json().at("resumed").at("step") == 5);
+  CHECK(second.json().at("records") == 2 * 3000 - 5 * 256);
+  CHECK(json::parse(read_file(state)).at("epoch") == 2);
+  const std::string end = read_file(state);
+  const ToolResult nothing = run({"--epochs", "2"});
+  CHECK(nothing.code == 0);
+  CHECK(nothing.json().at("records") == 0);
+  CHECK(run({"--epochs", "3"}).json().at("records") == 3000);
+
+  // Two ranks resume from the state that one rank left.
+  dir.write("state", end);
+  uint64_t records = 0;
+  for (const char* rank : {"0", "1"}) {
+    const std::string own = dir.write(std::string("state-") + rank, end);
+    const ToolResult part =
+        run_tool({"run", pipeline, "--json", "--state", own, "--epochs", "3", "--rank", rank, "--world-size", "2"});
+    records += part.json().at("records").get<uint64_t>();
+  }
+  CHECK(records == 3000);
+  CHECK(read_file(dir.file("state-0")) == read_file(dir.file("state-1")));
+
+  const ToolResult changed = run({"--set", "batch.global_batch_size=128", "--epochs", "3"});
+  CHECK(changed.code == 1);
+  CHECK(changed.err.find("changed: batch") != std::string::npos);
+  CHECK(changed.err.find(state) != std::string::npos);
+  CHECK(read_file(state) == end);
+  CHECK(run({"--set", "batch.global_batch_size=128", "--epochs", "3", "--accept-changes"}).code == 0);
+  dir.write("state", "nonsense");
+  CHECK(run({}).code == 1);
+  CHECK(run({"--replay", "2"}).code == 2);
+  CHECK(run_tool({"run", pipeline, "--accept-changes"}).code == 2);
+  fs::remove(state);
+  fs::create_directory(state);
+  CHECK(run({}).err.find("io_error") != std::string::npos);
+  CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // the state cannot be stored
+}
+
+TEST_CASE("SIGINT and SIGTERM end a run, which still prints its report") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  for (const int number : {SIGINT, SIGTERM}) {
+    Tool tool({"run", pipeline, "--json", "--set", "epoch.repeat=-1", "--step-ms", "1"});
+    const ToolResult result = signalled(tool, number);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(result.json().at("interrupted") == true);
+  }
+}
+
+TEST_CASE("a run that is ended by a signal has kept what it trained, and goes on there") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 10"));
+  for (const int number : {SIGINT, SIGTERM}) {
+    const std::string state = dir.file("state-" + std::to_string(number));
+    const std::vector<std::string> arguments = {"run",     pipeline, "--json",        "--step-ms", "3",
+                                                "--state", state,    "--state-every", "86400000"};
+    Tool tool(arguments);
+    const ToolResult result = signalled(tool, number);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    const auto trained = result.json().at("records").get<uint64_t>();
+    REQUIRE(trained < 3000);
+    if (trained > 0) CHECK(json::parse(read_file(state)).at("step") == trained / 10);
+    std::vector<std::string> rest = arguments;
+    rest[4] = "0";
+    CHECK(run_tool(rest).json().at("records") == 3000 - trained);
+  }
+}
