@@ -197,6 +197,131 @@ def test_padding_is_no_data(tool, table):
     is_statistics_of(found["lengths"], [len(row) for row in columns["list"]])
 
 
+def message(*fields):
+    """Encodes a protobuf message: each field is its number, and an int or the bytes of what it holds."""
+    def varint(number):
+        out = bytearray()
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes(out) + bytes([number])
+
+    return b"".join(
+        varint(number << 3) + varint(value) if isinstance(value, int) else
+        varint(number << 3 | 2) + varint(len(value)) + value for number, value in fields)
+
+
+def step(values):
+    """Encodes a Feature; one without values has no kind."""
+    if len(values) == 0:
+        return b""
+    if isinstance(values[0], bytes):
+        return message((1, message(*((1, value) for value in values))))
+    values = np.asarray(values)
+    if values.dtype.kind == "f":
+        return message((2, message((1, values.astype("<f4").tobytes()))))
+    return message((3, message(*((1, int(value)) for value in values))))
+
+
+def sequence(context, lists):
+    """Encodes a SequenceExample."""
+    entries = lambda values: message(*((1, message((1, key.encode()), (2, value))) for key, value in values))
+    return message(
+        (1, entries((key, step(values)) for key, values in context.items())),
+        (2, entries((key, message(*((1, step(values)) for values in steps))) for key, steps in lists.items())))
+
+
+@pytest.fixture
+def clips(tmp_path):
+    """1,000 SequenceExamples, whose lists some lack, and their pipeline."""
+    random = np.random.default_rng(5)
+    clips = []
+    for i in range(1000):
+        steps = random.integers(0, 5)
+        lists = {
+            "xy": [random.integers(-9, 9, 2).astype(np.float32) for _ in range(steps)],
+            "words": [random.integers(0, 40, random.integers(0, 4)) for _ in range(steps)],
+            "names": [[random.choice([b"a", b"bc", b"def"]) for _ in range(random.integers(0, 3))] for _ in range(steps)],
+            "pair": [[i % 7], [i % 11]],
+        }
+        if i % 5 == 0:
+            del lists["words"]
+        clips.append(({"label": [i % 3], "sizes": random.integers(1, 9, 2 * (i % 4))}, lists))
+    feedline.write(tmp_path / "x.tfrecord", (sequence(*clip) for clip in clips))
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text("""
+        source { files: "x.tfrecord" record_type: SEQUENCE_EXAMPLE } batch { global_batch_size: 16 }
+        feature { name: "label" dtype: INT64 }
+        feature { name: "sizes" dtype: INT64 kind: FIXED_SEQUENCE shape: [2] default_value { int64_value: 99 } }
+        feature { name: "xy" dtype: FLOAT32 where: FEATURE_LIST kind: FIXED_SEQUENCE shape: [2] }
+        feature { name: "words" dtype: INT64 where: FEATURE_LIST kind: RAGGED }
+        feature { name: "names" dtype: BYTES where: FEATURE_LIST kind: RAGGED }
+        feature { name: "pair" dtype: INT64 where: FEATURE_LIST shape: [2] }
+    """)
+    return clips, pipeline
+
+
+def test_sequence_examples(tool, clips):
+    clips, pipeline = clips
+    found = stats(tool, pipeline)
+    lists = {name: [clip[1].get(name, []) for clip in clips] for name in ("xy", "words", "names", "pair")}
+    values = lambda name: np.concatenate([values for steps in lists[name] for values in steps])
+    is_statistics_of(output(found, "label")["numbers"], [i % 3 for i in range(1000)])
+    is_statistics_of(output(found, "pair")["numbers"], values("pair"))
+    sizes, xy = output(found, "sizes"), output(found, "xy")
+    is_statistics_of(sizes["numbers"], np.concatenate([clip[0]["sizes"] for clip in clips]))
+    is_statistics_of(sizes["lengths"], [len(clip[0]["sizes"]) // 2 for clip in clips])
+    is_statistics_of(xy["numbers"], values("xy"))
+    assert sizes["shape"] == xy["shape"] == [2] and "step_lengths" not in xy
+    words, names = output(found, "words"), output(found, "names")
+    is_statistics_of(words["numbers"], values("words"))
+    texts = [text for steps in lists["names"] for step in steps for text in step]
+    is_statistics_of(names["sizes"], [len(text) for text in texts])
+    assert dict(names["texts"]) == {text.decode(): texts.count(text) for text in set(texts)}
+    for name in ("xy", "words", "names"):
+        is_statistics_of(output(found, name)["lengths"], [len(steps) for steps in lists[name]])
+        assert output(found, name)["missing"] == sum(len(steps) == 0 for steps in lists[name])
+    for name in ("words", "names"):
+        is_statistics_of(output(found, name)["step_lengths"], [len(step) for steps in lists[name] for step in steps])
+    assert "words: length of a step" in run(tool, "stats", pipeline).stdout
+
+
+@pytest.mark.parametrize("wrong", [({"label": [0], "sizes": [1, 2, 3]}, {"pair": [[0], [0]]}),
+                                   ({"label": [0], "sizes": []}, {"pair": [[0], [0]], "xy": [[1.0, 2.0], [1.0]]})])
+def test_values_that_are_no_whole_steps(tool, clips, tmp_path, wrong):
+    clips, pipeline = clips
+    feedline.write(tmp_path / "x.tfrecord", [*(sequence(*clip) for clip in clips), sequence(*wrong)])
+    assert "no whole steps of the shape [2]" in run(tool, "stats", pipeline, code=1).stderr
+    found = stats(tool, pipeline, "--set", "errors.on_error=SKIP_RECORD")
+    assert found["samples"] == 1000 and found["bad_records"] == 1
+    is_statistics_of(output(found, "label")["numbers"], [i % 3 for i in range(1000)])
+
+
+def test_rows_of_a_table(tool, tmp_path):
+    random = np.random.default_rng(6)
+    rows = random.normal(size=(50, 8)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "names.txt").write_text("".join(f"row {i}\n" for i in range(50)))
+    named = random.integers(0, 50, 3000)
+    feedline.write(tmp_path / "x.tfrecord", ({"name": f"row {i}"} if i else {} for i in named))
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text("""
+        source { files: "x.tfrecord" } batch { global_batch_size: 16 }
+        feature { name: "name" dtype: BYTES default_value { bytes_value: "row 0" } }
+        output { name: "row" feature: "name" lookup { table: "rows.npy" keys_file: "names.txt" } }
+        output { name: "name" feature: "name" }
+    """)
+    found = stats(tool, pipeline)
+    is_statistics_of(output(found, "row")["numbers"], rows[named].ravel())
+    assert output(found, "row")["missing"] == output(found, "name")["missing"] == (named == 0).sum()
+    assert output(found, "row")["normalize"].startswith("normalize { mean: ")
+    assert len(output(found, "name")["labels"]) == len(set(named))
+    feedline.write(tmp_path / "x.tfrecord", ({"name": f"row {i}"} for i in [*named, 50]))
+    found = stats(tool, pipeline, "--set", "errors.on_error=SKIP_RECORD")
+    assert found["bad_records"] == 1
+    is_statistics_of(output(found, "row")["numbers"], rows[named].ravel())
+
+
 def test_ranks_share_the_work_and_say_the_same(tool, table):
     _, pipeline = table
     whole = run(tool, "stats", pipeline, "--json").stdout

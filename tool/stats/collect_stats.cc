@@ -32,8 +32,7 @@ constexpr uint64_t looked_at_in_row = 64, looked_at_in_all = 1 << 22;
 
 OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const StatsPipeline& fed, uint64_t samples) {
   OutputShape shape{.frames = given.message().has_window()};
-  if (const auto steps = fed.step_values.find(element.name); steps != fed.step_values.end())
-    shape.step_values = std::max<int64_t>(1, steps->second);
+  if (const auto step = fed.steps.find(element.name); step != fed.steps.end()) shape.step = step->second;
   if (const auto features = fed.features.find(element.name); features != fed.features.end())
     shape.parts = static_cast<int64_t>(features->second.size());  // a stack's columns, or 1
   if (const auto picture = PictureOutput::of(element, given)) {
@@ -48,10 +47,12 @@ OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const St
 class Collector {
  public:
   /// Counts the first `most` samples of the epoch. `empty` has no rows yet.
-  Collector(Feeder& feeder, std::vector<OutputStats> empty, uint64_t most, const Options& options)
+  /// `skip`: records whose values are no whole steps are left out; otherwise they are an error.
+  Collector(Feeder& feeder, std::vector<OutputStats> empty, uint64_t most, bool skip, const Options& options)
       : feeder_(feeder),
         empty_(std::move(empty)),
         most_(most),
+        skip_(skip),
         rank_(static_cast<uint64_t>(options.rank)),
         ranks_(static_cast<uint64_t>(options.world_size)) {}
 
@@ -84,6 +85,11 @@ class Collector {
     const Lock lock(mutex_);
     return lost_;
   }
+  /// Returns how many records were left out because their values are no whole steps.
+  uint64_t partial() const {
+    const Lock lock(mutex_);
+    return partial_;
+  }
 
  private:
   void work(std::vector<OutputStats>& stats) {
@@ -91,10 +97,12 @@ class Collector {
       std::vector<int64_t> rows;
       while (const Batch batch = take()) {
         const Found found = find_rows(batch, rows);
+        const size_t partial = remove_partial_steps(batch, stats, rows);
         for (OutputStats& output : stats) output.add(batch, {.rows = rows, .first = found.first});
         const Lock lock(mutex_);
-        samples_ += found.samples;
+        samples_ += found.samples - partial;
         lost_ += found.lost;
+        partial_ += partial;
       }
     } catch (const Error& thrown) {
       fail(thrown);
@@ -153,6 +161,22 @@ class Collector {
     return found;
   }
 
+  /// Removes the rows that the given pipeline would refuse while it pads them. Returns how many they are. Throws Error
+  /// wrong_count if the first of them ends the feed.
+  size_t remove_partial_steps(const Batch& batch, const std::vector<OutputStats>& stats,
+                              std::vector<int64_t>& rows) const {
+    size_t removed = 0;
+    for (const OutputStats& output : stats) {
+      removed += output.remove_partial_steps(batch, rows);
+      if (removed > 0 && !skip_)
+        throw Error(Category::wrong_count,
+                    fmt::format("the values of output '{}' in a record are no whole steps of the shape {}; "
+                                "feedline run says which record it is",
+                                output.element().name, to_string(output.shape())));
+    }
+    return removed;
+  }
+
   /// Shows how far the work is until all threads have ended.
   void watch() {
     LiveLine line;
@@ -178,7 +202,9 @@ class Collector {
 
   Feeder& feeder_;
   const std::vector<OutputStats> empty_;
-  const uint64_t most_, rank_, ranks_;
+  const uint64_t most_;
+  const bool skip_;
+  const uint64_t rank_, ranks_;
 
   Mutex taking_;
   bool ended_ FEEDLINE_GUARDED_BY(taking_) = false;
@@ -186,6 +212,7 @@ class Collector {
   Condition changed_;
   unsigned running_ FEEDLINE_GUARDED_BY(mutex_) = 0;
   uint64_t samples_ FEEDLINE_GUARDED_BY(mutex_) = 0, lost_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  uint64_t partial_ FEEDLINE_GUARDED_BY(mutex_) = 0;
   std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
@@ -260,7 +287,8 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     }
     for (const ElementSpec& element : feeder.elements())
       empty.emplace_back(element, shape_of(element, pipeline, fed, counted));
-    Collector collector(feeder, empty, counted, of_rank);
+    const bool skip = pipeline.message().errors().on_error() != config::Errors::RAISE;
+    Collector collector(feeder, empty, counted, skip, of_rank);
     stats.outputs = collector.run(threads);
     stats.samples = collector.samples();
     stats.report = feeder.report();
@@ -269,7 +297,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
       if (stats.report.last_epoch && stats.report.last_epoch->verdict == EpochAudit::Verdict::differs)
         stats.report.differing_epochs = std::max<uint64_t>(1, stats.report.differing_epochs);
     }
-    stats.bad_records = collector.lost();
+    stats.bad_records = collector.lost() + collector.partial();
     known_bad = stats.report.errors_total - std::min(stats.report.errors_total, collector.lost());
   }
   stats.features = std::move(fed.features);

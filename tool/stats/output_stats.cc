@@ -96,21 +96,47 @@ void OutputStats::add_part(const Element* elements, int64_t row_values, size_t p
   parts_[part].add(std::span<const Wide>(wide));
 }
 
-void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
-  std::vector<std::string> names = element_.tensors();
+size_t OutputStats::remove_partial_steps(const Batch& batch, std::vector<int64_t>& rows) const {
+  if (!shape_.step) return 0;
+  const int64_t values = shape_.step->elements();
+  const std::vector<std::string> names = element_.tensors();
   const auto splits = batch.at(names.back()).as<const int64_t>();
+  const auto is_partial = [&](int64_t row) {
+    const auto begin = static_cast<size_t>(splits[static_cast<size_t>(row)]);
+    const auto end = static_cast<size_t>(splits[static_cast<size_t>(row) + 1]);
+    if (!nested()) return (end - begin) % static_cast<size_t>(values) != 0;
+    const auto steps = batch.at(names[names.size() - 2]).as<const int64_t>();
+    for (size_t step = begin; step < end; step++)
+      if (steps[step + 1] - steps[step] != values) return true;
+    return false;
+  };
+  return std::erase_if(rows, is_partial);
+}
+
+// Adds the distances of neighbouring splits, in units of `values`.
+void OutputStats::add_lengths(std::span<const int64_t> splits, int64_t values, ValueStats& lengths) {
   integers_.clear();
-  for (const int64_t row : counted.rows) {
-    const auto at = static_cast<size_t>(row);
-    integers_.push_back((splits[at + 1] - splits[at]) / shape_.step_values);
-  }
-  lengths_.add(std::span<const int64_t>(integers_));
+  for (size_t i = 1; i < splits.size(); i++) integers_.push_back((splits[i] - splits[i - 1]) / values);
+  lengths.add(std::span<const int64_t>(integers_));
+}
+
+void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
+  const std::vector<std::string> names = element_.tensors();
+  const auto rows = batch.at(names.back()).as<const int64_t>();
   // Runs of neighbouring rows have their values side by side.
   for (size_t i = 0; i < counted.rows.size();) {
     const size_t begin = i++;
     while (i < counted.rows.size() && counted.rows[i] == counted.rows[i - 1] + 1) i++;
-    const int64_t from = splits[static_cast<size_t>(counted.rows[begin])];
-    const int64_t to = splits[static_cast<size_t>(counted.rows[i - 1]) + 1];
+    const auto run = rows.subspan(static_cast<size_t>(counted.rows[begin]), i - begin + 1);
+    add_lengths(run, shape_.step && !nested() ? shape_.step->elements() : 1, lengths_);
+    int64_t from = run.front(), to = run.back();
+    if (nested()) {
+      const auto steps = batch.at(names[names.size() - 2]).as<const int64_t>();
+      const auto of_run = steps.subspan(static_cast<size_t>(from), static_cast<size_t>(to - from) + 1);
+      if (has_step_lengths()) add_lengths(of_run, 1, step_lengths_);
+      from = of_run.front();
+      to = of_run.back();
+    }
     if (is_bytes())
       add_strings(batch, names, from, to);
     else
@@ -147,6 +173,7 @@ void OutputStats::merge(const OutputStats& other) {
   rows_ += other.rows_;
   for (size_t part = 0; part < parts_.size(); part++) parts_[part].merge(other.parts_[part]);
   lengths_.merge(other.lengths_);
+  step_lengths_.merge(other.step_lengths_);
   sizes_.merge(other.sizes_);
   texts_.merge(other.texts_);
 }
@@ -155,6 +182,7 @@ void OutputStats::put(MessageWriter& message) {
   message.put(rows_);
   for (ValueStats& part : parts_) part.put(message);
   lengths_.put(message);
+  step_lengths_.put(message);
   sizes_.put(message);
   texts_.put(message);
 }
@@ -163,6 +191,7 @@ void OutputStats::get(MessageReader& message) {
   rows_ = message.get<uint64_t>();
   for (ValueStats& part : parts_) part.get(message);
   lengths_.get(message);
+  step_lengths_.get(message);
   sizes_.get(message);
   texts_.get(message);
 }

@@ -22,7 +22,8 @@ struct OutputShape {
   int64_t parts = 1;
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
   bool frames = false;       // the first axis of a row is one of frames, and each of them is counted as a row
-  int64_t step_values = 1;   // for ragged outputs: how many values make one step of the length
+  /// The shape of a step, of ragged outputs that the given pipeline pads to whole steps.
+  std::optional<Shape> step = {};
   /// Of a part of a row of floats, this many values at most are counted by value, at random places.
   size_t looked_at = 64;
 };
@@ -42,17 +43,26 @@ class OutputStats {
   /// Adds rows of a batch. With OutputShape::frames the rows are frames.
   void add(const Batch& batch, const CountedRows& counted);
   void merge(const OutputStats& other);
+  /// Removes those of the rows whose values are no whole steps, so that the given pipeline refuses their records. Returns
+  /// how many they are.
+  size_t remove_partial_steps(const Batch& batch, std::vector<int64_t>& rows) const;
 
   const ElementSpec& element() const noexcept { return element_; }
-  bool ragged() const noexcept { return element_.kind == ElementSpec::Kind::ragged; }
+  /// Returns the shape of a row, of a step or of a value, as the given pipeline delivers it.
+  const Shape& shape() const noexcept { return shape_.step ? *shape_.step : element_.shape; }
+  bool ragged() const noexcept { return element_.kind == ElementSpec::Kind::ragged || nested(); }
+  /// Returns whether step_lengths() are counted: each step has any number of values.
+  bool has_step_lengths() const noexcept { return nested() && !shape_.step; }
   bool is_bytes() const noexcept { return element_.dtype == DType::bytes; }
   uint64_t rows() const noexcept { return rows_; }
   // What follows is complete after settle().
   void settle();
   /// The numbers, by part. Empty for bytes.
   const std::vector<ValueStats>& parts() const noexcept { return parts_; }
-  /// Ragged outputs: how many values, or steps, the rows have.
+  /// Ragged outputs: how many steps the rows have; how many values, if they have no steps.
   const ValueStats& lengths() const noexcept { return lengths_; }
+  /// How many values the steps have.
+  const ValueStats& step_lengths() const noexcept { return step_lengths_; }
   /// Bytes: how long the strings are.
   const ValueStats& sizes() const noexcept { return sizes_; }
   const TextCounts& texts() const noexcept { return texts_; }
@@ -61,10 +71,13 @@ class OutputStats {
   void get(MessageReader& message);
 
  private:
+  /// Returns whether the rows of a batch have steps, and steps have values.
+  bool nested() const noexcept { return element_.kind == ElementSpec::Kind::nested; }
   void add_dense(const TensorView& tensor, const CountedRows& counted);
   template <typename Element>
   void add_part(const Element* elements, int64_t row_values, size_t part, const CountedRows& counted, bool by_row);
   void add_ragged(const Batch& batch, const CountedRows& counted);
+  void add_lengths(std::span<const int64_t> splits, int64_t values, ValueStats& lengths);
   void add_values(const TensorView& tensor, int64_t begin, int64_t end);
   void add_strings(const Batch& batch, const std::vector<std::string>& names, int64_t begin, int64_t end);
 
@@ -72,7 +85,7 @@ class OutputStats {
   OutputShape shape_;
   uint64_t rows_ = 0;
   std::vector<ValueStats> parts_;
-  ValueStats lengths_{DType::int64}, sizes_{DType::int64};
+  ValueStats lengths_{DType::int64}, step_lengths_{DType::int64}, sizes_{DType::int64};
   TextCounts texts_;
   // Room for the values of one call, so that nothing is allocated for a batch.
   std::vector<double> floats_;

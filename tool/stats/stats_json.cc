@@ -144,7 +144,7 @@ Json output_json(const OutputStats& output, const Pipeline& pipeline, const Coll
   Json json;
   json["name"] = element.name;
   json["dtype"] = name(element.dtype);
-  json["shape"] = std::vector<int64_t>(element.shape.begin(), element.shape.end());
+  json["shape"] = std::vector<int64_t>(output.shape().begin(), output.shape().end());
   json["ragged"] = output.ragged();
   json["rows"] = output.rows();
   if (output.is_bytes()) {
@@ -165,6 +165,7 @@ Json output_json(const OutputStats& output, const Pipeline& pipeline, const Coll
     }
   }
   if (output.ragged()) json["lengths"] = Numbers(output.lengths()).json();
+  if (output.has_step_lengths()) json["step_lengths"] = Numbers(output.step_lengths()).json();
   const auto features = features_of(output, stats);
   json["missing"] = output.ragged()        ? Json(output.lengths().moments().zeros)
                     : features.size() == 1 ? missing_json(features[0], stats)

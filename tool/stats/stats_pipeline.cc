@@ -38,10 +38,9 @@ void make_ragged(config::Feature& feature) {
 StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   const flow::PipelineSpec spec = flow::validate(given);
   auto changed = std::make_shared<config::Pipeline>(given.message());
-  StatsPipeline result{.pipeline = Pipeline(changed, given.folder()), .features = {}, .step_values = {}};
+  StatsPipeline result{.pipeline = Pipeline(changed, given.folder()), .features = {}, .steps = {}};
   for (const flow::OutputSpec& output : spec.outputs) {
-    if (output.padded)
-      result.step_values[output.name] = spec.features[static_cast<size_t>(output.feature)].shape.elements();
+    if (output.padded) result.steps[output.name] = output.shape;
     if (!output.dense()) result.features[output.name] = {spec.features[static_cast<size_t>(output.feature)].name};
     for (const flow::DenseJob& job : output.jobs)
       if (job.column.kind == flow::ColumnRef::Kind::feature)

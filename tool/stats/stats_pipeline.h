@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "feedline/pipeline.h"
+#include "feedline/tensor.h"
 
 namespace feedline::cli {
 
@@ -18,8 +19,8 @@ struct StatsPipeline {
   Pipeline pipeline;
   /// For each output that is made of features, by name: these features. A stack has one for each column.
   std::map<std::string, std::vector<std::string>> features;
-  /// For each output that is padded in the given pipeline, by name: how many values a step has.
-  std::map<std::string, int64_t> step_values;
+  /// For each output that is padded in the given pipeline, by name: the shape of a step.
+  std::map<std::string, Shape> steps;
   int64_t rows = 0;  // rows of a batch; 0: as in the given pipeline
 };
 

@@ -70,6 +70,7 @@ std::vector<StatsRow> stats_rows(const Json& output) {
     for (const Json& part : output["parts"]) rows.push_back({name + ": " + part["name"].get<std::string>(), &part});
   if (output.contains("sizes")) rows.push_back({name + ": bytes", &output["sizes"]});
   if (output.contains("lengths")) rows.push_back({name + ": length", &output["lengths"]});
+  if (output.contains("step_lengths")) rows.push_back({name + ": length of a step", &output["step_lengths"]});
   return rows;
 }
 
