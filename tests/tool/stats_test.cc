@@ -1,6 +1,7 @@
 // The accumulators of `feedline stats`, and the command where there is no Python. tests/python/test_stats.py compares
 // it with numpy.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -56,7 +57,7 @@ TEST_CASE("moments keep their digits far from 0") {
   for (const bool by_row : {false, true}) {
     Moments moments;
     if (by_row)
-      REQUIRE(moments.add_row(values));
+      REQUIRE(Moments::add_row(std::span<const double>(values), {&moments, 1}));
     else
       moments.add(values);
     CHECK(moments.count == 1000);
@@ -94,7 +95,7 @@ TEST_CASE("rows of any length have the moments of their values") {
     std::vector<double> values(size);
     std::iota(values.begin(), values.end(), -3.0);
     Moments row;
-    REQUIRE(row.add_row(values));
+    REQUIRE(Moments::add_row(std::span<const double>(values), {&row, 1}));
     const Moments each = moments_of(values);
     CHECK(row.count == size);
     CHECK(row.zeros == each.zeros);
@@ -102,6 +103,28 @@ TEST_CASE("rows of any length have the moments of their values") {
     CHECK(row.most == each.most);
     CHECK(row.mean() == each.mean());
     CHECK(std::abs(row.deviation() - each.deviation()) < 1e-12 * each.deviation() + 1e-15);
+  }
+}
+
+TEMPLATE_TEST_CASE("parts that take turns have the moments of their values", "", float, double) {
+  for (const size_t size : {3, 21, 24, 27, 48, 1536}) {
+    std::vector<TestType> values(size);
+    std::vector<double> of_parts[3];
+    for (size_t i = 0; i < size; i++) {
+      values[i] = static_cast<TestType>(i % 3 == 1 ? static_cast<double>(i % 5) : static_cast<double>(i) / 2 - 100);
+      of_parts[i % 3].push_back(static_cast<double>(values[i]));
+    }
+    std::array<Moments, 3> parts;
+    REQUIRE(Moments::add_row(std::span<const TestType>(values), parts));
+    for (size_t part = 0; part < 3; part++) {
+      const Moments each = moments_of(of_parts[part]);
+      CHECK(parts[part].count == size / 3);
+      CHECK(parts[part].zeros == each.zeros);
+      CHECK(parts[part].least == each.least);
+      CHECK(parts[part].most == each.most);
+      CHECK(parts[part].mean() == each.mean());
+      CHECK(std::abs(parts[part].deviation() - each.deviation()) < 1e-12 * each.deviation() + 1e-15);
+    }
   }
 }
 
@@ -185,26 +208,59 @@ TEST_CASE("numbers that are not finite are counted apart") {
   const std::vector<double> values = {1, nan, -inf, 3, inf};
   for (const bool by_row : {false, true}) {
     ValueStats stats(DType::float32);
-    by_row ? stats.add_row(values, 1000, 0) : stats.add(std::span<const double>(values));
+    if (by_row) {
+      stats.add_uncounted(values);
+      stats.count(values);
+    } else {
+      stats.add(std::span<const double>(values));
+    }
     stats.settle();
     CHECK(stats.nans() == 1);
     CHECK(stats.infinities() == 2);
     CHECK(stats.moments().count == 2);
     CHECK(stats.moments().mean() == 2);
+    CHECK(stats.cells().cells().size() == 2);
+    Moments moments;
+    CHECK(!Moments::add_row(std::span<const double>(values), {&moments, 1}));
+    CHECK(moments.count == 0);
   }
 }
 
 TEST_CASE("bytes are counted by value, signed ones too") {
   const std::vector<uint8_t> values = {0, 255, 255, 128, 1};
   ValueStats plain(DType::uint8), with_sign(DType::int8);
-  plain.add(std::span<const uint8_t>(values));
-  with_sign.add(std::span<const uint8_t>(values));
+  ValueStats::add(values, {&plain, 1});
+  ValueStats::add(values, {&with_sign, 1});
   plain.settle();
   with_sign.settle();
   CHECK((plain.least_integer() == 0 && plain.most_integer() == 255));
   CHECK((with_sign.least_integer() == -128 && with_sign.most_integer() == 1));
   CHECK(with_sign.moments().mean() == (0 - 1 - 1 - 128 + 1) / 5.0);
   CHECK(with_sign.cells().cells().size() == 4);
+}
+
+TEST_CASE("bytes of parts that take turns, and many bytes, are counted by value") {
+  std::mt19937_64 random(4);
+  std::vector<ValueStats> all(1, ValueStats(DType::uint8)), parts(3, ValueStats(DType::uint8));
+  std::map<int64_t, uint64_t> counts, of_parts[3];
+  for (const uint64_t kinds : {256, 2, 1}) {  // with two kinds and fewer, they are counted faster
+    std::vector<uint8_t> values(10'002);
+    for (size_t i = 0; i < values.size(); i++) {
+      values[i] = static_cast<uint8_t>(random() % kinds);
+      counts[values[i]]++;
+      of_parts[i % 3][values[i]]++;
+    }
+    ValueStats::add(values, all);
+    ValueStats::add(values, parts);
+  }
+  const auto counted = [](ValueStats& stats) {
+    stats.settle();
+    std::map<int64_t, uint64_t> found;
+    for (const auto& cell : stats.cells().cells()) found[cell.integer] = cell.count;
+    return found;
+  };
+  CHECK(counted(all[0]) == counts);
+  for (size_t part = 0; part < 3; part++) CHECK(counted(parts[part]) == of_parts[part]);
 }
 
 TEST_CASE("strings are counted if they are few and short, whatever their order") {

@@ -28,7 +28,7 @@ constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not kno
 
 // Of long rows of floats at least so many values of a part are counted by value, and all of them if all rows together
 // have no more than `looked_at_in_all`.
-constexpr uint64_t looked_at_in_row = 64, looked_at_in_all = 1 << 22;
+constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
 OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const StatsPipeline& fed, uint64_t samples) {
   OutputShape shape{.frames = given.message().has_window()};

@@ -46,27 +46,109 @@ FEEDLINE_EACH_SIMD_LEVEL void sum_exactly(const double* values, size_t groups, L
 }
 
 using Eight [[gnu::vector_size(lanes * sizeof(double))]] = double;
+using EightFloats [[gnu::vector_size(lanes * sizeof(float))]] = float;
 using EightCounts [[gnu::vector_size(lanes * sizeof(int64_t))]] = int64_t;
+using EightSmallCounts [[gnu::vector_size(lanes * sizeof(int32_t))]] = int32_t;
 
+/// Sums of `turns` groups of numbers, which follow one another in memory again and again.
+template <typename Vector, typename Counts, size_t turns>
 struct Differences {
-  Eight least, most, sum{}, squares{};
-  EightCounts zeros{};
+  Vector least[turns], most[turns];
+  Counts zeros[turns];
+  Eight pivots[turns], sum[turns], squares[turns];
 };
+template <size_t turns>
+using FloatDifferences = Differences<EightFloats, EightSmallCounts, turns>;
+template <size_t turns>
+using DoubleDifferences = Differences<Eight, EightCounts, turns>;
 
-/// Adds the differences of numbers from `pivot`, and their squares, in doubles, eight numbers at a time.
-FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const double* values, size_t groups, double pivot, Differences& to) {
-  Differences sums = to;
-  for (size_t group = 0; group < groups; group++, values += lanes) {
-    Eight x;
-    std::memcpy(&x, values, sizeof x);
-    const Eight difference = x - pivot;
-    sums.least = x < sums.least ? x : sums.least;
-    sums.most = x > sums.most ? x : sums.most;
-    sums.zeros -= x == 0;  // a comparison that holds is -1
-    sums.sum += difference;
-    sums.squares += difference * difference;
+/// Adds numbers, and their differences from the pivots, in doubles, eight at a time. `values` has rounds * turns * lanes.
+template <typename Number, typename Vector, typename Counts, size_t turns>
+[[gnu::always_inline]] inline void add_rounds(const Number* values, size_t rounds,
+                                              Differences<Vector, Counts, turns>& to) {
+  Differences<Vector, Counts, turns> sums = to;
+  for (size_t round = 0; round < rounds; round++) {
+#pragma GCC unroll 3
+    for (size_t turn = 0; turn < turns; turn++, values += lanes) {
+      Vector x;
+      std::memcpy(&x, values, sizeof x);
+      sums.least[turn] = x < sums.least[turn] ? x : sums.least[turn];
+      sums.most[turn] = x > sums.most[turn] ? x : sums.most[turn];
+      sums.zeros[turn] -= x == 0;  // a comparison that holds is -1
+      const Eight difference = __builtin_convertvector(x, Eight) - sums.pivots[turn];
+      sums.sum[turn] += difference;
+      sums.squares[turn] += difference * difference;
+    }
   }
   to = sums;
+}
+
+// No templates, because each of them is compiled for each SIMD level.
+FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const float* values, size_t rounds, FloatDifferences<1>& to) {
+  add_rounds(values, rounds, to);
+}
+FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const float* values, size_t rounds, FloatDifferences<3>& to) {
+  add_rounds(values, rounds, to);
+}
+FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const double* values, size_t rounds, DoubleDifferences<1>& to) {
+  add_rounds(values, rounds, to);
+}
+FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const double* values, size_t rounds, DoubleDifferences<3>& to) {
+  add_rounds(values, rounds, to);
+}
+
+/// Moments::add_row() for as many parts as the sums have turns.
+template <typename Number, typename Vector, typename Counts, size_t turns>
+bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differences<Vector, Counts, turns> sums) {
+  constexpr size_t of_round = turns * lanes;
+  const auto part_of = [](size_t turn, size_t lane) { return (turn * lanes + lane) % turns; };
+  for (size_t turn = 0; turn < turns; turn++) {
+    for (size_t lane = 0; lane < lanes; lane++) {
+      const Number pivot = values[part_of(turn, lane)];
+      sums.least[turn][lane] = sums.most[turn][lane] = pivot;
+      sums.pivots[turn][lane] = static_cast<double>(pivot);
+    }
+  }
+  sum_differences(values.data(), values.size() / of_round, sums);
+  std::array<double, turns> filled{};  // zeros that no number stands for
+  if (const auto rest = values.last(values.size() % of_round); !rest.empty()) {
+    std::array<Number, of_round> round;
+    std::ranges::copy(rest, round.begin());
+    for (size_t i = rest.size(); i < of_round; i++) {
+      round[i] = values[i % turns];  // its difference from the pivot is 0
+      filled[i % turns] += round[i] == 0;
+    }
+    sum_differences(round.data(), 1, sums);
+  }
+  std::array<double, turns> differences{}, squares{};
+  for (size_t turn = 0; turn < turns; turn++) {
+    for (size_t lane = 0; lane < lanes; lane++) {
+      differences[part_of(turn, lane)] += sums.sum[turn][lane];
+      squares[part_of(turn, lane)] += sums.squares[turn][lane];
+    }
+  }
+  for (const double square : squares)
+    if (!std::isfinite(square)) return false;  // so it is if a number is infinite or NaN
+  for (size_t part = 0; part < turns; part++) {
+    Moments& to = parts[part];
+    double zeros = -filled[part];
+    for (size_t i = part; i < of_round; i += turns) {  // the lanes of the part
+      const size_t turn = i / lanes, lane = i % lanes;
+      to.least = std::min(to.least, static_cast<double>(sums.least[turn][lane]));
+      to.most = std::max(to.most, static_cast<double>(sums.most[turn][lane]));
+      zeros += static_cast<double>(sums.zeros[turn][lane]);
+    }
+    const size_t count = values.size() / turns;
+    to.zeros += static_cast<uint64_t>(zeros);
+    to.count += count;
+    // The sum of p + d is n p + sum d, and that of its square n p^2 + 2 p sum d + sum d^2.
+    const auto n = static_cast<double>(count);
+    const auto pivot = static_cast<double>(values[part]);
+    const DoubleDouble sum{differences[part], 0};
+    to.sum = to.sum + exact_product(pivot, n) + sum;
+    to.squares = to.squares + exact_product(pivot, pivot) * n + sum * (2 * pivot) + DoubleDouble{squares[part], 0};
+  }
+  return true;
 }
 
 }  // namespace
@@ -89,37 +171,16 @@ void Moments::add(std::span<const double> values) {
   for (const double value : values.subspan(groups * lanes)) add(value, 1);
 }
 
-bool Moments::add_row(std::span<const double> values) {
+bool Moments::add_row(std::span<const float> values, std::span<Moments> parts) {
   if (values.empty()) return true;
-  const double pivot = values.front();
-  Differences sums{.least = pivot - Eight{}, .most = pivot - Eight{}};
-  sum_differences(values.data(), values.size() / lanes, pivot, sums);
-  if (const auto rest = values.last(values.size() % lanes); !rest.empty()) {
-    std::array<double, lanes> group;
-    group.fill(pivot);  // which changes no sum
-    std::ranges::copy(rest, group.begin());
-    sum_differences(group.data(), 1, pivot, sums);
-    if (pivot == 0) sums.zeros[0] -= static_cast<int64_t>(lanes - rest.size());
-  }
-  DoubleDouble differences, squared;
-  for (size_t lane = 0; lane < lanes; lane++) {
-    differences = differences + DoubleDouble{sums.sum[lane], 0};
-    squared = squared + DoubleDouble{sums.squares[lane], 0};
-  }
-  if (!std::isfinite(squared.value())) return false;  // so is the sum if a number is infinite or NaN
-  int64_t zeros_of_row = 0;
-  for (size_t lane = 0; lane < lanes; lane++) {
-    least = std::min(least, sums.least[lane]);
-    most = std::max(most, sums.most[lane]);
-    zeros_of_row += sums.zeros[lane];
-  }
-  zeros += static_cast<uint64_t>(zeros_of_row);
-  // The sum of p + d is n p + sum d, and that of its square n p^2 + 2 p sum d + sum d^2.
-  const auto n = static_cast<double>(values.size());
-  sum = sum + exact_product(pivot, n) + differences;
-  squares = squares + exact_product(pivot, pivot) * n + differences * (2 * pivot) + squared;
-  count += values.size();
-  return true;
+  return parts.size() == 1 ? add_row_of(values, parts, FloatDifferences<1>{})
+                           : add_row_of(values, parts, FloatDifferences<3>{});
+}
+
+bool Moments::add_row(std::span<const double> values, std::span<Moments> parts) {
+  if (values.empty()) return true;
+  return parts.size() == 1 ? add_row_of(values, parts, DoubleDifferences<1>{})
+                           : add_row_of(values, parts, DoubleDifferences<3>{});
 }
 
 void Moments::add(double value, uint64_t times) {

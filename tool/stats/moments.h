@@ -19,10 +19,12 @@ struct Moments {
 
   /// Adds numbers, each with all its digits.
   void add(std::span<const double> values);
-  /// Adds many numbers faster. Their differences from the first one are summed in doubles, so the result depends on
-  /// which numbers are added together: give the same row in one piece wherever it is added. Returns false, and adds
-  /// nothing, if one of the numbers is not finite, or so large that its square is not.
-  [[nodiscard]] bool add_row(std::span<const double> values);
+  /// Adds the numbers of a row faster. `parts` are one or three, and take turns: number i is of parts[i % parts.size()].
+  /// The differences from the first number of each part are summed in doubles, so the result depends on which numbers are
+  /// added together: give the same row in one piece wherever it is added. Returns false, and adds nothing, if one of the
+  /// numbers is not finite, or so large that its square is not.
+  [[nodiscard]] static bool add_row(std::span<const float> values, std::span<Moments> parts);
+  [[nodiscard]] static bool add_row(std::span<const double> values, std::span<Moments> parts);
   /// Adds a number `times` times.
   void add(double value, uint64_t times);
   void merge(const Moments& other);

@@ -1,7 +1,7 @@
 #include "tool/stats/output_stats.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -12,19 +12,29 @@
 namespace feedline::cli {
 namespace {
 
-using Form = ValueStats::Form;
+constexpr size_t block_values = 6144;  // of long rows: so many floats stay in the first-level cache; a multiple of 3
+constexpr int64_t short_row = 64;      // all floats of a row with so many in a part are counted by value
 
-constexpr int64_t block_values = 4096;  // of long rows: so many doubles stay in the first-level cache
+template <typename Element>
+constexpr bool is_float = !std::is_integral_v<Element> && sizeof(Element) > 1;
 
-/// Returns the number as it is given to ValueStats: a byte as it is, an integer as int64, a float as double.
+/// Returns the number as it is given to ValueStats: an integer as int64, a float as double.
 template <typename Element>
 auto widened(const Element& element) noexcept {
-  if constexpr (sizeof(Element) == 1)
-    return std::bit_cast<uint8_t>(element);
-  else if constexpr (std::is_integral_v<Element>)
+  if constexpr (std::is_integral_v<Element>)
     return static_cast<int64_t>(element);
   else
     return gpu::cast<double>(element);
+}
+
+/// Calls f(first, last) for each run of neighbouring rows.
+template <typename F>
+void for_each_run(std::span<const int64_t> rows, F&& f) {
+  for (size_t i = 0; i < rows.size();) {
+    const size_t begin = i++;
+    while (i < rows.size() && rows[i] == rows[i - 1] + 1) i++;
+    f(static_cast<size_t>(rows[begin]), static_cast<size_t>(rows[i - 1]));
+  }
 }
 
 }  // namespace
@@ -48,17 +58,41 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
   const int64_t row_values = tensor.shape.elements() / rows;
   if (row_values == 0) return;
   gpu::with_type(tensor.dtype, [&](auto type) {
-    const auto* elements = static_cast<const typename decltype(type)::t*>(tensor.data);
-    const bool wide = static_cast<size_t>(row_values / shape_.parts) > shape_.looked_at;
-    for (size_t part = 0; part < parts_.size(); part++) add_part(elements, row_values, part, counted, wide);
+    using Element = typename decltype(type)::t;
+    const auto* elements = static_cast<const Element*>(tensor.data);
+    const auto part_values = static_cast<size_t>(row_values / shape_.parts);
+    if constexpr (sizeof(Element) == 1) {
+      add_bytes(reinterpret_cast<const uint8_t*>(elements), static_cast<size_t>(row_values), counted.rows);
+    } else if (is_float<Element> && part_values > short_row) {
+      for (const int64_t row : counted.rows) {
+        const Element* const of_row = elements + row * row_values;
+        const uint64_t number = counted.first + static_cast<uint64_t>(row);
+        if (!shape_.parts_first)
+          add_long_row(of_row, static_cast<size_t>(row_values), parts_, number);
+        else
+          for (size_t part = 0; part < parts_.size(); part++)
+            add_long_row(of_row + part * part_values, part_values, std::span(&parts_[part], 1), number);
+      }
+    } else {
+      for (size_t part = 0; part < parts_.size(); part++) add_part(elements, row_values, part, counted.rows);
+    }
   });
 }
 
-// Adds the values that one part has in the rows. `by_row`: floats go row by row, in blocks that do not depend on the
-// batch, and not all of them are counted by value. All other values go together.
+void OutputStats::add_bytes(const uint8_t* elements, size_t row_values, std::span<const int64_t> rows) {
+  for_each_run(rows, [&](size_t first, size_t last) {
+    if (!shape_.parts_first || parts_.size() == 1)
+      return ValueStats::add({elements + first * row_values, (last - first + 1) * row_values}, parts_);
+    const size_t values = row_values / parts_.size();
+    for (size_t row = first; row <= last; row++)
+      for (size_t part = 0; part < parts_.size(); part++)
+        ValueStats::add({elements + row * row_values + part * values, values}, std::span(&parts_[part], 1));
+  });
+}
+
+// Adds the values that one part has in the rows. All of them are counted by value.
 template <typename Element>
-void OutputStats::add_part(const Element* elements, int64_t row_values, size_t part, const CountedRows& counted,
-                           bool by_row) {
+void OutputStats::add_part(const Element* elements, int64_t row_values, size_t part, std::span<const int64_t> rows) {
   using Wide = decltype(widened(*elements));
   const int64_t values = row_values / shape_.parts, number = static_cast<int64_t>(part);
   const int64_t begin = shape_.parts_first ? number * values : number;
@@ -66,34 +100,62 @@ void OutputStats::add_part(const Element* elements, int64_t row_values, size_t p
   auto& wide = [&]() -> auto& {
     if constexpr (std::is_same_v<Wide, double>)
       return floats_;
-    else if constexpr (std::is_same_v<Wide, int64_t>)
-      return integers_;
     else
-      return bytes_;
+      return integers_;
   }
   ();
   wide.clear();
-  for (const int64_t row : counted.rows) {
+  for (const int64_t row : rows) {
     const Element* const of_row = elements + row * row_values + begin;
-    for (int64_t first = 0; first < values; first += block_values) {
-      const int64_t last = std::min(values, first + block_values);
-      const size_t before = wide.size();
-      wide.resize(before + static_cast<size_t>(last - first));
-      Wide* to = wide.data() + before;
-      for (int64_t i = first; i < last; i++) *to++ = widened(of_row[i * step]);
-      if constexpr (std::is_same_v<Wide, double>) {
-        if (!by_row) continue;
-        const uint64_t key = key_of({counted.first + static_cast<uint64_t>(row), part, static_cast<uint64_t>(first)});
-        const auto share = static_cast<int64_t>(shape_.looked_at) * (last - first) / values;
-        parts_[part].add_row(wide, static_cast<size_t>(std::max<int64_t>(1, share)), key);
-        wide.clear();
-      }
+    for (int64_t i = 0; i < values; i++) {
+      wide.push_back(widened(of_row[i * step]));
+      if (wide.size() < block_values) continue;
+      parts_[part].add(std::span<const Wide>(wide));
+      wide.clear();
     }
-    if (wide.size() < static_cast<size_t>(block_values)) continue;
-    parts_[part].add(std::span<const Wide>(wide));
-    wide.clear();
   }
   parts_[part].add(std::span<const Wide>(wide));
+}
+
+// Adds a row of floats, or what one part has in it, in blocks that do not depend on the batch. The parts take turns.
+// Not all of them are counted by value; the row's number says which.
+template <typename Element>
+void OutputStats::add_long_row(const Element* elements, size_t count, std::span<ValueStats> parts, uint64_t number) {
+  for (size_t first = 0; first < count; first += block_values) {
+    const std::span block(elements + first, std::min(block_values, count - first));
+    const size_t share = std::max<size_t>(1, shape_.looked_at * block.size() / count);
+    const uint64_t key = key_of({number, first});
+    if constexpr (std::is_same_v<Element, float> || std::is_same_v<Element, double>) {
+      add_block(block, parts, share, key);
+    } else {
+      floats_.resize(block.size());
+      std::ranges::transform(block, floats_.begin(), widened<Element>);
+      add_block(std::span<const double>(floats_), parts, share, key);
+    }
+  }
+}
+
+template <typename Float>
+void OutputStats::add_block(std::span<const Float> values, std::span<ValueStats> parts, size_t looked_at,
+                            uint64_t key) {
+  std::array<Moments, 3> moments;
+  const bool summed = Moments::add_row(values, std::span(moments).first(parts.size()));
+  const size_t groups = values.size() / parts.size();
+  const auto collect = [&](size_t part, size_t count, auto&& place) {
+    some_.clear();
+    for (size_t i = 0; i < count; i++) some_.push_back(static_cast<double>(values[place(i) * parts.size() + part]));
+    return std::span<const double>(some_);
+  };
+  for (size_t part = 0; part < parts.size(); part++) {
+    const auto in_order = [](size_t i) { return i; };
+    if (summed)
+      parts[part].add(moments[part]);
+    else
+      parts[part].add_uncounted(collect(part, groups, in_order));
+    Draws draws(key);
+    const auto at_random = [&](size_t) { return draws.below(static_cast<uint32_t>(groups)); };
+    parts[part].count(looked_at < groups ? collect(part, looked_at, at_random) : collect(part, groups, in_order));
+  }
 }
 
 size_t OutputStats::remove_partial_steps(const Batch& batch, std::vector<int64_t>& rows) const {
@@ -124,10 +186,8 @@ void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
   const std::vector<std::string> names = element_.tensors();
   const auto rows = batch.at(names.back()).as<const int64_t>();
   // Runs of neighbouring rows have their values side by side.
-  for (size_t i = 0; i < counted.rows.size();) {
-    const size_t begin = i++;
-    while (i < counted.rows.size() && counted.rows[i] == counted.rows[i - 1] + 1) i++;
-    const auto run = rows.subspan(static_cast<size_t>(counted.rows[begin]), i - begin + 1);
+  for_each_run(counted.rows, [&](size_t first, size_t last) {
+    const auto run = rows.subspan(first, last - first + 2);
     add_lengths(run, shape_.step && !nested() ? shape_.step->elements() : 1, lengths_);
     int64_t from = run.front(), to = run.back();
     if (nested()) {
@@ -141,15 +201,20 @@ void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
       add_strings(batch, names, from, to);
     else
       add_values(batch.at(names[0]), from, to);
-  }
+  });
 }
 
 void OutputStats::add_values(const TensorView& tensor, int64_t begin, int64_t end) {
   const int64_t value_size = tensor.shape[0] > 0 ? tensor.shape.elements() / tensor.shape[0] : 1;
   constexpr int64_t one_row = 0;
   gpu::with_type(tensor.dtype, [&](auto type) {
-    const auto* elements = static_cast<const typename decltype(type)::t*>(tensor.data) + begin * value_size;
-    add_part(elements, (end - begin) * value_size, 0, {.rows = {&one_row, 1}, .first = 0}, false);
+    using Element = typename decltype(type)::t;
+    const auto* elements = static_cast<const Element*>(tensor.data) + begin * value_size;
+    const int64_t values = (end - begin) * value_size;
+    if constexpr (sizeof(Element) == 1)
+      add_bytes(reinterpret_cast<const uint8_t*>(elements), static_cast<size_t>(values), {&one_row, 1});
+    else
+      add_part(elements, values, 0, {&one_row, 1});
   });
 }
 

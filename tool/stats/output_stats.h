@@ -24,7 +24,7 @@ struct OutputShape {
   bool frames = false;       // the first axis of a row is one of frames, and each of them is counted as a row
   /// The shape of a step, of ragged outputs that the given pipeline pads to whole steps.
   std::optional<Shape> step = {};
-  /// Of a part of a row of floats, this many values at most are counted by value, at random places.
+  /// Of a part of a long row of floats, this many values at most are counted by value, at random places.
   size_t looked_at = 64;
 };
 
@@ -74,8 +74,13 @@ class OutputStats {
   /// Returns whether the rows of a batch have steps, and steps have values.
   bool nested() const noexcept { return element_.kind == ElementSpec::Kind::nested; }
   void add_dense(const TensorView& tensor, const CountedRows& counted);
+  void add_bytes(const uint8_t* elements, size_t row_values, std::span<const int64_t> rows);
   template <typename Element>
-  void add_part(const Element* elements, int64_t row_values, size_t part, const CountedRows& counted, bool by_row);
+  void add_part(const Element* elements, int64_t row_values, size_t part, std::span<const int64_t> rows);
+  template <typename Element>
+  void add_long_row(const Element* elements, size_t count, std::span<ValueStats> parts, uint64_t number);
+  template <typename Float>
+  void add_block(std::span<const Float> values, std::span<ValueStats> parts, size_t looked_at, uint64_t key);
   void add_ragged(const Batch& batch, const CountedRows& counted);
   void add_lengths(std::span<const int64_t> splits, int64_t values, ValueStats& lengths);
   void add_values(const TensorView& tensor, int64_t begin, int64_t end);
@@ -88,9 +93,8 @@ class OutputStats {
   ValueStats lengths_{DType::int64}, step_lengths_{DType::int64}, sizes_{DType::int64};
   TextCounts texts_;
   // Room for the values of one call, so that nothing is allocated for a batch.
-  std::vector<double> floats_;
+  std::vector<double> floats_, some_;
   std::vector<int64_t> integers_;
-  std::vector<uint8_t> bytes_;
 };
 
 }  // namespace feedline::cli

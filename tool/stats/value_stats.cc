@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
-#include "base/draws.h"
 #include "base/each_simd_level.h"
 
 namespace feedline::cli {
@@ -14,6 +14,24 @@ FEEDLINE_EACH_SIMD_LEVEL bool all_finite(const double* values, size_t count) {
   bool all = true;
   for (size_t i = 0; i < count; i++) all &= std::abs(values[i]) <= std::numeric_limits<double>::max();
   return all;
+}
+
+struct ByteRange {
+  uint8_t bits = 0;  // those that one of the bytes has
+  uint32_t sum = 0;
+};
+
+FEEDLINE_EACH_SIMD_LEVEL ByteRange look_at(const uint8_t* values, size_t count) {
+  ByteRange range;
+  for (size_t i = 0; i < count; i++) range.bits |= values[i];
+  for (size_t i = 0; i < count; i++) range.sum += values[i];
+  return range;
+}
+
+/// Returns how many of the bytes are 1; nullopt if one is neither 0 nor 1. `count` is less than 2^24.
+std::optional<uint64_t> count_ones(const uint8_t* values, size_t count) {
+  const ByteRange range = look_at(values, count);
+  return range.bits <= 1 ? std::optional<uint64_t>(range.sum) : std::nullopt;
 }
 
 void put_double(MessageWriter& message, double value) { message.put(std::bit_cast<uint64_t>(value)); }
@@ -36,13 +54,29 @@ ValueStats::Form ValueStats::form_of(DType dtype) noexcept {
 ValueStats::ValueStats(DType dtype)
     : form_(form_of(dtype)), signed_bytes_(dtype == DType::int8), cells_(form_ != Form::floats) {}
 
-void ValueStats::add(std::span<const uint8_t> values) {
-  const size_t pairs = values.size() / 2;
-  for (size_t i = 0; i < pairs; i++) {
-    of_bytes_[0][values[2 * i]]++;
-    of_bytes_[1][values[2 * i + 1]]++;
+void ValueStats::count_bytes(std::span<const uint8_t> values) {
+  constexpr size_t block_values = 4096;
+  while (!values.empty()) {
+    const auto block = values.first(std::min(block_values, values.size()));
+    values = values.subspan(block.size());
+    if (const auto ones = count_ones(block.data(), block.size())) {
+      of_bytes_[0][0] += block.size() - *ones;
+      of_bytes_[0][1] += *ones;
+      continue;
+    }
+    size_t i = 0;
+    for (; i + of_bytes_.size() <= block.size(); i += of_bytes_.size())
+      for (size_t table = 0; table < of_bytes_.size(); table++) of_bytes_[table][block[i + table]]++;
+    for (; i < block.size(); i++) of_bytes_[0][block[i]]++;
   }
-  if (values.size() % 2) of_bytes_[0][values.back()]++;
+}
+
+void ValueStats::add(std::span<const uint8_t> values, std::span<ValueStats> parts) {
+  if (parts.size() == 1) return parts[0].count_bytes(values);
+  const size_t groups = values.size() / parts.size();
+  const uint8_t* of_group = values.data();
+  for (size_t group = 0; group < groups; group++, of_group += parts.size())
+    for (size_t part = 0; part < parts.size(); part++) parts[part].of_bytes_[group % 4][of_group[part]]++;
 }
 
 void ValueStats::add(std::span<const int64_t> values) {
@@ -59,7 +93,6 @@ void ValueStats::add(std::span<const int64_t> values) {
   }
 }
 
-// Returns the values that are finite, and counts the others.
 std::span<const double> ValueStats::finite(std::span<const double> values) {
   if (all_finite(values.data(), values.size())) return values;
   finite_.clear();
@@ -78,20 +111,15 @@ void ValueStats::add(std::span<const double> values) {
   cells_.add(values);
 }
 
-void ValueStats::add_row(std::span<const double> values, size_t looked_at, uint64_t key) {
-  if (!moments_.add_row(values)) {
-    values = finite(values);
-    moments_.add(values);
-  }
-  if (values.size() <= looked_at) return cells_.add(values);
-  Draws draws(key);
-  for (size_t i = 0; i < looked_at; i++)
-    cells_.add(std::span(&values[draws.below(static_cast<uint32_t>(values.size()))], 1));
+void ValueStats::count(std::span<const double> values) {
+  for (const double& value : values)
+    if (std::isfinite(value)) cells_.add(std::span(&value, 1));
 }
 
 void ValueStats::settle() {
   for (size_t byte = 0; byte < 256; byte++) {
-    const uint64_t times = of_bytes_[0][byte] + of_bytes_[1][byte];
+    uint64_t times = 0;
+    for (const auto& table : of_bytes_) times += table[byte];
     if (times == 0) continue;
     const int64_t value = signed_bytes_ ? static_cast<int8_t>(byte) : static_cast<int64_t>(byte);
     moments_.add(static_cast<double>(value), times);

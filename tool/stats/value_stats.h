@@ -27,15 +27,19 @@ class ValueStats {
 
   Form form() const noexcept { return form_; }
 
-  /// Adds elements of one byte: Form::bytes.
-  void add(std::span<const uint8_t> values);
+  /// Adds elements of one byte: Form::bytes. `parts` take turns: byte i is of parts[i % parts.size()].
+  static void add(std::span<const uint8_t> values, std::span<ValueStats> parts);
   /// Form::integers.
   void add(std::span<const int64_t> values);
   /// Form::floats.
   void add(std::span<const double> values);
-  /// Form::floats. Adds many numbers of one row, or of a part of a row that is the same wherever it is added. Only
-  /// `looked_at` of them, places drawn by `key`, are counted by value.
-  void add_row(std::span<const double> values, size_t looked_at, uint64_t key);
+  /// Form::floats. Adds numbers that have been summed, without counting them by value.
+  void add(const Moments& moments) { moments_.merge(moments); }
+  /// Form::floats. Adds numbers without counting them by value.
+  void add_uncounted(std::span<const double> values) { moments_.add(finite(values)); }
+  /// Form::floats. Counts numbers by value which one of the functions above has added. Those that are not finite are
+  /// left out.
+  void count(std::span<const double> values);
   void merge(const ValueStats& other);
 
   // What follows is complete after settle(). put() settles, too.
@@ -52,7 +56,9 @@ class ValueStats {
   void get(MessageReader& message);
 
  private:
+  /// Returns the numbers that are finite, and adds how many of the others are NaN and infinite.
   std::span<const double> finite(std::span<const double> values);
+  void count_bytes(std::span<const uint8_t> values);
 
   Form form_;
   bool signed_bytes_;
@@ -62,7 +68,7 @@ class ValueStats {
   int64_t least_ = std::numeric_limits<int64_t>::max(), most_ = std::numeric_limits<int64_t>::min();
   // Counts of each byte since settle(). Neighbours go to different tables, so that an increment need not wait for the
   // one before it if both are of the same value.
-  std::array<std::array<uint64_t, 256>, 2> of_bytes_{};
+  std::array<std::array<uint64_t, 256>, 4> of_bytes_{};
   std::vector<double> finite_;  // the numbers of a call that are finite, if some are not
 };
 
