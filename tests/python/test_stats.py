@@ -127,6 +127,25 @@ def test_labels_and_their_weights(tool, table):
         assert output(found, name)["labels"] is None and output(found, name)["class_weights"] is None
 
 
+def test_classes_of_vectors(tool, table, tmp_path):
+    columns, pipeline = table
+    vector = 'feature: "label" one_hot {{ classes: 37 }} {} }}'
+    pipeline.write_text(pipeline.read_text() + 'output { name: "label" feature: "label" } ' + " ".join(
+        f'output {{ name: "{name}" ' + vector.format(more) for name, more in (
+            ("plain", "dtype: UINT8"), ("smooth", "normalize { scale: 0.9 mean: -0.0027 }"), ("half", "dtype: FLOAT16"))))
+    found = stats(tool, pipeline)
+    for name in ("plain", "smooth", "half"):
+        for key in ("labels", "labelled", "class_weights"):
+            assert output(found, name)[key] == output(found, "label")[key]
+    assert output(found, "plain")["numbers"]["zeros"] == 20_000 * 36
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(found))
+    run(tool, "check", pipeline, "--against", before)
+    few = ["--set", "filter=label != 36", "--max-shift", "0.05"]
+    drifts = json.loads(run(tool, "check", pipeline, "--against", before, "--json", *few, code=1).stdout)["drifts"]
+    assert {(drift["output"], drift["kind"]) for drift in drifts} >= {("plain", "shift"), ("smooth", "shift")}
+
+
 def test_normalize_blocks_give_mean_0_and_std_1(tool, table, tmp_path):
     _, pipeline = table
     block = output(stats(tool, pipeline), "x")["normalize"]

@@ -30,8 +30,19 @@ constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not kno
 // have no more than `looked_at_in_all`.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
+/// Returns whether the output is a class vector whose largest number is that of the class.
+bool is_one_hot(const std::string& name, const Pipeline& pipeline) {
+  for (const config::Output& output : pipeline.message().output()) {
+    const config::Normalize& normalize = output.normalize();
+    if (output.name() != name || !output.has_one_hot()) continue;
+    return normalize.mean_size() <= 1 && normalize.std_size() <= 1 &&
+           !(normalize.has_scale() && normalize.scale() <= 0);
+  }
+  return false;
+}
+
 OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const StatsPipeline& fed, uint64_t samples) {
-  OutputShape shape{.frames = given.message().has_window()};
+  OutputShape shape{.frames = given.message().has_window(), .one_hot = is_one_hot(element.name, given)};
   if (const auto step = fed.steps.find(element.name); step != fed.steps.end()) shape.step = step->second;
   if (const auto features = fed.features.find(element.name); features != fed.features.end())
     shape.parts = static_cast<int64_t>(features->second.size());  // a stack's columns, or 1

@@ -77,7 +77,9 @@ class Comparison {
 
   /// Returns the labels with their counts; nullopt if there are too many different values.
   static std::optional<std::map<Json, uint64_t>> labels_of(const Json& output) {
-    const Json& list = output.contains("texts") ? output["texts"] : output["numbers"]["values"];
+    const Json& list = output.contains("texts")     ? output["texts"]
+                       : output.contains("classes") ? output["classes"]
+                                                    : output["numbers"]["values"];
     if (list.is_null()) return std::nullopt;
     std::map<Json, uint64_t> labels;
     for (const Json& label : list) labels[label[0]] = label[1].get<uint64_t>();

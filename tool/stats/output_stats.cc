@@ -60,6 +60,7 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
   gpu::with_type(tensor.dtype, [&](auto type) {
     using Element = typename decltype(type)::t;
     const auto* elements = static_cast<const Element*>(tensor.data);
+    if (shape_.one_hot) add_classes(elements, row_values, counted.rows);
     const auto part_values = static_cast<size_t>(row_values / shape_.parts);
     if constexpr (sizeof(Element) == 1) {
       add_bytes(reinterpret_cast<const uint8_t*>(elements), static_cast<size_t>(row_values), counted.rows);
@@ -77,6 +78,17 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
       for (size_t part = 0; part < parts_.size(); part++) add_part(elements, row_values, part, counted.rows);
     }
   });
+}
+
+template <typename Element>
+void OutputStats::add_classes(const Element* elements, int64_t row_values, std::span<const int64_t> rows) {
+  const auto less = [](const Element& a, const Element& b) { return widened(a) < widened(b); };
+  integers_.clear();
+  for (const int64_t row : rows) {
+    const Element* const of_row = elements + row * row_values;
+    integers_.push_back(std::max_element(of_row, of_row + row_values, less) - of_row);
+  }
+  classes_.add(std::span<const int64_t>(integers_));
 }
 
 void OutputStats::add_bytes(const uint8_t* elements, size_t row_values, std::span<const int64_t> rows) {
@@ -237,6 +249,7 @@ void OutputStats::settle() {
 void OutputStats::merge(const OutputStats& other) {
   rows_ += other.rows_;
   for (size_t part = 0; part < parts_.size(); part++) parts_[part].merge(other.parts_[part]);
+  classes_.merge(other.classes_);
   lengths_.merge(other.lengths_);
   step_lengths_.merge(other.step_lengths_);
   sizes_.merge(other.sizes_);
@@ -246,6 +259,7 @@ void OutputStats::merge(const OutputStats& other) {
 void OutputStats::put(MessageWriter& message) {
   message.put(rows_);
   for (ValueStats& part : parts_) part.put(message);
+  classes_.put(message);
   lengths_.put(message);
   step_lengths_.put(message);
   sizes_.put(message);
@@ -255,6 +269,7 @@ void OutputStats::put(MessageWriter& message) {
 void OutputStats::get(MessageReader& message) {
   rows_ = message.get<uint64_t>();
   for (ValueStats& part : parts_) part.get(message);
+  classes_.get(message);
   lengths_.get(message);
   step_lengths_.get(message);
   sizes_.get(message);

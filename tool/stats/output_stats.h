@@ -22,6 +22,7 @@ struct OutputShape {
   int64_t parts = 1;
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
   bool frames = false;       // the first axis of a row is one of frames, and each of them is counted as a row
+  bool one_hot = false;      // the rows are class vectors: the place of the largest number is the class
   /// The shape of a step, of ragged outputs that the given pipeline pads to whole steps.
   std::optional<Shape> step = {};
   /// Of a part of a long row of floats, this many values at most are counted by value, at random places.
@@ -53,12 +54,16 @@ class OutputStats {
   bool ragged() const noexcept { return element_.kind == ElementSpec::Kind::ragged || nested(); }
   /// Returns whether step_lengths() are counted: each step has any number of values.
   bool has_step_lengths() const noexcept { return nested() && !shape_.step; }
+  /// Returns whether a row, a frame or a value is a single number or string.
+  bool scalar() const noexcept { return shape().elements() == (shape_.frames && !ragged() ? shape()[0] : 1); }
   bool is_bytes() const noexcept { return element_.dtype == DType::bytes; }
   uint64_t rows() const noexcept { return rows_; }
   // What follows is complete after settle().
   void settle();
   /// The numbers, by part. Empty for bytes.
   const std::vector<ValueStats>& parts() const noexcept { return parts_; }
+  /// Class vectors: the classes of the rows.
+  const ValueStats& classes() const noexcept { return classes_; }
   /// Ragged outputs: how many steps the rows have; how many values, if they have no steps.
   const ValueStats& lengths() const noexcept { return lengths_; }
   /// How many values the steps have.
@@ -74,6 +79,8 @@ class OutputStats {
   /// Returns whether the rows of a batch have steps, and steps have values.
   bool nested() const noexcept { return element_.kind == ElementSpec::Kind::nested; }
   void add_dense(const TensorView& tensor, const CountedRows& counted);
+  template <typename Element>
+  void add_classes(const Element* elements, int64_t row_values, std::span<const int64_t> rows);
   void add_bytes(const uint8_t* elements, size_t row_values, std::span<const int64_t> rows);
   template <typename Element>
   void add_part(const Element* elements, int64_t row_values, size_t part, std::span<const int64_t> rows);
@@ -90,7 +97,7 @@ class OutputStats {
   OutputShape shape_;
   uint64_t rows_ = 0;
   std::vector<ValueStats> parts_;
-  ValueStats lengths_{DType::int64}, step_lengths_{DType::int64}, sizes_{DType::int64};
+  ValueStats classes_{DType::int64}, lengths_{DType::int64}, step_lengths_{DType::int64}, sizes_{DType::int64};
   TextCounts texts_;
   // Room for the values of one call, so that nothing is allocated for a batch.
   std::vector<double> floats_, some_;

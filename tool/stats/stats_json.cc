@@ -164,6 +164,7 @@ Json output_json(const OutputStats& output, const Pipeline& pipeline, const Coll
       }
     }
   }
+  if (output.classes().moments().count > 0) json["classes"] = Numbers(output.classes()).json()["values"];
   if (output.ragged()) json["lengths"] = Numbers(output.lengths()).json();
   if (output.has_step_lengths()) json["step_lengths"] = Numbers(output.step_lengths()).json();
   const auto features = features_of(output, stats);

@@ -60,14 +60,21 @@ std::optional<std::string> normalize_block(const OutputStats& stats, const Pipel
 std::vector<std::pair<Json, uint64_t>> labels_of(const OutputStats& stats) {
   std::vector<std::pair<Json, uint64_t>> labels;
   uint64_t all = 0;
-  if (stats.is_bytes()) {
+  const auto add_integers = [&](const ValueCells& cells) {
+    if (!cells.exact()) return;
+    for (const ValueCells::Cell& cell : cells.cells()) labels.emplace_back(cell.integer, cell.count);
+  };
+  const bool classes = stats.classes().moments().count > 0;
+  if (classes)
+    add_integers(stats.classes().cells());
+  else if (!stats.scalar())
+    return {};
+  else if (stats.is_bytes())
     for (const auto& [text, count] : stats.texts().counts()) labels.emplace_back(text_json(text), count);
-  } else if (stats.parts().size() == 1 && ValueStats::form_of(stats.element().dtype) != ValueStats::Form::floats &&
-             stats.parts()[0].cells().exact()) {
-    for (const ValueCells::Cell& cell : stats.parts()[0].cells().cells()) labels.emplace_back(cell.integer, cell.count);
-  }
+  else if (stats.parts().size() == 1 && ValueStats::form_of(stats.element().dtype) != ValueStats::Form::floats)
+    add_integers(stats.parts()[0].cells());
   for (const auto& [label, count] : labels) all += count;
-  if (labels.size() < 2 || labels.size() * labels.size() > all) labels.clear();
+  if (labels.size() < 2 || (!classes && labels.size() * labels.size() > all)) labels.clear();
   return labels;
 }
 
