@@ -383,6 +383,17 @@ def test_a_sample(tool, table):
         run(tool, "stats", pipeline, "--records", wrong, code=2)
 
 
+def test_no_sample_of_a_compressed_file(tool, root, tmp_path):
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text(f'source {{ files: "{root}/tests/golden/chess/gzip.tfrecord" }} batch {{ global_batch_size: 8 }} '
+                        'feature { name: "d" dtype: BYTES length: 194 } feature { name: "s" dtype: INT64 }')
+    found = stats(tool, pipeline)
+    assert found["samples"] == 600 and output(found, "d")["labels"] is None  # bytes of 194 are no labels
+    said = run(tool, "stats", pipeline, "--records", "10%", code=1).stderr
+    assert "this file is compressed" in said and "source.range" in said and "shuffle" not in said
+    assert stats(tool, pipeline, "--set", "source.range=0%:10%")["samples"] == 60
+
+
 def test_records_that_are_skipped(tool, tmp_path):
     feedline.write(tmp_path / "x.tfrecord", ({"x": [i] * (2 if i % 10 == 3 else 1)} for i in range(1000)))
     with open(tmp_path / "x.tfrecord", "r+b") as file:

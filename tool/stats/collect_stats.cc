@@ -12,6 +12,7 @@
 
 #include "base/machine.h"
 #include "base/mutex.h"
+#include "feedline/records.h"
 #include "feedline_pipeline.pb.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
@@ -268,6 +269,25 @@ void merge_ranks(Communicator& ranks, const std::vector<OutputStats>& empty, Col
   }
 }
 
+/// Returns how many samples the data has, of which a random sample is to be taken. Throws Error as Feeder does, and Error
+/// bad_pipeline if a file is compressed.
+uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
+  try {
+    return static_cast<uint64_t>(Feeder(pipeline, options).samples_per_epoch());
+  } catch (const Error& error) {
+    const std::string& file = error.place().file;
+    if (error.category() != Category::bad_pipeline || file.empty() ||
+        RecordReader(file).compression() == Compression::none)
+      throw;
+    throw Error(
+        Category::bad_pipeline,
+        "a random sample has records from all over the file, and this file is compressed, so that it can only be "
+        "read from its beginning; take all records, a part in file order (--set source.range=0%:1%), or plain "
+        "copies made by `feedline split`",
+        Place::of_file(file));
+  }
+}
+
 }  // namespace
 
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample) {
@@ -278,7 +298,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   CollectedStats stats;
   uint64_t counted = unknown;  // the number of samples to count
   if (sample) {
-    const auto samples = static_cast<uint64_t>(Feeder(fed.pipeline, options).samples_per_epoch());
+    const uint64_t samples = count_samples(fed.pipeline, options);
     stats.samples_of_data = static_cast<int64_t>(samples);
     counted = samples > 0 ? sample->of(samples) : 0;
     // The epoch ends with the sample, so that nothing after it is read, and its missing values are told.
