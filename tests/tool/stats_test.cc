@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <limits>
 #include <map>
@@ -282,7 +283,7 @@ TEST_CASE("strings are counted if they are few and short, whatever their order")
   CHECK(many.counts().empty());
 }
 
-TEST_CASE("stats of the digits, by one process and by two") {
+TEST_CASE("stats of the digits, by one process and by ranks") {
   const TempDir dir;
   const std::string pipeline =
       dir.write("p.textproto", "source { files: '" + golden("images/digits_raw.tfrecord") +
@@ -311,6 +312,17 @@ TEST_CASE("stats of the digits, by one process and by two") {
   REQUIRE(first.code == 0);
   REQUIRE(second.code == 0);
   CHECK(first.out == one.out);
+
+  if (std::system("command -v mpirun > /dev/null") == 0) {
+    const Launched launched =
+        mpirun(3, "",
+               "sh -c '" FEEDLINE_TOOL " stats " + pipeline +
+                   " --json --rank $OMPI_COMM_WORLD_RANK --world-size "
+                   "$OMPI_COMM_WORLD_SIZE --meet localhost:" +
+                   std::to_string(free_port()) + " > " + dir.file("rank") + "$OMPI_COMM_WORLD_RANK'");
+    INFO(launched.text);
+    CHECK(read_file(dir.file("rank0")) == one.out);
+  }
 
   const std::string before = dir.write("before.json", one.out);
   CHECK(run_tool({"check", pipeline, "--against", before}).code == 0);
