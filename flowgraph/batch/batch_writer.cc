@@ -1,5 +1,7 @@
 #include "flowgraph/batch/batch_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -162,8 +164,7 @@ BatchWriter::BatchWriter(const Plan& plan, RowCache* rows) : plan_(plan), store_
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
   for (const OutputSpec& output : plan.spec.outputs)
-    for (const DenseJob& job : output.jobs)
-      if (job.writer && job.writer->takes_long()) rows_per_task_ = 1;
+    if (output.writer() && output.writer()->takes_long()) rows_per_task_ = 1;
   // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
   // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
   // here, but few of them are in use while the trainer is fast.)
@@ -195,12 +196,18 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   content.epoch = batch.epoch;
   content.step = batch.step;
   content.rows = batch.rows / plan_.frames;
-  for (size_t t = 0; t < plan_.memory.tensors.size(); t++)
-    if (plan_.memory.tensors[t].part == BatchTensor::Part::dense ||
-        plan_.memory.tensors[t].part == BatchTensor::Part::valid)
-      content.tensors[t].tensor.shape =
-          plan_.spec.window ? plan_.memory.tensors[t].shape.with_rows(plan_.frames).with_rows(content.rows)
-                            : plan_.memory.tensors[t].shape.with_rows(batch.rows);
+  for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
+    const BatchTensor& tensor = plan_.memory.tensors[t];
+    Shape& shape = content.tensors[t].tensor.shape;
+    if (tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid) {
+      shape = plan_.spec.window ? tensor.shape.with_rows(plan_.frames).with_rows(content.rows)
+                                : tensor.shape.with_rows(batch.rows);
+    } else if (has_made_steps(tensor)) {
+      shape = tensor.shape.with_rows(longest_row(tensor, batch)).with_rows(batch.rows);
+      check_invariant(content.tensors[t].tensor.size_bytes() <= tensor.capacity, "tensor '{}' has room for {} bytes",
+                      tensor.name, tensor.capacity);
+    }
+  }
 
   using Clock = std::chrono::steady_clock;
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
@@ -241,6 +248,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
     const BatchTensor::Part part = plan_.memory.tensors[t].part;
     if (part != BatchTensor::Part::padded && part != BatchTensor::Part::values && part != BatchTensor::Part::bytes)
       continue;
+    if (has_made_steps(plan_.memory.tensors[t])) continue;
     const auto& of_output = unpackers_[static_cast<size_t>(plan_.memory.tensors[t].output)];
     write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failed.rows, buffer);
   }
@@ -262,7 +270,8 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
     }
 }
 
-// Fills the dense tensors of rows that could not be written from the nearest good row. `failed` is ascending.
+// Fills the dense tensors of rows that could not be written from the nearest good row, and those whose steps were made
+// with zeros. `failed` is ascending.
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
   for (size_t first = 0, last = 0; first < failed.size(); first = last) {
     while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
@@ -271,12 +280,14 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
     for (int64_t row = before + 1; row < after; row++) {
       const bool from_before = before >= 0 && (after == rows || row - before <= after - row);
       const bool has_good = before >= 0 || after < rows;
-      for (const BatchTensor& tensor : plan_.memory.tensors) {
-        if (tensor.part != BatchTensor::Part::dense) continue;
-        const size_t bytes = tensor.row_bytes();
+      for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
+        const BatchTensor& tensor = plan_.memory.tensors[t];
+        const bool has_steps = has_made_steps(tensor);
+        if (tensor.part != BatchTensor::Part::dense && !has_steps) continue;
+        const size_t bytes = buffer.content.tensors[t].tensor.size_bytes() / static_cast<size_t>(rows);
         std::byte* const memory = buffer.memory + tensor.offset;
         std::byte* const out = memory + static_cast<size_t>(row) * bytes;
-        if (has_good)
+        if (has_good && !has_steps)
           std::memcpy(out, memory + static_cast<size_t>(from_before ? before : after) * bytes, bytes);
         else
           std::memset(out, 0, bytes);
@@ -338,10 +349,13 @@ void BatchWriter::write_block(RowBlock& block, const Unpackers& unpackers, Batch
   if (plan_.memory.lends) buffer.lender = rows.front().chunk->shared_from_this();
   for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
     const BatchTensor& tensor = plan_.memory.tensors[t];
-    if (tensor.part != BatchTensor::Part::dense || (plan_.memory.lends && lend_dense(t, rows.front(), buffer)))
-      continue;
-    std::byte* const out = buffer.memory + tensor.offset + static_cast<size_t>(block.first) * tensor.row_bytes();
-    write_dense(tensor.output, block, unpackers, out, failures);
+    const bool has_steps = has_made_steps(tensor);
+    if (!has_steps && tensor.part != BatchTensor::Part::dense) continue;
+    if (!has_steps && plan_.memory.lends && lend_dense(t, rows.front(), buffer)) continue;
+    const size_t row_bytes =
+        tensor.row_bytes() * (has_steps ? static_cast<size_t>(buffer.content.tensors[t].tensor.shape[1]) : 1);
+    std::byte* const out = buffer.memory + tensor.offset + static_cast<size_t>(block.first) * row_bytes;
+    write_rows(tensor.output, block, unpackers, out, row_bytes, failures);
   }
   // The masks come last, because rows may have failed above.
   for (const BatchTensor& tensor : plan_.memory.tensors) {
@@ -369,13 +383,32 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
   return tally;
 }
 
-void BatchWriter::write_dense(int number, RowBlock& block, const Unpackers& all, std::byte* out,
-                              Failures& failures) const {
+void BatchWriter::write_rows(int number, RowBlock& block, const Unpackers& all, std::byte* out, size_t row_bytes,
+                             Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
+  if (output.step_writer || (output.jobs[0].writer && output.jobs[0].values > 1))
+    return write_steps(output, block, out, row_bytes, failures);
   if (output.jobs[0].writer) return run_writer(number, block, out, failures);
   for (size_t j = 0; j < output.jobs.size(); j++)
-    write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset,
-              output.row_bytes());
+    write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset, row_bytes);
+}
+
+// Returns whether a RowWriter makes the steps of the tensor's rows.
+bool BatchWriter::has_made_steps(const BatchTensor& tensor) const noexcept {
+  return tensor.part == BatchTensor::Part::padded &&
+         plan_.spec.outputs[static_cast<size_t>(tensor.output)].step_writer != nullptr;
+}
+
+// Returns how many steps the longest row of a batch has. Filler has none.
+int64_t BatchWriter::longest_row(const BatchTensor& tensor, const BatchRows& batch) const {
+  const auto number = static_cast<size_t>(plan_.spec.outputs[static_cast<size_t>(tensor.output)].feature);
+  const FeatureSpec& feature = plan_.spec.features[number];
+  uint64_t longest = 0;
+  std::array<BatchRow, block_rows> rows;
+  for (int64_t first = 0; first < batch.rows; first += block_rows)
+    for (const BatchRow& row : rows_of_batch(batch, first, std::min(batch.rows, first + block_rows), rows.data()))
+      if (!row.filler) longest = std::max(longest, values_of(feature, row.chunk->features()[number], row.row).count);
+  return static_cast<int64_t>(longest);
 }
 
 // Returns for each row the number of its entry in the store. Filler has none: it has the values of another record.
@@ -403,30 +436,76 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
     const BatchRow& row = block.rows[i];
     values[i] = stored_value(feature, row.chunk->features()[number], row.row);
   }
-  const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
-  check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
-                  plan_.threads);
   const int part = store_ ? plan_.cache->parts().of_output[static_cast<size_t>(of)] : -1;
   std::array<uint64_t, block_rows> entries;
   std::optional<KeptRows> kept;
   if (part >= 0) kept.emplace(*store_, entries_of(block, static_cast<uint64_t>(part), entries));
-  RowOutcome outcome;
-  const BatchRows& batch = failures.batch;
-  const auto frames = static_cast<uint64_t>(plan_.frames);
-  const RowNumbers rows{batch.epoch,
-                        batch.step * static_cast<uint64_t>(plan_.global_batch) * frames +
-                            static_cast<uint64_t>(batch.wanted.first + block.first),
-                        frames, kept ? &*kept : nullptr};
-  job.writer->write(std::span(values).first(block.rows.size()), rows, out, output.row_bytes(),
-                    scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, job.writer->scratch_bytes()),
-                    outcome);
-  if (outcome.warnings > 0) warnings_ += outcome.warnings;
+  RowNumbers numbers = numbers_of(block, failures.batch);
+  numbers.kept = kept ? &*kept : nullptr;
+  RowOutcome outcome = call(*job.writer, std::span(values).first(block.rows.size()), numbers, out, output.row_bytes());
   if (kept) {
     const auto samples = static_cast<uint64_t>(std::ranges::count(block.rows, false, &BatchRow::filler));
     found_.fetch_add(outcome.found, std::memory_order_relaxed);
     not_found_.fetch_add(samples - outcome.found, std::memory_order_relaxed);
   }
   for (RowFailure& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
+}
+
+// Makes the steps of rows in parallel, each from one value of the record. If some fail, the row fails for the first of
+// them. What a row lacks at its end is zeros.
+void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::byte* out, size_t row_bytes,
+                              Failures& failures) const {
+  const bool is_padded = output.step_writer != nullptr;
+  const auto number = static_cast<size_t>(is_padded ? output.feature : output.jobs[0].column.number);
+  const size_t step_bytes = is_padded ? output.row_bytes() : output.row_bytes() / output.jobs[0].values;
+  const FeatureSpec& feature = plan_.spec.features[number];
+  const RowNumbers numbers = numbers_of(block, failures.batch);
+  for (size_t i = 0; i < block.rows.size(); i++, out += row_bytes) {
+    const BatchRow row = block.rows[i];
+    ValuesRef own;
+    if (!is_padded || !row.filler) own = values_of(feature, row.chunk->features()[number], row.row);
+    Mutex mutex;
+    std::optional<RowFailure> first;  // its row is the step
+    side_by_side(static_cast<int64_t>(own.count), 1, [&](int64_t begin, int64_t end) {
+      for (auto step = static_cast<size_t>(begin); step < static_cast<size_t>(end); step++) {
+        const BytesRef& bytes = static_cast<const BytesRef*>(own.values)[step];
+        const std::span<const std::byte> value(bytes.data, bytes.size);
+        RowOutcome outcome = call(*output.writer(), {&value, 1}, {numbers.epoch, numbers.sample(i)},
+                                  out + step * step_bytes, step_bytes);
+        if (outcome.failed.empty()) continue;
+        const Lock lock(mutex);
+        if (first && first->row < step) continue;
+        first = std::move(outcome.failed.front());
+        first->row = step;
+      }
+    });
+    if (first)
+      failures.add(block, {i, first->category, fmt::format("step {}: {}", first->row, first->message)}, feature.name,
+                   plan_);
+    const size_t written = own.count * step_bytes;
+    std::memset(out + written, 0, row_bytes - written);
+  }
+}
+
+// Calls a row writer with the scratch memory of this thread.
+RowOutcome BatchWriter::call(const RowWriter& writer, std::span<const std::span<const std::byte>> values,
+                             const RowNumbers& rows, std::byte* out, size_t stride) const {
+  const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
+  check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
+                  plan_.threads);
+  RowOutcome outcome;
+  writer.write(values, rows, out, stride,
+               scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, writer.scratch_bytes()), outcome);
+  if (outcome.warnings > 0) warnings_ += outcome.warnings;
+  return outcome;
+}
+
+RowNumbers BatchWriter::numbers_of(const RowBlock& block, const BatchRows& batch) const noexcept {
+  const auto frames = static_cast<uint64_t>(plan_.frames);
+  return {batch.epoch,
+          batch.step * static_cast<uint64_t>(plan_.global_batch) * frames +
+              static_cast<uint64_t>(batch.wanted.first + block.first),
+          frames};
 }
 
 void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,

@@ -26,12 +26,12 @@ class BatchWriter {
   explicit BatchWriter(const Plan& plan, RowCache* rows = nullptr);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
-  /// tensors in blocks of rows, in parallel in the calling thread's arena. Reads each row once and writes each element
-  /// once.
+  /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads each
+  /// row once and writes each element once.
   ///
   /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
-  /// row of the batch, or zeros if there is none. Precondition: the calling thread is in an arena of at most
-  /// Schedule::threads threads.
+  /// row of the batch, or zeros if there is none, and in other tensors it has no values. Precondition: the calling thread
+  /// is in an arena of at most Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
   /// Tells row writers which rows will be made of a chunk, so that they can begin to read what they need.
@@ -55,10 +55,18 @@ class BatchWriter {
   static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
   void write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer, Failures& failures) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
-  void write_dense(int output, RowBlock& block, const Unpackers& unpackers, std::byte* out, Failures& failures) const;
+  void write_rows(int output, RowBlock& block, const Unpackers& unpackers, std::byte* out, size_t row_bytes,
+                  Failures& failures) const;
   std::span<const uint64_t> entries_of(const RowBlock& block, uint64_t part,
                                        std::array<uint64_t, block_rows>& entries) const;
   void run_writer(int output, RowBlock& block, std::byte* out, Failures& failures) const;
+  void write_steps(const OutputSpec& output, RowBlock& block, std::byte* out, size_t row_bytes,
+                   Failures& failures) const;
+  RowOutcome call(const RowWriter& writer, std::span<const std::span<const std::byte>> values, const RowNumbers& rows,
+                  std::byte* out, size_t stride) const;
+  RowNumbers numbers_of(const RowBlock& block, const BatchRows& batch) const noexcept;
+  bool has_made_steps(const BatchTensor& tensor) const noexcept;
+  int64_t longest_row(const BatchTensor& tensor, const BatchRows& batch) const;
   void fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const;
   void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
                  size_t row_bytes) const;

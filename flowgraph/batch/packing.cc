@@ -83,7 +83,8 @@ class Packer {
       job.writer = std::move(stored);
       output.dtype = unpack.stored;
       output.name = "packed " + output.name;
-      return {.column = add(std::move(output)), .unpack = unpack};
+      const size_t values = job.values;
+      return {.column = add(std::move(output)), .unpack = unpack, .values = values};
     }
     gpu::UnpackSpec copy = stored_elements(output.dtype, output.shape);
     copy.out = output.dtype;

@@ -7,6 +7,7 @@
 
 #include "base/invariant.h"
 #include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/parse/formula_columns.h"
 
 namespace feedline::flow {
 namespace {
@@ -23,13 +24,6 @@ struct Layout {
 
   int64_t values() const { return starts.back(); }
 };
-
-ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) {
-  if (feature.nested()) return column.as<StepsRef>()[row].all;
-  if (feature.kind != FeatureKind::fixed) return column.as<ValuesRef>()[row];
-  const auto elements = static_cast<uint64_t>(feature.shape.elements());
-  return {column.as<BytesRef>() + row * elements, elements};
-}
 
 Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const BatchRows& batch,
                std::span<const int64_t> failed) {

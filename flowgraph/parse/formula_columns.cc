@@ -29,6 +29,13 @@ std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column
   return {column.as<std::byte>() + row * size, size};
 }
 
+ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept {
+  if (feature.nested()) return column.as<StepsRef>()[row].all;
+  if (feature.kind != FeatureKind::fixed) return column.as<ValuesRef>()[row];
+  const auto elements = static_cast<uint64_t>(feature.shape.elements());
+  return {column.as<BytesRef>() + row * elements, elements};
+}
+
 Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
   for (const ExpressionSpec& expression : spec.expressions) {
     Formula formula{&expression.program, {}};

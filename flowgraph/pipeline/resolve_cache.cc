@@ -50,7 +50,7 @@ void check_cache_keeps(const PipelineSpec& spec) {
   const char* const what = spec.cache->what == CacheWhat::decoded ? "DECODED" : "RESIZED";
   std::string why;
   for (const OutputSpec& output : spec.outputs) {
-    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    const KeptStep* step = output.kept_step();
     if (!step || output.internal) continue;
     if (step->why_not.empty()) return;
     why += fmt::format("; output '{}': {}", output.name, step->why_not);

@@ -89,7 +89,7 @@ class OutputResolver {
         from_raw(bytes_feature("decode_raw"));
         break;
       case Output::kDecodeImage:
-        add_picture(bytes_feature("decode_image"), resolve_picture(config_, path_), Layout::hwc);
+        add_picture(encoded_pictures(), resolve_picture(config_, path_), Layout::hwc);
         break;
       case Output::kOneHot:
         from_class();
@@ -146,6 +146,24 @@ class OutputResolver {
     if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
       refuse(operation,
              fmt::format("it needs one BYTES value in each record; feature '{}' is {}", from.name, describe(from)));
+    return number;
+  }
+
+  // Returns the number of the feature whose values are pictures: one in each record, or several.
+  int encoded_pictures() const {
+    if (config_.feature().empty()) refuse("feature", "decode_image needs a feature of BYTES; name one");
+    const int number = feature_number("feature", config_.feature());
+    const FeatureSpec& from = feature(number);
+    const bool is_sequence = from.kind == FeatureKind::fixed_sequence;
+    if (from.dtype != DType::bytes || (!is_sequence && from.kind != FeatureKind::fixed) ||
+        from.shape.rank() > (is_sequence ? 0 : 1) || from.shape.elements() == 0)
+      refuse("decode_image",
+             fmt::format("it needs a feature of BYTES with one picture in each record, or several: FIXED with a shape "
+                         "of one axis, or FIXED_SEQUENCE without a shape; feature '{}' is {}",
+                         from.name, describe(from)));
+    if (is_sequence && from.has_default)
+      refuse("decode_image",
+             fmt::format("rows are padded with zeros; remove default_value from feature '{}'", from.name));
     return number;
   }
 
@@ -416,10 +434,18 @@ class OutputResolver {
         finish_as.std = for_each_channel(normalize->std, 1, finish_as.channels);
       }
     }
-    output_.shape = unpack.shape;
-    add_job({.number = number}, std::move(unpack));
-    output_.jobs.back().writer = std::make_shared<PictureWriter>(std::move(picture.origin), picture.geometry,
-                                                                 std::move(finish_as), picture.keys, cache_);
+    auto writer = std::make_shared<PictureWriter>(std::move(picture.origin), picture.geometry, std::move(finish_as),
+                                                  picture.keys, cache_);
+    const FeatureSpec& from = feature(number);
+    output_.shape = from.shape.rank() > 0 ? unpack.shape.with_rows(from.shape[0]) : unpack.shape;
+    if (from.kind == FeatureKind::fixed_sequence) {
+      output_.padded = true;
+      output_.feature = number;
+      output_.step_writer = std::move(writer);
+      return;
+    }
+    add_job({.number = number}, std::move(unpack), static_cast<size_t>(from.shape.elements()));
+    output_.jobs.back().writer = std::move(writer);
   }
 
   void from_class() {

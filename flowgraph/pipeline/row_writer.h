@@ -1,4 +1,4 @@
-// Makes rows of a dense output in a way that can fail: a picture may break in its scan, a table may lack a key.
+// Makes rows of an output in a way that can fail: a picture may break in its scan, a table may lack a key.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,8 @@ struct KeptRows {
   std::span<const uint64_t> entries;  // by row: the number of its entry; `none` if the row is not kept
 };
 
-/// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows.
+/// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows. A step is a block of its own, and
+/// all steps of a record have the number of its sample.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
@@ -63,9 +64,9 @@ struct KeptStep {
   std::string why_not;  // for people: why nothing can be kept; then the rest is not set
 };
 
-/// Makes the rows of a dense output from the values of a feature. A row may fail. Immutable, and used by several
-/// threads at a time. Unpacking (gpu::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain data, because
-/// GPUs carry it out, too.
+/// Makes the rows of an output, or the steps of its rows, from the values of a feature. A row may fail. Immutable, and
+/// used by several threads at a time. Unpacking (gpu::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain
+/// data, because GPUs carry it out, too.
 class RowWriter {
  public:
   virtual ~RowWriter() = default;

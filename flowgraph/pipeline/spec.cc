@@ -11,15 +11,21 @@ std::string FeatureSpec::place() const {
   return std::string(prefix) + key;
 }
 
+const KeptStep* OutputSpec::kept_step() const noexcept {
+  static const KeptStep of_steps{.text = {}, .bytes = 0, .why_not = "a record has several pictures"};
+  const KeptStep* step = writer() ? writer()->kept_step() : nullptr;
+  return step && (step_writer || jobs[0].values > 1) ? &of_steps : step;
+}
+
 std::optional<PipelineSpec::RowWriterMemory> PipelineSpec::row_writer_memory() const noexcept {
   std::optional<RowWriterMemory> most;
-  for (const OutputSpec& output : outputs)
-    for (const DenseJob& job : output.jobs) {
-      if (!job.writer) continue;
-      if (!most) most.emplace();
-      most->scratch = std::max(most->scratch, job.writer->scratch_bytes());
-      most->heap = std::max(most->heap, job.writer->heap_bytes());
-    }
+  for (const OutputSpec& output : outputs) {
+    const RowWriter* writer = output.writer();
+    if (!writer) continue;
+    if (!most) most.emplace();
+    most->scratch = std::max(most->scratch, writer->scratch_bytes());
+    most->heap = std::max(most->heap, writer->heap_bytes());
+  }
   return most;
 }
 

@@ -115,7 +115,7 @@ struct ColumnRef {
 /// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// Makes the rows from a feature; then the output has no other job. Null: `unpack` says how the rows are made.
+  /// Makes the rows from the values of a feature; then the output has no other job. Null: `unpack` says how.
   std::shared_ptr<const RowWriter> writer = nullptr;
   /// How one value is unpacked. A value is the bytes of a bytes feature, or all numbers that a record has for another
   /// feature, as they lie in memory.
@@ -134,6 +134,9 @@ struct OutputSpec {
   // If it is not dense:
   int feature = -1;
   std::optional<gpu::UnpackSpec> unpack_value;  // how a single number is cast and normalised
+  // Padded: makes a step of the tensor from each value of the feature, which are BYTES, and padding is zeros. Null: the
+  // steps are the feature's own.
+  std::shared_ptr<const RowWriter> step_writer = nullptr;
   // The tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and NAME.row_splits. If the
   // feature is nested, NAME.step_splits comes before NAME.row_splits.
   bool variable = false;
@@ -142,6 +145,10 @@ struct OutputSpec {
 
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
+  /// Returns what makes rows that can fail; null if there is nothing of that kind.
+  const RowWriter* writer() const noexcept { return dense() ? jobs[0].writer.get() : step_writer.get(); }
+  /// Returns what a cache can keep of the output, or why it can keep nothing. Null: RowWriter::kept_step() is.
+  const KeptStep* kept_step() const noexcept;
 };
 
 /// A formula. The expressions of a pipeline are in an order in which each needs only those before it.

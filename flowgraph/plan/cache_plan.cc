@@ -35,7 +35,7 @@ uint64_t row_bytes(const CacheSpec& spec) {
 CacheParts::CacheParts(const PipelineSpec& spec) {
   for (const OutputSpec& output : spec.outputs) {
     of_output.push_back(-1);
-    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    const KeptStep* step = output.kept_step();
     if (!step || !step->why_not.empty() || output.internal) continue;
     const int feature = output.jobs[0].column.number;
     const auto known = std::ranges::find_if(
@@ -149,7 +149,7 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
   }
   for (size_t o = 0; o < spec.outputs.size(); o++) {
     const OutputSpec& output = spec.outputs[o];
-    const KeptStep* step = output.dense() && output.jobs[0].writer ? output.jobs[0].writer->kept_step() : nullptr;
+    const KeptStep* step = output.kept_step();
     if (step && !step->why_not.empty())
       fmt::format_to(out, "         output '{}' is not kept: {}\n", output.name, step->why_not);
   }

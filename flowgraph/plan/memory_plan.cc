@@ -137,7 +137,7 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
       const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
                                                      : most_sequence_values(*feature, data.largest_record());
       const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
-      if (feature->dtype == DType::bytes) {
+      if (output.dtype == DType::bytes) {
         const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
         add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(most_steps, step * padding));
         add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(most_steps, step) + 1);

@@ -293,6 +293,30 @@ TEST_CASE("features of SequenceExamples lie in the context or in feature lists")
         "from one feature");
 }
 
+TEST_CASE("pictures in steps: one shape if records have as many, otherwise padded with zeros") {
+  const std::string sequences = "source { files: \"f\" record_type: SEQUENCE_EXAMPLE } " + batch;
+  const auto of = [&](const std::string& feature) {
+    return sequences + "feature { name: \"f\" dtype: BYTES where: FEATURE_LIST " + feature +
+           " } output { name: \"o\" feature: \"f\" decode_image {} crop { size: [5, 7] } layout: CHW dtype: FLOAT32 }";
+  };
+  const OutputSpec padded = resolve(of("kind: FIXED_SEQUENCE")).outputs.at(0);
+  CHECK((padded.padded && !padded.dense() && padded.step_writer));
+  CHECK(padded.shape == Shape({3, 5, 7}));
+  CHECK(padded.dtype == DType::float32);
+  const OutputSpec fixed = resolve(of("shape: 4")).outputs.at(0);
+  CHECK((fixed.dense() && fixed.jobs[0].writer && fixed.jobs[0].values == 4));
+  CHECK(fixed.shape == Shape({4, 3, 5, 7}));
+  CHECK(resolve(of("kind: FIXED_SEQUENCE")).row_writer_memory()->heap > 0);
+  for (const std::string& wrong :
+       {std::string("kind: RAGGED"), std::string("shape: [4, 2]"), std::string("kind: FIXED_SEQUENCE shape: 2")})
+    CHECK_THAT(error_of(of(wrong)),
+               Catch::StartsWith("output 'o': decode_image: it needs a feature of BYTES with one picture in each "
+                                 "record, or several: FIXED with a shape of one axis, or FIXED_SEQUENCE without a "
+                                 "shape; feature 'f' is "));
+  CHECK(error_of(of("kind: FIXED_SEQUENCE default_value { bytes_value: \"x\" }")) ==
+        "output 'o': decode_image: rows are padded with zeros; remove default_value from feature 'f'");
+}
+
 TEST_CASE("the dtype of an output is that of what it is made from") {
   const auto [text, dtype] = GENERATE(table<const char*, DType>({
       {"feature: \"n\"", DType::int64},
