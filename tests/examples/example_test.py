@@ -211,6 +211,34 @@ def captions(out):
     assert out("tokens")[0][0] == 5 * images and min(out("tokens")[1]) >= 0
 
 
+def video(out):
+    """All frames of a clip are one of the 81 windows, mirrored or not; what is behind them is zeros."""
+    _, photos = golden("images/photos_png")("out.image.pixels")
+    shape, values = out("frames")
+    assert shape == (6, 8, 3, 24, 24)
+    labels, splits = list(out("label")[1]), list(out("time.row_splits")[1])
+    assert sorted(labels) == list(range(6)) and out("time.values")[1][1] == 40000
+    size = 3 * 24 * 24
+    choices = set()
+    for n, clip in enumerate(labels):
+        frames = splits[n + 1] - splits[n]
+        assert frames == (4, 8, 5, 6, 7, 6)[clip]
+        assert not any(values[(8 * n + frames) * size : 8 * (n + 1) * size])
+
+        def is_choice(top, left, mirrored):
+            for s, c, y, x in itertools.product(range(frames), range(3), range(24), range(24)):
+                row, column = 3 * s + clip + top + y, 24 - 2 * s + left + (23 - x if mirrored else x)
+                wanted = (photos[((clip * 64 + row) * 64 + column) * 3 + c] / 255 - MEAN[c]) / STD[c]
+                if abs(values[(8 * n + s) * size + (c * 24 + y) * 24 + x] - wanted) > 1e-5:
+                    return False
+            return True
+
+        found = [choice for choice in itertools.product(range(9), range(9), (False, True)) if is_choice(*choice)]
+        assert len(found) == 1, f"row {n} is no window of clip {clip}"
+        choices.add(found[0])
+    assert len(choices) > 4
+
+
 pipeline = SOURCE / "examples" / (EXAMPLE + ".textproto")
 subprocess.run([TOOL, "check", pipeline], check=True)
 with tempfile.TemporaryDirectory() as folder:
