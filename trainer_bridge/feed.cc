@@ -2,7 +2,7 @@
 
 namespace feedline {
 
-Feed::Feed(const Setup& setup, const flow::Plan* plan, flow::RowCache* cache, const flow::FeedFacts& facts,
+Feed::Feed(const Setup& setup, const flow::Plan* plan, flow::CacheStore* cache, const flow::FeedFacts& facts,
            const flow::Position& position)
     : setup_(setup), plan_(plan), cache_(cache) {
   if (setup.route.graph) make_graph(position);

@@ -21,7 +21,7 @@ class Feed {
   /// no other rank. `plan` is null on a rank that does not read; `facts` then come from the rank that reads for it.
   /// `setup`, `plan` and `cache`, which is null if the plan has none, must outlive the feed. Throws Error if memory,
   /// threads or a device cannot be obtained.
-  Feed(const Setup& setup, const flow::Plan* plan, flow::RowCache* cache, const flow::FeedFacts& facts,
+  Feed(const Setup& setup, const flow::Plan* plan, flow::CacheStore* cache, const flow::FeedFacts& facts,
        const flow::Position& position);
   /// Destroys the pieces in the opposite order, each before the one from which it takes batches.
   ~Feed() = default;
@@ -50,7 +50,7 @@ class Feed {
 
   // The pieces, null if the route lacks them, and the plan and the cache of the graph.
   const flow::Plan* plan() const noexcept { return plan_; }
-  const flow::RowCache* cache() const noexcept { return cache_; }
+  const flow::CacheStore* cache() const noexcept { return cache_; }
   flow::Graph* graph() const noexcept { return graph_.get(); }
   const flow::Transfer* transfer() const noexcept { return transfer_.get(); }
   const flow::Upload* upload() const noexcept { return upload_.get(); }
@@ -64,7 +64,7 @@ class Feed {
 
   const Setup& setup_;
   const flow::Plan* const plan_;
-  flow::RowCache* const cache_;
+  flow::CacheStore* const cache_;
   // Destroyed in the opposite order: each piece takes batches from the one before it.
   std::unique_ptr<flow::Graph> graph_;
   std::unique_ptr<flow::Transfer> transfer_;

@@ -40,7 +40,7 @@ struct Feeder::Impl {
         // Needs no lock, because no other thread can use this object yet.
         ranks.among(setup.distribution.readers(), [&](RankGroup& readers) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
           plan = open_plan(setup, readers);
-          if (plan->cache) cache = std::make_unique<flow::RowCache>(*plan->cache);
+          if (plan->cache) cache = std::make_unique<flow::CacheStore>(*plan->cache);
           facts = flow::facts_of(*plan);
         });
         begin({setup.options.epoch, 0}, ranks);
@@ -233,7 +233,7 @@ struct Feeder::Impl {
   // The plan of the feed's graph; null if another rank reads for this one.
   std::unique_ptr<flow::Plan> plan FEEDLINE_GUARDED_BY(mutex);
   // The cache of the plan, which every feed uses; null if there is none.
-  std::unique_ptr<flow::RowCache> cache FEEDLINE_GUARDED_BY(mutex);
+  std::unique_ptr<flow::CacheStore> cache FEEDLINE_GUARDED_BY(mutex);
   // With index.mode LAZY: the plan for the next time that the feed begins.
   std::unique_ptr<flow::Plan> counted FEEDLINE_GUARDED_BY(mutex);
   // Null while the feeder moves to another position, and after it has failed to do so.

@@ -154,7 +154,8 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 
 }  // namespace
 
-BatchWriter::BatchWriter(const Plan& plan, RowCache* rows) : plan_(plan), store_(rows ? rows->store() : nullptr) {
+BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
+    : plan_(plan), store_(rows && !plan.cache->pieces() ? rows->store() : nullptr) {
   if (plan.memory.scratch_bytes > 0)
     scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
   int64_t row_bytes = 1;

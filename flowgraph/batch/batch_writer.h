@@ -9,8 +9,8 @@
 
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/batch/batch_rows.h"
-#include "flowgraph/batch/row_cache.h"
 #include "flowgraph/batch/step_outcome.h"
+#include "flowgraph/chunk/cache_store.h"
 #include "flowgraph/plan/plan.h"
 #include "gpu/device/memory.h"
 #include "gpu/unpack/unpack.h"
@@ -20,10 +20,10 @@ namespace feedline::flow {
 struct RowBlock;
 
 /// Writes the batches of a plan. The graph's nodes [unpack] of all replicas share one writer. Immutable. Keeps a
-/// reference to the plan, and to the cache of rows, if there is one.
+/// reference to the plan, and to the cache of pictures, if there is one.
 class BatchWriter {
  public:
-  explicit BatchWriter(const Plan& plan, RowCache* rows = nullptr);
+  explicit BatchWriter(const Plan& plan, CacheStore* rows = nullptr);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
   /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads each

@@ -47,6 +47,13 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// their own; inflated extents lie one after another. Set by the code that issues the reads.
   std::vector<const std::byte*> extents;
 
+  /// Returns the bytes [offset, offset + length) of the file, or of its inflated stream, in extent number `extent`.
+  /// Precondition: they lie in the extent, and `extents` is set.
+  std::span<std::byte> bytes_at(size_t extent, uint64_t offset, uint64_t length) noexcept {
+    const auto begin = static_cast<size_t>(extents[extent] - data_.data());
+    return data_.subspan(begin + (offset - ticket.extents[extent].offset), length);
+  }
+
   /// The error of a failed read. If it is set, nothing of the chunk can be used.
   std::optional<Error> failed;
 

@@ -187,7 +187,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
   read_outlets.wake = [this] { wake(); };
   read_outlets.fail = [this](std::exception_ptr error) { delivery->fail(std::move(error)); };
   read.emplace(plan, options.start, options.io, plan.memory.lends ? options.copied_to.front() : host(),
-               assembler.needed(), std::move(read_outlets));
+               assembler.needed(), options.cache, std::move(read_outlets));
   make_nodes();
 }
 
@@ -247,6 +247,7 @@ ChunkRef Graph::Impl::arrived(const ChunkRef& message) noexcept {
 }
 
 void Graph::Impl::parse(Chunk& chunk) {
+  read->keep(chunk);
   chunk.parse(plan);
   writer.read_ahead(chunk);
   layout_hits += chunk.layout_hits();
@@ -302,12 +303,13 @@ std::string Graph::backend() const { return impl_->read->backend(); }
 GraphReport Graph::report() const {
   const Impl& impl = *impl_;
   const ReadStage& read = *impl.read;
+  const RecordCache* const records = read.records();
   GraphReport report{.bytes_read = read.bytes_read(),
                      .layout_hits = impl.layout_hits,
                      .parsed = impl.parsed,
                      .decode_warnings = impl.writer.warnings(),
-                     .cache_hits = impl.writer.found(),
-                     .cache_misses = impl.writer.not_found(),
+                     .cache_hits = impl.writer.found() + (records ? records->found() : 0),
+                     .cache_misses = impl.writer.not_found() + (records ? records->not_found() : 0),
                      .errors_total = impl.bad_records.total(),
                      .errors = impl.bad_records.first()};
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {

@@ -18,7 +18,7 @@
 #include "feedline/batch.h"
 #include "feedline/io_options.h"
 #include "feedline/stage_report.h"
-#include "flowgraph/batch/row_cache.h"
+#include "flowgraph/chunk/cache_store.h"
 #include "flowgraph/feed/delivery.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"
@@ -32,7 +32,7 @@ struct GraphOptions {
   IoOptions io;
   Walk::Start start = {};
   bool deliver_before_error = false;
-  RowCache* cache = nullptr;  // must outlive the graph; null if the plan has no cache
+  CacheStore* cache = nullptr;  // must outlive the graph; null if the plan has no cache
 };
 
 /// Counters since the start. They are exact while no stage runs.

@@ -27,7 +27,7 @@ Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
 }  // namespace
 
 ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
-                     Outlets outlets)
+                     CacheStore* cache, Outlets outlets)
     : plan_(plan),
       outlets_(std::move(outlets)),
       slots_(std::make_shared<Slots>(plan.memory, lent_to)),
@@ -36,6 +36,7 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
       open_inflaters_(plan.mixture ? plan.spec.sources.size() : 1),
       needed_(needed) {
   if (plan.data.lazy) lazy_.emplace(plan);
+  if (cache && cache->store() && plan.cache->pieces()) records_.emplace(plan, *cache->store());
   make_inflaters();
   slots_->pool().on_return(outlets_.kick);
   idle_inflaters_->on_return(outlets_.kick);
@@ -102,6 +103,7 @@ void ReadStage::read() {
     }
     return;
   }
+  inflate_after_all();
   // Issues reads in large bursts, because each burst wakes the I/O thread.
   if (next_sequence_ > needed_ + read_ahead() / 2) return;
   while (issue_next()) {
@@ -117,14 +119,16 @@ void ReadStage::read() {
 bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
   Ticket* const ticket = tickets_.front();
-  if (!ticket || !inflater_ready(*ticket)) return false;
+  if (!ticket) return false;
+  const bool found = found_all(*ticket);
+  if (!found && !inflater_ready(*ticket)) return false;
   const ChunkRef chunk = slots_->take(cached() ? plan_.memory.slots - plan_.memory.slots_of_page_cache : 0);
   if (!chunk) return false;
 
   chunk->sequence = next_sequence_++;
   std::swap(chunk->ticket, *ticket);
   tickets_.pop();
-  read_into(chunk);
+  read_into(chunk, found);
   return true;
 }
 
@@ -169,17 +173,36 @@ void ReadStage::run_inflater(FileInflater* inflater) {
   outlets_.inflate(inflater);
 }
 
+// Returns whether a ticket of a compressed file is in the cache of records.
+bool ReadStage::found_all(const Ticket& ticket) const noexcept {
+  return records_ && !ticket.extents.empty() && plan_.data.files[ticket.extents.front().file].compressed() &&
+         records_->has(ticket);
+}
+
 void ReadStage::inflate_into(const ChunkRef& chunk) {
-  std::byte* at = chunk->data().data();
-  for (const Extent& extent : chunk->ticket.extents) {
-    chunk->extents.push_back(at);
-    at += extent.length;
-  }
+  flights_[chunk->slot()].bytes = chunk->ticket.bytes();
   FileInflater* const inflater = inflater_of(chunk->ticket);
   if (inflater->add(chunk)) run_inflater(inflater);
 }
 
-void ReadStage::read_into(const ChunkRef& chunk) {
+// Inflates the chunks that the cache of records seemed to have.
+void ReadStage::inflate_after_all() {
+  for (;;) {
+    ChunkRef chunk;
+    {
+      const Lock lock(untried_mutex_);
+      if (damaged_.empty()) return;
+      chunk = damaged_.front();
+    }
+    if (!inflater_ready(chunk->ticket)) return;
+    inflate_into(chunk);
+    const Lock lock(untried_mutex_);
+    damaged_.pop_front();
+  }
+}
+
+// `found` is what found_all() has said of the chunk's ticket.
+void ReadStage::read_into(const ChunkRef& chunk, bool found) {
   const Ticket& ticket = chunk->ticket;
   std::byte* at = chunk->data().data();
   chunk->extents.clear();
@@ -189,26 +212,23 @@ void ReadStage::read_into(const ChunkRef& chunk) {
   check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
                   bytes, ticket.extents.size(), plan_.data.files[ticket.extents.front().file].id.uri,
                   ticket.extents.front().offset, chunk->data().size());
-  if (compressed) return inflate_into(chunk);
-  InFlight& flight = flights_[chunk->slot()];
-  const bool try_cache = cached() || ++passed_by_ % cache_tried_once_in == 0;
-  std::vector<io::Read>& reads = try_cache ? flight.untried : requests_;
   for (const Extent& extent : ticket.extents) {
-    reads.push_back(
-        {.file = extent.file, .offset = extent.offset, .length = extent.length, .buffer = at, .tag = &flight});
-    chunk->extents.push_back(at + extent.offset % io::block_bytes);
-    at += io::Read::capacity_for(extent.offset, extent.length);
+    chunk->extents.push_back(compressed ? at : at + extent.offset % io::block_bytes);
+    at += compressed ? extent.length : io::Read::capacity_for(extent.offset, extent.length);
   }
-  if (try_cache) {
-    {
-      const Lock lock(untried_mutex_);
-      untried_.push_back(chunk);
-    }
-    outlets_.parse(nullptr);
-  } else {
-    flight.fly(chunk, ticket.extents.size(), 0);
-    burst_++;
+  InFlight& flight = flights_[chunk->slot()];
+  flight.bytes = 0;
+  if (compressed && found) return try_first(chunk, false);
+  if (compressed) {
+    if (records_) records_->count_missing(ticket);
+    return inflate_into(chunk);
   }
+  const bool try_page = cached() || ++passed_by_ % cache_tried_once_in == 0;
+  if (try_page || records_) return try_first(chunk, try_page);
+  const size_t before = requests_.size();
+  add_reads(chunk, requests_);
+  flight.fly(chunk, requests_.size() - before, 0);
+  burst_++;
 }
 
 ChunkRef ReadStage::take_untried() {
@@ -218,27 +238,82 @@ ChunkRef ReadStage::take_untried() {
   return oldest;
 }
 
+// Gives the chunk to [parse], which looks into the caches.
+void ReadStage::try_first(const ChunkRef& chunk, bool page) {
+  InFlight& flight = flights_[chunk->slot()];
+  flight.untried = true;
+  flight.try_page = page;
+  {
+    const Lock lock(untried_mutex_);
+    untried_.push_back(chunk);
+  }
+  outlets_.parse(nullptr);
+}
+
+// Appends the reads of a chunk, without what the cache of records has, which is copied.
+void ReadStage::add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads) {
+  InFlight& flight = flights_[chunk->slot()];
+  const auto add = [&](size_t e, uint64_t offset, uint64_t length) {
+    std::byte* const at = chunk->bytes_at(e, offset, length).data();
+    reads.push_back({.file = chunk->ticket.extents[e].file,
+                     .offset = offset,
+                     .length = length,
+                     .buffer = at - offset % io::block_bytes,
+                     .tag = &flight});
+    flight.bytes += length;
+  };
+  const std::vector<Extent>& extents = chunk->ticket.extents;
+  if (records_)
+    for (const RecordCache::Missing& missing : records_->fetch(*chunk))
+      add(missing.extent, missing.offset, missing.length);
+  else
+    for (size_t e = 0; e < extents.size(); e++) add(e, extents[e].offset, extents[e].length);
+}
+
+bool ReadStage::read_cached(const ChunkRef& chunk) {
+  flights_[chunk->slot()].untried = false;
+  const uint32_t file = chunk->ticket.extents.front().file;
+  if (plan_.data.files[file].compressed()) {
+    if (records_->fetch(*chunk).empty()) return true;
+    {
+      const Lock lock(untried_mutex_);
+      damaged_.push_back(chunk);
+    }
+    outlets_.kick();
+    return false;
+  }
+  std::vector<io::Read> reads;
+  add_reads(chunk, reads);
+  if (!reads.empty()) return read_pages(chunk, reads);
+  if (plan_.cache->share() == 1) misses_ = 0;  // nothing comes from a disk any more
+  return true;
+}
+
 // The thread that parses the chunk copies it. So the bytes are then in that core's cache, no thread must be woken, and
 // as many threads copy as parse. The first read that is not in the page cache is submitted, with all reads after it.
-bool ReadStage::read_cached(const ChunkRef& chunk) {
+bool ReadStage::read_pages(const ChunkRef& chunk, const std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
-  const std::vector<io::Read> reads = std::exchange(flight.untried, {});
   int error = 0;
   auto read = reads.begin();
-  for (; read != reads.end(); ++read) {
+  for (; flight.try_page && read != reads.end(); ++read) {
     const std::optional<int> result = backend_->read_cached(*read);
     if (!result) break;
     if (error == 0) error = *result;
   }
   const size_t left = static_cast<size_t>(reads.end() - read);
-  misses_ = left == 0 ? 0 : misses_ + 1;
+  if (flight.try_page) misses_ = left == 0 ? 0 : misses_ + 1;
   if (left == 0) {
-    note_read(*chunk, error);
+    note_read(flight, *chunk, error);
     return true;
   }
   flight.fly(chunk, left, error);
   submit({read, reads.end()}, 1);
   return false;
+}
+
+void ReadStage::keep(Chunk& chunk) {
+  if (!records_ || chunk.failed || flights_[chunk.slot()].bytes == 0) return;
+  records_->keep(chunk);
 }
 
 // Submits reads. `flying` is the number of chunks and inflater inputs that they fill.
@@ -258,7 +333,7 @@ void ReadStage::completed(InFlight& flight, int error) noexcept {
       if (flight.input->inflater->arrived(*flight.input, flight.error)) run_inflater(flight.input->inflater);
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
-      note_read(*chunk, flight.error);
+      note_read(flight, *chunk, flight.error);
       outlets_.parse(chunk);
     }
   } catch (...) {
@@ -268,8 +343,8 @@ void ReadStage::completed(InFlight& flight, int error) noexcept {
   outlets_.wake();
 }
 
-void ReadStage::note_read(Chunk& chunk, int error) {
-  bytes_read_ += chunk.ticket.bytes();
+void ReadStage::note_read(const InFlight& flight, Chunk& chunk, int error) {
+  bytes_read_ += flight.bytes;
   if (error != 0) chunk.failed = read_failed(plan_, chunk.ticket, error);
 }
 

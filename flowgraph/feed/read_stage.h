@@ -1,8 +1,10 @@
 // The stage [read]: takes the tickets of a feed in their order, and reads what they name into slots.
 //
-//   ticket -> slot -+-> in the page cache: copied by the thread that parses the chunk -+
+//   ticket -> slot -+-> in a cache:        copied by the thread that parses the chunk -+
 //                   +-> on a disk:         read by the backend's thread ---------------+-> [parse]
 //                   +-> compressed:        read by the backend's thread -> [inflate] --+
+//
+// A cache is the page cache, or the pipeline's cache of records.
 #pragma once
 
 #include <atomic>
@@ -20,6 +22,7 @@
 #include "feedline/io_options.h"
 #include "flowgraph/chunk/file_inflater.h"
 #include "flowgraph/chunk/lazy_reader.h"
+#include "flowgraph/chunk/record_cache.h"
 #include "flowgraph/chunk/slots.h"
 #include "flowgraph/feed/stage_counters.h"
 #include "flowgraph/plan/plan.h"
@@ -42,9 +45,10 @@ class ReadStage {
   };
 
   /// Keeps a reference to `plan`. `lent_to`: the device to which batches in the slots are copied (MemoryPlan::lends).
-  /// `needed`: how many chunks the first step needs. Throws Error if memory or the read backend cannot be obtained.
+  /// `needed`: how many chunks the first step needs. `cache`: null if the plan has none. Throws
+  /// Error if memory or the read backend cannot be obtained.
   ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
-            Outlets outlets);
+            CacheStore* cache, Outlets outlets);
 
   /// Reads as many tickets ahead as the plan says, while slots are free. One thread at a time may call it.
   void read();
@@ -52,14 +56,15 @@ class ReadStage {
   /// read() is to be called then.
   bool set_needed(uint64_t chunks) noexcept { return needed_.exchange(chunks) != chunks; }
 
-  /// Takes the oldest chunk that was not looked for in the page cache yet. Precondition: parse(nullptr) was called for
+  /// Takes the oldest chunk that was not looked for in a cache yet. Precondition: parse(nullptr) was called for
   /// it.
   ChunkRef take_untried();
-  bool is_untried(const Chunk& chunk) const noexcept { return !flights_[chunk.slot()].untried.empty(); }
-  /// Copies the chunk from the page cache, and submits the reads of what the page cache lacks. Returns whether all of
-  /// the chunk was there. If not, the chunk is given to Outlets::parse when it has been read. Precondition:
-  /// is_untried().
+  bool is_untried(const Chunk& chunk) const noexcept { return flights_[chunk.slot()].untried; }
+  /// Copies the chunk from the caches, and submits the reads of what they lack. Returns whether all of the chunk was
+  /// there. If not, the chunk is given to Outlets::parse when it has been read. Precondition: is_untried().
   bool read_cached(const ChunkRef& chunk);
+  /// Puts the records of a chunk that is about to be parsed into the pipeline's cache, if it keeps them.
+  void keep(Chunk& chunk);
 
   /// Lets no new read begin.
   void end() noexcept { ended_ = true; }
@@ -76,6 +81,8 @@ class ReadStage {
   double no_slot_s() const { return slots_->pool().dry_s(); }
   double no_inflater_s() const { return idle_inflaters_->dry_s(); }
   uint64_t bytes_read() const noexcept { return bytes_read_; }
+  /// Returns the cache of records; null if there is none.
+  const RecordCache* records() const noexcept { return records_ ? &*records_ : nullptr; }
   std::string backend() const;
   /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.
   const std::vector<io::FileIndex>* counted() const noexcept {
@@ -94,7 +101,9 @@ class ReadStage {
       left = reads;
       error = error_so_far;
     }
-    std::vector<io::Read> untried;  // reads that are not submitted, because [parse] looks into the page cache first
+    uint64_t bytes = 0;     // that were read, or are being read
+    bool untried = false;   // [parse] looks into the caches before reads are submitted
+    bool try_page = false;  // it looks into the page cache, too
   };
 
   void make_inflaters();
@@ -106,11 +115,16 @@ class ReadStage {
   FileInflater*& inflater_of(const Ticket& ticket);
   bool inflater_ready(const Ticket& ticket);
   void run_inflater(FileInflater* inflater);
-  void read_into(const ChunkRef& chunk);
+  void read_into(const ChunkRef& chunk, bool found);
+  void add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads);
+  void try_first(const ChunkRef& chunk, bool page);
+  bool read_pages(const ChunkRef& chunk, const std::vector<io::Read>& reads);
+  void inflate_after_all();
+  bool found_all(const Ticket& ticket) const noexcept;
   void inflate_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
   void completed(InFlight& flight, int error) noexcept;
-  void note_read(Chunk& chunk, int error);
+  void note_read(const InFlight& flight, Chunk& chunk, int error);
 
   const Plan& plan_;
   const Outlets outlets_;
@@ -138,10 +152,14 @@ class ReadStage {
   std::atomic<uint64_t> misses_{0};  // how many chunks in a row were not in the page cache
   std::atomic<uint64_t> bytes_read_{0};
 
-  // Chunks that were not looked for in the page cache yet. A task of [parse] takes the oldest one, because the chunk
+  std::optional<RecordCache> records_;  // the pipeline's cache of records
+
+  // Chunks that were not looked for in the caches yet. A task of [parse] takes the oldest one, because the chunk
   // that was read last is needed last, but oneTBB runs the newest task first.
   Mutex untried_mutex_;
   std::deque<ChunkRef> untried_ FEEDLINE_GUARDED_BY(untried_mutex_);
+  // Chunks of compressed files that turned out to be damaged in the cache of records.
+  std::deque<ChunkRef> damaged_ FEEDLINE_GUARDED_BY(untried_mutex_);
 
   StageCounters read_counters_{"feedline read"}, inflate_counters_{"feedline inflate"};
   std::unique_ptr<io::ReadBackend> backend_;

@@ -32,10 +32,6 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
   of.where = static_cast<CacheWhere>(cache.where());
   of.what = static_cast<CacheWhat>(cache.what());
   of.limit = limit_of(cache);
-  if (of.what == CacheWhat::records)
-    refuse(
-        "what: RECORDS: not in this version yet; the page cache keeps what was read, and `feedline split` inflates "
-        "files for good; write what: DECODED or RESIZED for pictures, or remove the cache");
   if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse("dir: it is for where: DISK; remove it");
   if (cache.dir().find('\0') != std::string::npos)
     refuse(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
@@ -46,7 +42,7 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
 }
 
 void check_cache_keeps(const PipelineSpec& spec) {
-  if (!spec.cache) return;
+  if (!spec.cache || spec.cache->what == CacheWhat::records) return;
   const char* const what = spec.cache->what == CacheWhat::decoded ? "DECODED" : "RESIZED";
   std::string why;
   for (const OutputSpec& output : spec.outputs) {

@@ -30,6 +30,9 @@ uint64_t row_bytes(const CacheSpec& spec) {
                                           : io::EntryFile::table_bytes(1 << 20) >> 20;
 }
 
+// Returns the bytes of the header, and what is lost by rounding.
+uint64_t fixed_bytes(const CacheSpec& spec) { return spec.where == CacheWhere::disk ? 2 * 4096 : io::entry_alignment; }
+
 }  // namespace
 
 CacheParts::CacheParts(const PipelineSpec& spec) {
@@ -47,6 +50,40 @@ CacheParts::CacheParts(const PipelineSpec& spec) {
 
 CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes)
     : spec_(*spec.cache), parts_(spec), samples_(data.samples), order_(samples_, hash64("cache")) {
+  spec_.what == CacheWhat::records ? keep_pieces(spec, data) : keep_samples(spec, data, sizes);
+}
+
+// Returns the bytes that the cache may take. Returns nothing if there is a file already, whose layout is then set, or if
+// the cache is off.
+std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet& data) {
+  if (spec_.where == CacheWhere::memory) return spec_.limit;
+  choose_file(spec, data);
+  if (!why_off_.empty()) return std::nullopt;
+  if (const auto found = io::EntryFile::layout_of(path_, content_)) {
+    layout_ = *found;
+    return std::nullopt;
+  }
+  try {
+    return std::min(spec_.limit, io::EntryFile::free_bytes(std::filesystem::path(path_).parent_path()));
+  } catch (const Error& error) {
+    why_off_ = error.what();
+    return std::nullopt;
+  }
+}
+
+// Turns the cache off if the disk has no room for the smallest thing to keep. Throws Error if the limit has none.
+void CachePlan::refuse_if_none(uint64_t room, uint64_t smallest, const char* what) {
+  if (kept_ > 0) return;
+  if (room < spec_.limit) {
+    why_off_ = fmt::format("the disk of {} has {} free", path_, format_byte_size(room));
+    return;
+  }
+  throw Error(Category::bad_pipeline,
+              fmt::format("cache: limit: {} are too few for one {}, which takes {}; give more, or remove the cache",
+                          format_byte_size(spec_.limit), what, format_byte_size(smallest)));
+}
+
+void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes) {
   for (uint64_t sample = 0; const DataFile& file : data.files) {
     first_sample_.push_back(sample);
     selections_.push_back(file.samples);
@@ -60,23 +97,12 @@ CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSi
     why_off_ = "there is nothing to keep";
     return;
   }
-  uint64_t room = spec_.limit;
   const auto rows = static_cast<double>(parts * row_bytes(spec_));
-  const double fixed = spec_.where == CacheWhere::disk ? 2 * 4096 : io::entry_alignment;  // header, rounding
-  if (spec_.where == CacheWhere::disk) {
-    choose_file(spec, data);
-    if (!why_off_.empty()) return;
-    if (const auto found = io::EntryFile::layout_of(path_, content_)) {
-      layout_ = *found;
-      kept_ = std::min(samples_, layout_.entries / parts);
-      return;
-    }
-    try {
-      room = std::min(room, io::EntryFile::free_bytes(std::filesystem::path(path_).parent_path()));
-    } catch (const Error& error) {
-      why_off_ = error.what();
-      return;
-    }
+  const auto fixed = static_cast<double>(fixed_bytes(spec_));
+  const std::optional<uint64_t> room = this->room(spec, data);
+  if (!room) {
+    kept_ = std::min(samples_, layout_.entries / parts);
+    return;
   }
   // What so many samples take. Those that are kept may be larger than others by chance.
   const auto bytes_of = [&](uint64_t samples) {
@@ -85,25 +111,39 @@ CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSi
            caution * sizes.spread * std::sqrt(count * (1 - count / static_cast<double>(samples_)));
   };
   const auto fits = [&](uint64_t samples) {
-    return bytes_of(samples) + static_cast<double>(samples) * rows + fixed <= static_cast<double>(room);
+    return bytes_of(samples) + static_cast<double>(samples) * rows + fixed <= static_cast<double>(*room);
   };
   kept_ = fits(samples_) ? samples_ : 0;
   for (uint64_t too_many = samples_; too_many - kept_ > 1;) {
     const uint64_t middle = kept_ + (too_many - kept_) / 2;
     (fits(middle) ? kept_ : too_many) = middle;
   }
-  if (kept_ == 0 && room < spec_.limit) {
-    why_off_ = fmt::format("the disk of {} has {} free", path_, format_byte_size(room));
-    return;
-  }
-  if (kept_ == 0)
-    throw Error(
-        Category::bad_pipeline,
-        fmt::format("cache: limit: {} are too few for one sample, which takes {}; give more, or remove the cache",
-                    format_byte_size(spec_.limit),
-                    format_byte_size(static_cast<uint64_t>(sample_bytes_ + rows + fixed))));
+  refuse_if_none(*room, static_cast<uint64_t>(sample_bytes_ + rows + fixed), "sample");
   layout_.entries = kept_ * parts;
   layout_.data_bytes = round_up(static_cast<uint64_t>(std::ceil(bytes_of(kept_))), io::entry_alignment);
+}
+
+void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
+  if (samples_ == 0) {
+    why_off_ = "there is nothing to keep";
+    return;
+  }
+  KeptPieces& pieces = pieces_.emplace(data);
+  const uint64_t row = row_bytes(spec_), fixed = fixed_bytes(spec_), limit = spec_.limit - std::min(spec_.limit, fixed);
+  const std::optional<uint64_t> room = this->room(spec, data);
+  if (!why_off_.empty()) return;
+  if (room) {
+    pieces.keep(limit, *room - std::min(*room, fixed), row);
+    layout_ = pieces.layout();
+  } else {
+    pieces.keep_entries(limit, layout_.entries, row);
+  }
+  kept_ = pieces.samples();
+  if (room)
+    refuse_if_none(*room, pieces.smallest() + fixed,
+                   pieces.plain() > 0 ? "stretch of a file" : "whole compressed file");
+  else if (kept_ == 0)
+    why_off_ = fmt::format("{} has another layout; remove it", path_);
 }
 
 // Two runs share a file if they have the same data and make the same entries of the same samples.
@@ -121,6 +161,10 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
     const uint64_t samples = file.samples.samples();
     add(content_, samples);
     add(content_, samples > 0 ? file.samples.record(0) : 0);
+    if (pieces_) {
+      add(content_, samples > 0 ? file.samples.record(samples - 1) : 0);
+      add(content_, file.index.stride);
+    }
     add(content_, file.kept_audit.value_or(0));
   }
   prefix_ = fmt::format("{:016x}-", place);
@@ -128,7 +172,7 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   if (path_.empty()) why_off_ = "there is no folder for it; set cache.dir, HOME or XDG_CACHE_HOME";
 }
 
-uint64_t CachePlan::memory_bytes() const noexcept {
+uint64_t CachePlan::store_bytes() const noexcept {
   if (kept_ == 0) return 0;
   return spec_.where == CacheWhere::disk ? io::DiskEntries::memory_bytes(layout_.entries)
                                          : io::MemoryEntries::table_bytes(layout_.entries) + layout_.data_bytes;
@@ -139,6 +183,8 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
   auto out = std::back_inserter(text);
   if (!why_off_.empty()) {
     fmt::format_to(out, "cache    off: {}\n", why_off_);
+  } else if (pieces_) {
+    return text_of_pieces();
   } else {
     fmt::format_to(out, "cache    {} pictures of {} of {} samples ({:.1f} %), about {} each, {}\n", name(spec_.what),
                    kept_, samples_, 100 * share(), format_byte_size(static_cast<uint64_t>(sample_bytes_)),
@@ -153,6 +199,23 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
     if (step && !step->why_not.empty())
       fmt::format_to(out, "         output '{}' is not kept: {}\n", output.name, step->why_not);
   }
+  return text;
+}
+
+std::string CachePlan::text_of_pieces() const {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "cache    RECORDS: {} of {} samples ({:.1f} %), {} in {} pieces of files, {}\n", kept_, samples_,
+                 100 * share(), format_byte_size(layout_.data_bytes), layout_.entries,
+                 spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
+  if (pieces_->compressed() > 0)
+    fmt::format_to(
+        out, "         {} of {} compressed files are inflated once{}; a compressed file is kept whole or not\n",
+        pieces_->kept_compressed(), pieces_->compressed(), spec_.where == CacheWhere::memory ? "" : " for all runs");
+  if (pieces_->plain() > 0)
+    fmt::format_to(out,
+                   "         plain files: this pays for reads past the page cache (O_DIRECT) and from slow file "
+                   "systems; otherwise it only\n         copies what the page cache holds\n");
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "flowgraph/data/data_set.h"
 #include "flowgraph/order/permutation.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/plan/kept_pieces.h"
 #include "io/cache/entry_file.h"
 
 namespace feedline::flow {
@@ -34,10 +35,12 @@ struct KeptSizes {
 
 /// The samples that are kept are the first `kept` of all samples in a random order, which is the same in every run. So the
 /// share of samples that are found is kept / samples in every epoch and order, and nothing is thrown out to make room.
+/// For RECORDS they are those in the KeptPieces.
 class CachePlan {
  public:
   /// Plans the cache of a pipeline that has one. For DISK it looks at the file that there is, or at the room on the
-  /// disk. Throws Error bad_pipeline if the limit is too small for one sample.
+  /// disk. `sizes` are not used for RECORDS. Throws Error bad_pipeline if the limit is too small for one sample, or for
+  /// one unit of records.
   CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes);
 
   const CacheSpec& spec() const noexcept { return spec_; }
@@ -45,10 +48,11 @@ class CachePlan {
   uint64_t samples() const noexcept { return samples_; }
   uint64_t kept() const noexcept { return kept_; }
   double share() const noexcept { return static_cast<double>(kept_) / static_cast<double>(samples_); }
-  /// Returns the entries of the store: one for each part of each sample that is kept.
+  /// Returns the entries of the store: one for each part of each sample that is kept, or for each piece.
   const io::EntryLayout& layout() const noexcept { return layout_; }
-  /// Returns the bytes of memory that the cache takes.
-  uint64_t memory_bytes() const noexcept;
+  /// Returns the bytes of memory that the store takes, and those of the store and the plan together.
+  uint64_t store_bytes() const noexcept;
+  uint64_t memory_bytes() const noexcept { return store_bytes() + (pieces_ ? pieces_->memory_bytes() : 0); }
   // DISK: the file, the beginning of the names of all files for the same data, and the digest of what the file holds.
   const std::string& path() const noexcept { return path_; }
   const std::string& prefix() const noexcept { return prefix_; }
@@ -56,8 +60,10 @@ class CachePlan {
   /// Returns why nothing is kept although the pipeline has a cache; empty if something is.
   const std::string& why_off() const noexcept { return why_off_; }
 
+  /// RECORDS: returns the pieces that are kept; null for pictures.
+  const KeptPieces* pieces() const noexcept { return pieces_ ? &*pieces_ : nullptr; }
   /// Returns the number of the entry of part 0 of a record, and of its other parts after it; nullopt if the record is not
-  /// kept. `file` and `record` are numbers as Extent has them, and the record is a sample.
+  /// kept. `file` and `record` are numbers as Extent has them, and the record is a sample. Not for RECORDS.
   std::optional<uint64_t> entry_of(uint32_t file, uint64_t record) const noexcept {
     const uint64_t place = order_(first_sample_[file] + selections_[file].before(record));
     return place < kept_ ? std::optional(place * parts_.parts.size()) : std::nullopt;
@@ -67,7 +73,12 @@ class CachePlan {
   std::string text(const PipelineSpec& spec) const;
 
  private:
+  std::optional<uint64_t> room(const PipelineSpec& spec, const DataSet& data);
   void choose_file(const PipelineSpec& spec, const DataSet& data);
+  void keep_samples(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes);
+  void keep_pieces(const PipelineSpec& spec, const DataSet& data);
+  void refuse_if_none(uint64_t room, uint64_t smallest, const char* what);
+  std::string text_of_pieces() const;
 
   CacheSpec spec_;
   CacheParts parts_;
@@ -76,6 +87,7 @@ class CachePlan {
   Permutation order_;
   std::vector<uint64_t> first_sample_;  // by file: the number of its first sample
   std::vector<Selection> selections_;   // by file
+  std::optional<KeptPieces> pieces_;    // RECORDS
   io::EntryLayout layout_;
   std::string path_, prefix_, why_off_;
   uint64_t content_ = 0;

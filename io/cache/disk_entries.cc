@@ -32,6 +32,11 @@ DiskEntries::~DiskEntries() {
   syncer_.join();
 }
 
+bool DiskEntries::has(uint64_t entry) const noexcept {
+  const uint8_t known = local(entry).load(std::memory_order_acquire);
+  return known == unknown ? file_.find(entry).has_value() : known != given_up;
+}
+
 std::span<const std::byte> DiskEntries::find(uint64_t entry, std::span<std::byte> scratch) noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
   if (known == given_up) return {};

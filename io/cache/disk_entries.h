@@ -34,6 +34,7 @@ class DiskEntries final : public EntryStore {
   ~DiskEntries() override;
 
   uint64_t entries() const noexcept override { return std::min<uint64_t>(file_.layout().entries, local_.size()); }
+  bool has(uint64_t entry) const noexcept override;
   std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept override;
   std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept override;
   void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override;

@@ -22,6 +22,9 @@ class EntryStore {
 
   virtual uint64_t entries() const noexcept = 0;
 
+  /// Returns whether an entry is valid. If it must be read from a disk, find() may still find that it is damaged.
+  virtual bool has(uint64_t entry) const noexcept = 0;
+
   /// Returns the bytes of an entry. They lie in the store, or were read into the beginning of `scratch`. Returns an
   /// empty span if the entry is not valid, or has more bytes than `scratch` takes if it must be read.
   virtual std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept = 0;

@@ -19,9 +19,13 @@ MemoryEntries::MemoryEntries(uint64_t entries, std::span<std::byte> memory) {
   data_ = memory.subspan(table_bytes(entries));
 }
 
+bool MemoryEntries::has(uint64_t entry) const noexcept {
+  return std::atomic_ref(table_[entry].state).load(std::memory_order_acquire) == valid;
+}
+
 std::span<const std::byte> MemoryEntries::find(uint64_t entry, std::span<std::byte>) noexcept {
-  Row& row = table_[entry];
-  if (std::atomic_ref(row.state).load(std::memory_order_acquire) != valid) return {};
+  if (!has(entry)) return {};
+  const Row& row = table_[entry];
   return data_.subspan(row.offset, row.bytes);
 }
 

@@ -22,6 +22,7 @@ class MemoryEntries final : public EntryStore {
   MemoryEntries(uint64_t entries, std::span<std::byte> memory);
 
   uint64_t entries() const noexcept override { return table_.size(); }
+  bool has(uint64_t entry) const noexcept override;
   std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept override;
   std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept override;
   void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override;

@@ -39,7 +39,7 @@ flowgraph/data:        flowgraph/pipeline flowgraph/table ranks io/index io/reco
 flowgraph/parse:       flowgraph/pipeline gpu/unpack io/records base
 flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base
 flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table io/index io/records io/read io/cache base
-flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read base
+flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
 flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device gpu/unpack base
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/index io/records io/read io/cache io base
 trainer_bridge:        flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device io/cache base

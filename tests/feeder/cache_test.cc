@@ -130,7 +130,9 @@ TEST_CASE("batches with a cache are those without one") {
   const std::pair<const char*, std::vector<std::string>> kinds[] = {
       {"DECODED", {random_crop, any_area, crop_of_resized, crop_of_shorter, sixteen, turned}},
       {"RESIZED", {crop_of_resized, crop_of_shorter, middle, padded}}};
-  const std::string orders[] = {"", "shuffle { mode: BLOCK buffer_size: 20 block_size: '16KiB' } seed: 4 "};
+  const std::string orders[] = {"", "shuffle { mode: BLOCK buffer_size: 20 block_size: '16KiB' } seed: 4 ",
+                                "shuffle { mode: BUFFER buffer_size: 20 } seed: 4 ",
+                                "shuffle { mode: GLOBAL } seed: 4 "};
   for (const auto& [what, pipelines] : kinds)
     for (const std::string& pipeline : pipelines)
       for (const char* where : {"MEMORY", "DISK"})
@@ -383,7 +385,6 @@ TEST_CASE("caches that could keep nothing, or are wrong, are refused with the re
   CHECK_THAT(why(cache("MEMORY", "RESIZED", "1MiB")), Catch::Contains("no output is a picture"));
   CHECK_THAT(why(middle + "cache { what: RESIZED } "), Catch::Contains("cache: limit: it is missing"));
   CHECK_THAT(why(middle + "cache { what: RESIZED limit: '5 apples' } "), Catch::Contains("cache: limit: "));
-  CHECK_THAT(why(middle + "cache { limit: '1MiB' } "), Catch::Contains("RECORDS: not in this version yet"));
   CHECK_THAT(why(middle + "cache { what: DECODED limit: '1MiB' dir: 'x' } "), Catch::Contains("it is for where: DISK"));
   CHECK_THAT(why(middle + cache("MEMORY", "RESIZED", "100B")), Catch::Contains("too few for one sample"));
   CHECK_THAT(why("output { name: 'image' feature: 'image' decode_image { scale: AUTO } resize { size: [4, 4] } } " +

@@ -122,7 +122,7 @@ void print_for_people(const Args& args, const FeedResult& result) {
   if (report.cache)
     fmt::print("cache    {} found, {} not ({:.1f} % of the samples are kept); {} put in, {}\n",
                format_count(report.cache->hits, "row"), format_count(report.cache->misses), 100 * report.cache->share,
-               format_count(report.cache->entries, "picture"), format_byte_size(report.cache->bytes));
+               format_count(report.cache->entries, "piece"), format_byte_size(report.cache->bytes));
   for (const auto& [name, made] : report.outputs) fmt::print("where    {:<24} {}\n", name, made);
   fmt::print("reads    {}\n", report.backend);
   print_stages(report);

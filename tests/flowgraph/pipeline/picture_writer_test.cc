@@ -38,6 +38,7 @@ std::vector<std::string> encoded_pictures() {
 class ScratchEntries final : public io::EntryStore {
  public:
   uint64_t entries() const noexcept override { return pictures_count; }
+  bool has(uint64_t entry) const noexcept override { return kept_.contains(entry); }
   std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept override {
     const auto found = kept_.find(entry);
     if (found == kept_.end() || found->second.size() > scratch.size()) return {};

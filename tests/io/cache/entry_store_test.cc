@@ -214,8 +214,10 @@ TEST_CASE("what has no room is not kept, and smaller entries still are") {
   for (EntryStore* store : {static_cast<EntryStore*>(&memory.store), static_cast<EntryStore*>(&disk.store)}) {
     const auto keep = [&](uint64_t entry, uint64_t bytes) {
       const auto place = store->claim(entry, bytes, scratch);
+      CHECK_FALSE(store->has(entry));
       if (!place.empty()) store->keep(entry, place);
-      return !store->find(entry, scratch).empty();
+      CHECK(store->has(entry) == !store->find(entry, scratch).empty());
+      return store->has(entry);
     };
     CHECK(keep(0, 100));  // takes 128
     CHECK_FALSE(keep(1, 129));

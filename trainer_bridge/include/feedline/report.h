@@ -45,7 +45,7 @@ struct Report {
   /// What the cache has done, if the pipeline has one.
   struct Cache {
     double share = 0;                 // the planned part of the samples that is kept
-    uint64_t hits = 0, misses = 0;    // rows that were found in it, and rows of outputs that are kept that were not
+    uint64_t hits = 0, misses = 0;    // rows of outputs, or with RECORDS records, that were found in it or not
     uint64_t entries = 0, bytes = 0;  // what the feeder has put in since it was made
   };
   std::optional<Cache> cache;

@@ -11,11 +11,11 @@ namespace feedline::flow {
 
 /// Holds what a CachePlan has planned. It outlives the graphs of a feeder, so a feeder that is set to another position
 /// finds what was kept before.
-class RowCache {
+class CacheStore {
  public:
   /// Allocates the memory, or opens the file and removes those that it takes the place of. If the disk refuses, logs one
   /// line and has no store. Throws Error io_error if the system has no such memory.
-  explicit RowCache(const CachePlan& plan);
+  explicit CacheStore(const CachePlan& plan);
 
   /// Null if nothing is kept.
   io::EntryStore* store() const noexcept { return store_.get(); }

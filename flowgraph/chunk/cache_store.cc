@@ -1,4 +1,4 @@
-#include "flowgraph/batch/row_cache.h"
+#include "flowgraph/chunk/cache_store.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace feedline::flow {
 
-RowCache::RowCache(const CachePlan& plan) : memory_(plan.memory_bytes()) {
+CacheStore::CacheStore(const CachePlan& plan) : memory_(plan.store_bytes()) {
   if (!plan.why_off().empty()) {
     log_warning(fmt::format("cache: it is off: {}", plan.why_off()));
     return;

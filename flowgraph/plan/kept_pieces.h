@@ -1,0 +1,71 @@
+// Which pieces of the files a cache of records keeps.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "flowgraph/data/data_set.h"
+#include "io/cache/entry_file.h"
+
+namespace feedline::flow {
+
+/// The pieces (flowgraph/data/file_pieces.h) that are kept are those of the first units in a random order, which is the
+/// same in every run. A unit is a whole file if the file is compressed, because a file is inflated up to the last piece
+/// that is missing; otherwise it is some neighbouring pieces. A unit that does not fit by itself is never kept.
+class KeptPieces {
+ public:
+  /// Cuts the files into units: from the piece of the first sample of a file up to that of its last one.
+  explicit KeptPieces(const DataSet& data);
+
+  /// Keeps as many units as fit. `limit` and `room` are bytes, and `room` is at most the limit; `row_bytes` is what an
+  /// entry takes besides its bytes. Call either this or keep_entries(), once.
+  void keep(uint64_t limit, uint64_t room, uint64_t row_bytes);
+  /// Keeps the units that had so many entries with the same limit.
+  void keep_entries(uint64_t limit, uint64_t entries, uint64_t row_bytes);
+
+  /// Returns the entries of the kept pieces, and their bytes.
+  const io::EntryLayout& layout() const noexcept { return layout_; }
+  /// Returns how many samples lie in kept pieces.
+  uint64_t samples() const noexcept { return samples_; }
+  /// Returns how many bytes the smallest unit takes, with its rows; 0 if there is no unit.
+  uint64_t smallest() const noexcept { return smallest_; }
+  /// Returns how many files are compressed, and how many of these are kept.
+  uint64_t compressed() const noexcept { return compressed_; }
+  uint64_t kept_compressed() const noexcept { return kept_compressed_; }
+  /// Returns how many files are not compressed. Files without samples are not counted here and there.
+  uint64_t plain() const noexcept { return plain_; }
+  uint64_t memory_bytes() const noexcept { return first_entry_.size() * sizeof(uint64_t); }
+
+  /// Returns the number of the entry of a piece; nullopt if it is not kept. `file` is a number as Extent has it.
+  std::optional<uint64_t> entry_of(uint32_t file, uint64_t piece) const noexcept {
+    const FileUnits& of = units_of_[file];
+    if (piece < of.first_piece || piece > of.last_piece) return std::nullopt;
+    const uint64_t in_file = piece - of.first_piece;
+    const uint64_t first = first_entry_[of.first_unit + in_file / of.pieces];
+    return first == none ? std::nullopt : std::optional(first + in_file % of.pieces);
+  }
+
+ private:
+  static constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
+  struct FileUnits {
+    uint64_t first_piece = 1, last_piece = 0;  // their numbers; no piece if the first is larger
+    uint64_t first_unit = 0;
+    uint64_t pieces = 1;  // of a unit
+  };
+  struct Unit {
+    uint64_t entries = 0, bytes = 0, samples = 0;
+    bool compressed = false;
+  };
+  template <typename Fits>
+  void keep_while(uint64_t limit, uint64_t row_bytes, Fits fits);
+
+  std::vector<FileUnits> units_of_;    // by file
+  std::vector<Unit> units_;            // until they are chosen
+  std::vector<uint64_t> first_entry_;  // by unit; none: the unit is not kept
+  io::EntryLayout layout_;
+  uint64_t samples_ = 0, smallest_ = 0, compressed_ = 0, kept_compressed_ = 0, plain_ = 0;
+};
+
+}  // namespace feedline::flow
