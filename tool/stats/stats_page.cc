@@ -13,7 +13,8 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t shown_labels = 64;
-constexpr double chart_width = 480, chart_height = 120;
+constexpr double shown_integers = 64;
+constexpr double chart_width = 480, chart_height = 120, letter_width = 7;
 
 constexpr std::string_view head = R"(<!DOCTYPE html>
 <html lang="en">
@@ -31,11 +32,11 @@ body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, s
 h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; border-top: 1px solid var(--line); padding-top: 1rem; }
 h3 { font-size: 1rem; margin-bottom: 0.2rem; }
 .faint { color: var(--faint); font-weight: normal; }
-.row { display: flex; flex-wrap: wrap; gap: 1.5rem; align-items: flex-start; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: 0.1rem 0.8rem 0.1rem 0; text-align: left; }
-td:nth-child(2) { text-align: right; }
-svg { background: transparent; max-width: 100%; } rect { fill: var(--bar); }
+.row { display: flex; flex-wrap: wrap; gap: 0.5rem 2rem; align-items: flex-start; }
+.chart { flex: 0 1 480px; min-width: 0; }
+table { border-collapse: collapse; font-size: 0.87rem; font-variant-numeric: tabular-nums; }
+td { padding: 0 0.8rem 0 0; } td:nth-child(2) { text-align: right; }
+svg { width: 100%; height: auto; } rect { fill: var(--bar); }
 text { fill: var(--faint); font-size: 11px; } line { stroke: var(--line); }
 pre { border: 1px solid var(--line); padding: 0.5rem; overflow-x: auto; }
 </style>
@@ -74,13 +75,19 @@ struct Bar {
   uint64_t count = 0;
 };
 
-/// Returns a drawing of bars side by side, with `first` and `last` below its ends.
-std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, const std::string& last) {
+std::string text_svg(double x, std::string_view anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.4g}\" y=\"{:g}\" text-anchor=\"{}\">{}</text>\n", x, chart_height + 14, anchor,
+                     escaped(text));
+}
+
+/// Returns a drawing of bars side by side. Below it are the names of all bars if there is room for them, and otherwise
+/// `first` and `last` at its ends.
+std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, const std::string& last, bool name_bars) {
   uint64_t most = 1;
   for (const Bar& bar : bars) most = std::max(most, bar.count);
-  std::string svg = fmt::format("<svg role=\"img\" width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\">\n",
-                                chart_width, chart_height + 18);
+  std::string svg = fmt::format("<svg role=\"img\" viewBox=\"0 0 {:g} {:g}\">\n", chart_width, chart_height + 18);
   const double step = chart_width / static_cast<double>(std::max<size_t>(bars.size(), 1));
+  for (const Bar& bar : bars) name_bars = name_bars && static_cast<double>(bar.what.size()) * letter_width < step;
   for (size_t i = 0; i < bars.size(); i++) {
     const double height = chart_height * static_cast<double>(bars[i].count) / static_cast<double>(most);
     svg +=
@@ -89,15 +96,22 @@ std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, con
                     escaped(bars[i].what), format_count(bars[i].count));
   }
   svg += fmt::format("<line x1=\"0\" y1=\"{0:g}\" x2=\"{1:g}\" y2=\"{0:g}\"/>\n", chart_height, chart_width);
-  svg += fmt::format("<text x=\"0\" y=\"{:g}\">{}</text>\n", chart_height + 14, escaped(first));
-  return svg + fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n</svg>\n", chart_width,
-                           chart_height + 14, escaped(last));
+  if (name_bars) {
+    for (size_t i = 0; i < bars.size(); i++)
+      svg += text_svg(step * (static_cast<double>(i) + 0.45), "middle", bars[i].what);
+  } else {
+    svg += text_svg(0, "start", first) + text_svg(chart_width, "end", last);
+  }
+  return svg + "</svg>\n";
 }
 
 /// Returns a drawing of labels or strings with their counts, the most frequent of them if there are many.
 std::string labels_svg(const Json& labels) {
   std::vector<Bar> bars;
-  for (const Json& label : labels) bars.push_back({printable(value_text(label[0])), label[1].get<uint64_t>()});
+  for (const Json& label : labels) {
+    const std::string text = printable(value_text(label[0]));
+    bars.push_back({text.empty() ? "(empty)" : text, label[1].get<uint64_t>()});
+  }
   if (bars.empty()) return "";
   std::string remark;
   if (bars.size() > shown_labels) {
@@ -106,12 +120,23 @@ std::string labels_svg(const Json& labels) {
     std::ranges::stable_sort(bars, std::ranges::greater(), &Bar::count);
     bars.resize(shown_labels);
   }
-  return bars_svg(bars, bars.front().what, bars.back().what) + remark;
+  return bars_svg(bars, bars.front().what, bars.back().what, true) + remark;
+}
+
+/// Returns a drawing of integers, with a bar for each one from the least to the most.
+std::string integers_svg(const Json& numbers) {
+  const auto least = numbers["min"].get<int64_t>();
+  std::vector<Bar> bars(static_cast<size_t>(numbers["max"].get<int64_t>() - least + 1));
+  for (size_t i = 0; i < bars.size(); i++) bars[i].what = std::to_string(least + static_cast<int64_t>(i));
+  for (const Json& value : numbers["values"])
+    bars[static_cast<size_t>(value[0].get<int64_t>() - least)].count = value[1].get<uint64_t>();
+  return bars_svg(bars, bars.front().what, bars.back().what, true);
 }
 
 std::string histogram_svg(const Json& numbers) {
-  const Json& values = numbers["values"];
-  if (!values.is_null() && values.size() <= shown_labels) return labels_svg(values);
+  const bool integers = numbers["min"].is_number_integer() && !numbers["values"].is_null();
+  if (integers && numbers["max"].get<double>() - numbers["min"].get<double>() < shown_integers)
+    return integers_svg(numbers);
   const Json& histogram = numbers["histogram"];
   if (histogram.is_null()) return "<p class=\"faint\">no values</p>\n";
   std::vector<Bar> bars;
@@ -119,38 +144,60 @@ std::string histogram_svg(const Json& numbers) {
     bars.push_back(
         {fmt::format("{:.5g} to {:.5g}", histogram["edges"][i].get<double>(), histogram["edges"][i + 1].get<double>()),
          histogram["counts"][i].get<uint64_t>()});
-  return bars_svg(bars, value_text(numbers["min"]), value_text(numbers["max"]));
+  return bars_svg(bars, value_text(numbers["min"]), value_text(numbers["max"]), false);
 }
 
-std::string numbers_table(const Json& numbers) {
-  std::string table = "<table>\n";
-  const auto line = [&](std::string_view what, const Json& value) {
-    if (!value.is_null())
-      table += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what,
-                           value.is_number_unsigned() ? format_count(value.get<uint64_t>()) : value_text(value));
+std::string numbers_tables(const Json& numbers) {
+  std::string lines;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    lines += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what, value);
   };
-  if (numbers.contains("missing")) line("missing", numbers["missing"]);
-  for (const char* key : {"count", "nan", "infinite", "zeros", "distinct", "min", "max", "mean", "std"})
-    line(key, numbers[key]);
-  if (!numbers["quantiles"].is_null())
-    for (const auto& [q, value] : numbers["quantiles"].items()) line(fmt::format("{:g} %", 100 * std::stod(q)), value);
-  return table + "</table>\n";
+  const auto count = [&](const char* key, bool always) {
+    if (!numbers.contains(key) || numbers[key].is_null()) return;
+    const auto number = numbers[key].get<uint64_t>();
+    if (always || number > 0) line(key, format_count(number));
+  };
+  count("missing", false);
+  count("count", true);
+  count("nan", false);
+  count("infinite", false);
+  count("zeros", true);
+  count("distinct", true);
+  for (const char* key : {"mean", "std"})
+    if (!numbers[key].is_null()) line(key, value_text(numbers[key]));
+  const std::string table = "<table>\n" + lines + "</table>\n";
+  if (numbers["quantiles"].is_null()) return table;
+  lines.clear();
+  line("min", value_text(numbers["min"]));
+  for (const auto& [q, value] : numbers["quantiles"].items())
+    line(fmt::format("{:g} %", 100 * std::stod(q)), value_text(value));
+  line("max", value_text(numbers["max"]));
+  return table + "<table>\n" + lines + "</table>\n";
 }
 
 std::string output_section(const Json& output) {
   std::string shape;
   for (const Json& axis : output["shape"]) shape += (shape.empty() ? "" : ", ") + axis.dump();
-  std::string html = fmt::format(
-      "<h2>{} <span class=\"faint\">{} [{}]{}, {}{}</span></h2>\n",
-      escaped(printable(output["name"].get<std::string>())), output["dtype"].get<std::string>(), shape,
-      output["ragged"].get<bool>() ? " ragged" : "", format_count(output["rows"].get<uint64_t>(), "row"),
-      output["missing"].is_null() ? ""
-                                  : fmt::format(", missing in {}", format_count(output["missing"].get<uint64_t>())));
+  const auto name = output["name"].get<std::string>();
+  const bool missing = !output["missing"].is_null() && output["missing"].get<uint64_t>() > 0;
+  std::string html =
+      fmt::format("<h2>{} <span class=\"faint\">{}{}{}, {}{}</span></h2>\n", escaped(printable(name)),
+                  output["dtype"].get<std::string>(), shape.empty() ? "" : " [" + shape + "]",
+                  output["ragged"].get<bool>() ? " ragged" : "", format_count(output["rows"].get<uint64_t>(), "row"),
+                  missing ? fmt::format(", missing in {}", format_count(output["missing"].get<uint64_t>())) : "");
+  const auto section = [&](const std::string& title, const std::string& chart, const std::string& tables) {
+    if (!title.empty()) html += fmt::format("<h3>{}</h3>\n", escaped(printable(title)));
+    html += fmt::format("<div class=\"row\">\n<div class=\"chart\">\n{}</div>\n{}</div>\n", chart, tables);
+  };
+  const auto labels = [&](const char* key, const char* title) {
+    if (output.contains(key) && !output[key].is_null() && !output[key].empty())
+      section(title, labels_svg(output[key]), "");
+  };
+  labels("texts", "strings");
+  labels("classes", "classes");
   for (const StatsRow& row : stats_rows(output))
-    html += fmt::format("<h3>{}</h3>\n<div class=\"row\">\n{}{}</div>\n", escaped(printable(row.name)),
-                        histogram_svg(*row.numbers), numbers_table(*row.numbers));
-  if (output.contains("texts") && !output["texts"].is_null())
-    html += fmt::format("<h3>strings</h3>\n{}", labels_svg(output["texts"]));
+    section(row.name == name ? (output.contains("classes") ? "numbers" : "") : row.name.substr(name.size() + 2),
+            histogram_svg(*row.numbers), numbers_tables(*row.numbers));
   if (!output["normalize"].is_null())
     html += fmt::format("<pre>{}</pre>\n", escaped(output["normalize"].get<std::string>()));
   if (!output["class_weights"].is_null()) {
@@ -167,11 +214,10 @@ std::string output_section(const Json& output) {
 
 std::string stats_page(const Json& statistics) {
   const auto samples = statistics["samples"].get<uint64_t>();
+  const Json& all = statistics["samples_of_data"];
   std::string html(head);
   html += fmt::format("<h1>{}{}, {}</h1>\n", format_count(samples, "sample"),
-                      statistics["samples_of_data"].is_null()
-                          ? ""
-                          : " of " + format_count(statistics["samples_of_data"].get<uint64_t>()),
+                      all.is_null() || all.get<uint64_t>() == samples ? "" : " of " + format_count(all.get<uint64_t>()),
                       format_count(statistics["bad_records"].get<uint64_t>(), "bad record"));
   for (const Json& output : statistics["outputs"]) html += output_section(output);
   return html + "</body>\n</html>\n";
