@@ -208,7 +208,7 @@ class Loader:
             _log.flush()
             self._epoch, self._step, self._iterated = self._epoch + 1, 0, False
             return None
-        batches = [self._assemble(one) for one in given]
+        batches = [self._present(self._assemble(one)) for one in given]
         if self.as_tuple is not None:
             batches = [tuple(batch.valid_mask if n == "@valid" else batch[n] for n in self.as_tuple) for batch in batches]
         self._step += 1
@@ -220,6 +220,10 @@ class Loader:
                 "device_prefetch)"
             )
         return batches[0] if self._replicas == 1 else batches
+
+    def _present(self, batch):
+        """Returns the batch as the user gets it. A framework's loader makes its own tensors here."""
+        return batch
 
     def _take(self):
         if self._arrives:

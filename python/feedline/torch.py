@@ -1,0 +1,180 @@
+"""Batches of torch tensors, for training loops of PyTorch, Lightning and Accelerate.
+
+    from feedline.torch import Loader
+
+    loader = Loader("chess.textproto", device="cuda")
+    for epoch in range(10):
+        for batch in loader:  # a dict of torch tensors
+            loss = network(batch["board"])
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from . import _batch, _loader
+from ._arguments import one_of
+from ._batch import Ragged
+from ._errors import Error
+from ._pipeline import Pipeline
+
+
+class Batch(_batch.Batch):
+    """A feedline.Batch whose tensors, `valid_mask` among them, are torch's."""
+
+    __slots__ = ()
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """Returns the batch on another device. Lightning and Accelerate call this."""
+        return _map(self, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """Returns a copy of the batch in pinned memory."""
+        return _map(self, torch.Tensor.pin_memory)
+
+
+class Loader(_loader.Loader):
+    """Feeds a training loop: each step is a Batch, a dict of torch tensors on one device.
+
+    Give it to a trainer as it is. It needs no torch DataLoader around it, which would only copy.
+
+    Args:
+        pipeline, overrides, and all arguments that are not listed here: those of feedline.Loader.
+        device: where the tensors are wanted. "cuda" is torch's current GPU, where the feed makes its batches itself.
+            For a device that only torch knows, such as "mps", torch copies them from the host.
+        ragged: "values": a ragged output is a tuple (values, row_splits). "nested": it is a nested tensor of the layout
+            torch.jagged.
+        mesh, data_parallel: a DeviceMesh, and the name, or the names, of those of its dimensions that split the
+            samples. Ranks that differ in other dimensions alone are given the same rows. A mesh of one dimension needs
+            no name.
+        rank, world_size: left out, those of torch's default process group; without one, those of the launcher. A
+            process that feeds itself alone, such as the one that validates, gives rank=0, world_size=1.
+        communicator: left out, torch's default process group, so that ranks that do not have the same pipeline and data
+            are told so while they start. All ranks must then make this loader.
+
+    With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
+    when this stream has done the work that it had when the tensor was freed. Before another stream uses a tensor, let
+    it wait for this one, and this one for it before the tensor is freed.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline | str | os.PathLike | list,
+        *,
+        device: torch.device | str = "cpu",
+        ragged: str = "values",
+        mesh: DeviceMesh | None = None,
+        data_parallel: str | Sequence[str] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        communicator: Any = None,
+        **arguments: Any,
+    ):
+        self._device = torch.device(device)
+        self._nested = one_of("ragged", ragged, "values", "nested") == "nested"
+        if self._device.type == "cuda":
+            arguments["devices"] = f"cuda:{torch.cuda.current_device() if self._device.index is None else self._device.index}"
+        elif "devices" in arguments:
+            raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
+        if mesh is not None:
+            arguments["data_parallel_rank"], arguments["data_parallel_size"] = _part_of(mesh, data_parallel)
+        elif data_parallel is not None:
+            raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
+        group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
+        if group is not None and rank is not None and world_size != 1:
+            if (rank, world_size) != (dist.get_rank(), dist.get_world_size()):
+                raise Error(
+                    f"rank {rank} of {world_size} was asked for, but torch's process group says rank "
+                    f"{dist.get_rank()} of {dist.get_world_size()}; leave out rank and world_size, or, if groups of "
+                    "ranks share rows, give mesh and data_parallel"
+                )
+        shared = group is not None and world_size != 1 and communicator is None
+        super().__init__(
+            pipeline, rank=rank, world_size=world_size, communicator=group if shared else communicator, **arguments
+        )
+        if shared:
+            self._communicator = None  # a pickle of the loader needs no group
+        self._into: Iterator[Any] | None = None  # what next_into() takes its steps from
+        self._own.add("_into")
+
+    def next_into(self, step: Any) -> bool:
+        """Copies the next step into tensors that stay where they are, as a captured CUDA graph needs them.
+
+        `step` is what an earlier step was, with memory of your own: a Batch, any dict of the outputs that you want
+        ("@valid" is the mask), or with `as_tuple` the tuple. The copies run on the current stream. Returns False, and
+        copies nothing, at the end of the epoch; the next call begins the next one. Raises Error if an output has
+        another shape than its tensor.
+        """
+        if self._into is None:
+            self._into = iter(self)
+        given = next(self._into, None)
+        if given is None:
+            self._into = None
+            return False
+        if isinstance(step, Mapping):
+            if isinstance(step, Batch):
+                step.epoch, step.step, step.rows, step.valid_count = given.epoch, given.step, given.rows, given.valid_count
+                _copy("@valid", step.valid_mask, given.valid_mask)
+            for name, target in step.items():
+                _copy(name, target, given.valid_mask if name == "@valid" else given[name])
+        else:
+            for name, target, source in zip(self.as_tuple or (), step, given, strict=True):
+                _copy(name, target, source)
+        return True
+
+    def _present(self, given):
+        batch = _map(given, torch.from_dlpack)
+        if self._device.type not in ("cpu", "cuda"):
+            batch = batch.to(self._device)
+        if self._nested:
+            for name, value in batch.items():
+                if isinstance(value, Ragged) and isinstance(value.values, torch.Tensor):
+                    batch[name] = torch.nested.nested_tensor_from_jagged(value.values, value.row_splits)
+        return batch
+
+
+def _map(batch: _batch.Batch, change: Callable[[Any], torch.Tensor]) -> Batch:
+    """Returns a Batch of what `change` makes of each tensor."""
+
+    def changed(value):
+        return type(value)(*map(changed, value)) if isinstance(value, tuple) else change(value)
+
+    result = Batch((name, changed(value)) for name, value in batch.items())
+    result.epoch, result.step, result.rows, result.valid_count = batch.epoch, batch.step, batch.rows, batch.valid_count
+    result.valid_mask = change(batch.valid_mask)
+    return result
+
+
+def _copy(name, target, source):
+    if isinstance(source, tuple) or target.shape != source.shape:
+        found = "its shape differs from step to step" if isinstance(source, tuple) else f"has the shape {tuple(source.shape)}"
+        raise Error(f"next_into: output {name!r}: {found}, and the tensor to copy it into has {tuple(target.shape)}")
+    target.copy_(source, non_blocking=True)
+
+
+def _part_of(mesh, data_parallel):
+    """Returns which part of the samples is this rank's, and how many there are: its place in the named dimensions of the
+    mesh, the first of which varies slowest."""
+    names = mesh.mesh_dim_names or ()
+    if data_parallel is None:
+        if mesh.ndim != 1:
+            raise Error(f"data_parallel: the mesh has the dimensions {', '.join(names) or mesh.ndim}; say which of them split the samples")
+        dimensions = [0]
+    else:
+        wanted = [data_parallel] if isinstance(data_parallel, str) else list(data_parallel)
+        for name in wanted:
+            if name not in names:
+                raise Error(f"data_parallel: the mesh has no dimension {name!r}; it has {', '.join(names) or 'no names'}")
+        dimensions = [names.index(name) for name in wanted]
+    place = mesh.get_coordinate()
+    if place is None:
+        raise Error("mesh: this rank is not in the mesh")
+    part, parts = 0, 1
+    for dimension in dimensions:
+        part = part * mesh.size(dimension) + place[dimension]
+        parts *= mesh.size(dimension)
+    return part, parts
