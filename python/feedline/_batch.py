@@ -15,9 +15,18 @@ class Strings(NamedTuple):
 
     def tolist(self) -> list[builtins.bytes]:
         """Returns the strings as a list of bytes objects. The tensors must be on the host."""
-        text = bytes(self.bytes)
-        at = memoryview(bytes(self.offsets)).cast("q")
+        text = _bytes_of(self.bytes)
+        at = memoryview(_bytes_of(self.offsets)).cast("q")
         return [text[at[i] : at[i + 1]] for i in range(len(at) - 1)]
+
+
+def _bytes_of(tensor):
+    """Returns the bytes of a tensor on the host, whose ever it is."""
+    if isinstance(tensor, _feedline.Tensor):
+        return bytes(tensor)
+    import numpy  # every other framework has it
+
+    return numpy.asarray(tensor).tobytes()
 
 
 class Ragged(NamedTuple):

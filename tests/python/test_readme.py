@@ -1,15 +1,37 @@
-"""The examples of python/README.md."""
+"""The examples of python/README.md. One that needs a framework names it: ```py run torch."""
 
 import os
 import re
 
+import pytest
+from conftest import ROOT, python
 
-def test_the_examples_run(root, tmp_path, monkeypatch, capsys):
-    with open(os.path.join(root, "python/README.md"), encoding="utf-8") as file:
-        blocks = re.findall(r"(?ms)^```py run\n(.*?)^```$", file.read())
-    assert len(blocks) >= 2
-    os.symlink(os.path.join(root, "tests"), tmp_path / "tests")
+with open(os.path.join(ROOT, "python/README.md"), encoding="utf-8") as readme:
+    BLOCKS = re.findall(r"(?ms)^```py run *(\w*)\n(.*?)^```$", readme.read())
+
+
+@pytest.fixture
+def folder(root, tmp_path, monkeypatch):
+    """A folder from which the examples find the data of the tests."""
+    for name in ("examples", "tests"):
+        os.symlink(os.path.join(root, name), tmp_path / name)
     monkeypatch.chdir(tmp_path)
+
+
+def test_the_examples_run(folder, capsys):
+    blocks = [block for framework, block in BLOCKS if not framework]
+    assert len(blocks) >= 2
     for block in blocks:
         exec(compile(block, "python/README.md", "exec"), {})
     assert "steps an epoch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("framework", sorted({framework for framework, _ in BLOCKS if framework}))
+def test_the_examples_of_a_framework_run(folder, framework):
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    if python(f"import {framework}", **quiet).returncode:
+        pytest.skip(f"{framework} cannot be imported")
+    for needed, block in BLOCKS:
+        if needed == framework:
+            done = python(block, **quiet)
+            assert done.returncode == 0, done.stderr

@@ -1,0 +1,347 @@
+"""feedline.torch: batches of torch tensors, process groups, meshes, and the trainers that are built on torch."""
+
+import functools
+import json
+
+import pytest
+from conftest import free_port, python, run_ranks
+
+START = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+import torch, torch.distributed as dist
+import feedline
+from feedline.torch import Batch, Loader
+pipeline = feedline.Pipeline(sys.argv[1])
+wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+"""
+
+
+@functools.cache
+def why_not(module):
+    done = python(f"import {module}", CUDA_VISIBLE_DEVICES="")
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be imported"])[-1]
+
+
+def need(*modules):
+    for module in modules:
+        if why_not(module):
+            pytest.skip(f"{module}: {why_not(module)}")
+
+
+def run(code, *arguments, **environment):
+    """Runs the code in a process, and returns the JSON that it has printed last."""
+    need("torch")
+    done = python(START + code, *arguments, CUDA_VISIBLE_DEVICES="", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def run_group(count, code, *arguments):
+    """Runs the code in processes that are the ranks of a process group, and returns what each has printed last."""
+    need("torch")
+    code = START + 'dist.init_process_group("gloo")\n' + code + "\ndist.barrier()\ndist.destroy_process_group()"
+    port, done = str(free_port()), [None] * count
+
+    def rank(number):
+        place = {"RANK": str(number), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        done[number] = python(code, *arguments, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", **place)
+
+    run_ranks(count, rank)
+    assert [rank.returncode for rank in done] == [0] * count, [rank.stderr[-2000:] for rank in done]
+    return [json.loads(rank.stdout.splitlines()[-1]) for rank in done]
+
+
+def test_a_step_is_a_dict_of_torch_tensors(numbers):
+    assert run(
+        """
+loader = Loader(pipeline)
+batches = [batch for batch in loader]
+assert type(batches[0]) is Batch and type(batches[0]["n"]) is torch.Tensor
+assert [batch["n"].tolist() for batch in batches] == wanted
+assert batches[1].valid_mask.dtype == torch.bool and batches[1].valid_mask.all()
+batches[0]["n"][:] = 99  # a batch is the user's
+assert [batch["n"].tolist() for batch in loader] == wanted
+moved = batches[1].to("meta")
+assert (moved.step, moved["n"].device.type, moved.valid_mask.device.type) == (1, "meta", "meta")
+print(json.dumps([len(loader), loader.epoch]))
+""",
+        numbers,
+    ) == [5, 2]
+
+
+def test_a_step_is_a_tuple_if_asked(numbers):
+    run(
+        """
+for step, (mask, n) in enumerate(Loader(pipeline, as_tuple=("@valid", "n"))):
+    assert n.tolist() == wanted[step] and mask.all()
+print(1)
+""",
+        numbers,
+    )
+
+
+def test_a_device_that_only_torch_knows(numbers):
+    assert run('print(json.dumps([str(batch["n"].device) for batch in Loader(pipeline, device="meta")]))', numbers) == ["meta"] * 5
+
+
+def test_ragged_outputs(tmp_path):
+    import feedline
+
+    feedline.write(tmp_path / "0.tfrecord", ({"n": list(range(i)), "s": [b"a"] * i} for i in range(1, 9)))
+    pipeline = feedline.tfrecords(tmp_path / "0.tfrecord").feature("n", int, kind="RAGGED").feature("s", bytes, kind="RAGGED")
+    pipeline = pipeline.batch(4).output("n", feature="n").output("s", feature="s")
+    run(
+        """
+for batch in Loader(pipeline):
+    values, splits = batch["n"]
+    assert [values[a:b].tolist() for a, b in zip(splits, splits[1:])] == [list(range(4 * batch.step + i)) for i in range(1, 5)]
+    assert batch["s"].values.tolist() == [b"a"] * len(values)
+for batch in Loader(pipeline, ragged="nested"):
+    nested = batch["n"]
+    assert nested.is_nested and nested.layout == torch.jagged
+    assert [row.tolist() for row in nested.unbind()] == [list(range(4 * batch.step + i)) for i in range(1, 5)]
+    assert batch["s"].values.tolist() == [b"a"] * nested.values().numel()
+print(1)
+""",
+        pipeline,
+    )
+
+
+def test_steps_into_tensors_that_stay(numbers):
+    run(
+        """
+loader = Loader(pipeline)
+static = {"n": torch.zeros(10, dtype=torch.int64), "@valid": torch.zeros(10, dtype=torch.bool)}
+where = static["n"].data_ptr()
+compiled = torch.compile(lambda n: (2 * n).sum(), backend="aot_eager")
+for epoch in range(2):
+    sums = []
+    while loader.next_into(static):
+        sums.append(compiled(static["n"]).item())
+        assert static["@valid"].all()
+    assert sums == [2 * sum(step) for step in wanted] and loader.epoch == epoch + 1
+assert static["n"].data_ptr() == where
+batch = next(iter(loader)).to("cpu")
+assert loader.next_into(batch)
+mine = torch.zeros(10, dtype=torch.int64)
+tuples = Loader(pipeline, as_tuple=("n",))
+assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
+try:
+    tuples.next_into((torch.zeros(9),))
+except feedline.Error as error:
+    assert "'n'" in str(error) and "(10,)" in str(error) and "(9,)" in str(error), error
+else:
+    raise AssertionError
+print(1)
+""",
+        numbers,
+    )
+
+
+def test_a_state_is_found_by_its_protocol(numbers):
+    run(
+        """
+loader = Loader(pipeline)
+steps = iter(loader)
+next(steps), next(steps)
+state = json.loads(json.dumps(loader.state_dict()))
+other = Loader(pipeline)
+other.load_state_dict(state)
+other.sampler.set_epoch(0)
+assert [batch["n"].tolist() for batch in other] == wanted[2:]
+print(1)
+""",
+        numbers,
+    )
+
+
+def test_ranks_of_the_process_group(numbers):
+    shares = run_group(
+        2,
+        """
+import pickle
+loader = Loader(pipeline)
+steps = [batch["n"].tolist() for batch in loader]
+alone = [batch["n"].tolist() for batch in Loader(pipeline, rank=0, world_size=1)]
+assert alone == wanted
+again = [batch["n"].tolist() for batch in pickle.loads(pickle.dumps(loader))]
+assert again == steps
+try:
+    Loader(pipeline, rank=0, world_size=4)
+except feedline.Error as error:
+    assert "rank 0 of 4" in str(error) and "of 2" in str(error), error
+else:
+    raise AssertionError
+print(json.dumps(steps))
+""",
+        numbers,
+    )
+    assert [len(steps) for steps in shares] == [5, 5]
+    assert sorted(n for steps in shares for step in steps for n in step) == list(range(50))
+
+
+def test_ranks_with_different_data_are_told(numbers):
+    errors = run_group(
+        2,
+        """
+try:
+    Loader(pipeline, seed=dist.get_rank() + 1, shuffle={"buffer_size": 50})
+except feedline.Error as error:
+    print(json.dumps(str(error)))
+""",
+        numbers,
+    )
+    assert all("rank" in error for error in errors), errors
+
+
+def test_a_mesh_splits_by_its_data_axes(numbers):
+    rows = run_group(
+        4,
+        """
+from torch.distributed.device_mesh import init_device_mesh
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+try:
+    Loader(pipeline, mesh=mesh)
+except feedline.Error as error:
+    assert "data, model" in str(error), error
+else:
+    raise AssertionError
+try:
+    Loader(pipeline, mesh=mesh, data_parallel="dp")
+except feedline.Error as error:
+    assert "'dp'" in str(error), error
+else:
+    raise AssertionError
+split = [batch["n"].tolist() for batch in Loader(pipeline, mesh=mesh, data_parallel="data")]
+everyone = Loader(pipeline, mesh=mesh, data_parallel=("data", "model"), batch={"global_batch_size": 20})
+flat = [batch["n"].tolist() for batch in everyone]
+axis = [batch["n"].tolist() for batch in Loader(pipeline, mesh=mesh["data"])]
+assert axis == split
+print(json.dumps([split, flat]))
+""",
+        numbers,
+    )
+    splits, flats = zip(*rows)
+    assert splits[0] == splits[1] and splits[2] == splits[3]  # ranks of a model share rows
+    assert sorted(n for rank in (0, 2) for step in splits[rank] for n in step) == list(range(50))
+    kept = [n for flat in flats for step in flat for n in step]
+    assert sorted(kept) == list(range(40))  # two whole batches of 20
+
+
+TRAIN = """
+torch.manual_seed(1)
+network = torch.nn.Linear(1, 1)
+{wrap}
+optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+for epoch in range(2):
+    for batch in Loader(pipeline{arguments}):
+        x = batch["n"].float().unsqueeze(1)
+        loss = (model(x) - 3 * x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+weights = [full(p).detach().flatten().tolist() for p in model.parameters()]
+print(json.dumps(weights))
+"""
+
+
+@pytest.mark.parametrize("kind", ["DDP", "FSDP"])
+def test_data_parallelism_learns_the_same(numbers, kind):
+    full = "full = lambda p: p\n"
+    alone = run(full + TRAIN.format(wrap="model = network", arguments=""), numbers)
+    if kind == "DDP":
+        wrap = full + "model = torch.nn.parallel.DistributedDataParallel(network)"
+    else:
+        wrap = """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+mesh = init_device_mesh("cpu", (2,))
+fully_shard(network, mesh=mesh)
+model = network
+full = lambda p: p.full_tensor()
+"""
+    arguments = ", mesh=mesh" if kind == "FSDP" else ""
+    ranks = run_group(2, TRAIN.format(wrap=wrap, arguments=arguments), numbers)
+    for rank in ranks:
+        for mine, wanted in zip(rank, alone):
+            assert mine == pytest.approx(wanted, rel=1e-4)
+
+
+LIGHTNING = """
+import logging
+logging.getLogger("lightning").setLevel(logging.ERROR)
+import lightning
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(1, 1), []
+    def training_step(self, batch, index):
+        self.seen.append([batch.epoch, batch["n"].tolist()])
+        return self.layer(batch["n"].float().unsqueeze(1)).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-9)
+def trainer(**options):
+    return lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+                             default_root_dir=sys.argv[2], **options)
+"""
+
+
+def test_lightning_takes_every_step(numbers, tmp_path):
+    need("lightning")
+    seen = run(
+        LIGHTNING
+        + """
+module = Module()
+trainer(max_epochs=3, enable_checkpointing=False).fit(module, Loader(pipeline))
+print(json.dumps(module.seen))
+""",
+        numbers,
+        tmp_path,
+    )
+    wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+    assert seen == [[epoch, step] for epoch in range(3) for step in wanted]
+
+
+def test_lightning_goes_on_in_the_middle_of_an_epoch(numbers, tmp_path):
+    need("lightning")
+    first = """
+from lightning.pytorch.callbacks import ModelCheckpoint
+module = Module()
+save = ModelCheckpoint(sys.argv[2], every_n_train_steps=7, filename="at-{step}", save_top_k=-1)
+shuffled = dict(shuffle={"buffer_size": 50}, seed=3)
+trainer(max_steps=STEPS, max_epochs=3, callbacks=[save]).fit(module, Loader(pipeline, **shuffled), ckpt_path=FROM)
+print(json.dumps(module.seen))
+"""
+    whole = run(LIGHTNING + first.replace("STEPS", "15").replace("FROM", "None"), numbers, tmp_path / "whole")
+    begun = run(LIGHTNING + first.replace("STEPS", "7").replace("FROM", "None"), numbers, tmp_path / "cut")
+    checkpoint = repr(str(tmp_path / "cut" / "at-step=7.ckpt"))
+    rest = run(LIGHTNING + first.replace("STEPS", "15").replace("FROM", checkpoint), numbers, tmp_path / "cut")
+    assert len(whole) == 15 and len(begun) == 7
+    assert begun + rest == whole
+
+
+def test_accelerate_leaves_the_loader_alone(numbers):
+    need("accelerate")
+    shares = run_group(
+        2,
+        """
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), 1e-9)
+mine = Loader(pipeline)
+model, optimizer, loader = accelerator.prepare(model, optimizer, mine)
+assert loader is mine
+seen = []
+for batch in loader:
+    seen.append(batch["n"].tolist())
+    loss = model(batch["n"].float().unsqueeze(1)).sum()
+    accelerator.backward(loss)
+    optimizer.step()
+print(json.dumps(seen))
+""",
+        numbers,
+    )
+    assert [len(steps) for steps in shares] == [5, 5]
+    assert sorted(n for steps in shares for step in steps for n in step) == list(range(50))
