@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from feedline.torch import Loader
-from measure import Measure, print_result
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -57,9 +56,8 @@ def main():
         optimizer.load_state_dict(saved["optimizer"])
         loader.load_state_dict(saved["loader"])
 
-    measure = Measure()
     while loader.epoch < flags.epochs:
-        for batch in measure.over(loader):
+        for batch in loader:
             loss = (model(batch["board"], batch["flags"]) - batch["score"]).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -74,7 +72,7 @@ def main():
                     save(flags.checkpoint, model=model, optimizer=optimizer, loader=loader)
     exactly_once = audit(loader)
     if dist.get_rank() == 0:
-        print_result("chess_torch", measure, loss=mean.item(), exactly_once=exactly_once)
+        print(json.dumps({"loss": mean.item(), "exactly_once": exactly_once}))
     dist.destroy_process_group()
 
 

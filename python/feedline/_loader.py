@@ -179,18 +179,19 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begins an epoch: the next one, if the present one has been iterated, however far. After load_state_dict() or
-        set_epoch() it is the place that was set.
+        set_epoch() it is the place that was set, and that may come after iter() as long as no step has been taken:
+        Lightning makes its iterators before it names the epoch.
 
         Each step is a feedline.Batch; with `as_tuple` it is the tuple of these tensors. With several devices it is a
         list of these, one for each device. (The type is Any because the arguments decide.)"""
+        return self._steps()
+
+    def _steps(self):
         if self._iterated:
             self._go_to(self._epoch + 1)
         self._generation += 1
-        return self._steps(self._generation)
-
-    def _steps(self, generation):
+        generation, epoch = self._generation, self._epoch
         self._iterated, self._loaded = True, False
-        epoch = self._epoch
         while generation == self._generation and epoch == self._epoch:
             batches = self._next()
             if batches is None:
@@ -269,6 +270,8 @@ class Loader:
     def sampler(self) -> "Loader":
         """The loader itself, for trainers that call loader.sampler.set_epoch()."""
         return self
+
+    batch_sampler = None  # trainers that look for a sampler also look here, where a DataLoader may have one
 
     def __len__(self) -> int:
         """The number of steps in an epoch. Raises TypeError if it has no end, or is not known yet (index.mode LAZY)."""

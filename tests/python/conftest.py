@@ -1,5 +1,6 @@
-"""What the tests of the Python package share: data, and processes of their own."""
+"""What the tests of the Python package share: data, frameworks, and processes of their own."""
 
+import functools
 import os
 import socket
 import subprocess
@@ -47,6 +48,10 @@ def run_ranks(count, body):
         thread.join()
 
 
+# What keeps frameworks from looking for a GPU and from talking about it.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
 # PyTorch without its own copies of CUDA's libraries finds those of the system.
 CUDA = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), "/usr/local/cuda/lib64"]))
 
@@ -60,3 +65,28 @@ def python(code, *arguments, **environment):
         timeout=120,
         env={**os.environ, "LD_LIBRARY_PATH": CUDA, **environment},
     )
+
+
+def trainer(name, *arguments, launcher=()):
+    """Starts a trainer of examples/trainers in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, launcher), os.path.join(ROOT, "examples/trainers", name), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LD_LIBRARY_PATH": CUDA, "OMP_NUM_THREADS": "1", **QUIET},
+    )
+
+
+@functools.cache
+def why_not(framework):
+    """Returns why a framework cannot be imported; an empty text if it can."""
+    done = python(f"import {framework}", **QUIET)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be imported"])[-1]
+
+
+def need(*frameworks):
+    """Skips the test if one of the frameworks cannot be imported."""
+    for framework in frameworks:
+        if why_not(framework):
+            pytest.skip(f"{framework}: {why_not(framework)}")

@@ -64,6 +64,18 @@ def test_an_old_iterator_ends(numbers):
     assert [b.step for b in second] == [1, 2, 3, 4]
 
 
+def test_an_iterator_begins_with_its_first_step(numbers):
+    loader = feedline.Loader(numbers)
+    early = iter(loader)
+    loader.set_epoch(3)
+    assert [(batch.epoch, batch.step) for batch in early] == [(3, step) for step in range(5)]
+    state = loader.state_dict()
+    other = feedline.Loader(numbers)
+    early = iter(other)
+    other.load_state_dict(state)
+    assert next(early).epoch == 4
+
+
 def test_set_epoch(numbers):
     loader = feedline.Loader(numbers)
     for epoch in range(3):

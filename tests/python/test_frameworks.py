@@ -4,16 +4,14 @@ A framework that is not installed, or cannot be imported by itself, is skipped w
 """
 
 import ctypes.util
-import functools
 import json
 import os
 
 import pytest
 
-from conftest import free_port, python, run_ranks
+from conftest import QUIET, free_port, need, python, run_ranks, why_not
 
 FRAMEWORKS = ["tensorflow", "torch", "jax", "nvidia.dali"]
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 JEMALLOC = ctypes.util.find_library("jemalloc")
 
 FEED = """
@@ -35,17 +33,6 @@ try:
 except feedline.Error:
     print(rows + feed())
 """
-
-
-@functools.cache
-def why_not(framework):
-    done = python(f"import {framework}", **QUIET)
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be imported"])[-1]
-
-
-def need(framework):
-    if why_not(framework):
-        pytest.skip(f"{framework}: {why_not(framework)}")
 
 
 @pytest.mark.parametrize("order", ["{}|", "|{}", "global {}|", "global|{}"])

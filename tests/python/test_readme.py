@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from conftest import ROOT, python
+from conftest import QUIET, ROOT, need, python
 
 with open(os.path.join(ROOT, "python/README.md"), encoding="utf-8") as readme:
     BLOCKS = re.findall(r"(?ms)^```py run *(\w*)\n(.*?)^```$", readme.read())
@@ -28,10 +28,8 @@ def test_the_examples_run(folder, capsys):
 
 @pytest.mark.parametrize("framework", sorted({framework for framework, _ in BLOCKS if framework}))
 def test_the_examples_of_a_framework_run(folder, framework):
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    if python(f"import {framework}", **quiet).returncode:
-        pytest.skip(f"{framework} cannot be imported")
+    need(framework)
     for needed, block in BLOCKS:
         if needed == framework:
-            done = python(block, **quiet)
+            done = python(block, **QUIET)
             assert done.returncode == 0, done.stderr

@@ -1,10 +1,9 @@
 """feedline.torch: batches of torch tensors, process groups, meshes, and the trainers that are built on torch."""
 
-import functools
 import json
 
 import pytest
-from conftest import free_port, python, run_ranks
+from conftest import QUIET, free_port, need, python, run_ranks
 
 START = """
 import json, os, sys, warnings
@@ -17,22 +16,10 @@ wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
 """
 
 
-@functools.cache
-def why_not(module):
-    done = python(f"import {module}", CUDA_VISIBLE_DEVICES="")
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be imported"])[-1]
-
-
-def need(*modules):
-    for module in modules:
-        if why_not(module):
-            pytest.skip(f"{module}: {why_not(module)}")
-
-
 def run(code, *arguments, **environment):
     """Runs the code in a process, and returns the JSON that it has printed last."""
     need("torch")
-    done = python(START + code, *arguments, CUDA_VISIBLE_DEVICES="", **environment)
+    done = python(START + code, *arguments, **QUIET, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -45,7 +32,7 @@ def run_group(count, code, *arguments):
 
     def rank(number):
         place = {"RANK": str(number), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        done[number] = python(code, *arguments, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", **place)
+        done[number] = python(code, *arguments, OMP_NUM_THREADS="1", **QUIET, **place)
 
     run_ranks(count, rank)
     assert [rank.returncode for rank in done] == [0] * count, [rank.stderr[-2000:] for rank in done]

@@ -1,36 +1,25 @@
 """The PyTorch trainer of the chess network: it learns, and a run that was killed goes on as if it had not been."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 
 import pytest
+from conftest import need, trainer
 
 psutil = pytest.importorskip("psutil")
-pytest.importorskip("torch")
-
-ROOT = os.path.abspath(os.environ.get("FEEDLINE_ROOT", os.path.join(os.path.dirname(__file__), "..", "..")))
 EPOCHS = 4
 
 
-def start(processes, folder, *arguments):
+def start(processes, folder):
     """Starts the trainer on a number of processes, by torchrun."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        + [os.path.join(ROOT, "examples/trainers/chess_torch.py"), "--epochs", str(EPOCHS), "--losses", folder / "losses"]
-        + ["--checkpoint", folder / "checkpoint", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
+    files = ["--losses", folder / "losses", "--checkpoint", folder / "checkpoint"]
+    return trainer("chess_torch.py", "--epochs", EPOCHS, *files, launcher=launcher)
 
 
-def finish(trainer):
-    out, err = trainer.communicate(timeout=240)
-    assert trainer.returncode == 0, err[-4000:]
+def finish(started):
+    out, err = started.communicate(timeout=240)
+    assert started.returncode == 0, err[-4000:]
     return json.loads(out.splitlines()[-1])
 
 
@@ -45,22 +34,23 @@ def losses(folder):
     return found
 
 
-def kill_after(steps, trainer, folder):
+def kill_after(steps, started, folder):
     """Kills the trainer with all its processes once it has done so many steps."""
     deadline = time.monotonic() + 120
     while not (folder / "losses").exists() or len((folder / "losses").read_text().splitlines()) < steps:
-        assert trainer.poll() is None and time.monotonic() < deadline, trainer.communicate()
+        assert started.poll() is None and time.monotonic() < deadline, started.communicate()
         time.sleep(0.01)
-    root = psutil.Process(trainer.pid)
+    root = psutil.Process(started.pid)
     workers = root.children(recursive=True)
     for process in [root, *workers]:
         process.kill()
     psutil.wait_procs([root, *workers])
-    trainer.communicate()
+    started.communicate()
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
+    need("torch")
     folder = tmp_path_factory.mktemp("unbroken")
     result = finish(start(2, folder))
     assert result["exactly_once"]

@@ -1,0 +1,28 @@
+"""The small trainers of examples/trainers: each learns, and goes on where it was."""
+
+import json
+
+import pytest
+from conftest import need, trainer
+
+
+def run(name, *arguments):
+    """Runs a trainer, and returns the lines that it prints."""
+    out, err = (process := trainer(name, *arguments)).communicate(timeout=300)
+    assert process.returncode == 0, err[-4000:]
+    return out.splitlines()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_cifar(precision):
+    need("torch")
+    losses = [json.loads(line)["loss"] for line in run("cifar_torch.py", "--precision", precision)]
+    assert len(losses) == 30 and losses[-1] < 0.6 * losses[0]
+
+
+def test_lightning(tmp_path):
+    need("lightning")
+    whole = run("digits_lightning.py", "--folder", tmp_path / "whole", "--epochs", 5)[-1]
+    assert float(whole.split()[-1]) < 0.5
+    run("digits_lightning.py", "--folder", tmp_path / "parts", "--epochs", 2)
+    assert run("digits_lightning.py", "--folder", tmp_path / "parts", "--epochs", 5)[-1] == whole
