@@ -67,10 +67,11 @@ def python(code, *arguments, **environment):
     )
 
 
-def trainer(name, *arguments, launcher=()):
-    """Starts a trainer of examples/trainers in a process of its own."""
+def trainer(name, *arguments, before=(), launcher=()):
+    """Starts a trainer of examples/trainers. `before` is the command that starts its processes, or `launcher` the
+    arguments of Python that do."""
     return subprocess.Popen(
-        [sys.executable, *map(str, launcher), os.path.join(ROOT, "examples/trainers", name), *map(str, arguments)],
+        [*before, sys.executable, *map(str, launcher), os.path.join(ROOT, "examples/trainers", name), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,14 +1,16 @@
 """The small trainers of examples/trainers: each learns, and goes on where it was."""
 
 import json
+import shutil
 
 import pytest
 from conftest import need, trainer
 
 
-def run(name, *arguments):
-    """Runs a trainer, and returns the lines that it prints."""
-    out, err = (process := trainer(name, *arguments)).communicate(timeout=300)
+def run(name, *arguments, before=()):
+    """Runs a trainer, and returns the lines that it prints. `before` is the command that starts its processes."""
+    process = trainer(name, *arguments, before=before)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()
 
@@ -26,3 +28,14 @@ def test_lightning(tmp_path):
     assert float(whole.split()[-1]) < 0.5
     run("digits_lightning.py", "--folder", tmp_path / "parts", "--epochs", 2)
     assert run("digits_lightning.py", "--folder", tmp_path / "parts", "--epochs", 5)[-1] == whole
+
+
+def test_mpi():
+    need("torch", "mpi4py.MPI")
+    if not shutil.which("mpirun"):
+        pytest.skip("there is no mpirun")
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    both = [json.loads(line)["loss"] for line in run("chess_mpi.py", "--epochs", 3, before=mpirun)]
+    alone = [json.loads(line)["loss"] for line in run("chess_mpi.py", "--epochs", 3)]
+    assert alone[-1] < 0.8 * alone[0]
+    assert both == pytest.approx(alone, rel=1e-3)
