@@ -1,53 +1,51 @@
 """What a loader costs the training loop that it feeds."""
 
-import json
-import resource
+import glob
+import os
 import time
 
 
 class Measure:
-    """Iterates over a loader's steps, and measures them: how long the loop waited for each step, and how much CPU time
-    was spent on loading. The latter is that of the loop's thread inside of the loader, of all other threads of this
-    process, and of its children that have ended; so the training itself must use no threads but the loop's."""
+    """Iterates over a loader's steps, and measures how long the loop waited for each, and the CPU time of loading: that
+    of the loop's thread inside of the loader, of all other threads of the process, and of its child processes. So the
+    training itself must use no thread but the loop's, and the children must live as long as the measurement."""
 
     def __init__(self):
-        self.steps, self.waited, self.inside, self.ready = 0, 0.0, 0.0, 0
-        self._started = self._cpu()
+        self.waits, self.inside = [], 0.0
+        self.begun = _times()
 
     def over(self, loader):
-        """Yields the loader's steps. The first one after a start is not counted as late."""
         steps = iter(loader)
         while True:
             wall, cpu = time.perf_counter(), time.thread_time()
-            try:
-                step = next(steps)
-            except StopIteration:
-                self.inside += time.thread_time() - cpu
+            step = next(steps, None)
+            self.inside += time.thread_time() - cpu
+            if step is None:
                 return
-            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-            self.inside += cpu
-            self.waited += wall
-            self.ready += wall < 0.001
-            self.steps += 1
+            self.waits.append(time.perf_counter() - wall)
             yield step
 
     def result(self):
-        """Returns the measurements so far as a dict."""
-        wall, whole, loop, children = (now - then for now, then in zip(self._cpu(), self._started))
-        steps = max(self.steps, 1)
+        """Returns the figures of a step: milliseconds, and the part of the steps that were there within 1 ms."""
+        wall, process, loop, children = (now - then for now, then in zip(_times(), self.begun))
+        steps = len(self.waits)
         return {
-            "steps": self.steps,
-            "ms_per_step": 1000 * wall / steps,
-            "waited_ms_per_step": 1000 * self.waited / steps,
-            "ready": self.ready / steps,
-            "loader_cpu_ms_per_step": 1000 * (whole - loop + self.inside + children) / steps,
+            "steps": steps,
+            "step_ms": 1000 * wall / steps,
+            "wait_ms": 1000 * sum(self.waits) / steps,
+            "ready": sum(wait < 0.001 for wait in self.waits) / steps,
+            "loader_cpu_ms": 1000 * (process - loop + self.inside + children) / steps,
         }
 
-    @staticmethod
-    def _cpu():
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return time.perf_counter(), time.process_time(), time.thread_time(), children.ru_utime + children.ru_stime
 
-
-def print_result(name, measure, **more):
-    print(json.dumps({"trainer": name, **measure.result(), **more}), flush=True)
+def _times():
+    """Returns the wall clock, and the CPU time of this process, of this thread, and of the child processes; all in
+    seconds."""
+    children = 0
+    for path in glob.glob("/proc/self/task/*/children"):
+        with open(path, encoding="ascii") as file:
+            for child in file.read().split():
+                with open(f"/proc/{child}/stat", encoding="ascii") as stat:
+                    user, system = stat.read().rpartition(")")[2].split()[11:13]  # proc(5)
+                children += int(user) + int(system)
+    return time.perf_counter(), time.process_time(), time.thread_time(), children / os.sysconf("SC_CLK_TCK")
