@@ -1,13 +1,15 @@
-"""`python -m feedline` is the tool."""
+"""`python -m feedline` is the tool. `convert parquet`, which needs pyarrow, is only here."""
 
 import signal
 import sys
 
-from . import _feedline
+from . import _feedline, _parquet
 
 
 def main():
     """Runs the tool with the arguments of this process, and returns its exit code."""
+    if sys.argv[1:3] == ["convert", "parquet"]:
+        return _parquet.main(sys.argv[3:])
     _feedline.log_to_stderr()
     for number in (signal.SIGINT, signal.SIGPIPE):  # as of a program that is not Python
         signal.signal(number, signal.SIG_DFL)

@@ -1,12 +1,15 @@
 """docs/moving.md: the programs before and after train on the same samples."""
 
+import io
 import os
 import re
 import shutil
+import subprocess
+import tarfile
 
 import numpy as np
 import pytest
-from conftest import QUIET, ROOT, need, python
+from conftest import QUIET, ROOT, TOOL, need, python
 
 import feedline
 
@@ -49,6 +52,13 @@ def folder(tmp_path_factory):
     examples = [feedline.parse_example(record) for record in feedline.records(folder / "digits.tfrecord")]
     pixels = np.array([np.frombuffer(example["image"][0], np.uint8) for example in examples])
     np.savez(folder / "digits.npz", image=pixels, label=np.array([example["label"][0] for example in examples]))
+    with tarfile.open(folder / "photos-0.tar", "w") as tar:
+        for number, record in enumerate(feedline.records(folder / "photos.tfrecord")):
+            example = feedline.parse_example(record)
+            for extension, content in [("jpg", example["image"][0]), ("cls", str(example["label"][0]).encode())]:
+                entry = tarfile.TarInfo(f"{number:06}.{extension}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
     with open(folder / "photos.index", "w", encoding="ascii") as index:  # as DALI's tfrecord2idx writes it
         at = 0
         for record in feedline.records(folder / "photos.tfrecord"):
@@ -71,6 +81,12 @@ def samples(code, folder, framework):
 @pytest.mark.parametrize("title", SECTIONS)
 def test_both_programs_train_on_the_same_samples(folder, title):
     (framework, before), (name, after) = SECTIONS[title]
+    if framework == "webdataset":
+        convert = [os.path.abspath(TOOL), "convert", "webdataset", "photos-0.tar", "--out", "photos"]
+        done = subprocess.run(convert, cwd=folder, capture_output=True, text=True)
+        if "without libarchive" in done.stderr:
+            pytest.skip(done.stderr)
+        assert done.returncode == 0, done.stderr
     assert name == "feedline"
     old, new = samples(before, folder, framework), samples(after, folder, framework)
     assert old[0].shape == new[0].shape and len(old[0]) >= 6

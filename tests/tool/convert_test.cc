@@ -347,6 +347,45 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
                  "more than 67108864 bytes"));
 }
 
+TEST_CASE("webdataset: a feature for each extension") {
+  const TempDir dir;
+  if (without_libarchive(dir)) return;
+  const std::vector<Example> photos = read_examples(FEEDLINE_GOLDEN "/images/photos_jpeg.tfrecord");
+  REQUIRE(photos.size() >= 5);
+  const std::string end(1024, '\0');
+  std::string first = tar_entry("__readme__", "no sample"), second;
+  for (size_t i = 0; i < 5; i++) {
+    std::string& tar = i < 3 ? first : second;
+    const std::string key = "birds/00" + std::to_string(i);
+    tar += tar_entry(key + ".JPG", bytes_in(photos[i], "image")) + tar_entry(key + ".cls", std::to_string(i) + "\n");
+    if (i != 2) tar += tar_entry(key + ".left.txt", "photo " + std::to_string(i));
+    tar += tar_entry(key + ".id", i == 4 ? "four" : "3");
+  }
+  const json result =
+      convert(dir, {"webdataset", dir.write("0.tar", first + end), gzip_file(dir.file("1.tar.gz"), second + end)});
+  CHECK(result.at("left_out") == json::array({dir.file("0.tar") + ": __readme__: its name has no extension"}));
+  const std::vector<Example> examples = examples_of(dir, result.at("sets")[0]);
+  REQUIRE(examples.size() == 5);
+  for (size_t i = 0; i < 5; i++) {
+    CHECK(bytes_in(examples[i], "__key__") == "birds/00" + std::to_string(i));
+    CHECK(bytes_in(examples[i], "jpg") == bytes_in(photos[i], "image"));
+    CHECK(int_in(examples[i], "cls") == static_cast<int64_t>(i));
+    CHECK(bytes_in(examples[i], "left.txt") == (i == 2 ? "(none)" : "photo " + std::to_string(i)));
+    CHECK(bytes_in(examples[i], "id") == (i == 4 ? "four" : "3"));  // not all are numbers
+  }
+  CHECK(contains(result.at("pipeline"), "decode_image"));
+}
+
+TEST_CASE("webdataset: what has no samples is refused") {
+  const TempDir dir;
+  if (without_libarchive(dir)) return;
+  const std::string end(1024, '\0'), twice = tar_entry("a.txt", "1") + tar_entry("a.TXT", "2") + end;
+  CHECK(contains(refusal(dir, {"webdataset", dir.write("0.tar", tar_entry("readme", "x") + end)}), "has no sample"));
+  CHECK(contains(refusal(dir, {"webdataset", dir.write("1.tar", twice)}), "two files a.txt in one sample"));
+  CHECK(contains(refusal(dir, {"webdataset", dir.write("2.tar", "no archive")}), "is not a tar archive"));
+  CHECK(contains(refusal(dir, {"webdataset", dir.file("3.tar")}), "3.tar"));
+}
+
 TEST_CASE("pickles of every protocol that Python 3 writes") {
   // The files were written by Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5',
   // b'labels': [3, 9], 'data': (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames':

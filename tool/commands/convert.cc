@@ -126,7 +126,7 @@ Kind kind_of(const std::string& flag, const std::string& word) {
 
 void add_convert(CLI::App& app, Run& run) {
   CLI::App* convert = app.add_subcommand(
-      "convert", "make TFRecord shards and a pipeline for them from CIFAR-10, pictures, .npy or CSV");
+      "convert", "make TFRecord shards and a pipeline for them from CIFAR-10, pictures, .npy, CSV or WebDataset");
   convert->require_subcommand(1);
   convert->footer(
       "The shards and pipeline.textproto are written to --out. `feedline split` makes more, fewer or shuffled shards.");
@@ -209,6 +209,17 @@ void add_convert(CLI::App& app, Run& run) {
       "Numbers\n"
       "that begin with 0, such as 007, and whole numbers beyond int64 are text. An empty cell is a missing feature;\n"
       "\"\" is an empty text.");
+
+  CLI::App* webdataset = add_converter(*convert, run, args, "webdataset",
+                                       "shards of WebDataset; each extension of a sample's files becomes a feature",
+                                       [](const Args& a) { return convert_webdataset(a.inputs, a.target); });
+  webdataset->add_option("TAR", args->inputs, "tar archives, compressed by gzip or not")
+      ->required()
+      ->option_text("...");
+  webdataset->footer(
+      "Files are stored as they are. cls, cls2, class, count, index, inx and id are int64 if all of their files are\n"
+      "numbers. `__key__` is a sample's path without its extension. An extension that some samples lack is a feature\n"
+      "that may be missing.");
 }
 
 }  // namespace feedline::cli

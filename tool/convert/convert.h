@@ -60,6 +60,12 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
 /// its cells allow, or what `types` says. An empty cell without quotes is a missing feature.
 Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, const ConvertTarget& target);
 
+/// Converts shards of WebDataset, which are tar archives, compressed by gzip or not. Files that follow each other and
+/// have the same path up to the first dot of their name are a sample. Each extension, in lower case, is a feature with
+/// the file as it is; but `cls`, `cls2`, `class`, `count`, `index`, `inx` and `id` are int64 if all of their files are
+/// numbers. `__key__` is the path before the dot.
+Converted convert_webdataset(const std::vector<std::string>& archives, const ConvertTarget& target);
+
 // What the converters use:
 
 /// Writes a known number of records into shards with equal numbers of records, but for those that are skipped. Throws

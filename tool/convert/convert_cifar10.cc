@@ -23,7 +23,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> sets = {
 
 std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
   std::map<std::string, Cifar10Batch> batches;
-  const auto batch_of = [](const std::string& file) {
+  const auto batch_of = [](const std::string& path) {
+    const std::string file = path.substr(path.rfind('/') + 1);
     return file.ends_with(".bin") ? file.substr(0, file.size() - 4) : file;
   };
   Progress progress("reading", identify(archive).size);

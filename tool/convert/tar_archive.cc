@@ -71,8 +71,7 @@ void read_archive(const std::string& path, uint64_t most_bytes, const std::funct
     if (result == ARCHIVE_EOF) return;
     check(result);
     const char* full = archive_entry_pathname(entry);
-    std::string name = full ? full : "";
-    name = name.substr(name.rfind('/') + 1);
+    const std::string name = full ? full : "";
     const bool take = archive_entry_filetype(entry) == AE_IFREG && wanted(name);
     std::string content;
     for (la_ssize_t size; (size = archive_read_data(tar.get(), block.data(), block.size())) != 0;) {

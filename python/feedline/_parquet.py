@@ -1,0 +1,82 @@
+"""`python -m feedline convert parquet`: tables of Apache Arrow to TFRecord shards, with a pipeline beside them."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+from ._errors import Error
+from ._records import RecordWriter
+
+
+def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_000) -> list[str]:
+    """Converts the rows of Parquet files with the same columns, in order, into shards of about `shard_bytes`, and returns
+    their names. Integers and booleans are int64, other numbers float32, and texts and binaries bytes; a column of lists has
+    several values a row. A null, or an empty list, is a missing feature. Raises feedline.Error for a column of another
+    type, and ImportError without the package pyarrow."""
+    import pyarrow.parquet
+
+    tables = [pyarrow.parquet.ParquetFile(file) for file in files]
+    for file, table in zip(files, tables):
+        if not table.schema_arrow.equals(tables[0].schema_arrow):
+            raise Error(f"has other columns than {files[0]}; convert it by itself", file=file)
+        for column in table.schema_arrow:
+            _check(file, column.name, column.type)
+    rows = sum(table.metadata.num_rows for table in tables)
+    groups = [table.metadata.row_group(i) for table in tables for i in range(table.num_row_groups)]
+    shards = max(1, min(rows, round(sum(group.total_byte_size for group in groups) / shard_bytes)))
+    os.makedirs(folder, exist_ok=True)
+    names = [f"data-{shard:05}-of-{shards:05}.tfrecord" for shard in range(shards)]
+    records = _records_of(tables)
+    for shard, name in enumerate(names):
+        with RecordWriter(os.path.join(folder, name)) as writer:
+            for _ in range(rows * (shard + 1) // shards - rows * shard // shards):
+                writer.write(next(records))
+    return names
+
+
+def _records_of(tables):
+    for table in tables:
+        for batch in table.iter_batches():
+            for row in batch.to_pylist():
+                yield {name: value for name, value in row.items() if value is not None}
+
+
+def _check(file, name, kind):
+    from pyarrow import types
+
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    simple = [types.is_integer, types.is_floating, types.is_boolean, types.is_string, types.is_large_string]
+    simple += [types.is_binary, types.is_large_binary, types.is_fixed_size_binary]
+    if not any(test(kind) for test in simple):
+        raise Error(
+            f"column {name!r} is of the type {kind}, which a record cannot hold; cast it to numbers or text, or leave it "
+            "out, with pyarrow before",
+            file=file,
+        )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m feedline convert parquet",
+        description="Makes TFRecord shards and a pipeline for them from Parquet files. Needs the package pyarrow.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="Parquet files with the same columns")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write to; files of the same names are replaced")
+    flags = parser.parse_args(arguments)
+    try:
+        names = convert_parquet(flags.files, flags.out)
+    except (Error, OSError, ImportError) as error:
+        print(f"feedline: {error}", file=sys.stderr)
+        return 1
+    shards = [os.path.join(flags.out, name) for name in names]
+    inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]
+    pipeline = subprocess.run(inspect, check=True, stdout=subprocess.PIPE, text=True).stdout
+    path = os.path.join(flags.out, "pipeline.textproto")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(pipeline)
+    print(f"{len(shards)} {'shard' if len(shards) == 1 else 'shards'} in {flags.out}\n\n{path}:\n\n{pipeline}", end="")
+    return 0

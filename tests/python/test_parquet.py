@@ -1,0 +1,70 @@
+"""`python -m feedline convert parquet`."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import feedline
+from feedline._parquet import convert_parquet
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+TABLE = {
+    "n": list(range(20)),
+    "x": [i / 2 for i in range(20)],
+    "text": [None if i == 7 else f"row {i}" for i in range(20)],
+    "list": [list(range(i % 4)) for i in range(20)],
+    "flag": [i % 3 == 0 for i in range(20)],
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    table = pyarrow.table({**TABLE, "list": pyarrow.array(TABLE["list"], pyarrow.list_(pyarrow.int32()))})
+    for number in range(2):
+        parquet.write_table(table.slice(10 * number, 10), tmp_path / f"{number}.parquet", row_group_size=4)
+    return [str(tmp_path / f"{number}.parquet") for number in range(2)]
+
+
+def convert(*arguments):
+    command = [sys.executable, "-m", "feedline", "convert", "parquet", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_rows_become_records(files, tmp_path):
+    done = convert(*files, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "pipeline.textproto" in done.stdout
+    loader = feedline.Loader(tmp_path / "out" / "pipeline.textproto", batch={"global_batch_size": 20})
+    (batch,) = loader
+    assert np.asarray(batch["n"]).tolist() == TABLE["n"]
+    assert np.asarray(batch["x"]).tolist() == TABLE["x"]
+    (shard,) = (name for name in os.listdir(tmp_path / "out") if name.endswith(".tfrecord"))
+    examples = [feedline.parse_example(record) for record in feedline.records(tmp_path / "out" / shard)]
+    assert [one.get("text", [None])[0] for one in examples] == [t and t.encode() for t in TABLE["text"]]
+    assert [one.get("list", []) for one in examples] == TABLE["list"]
+    assert [one["flag"][0] for one in examples] == TABLE["flag"]
+
+
+def test_shards_share_the_rows(files, tmp_path):
+    names = convert_parquet(files, str(tmp_path / "out"), shard_bytes=500)
+    assert len(names) > 2 and names[0] == f"data-00000-of-{len(names):05}.tfrecord"
+    rows = [feedline.parse_example(r)["n"][0] for name in names for r in feedline.records(tmp_path / "out" / name)]
+    assert rows == TABLE["n"]
+
+
+def test_what_a_record_cannot_hold_is_refused(files, tmp_path):
+    import datetime
+
+    odd = tmp_path / "odd.parquet"
+    parquet.write_table(pyarrow.table({"when": [datetime.datetime(2026, 1, 1)]}), odd)
+    done = convert(odd, "--out", tmp_path / "out")
+    assert done.returncode == 1 and "'when'" in done.stderr and "timestamp" in done.stderr
+    done = convert(files[0], odd, "--out", tmp_path / "out")
+    assert done.returncode == 1 and "odd.parquet" in done.stderr or "other columns" in done.stderr
+    done = convert(tmp_path / "absent.parquet", "--out", tmp_path / "out")
+    assert done.returncode == 1 and "absent.parquet" in done.stderr
