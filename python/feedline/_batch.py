@@ -30,18 +30,18 @@ def _bytes_of(tensor):
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths: row i has values[row_splits[i]:row_splits[i + 1]]. `values` is a tensor, or Strings;
-    `row_splits` is int64 [rows + 1]."""
+    """Rows of different lengths: row i has values[row_splits[i]:row_splits[i + 1]]. `values` is a tensor, or Strings, or
+    Ragged itself if each row has steps of different lengths; `row_splits` is int64 [rows + 1]."""
 
-    values: "_feedline.Tensor | Strings"
+    values: "_feedline.Tensor | Strings | Ragged"
     row_splits: _feedline.Tensor
 
 
 class Batch(dict[str, Any]):
     """The tensors of one replica for one step: {name: tensor}. They are yours for as long as you keep them.
 
-    A dense or padded output NAME is a `Tensor`. A ragged one is a `Ragged`, and strings are `Strings`; both are tuples
-    of tensors.
+    A dense or padded output NAME is a `Tensor`. A ragged or nested one is a `Ragged`, and strings are `Strings`; both
+    are tuples of tensors.
 
     Attributes:
         epoch, step: which step of which epoch it is, both from 0.
@@ -64,9 +64,9 @@ class Batch(dict[str, Any]):
 class Element(NamedTuple):
     """One output of a pipeline, as it is in every batch.
 
-    `kind` is "dense" (NAME: [rows, shape...]), "padded" ([rows, longest of the batch, shape...]) or "ragged" (values
-    of `shape`, and row_splits). `dtype` is a name of pipeline.proto; "BYTES" are strings. `tensors` are the names that
-    `feedline dump` and C++ have for its tensors.
+    `kind` is "dense" (NAME: [rows, shape...]), "padded" ([rows, longest of the batch, shape...]), "ragged" (values of
+    `shape`, and row_splits) or "nested" (values, step_splits and row_splits). `dtype` is a name of pipeline.proto;
+    "BYTES" are strings. `tensors` are the names that `feedline dump` and C++ have for its tensors.
     """
 
     name: str
@@ -89,12 +89,27 @@ def assembler(elements):
             return batch
         for element in elements:
             parts = [tensors[name] for name in element.tensors]
-            if len(parts) == 1:
-                batch[element.name] = parts[0]
-            elif element.kind != "ragged":
-                batch[element.name] = Strings(*parts)
-            else:
-                batch[element.name] = Ragged(Strings(*parts[:2]) if len(parts) == 3 else parts[0], parts[-1])
+            values = Strings(*parts[:2]) if element.dtype == "BYTES" else parts[0]
+            for splits in parts[2 if element.dtype == "BYTES" else 1 :]:
+                values = Ragged(values, splits)
+            batch[element.name] = values
         return batch
 
     return assemble
+
+
+def mapped(batch, kind, change, strings=None):
+    """Returns a batch of the class `kind`, of what `change` makes of each tensor, `valid_mask` too, and of what
+    `strings(name, value, rows)` makes of Strings. Without it they stay tuples, as ragged outputs do."""
+    result = kind((name, _changed(name, value, batch.rows, change, strings)) for name, value in batch.items())
+    result.epoch, result.step, result.rows, result.valid_count = batch.epoch, batch.step, batch.rows, batch.valid_count
+    result.valid_mask = change(batch.valid_mask)
+    return result
+
+
+def _changed(name, value, rows, change, strings):
+    if strings is not None and isinstance(value, Strings):
+        return strings(name, value, rows)
+    if isinstance(value, tuple):
+        return type(value)(*(_changed(name, part, rows, change, strings) for part in value))
+    return change(value)

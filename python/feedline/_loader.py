@@ -292,7 +292,10 @@ class Loader:
             steps = self._feeder.steps_per_epoch()
             step = min(self._step, steps) if steps >= 0 else self._step
         step = integer("step", step, _EPOCHS, "leave it out for the steps that the program has taken")
-        return {"feedline": self._feeder.get_state(self._epoch, step), "version": 1}
+        return self._state_at(self._epoch, step)
+
+    def _state_at(self, epoch, step):
+        return {"feedline": self._feeder.get_state(epoch, step), "version": 1}
 
     def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
         """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are

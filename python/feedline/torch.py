@@ -9,7 +9,7 @@
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,11 +30,11 @@ class Batch(_batch.Batch):
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """Returns the batch on another device. Lightning and Accelerate call this."""
-        return _map(self, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return _batch.mapped(self, Batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
         """Returns a copy of the batch in pinned memory."""
-        return _map(self, torch.Tensor.pin_memory)
+        return _batch.mapped(self, Batch, torch.Tensor.pin_memory)
 
 
 class Loader(_loader.Loader):
@@ -127,7 +127,7 @@ class Loader(_loader.Loader):
         return True
 
     def _present(self, given):
-        batch = _map(given, torch.from_dlpack)
+        batch = _batch.mapped(given, Batch, torch.from_dlpack)
         if self._device.type not in ("cpu", "cuda"):
             batch = batch.to(self._device)
         if self._nested:
@@ -135,18 +135,6 @@ class Loader(_loader.Loader):
                 if isinstance(value, Ragged) and isinstance(value.values, torch.Tensor):
                     batch[name] = torch.nested.nested_tensor_from_jagged(value.values, value.row_splits)
         return batch
-
-
-def _map(batch: _batch.Batch, change: Callable[[Any], torch.Tensor]) -> Batch:
-    """Returns a Batch of what `change` makes of each tensor."""
-
-    def changed(value):
-        return type(value)(*map(changed, value)) if isinstance(value, tuple) else change(value)
-
-    result = Batch((name, changed(value)) for name, value in batch.items())
-    result.epoch, result.step, result.rows, result.valid_count = batch.epoch, batch.step, batch.rows, batch.valid_count
-    result.valid_mask = change(batch.valid_mask)
-    return result
 
 
 def _copy(name, target, source):

@@ -33,6 +33,26 @@ def numbers(tmp_path):
     return feedline.tfrecords(tmp_path / "*.tfrecord").feature("n", int).batch(10)
 
 
+@pytest.fixture
+def mixed(tmp_path):
+    """Rows with a number, a string, and lists of numbers and strings of different lengths."""
+    feedline.write(
+        tmp_path / "mixed.tfrecord",
+        (
+            {"n": i, "s": f"text {i}", "list": list(range(i % 4)), "words": [f"w{j}" for j in range(i % 3)]}
+            for i in range(12)
+        ),
+    )
+    return (
+        feedline.tfrecords(tmp_path / "mixed.tfrecord")
+        .feature("n", int)
+        .feature("s", bytes)
+        .feature("list", int, kind="VARIABLE")
+        .feature("words", bytes, kind="VARIABLE")
+        .batch(5, last_batch_policy="PAD")
+    )
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -62,7 +82,7 @@ def python(code, *arguments, **environment):
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "LD_LIBRARY_PATH": CUDA, **environment},
     )
 

@@ -15,26 +15,6 @@ capsule_name = ctypes.pythonapi.PyCapsule_GetName
 capsule_name.restype, capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 
 
-@pytest.fixture
-def mixed(tmp_path):
-    """Rows with a number, a string, and lists of numbers and strings of different lengths."""
-    feedline.write(
-        tmp_path / "mixed.tfrecord",
-        (
-            {"n": i, "s": f"text {i}", "list": list(range(i % 4)), "words": [f"w{j}" for j in range(i % 3)]}
-            for i in range(12)
-        ),
-    )
-    return (
-        feedline.tfrecords(tmp_path / "mixed.tfrecord")
-        .feature("n", int)
-        .feature("s", bytes)
-        .feature("list", int, kind="VARIABLE")
-        .feature("words", bytes, kind="VARIABLE")
-        .batch(5, last_batch_policy="PAD")
-    )
-
-
 def test_a_batch_is_a_mapping(mixed):
     loader = feedline.Loader(mixed)
     assert [e.name for e in loader.elements()] == ["n", "s", "list", "words"]
@@ -50,6 +30,39 @@ def test_a_batch_is_a_mapping(mixed):
     assert np.asarray(first["list"].row_splits).tolist() == [0, 0, 1, 3, 6, 6]
     assert first["words"].values.tolist() == [b"w0", b"w0", b"w1", b"w0"]
     assert "n" in repr(first)
+
+
+def message(field, *parts):
+    """Returns a field of a protobuf message, of up to 127 bytes."""
+    content = b"".join(parts)
+    return bytes([field << 3 | 2, len(content)]) + content
+
+
+def test_steps_of_different_lengths(tmp_path):
+    def example(numbers):  # a SequenceExample with two lists; each step is a Feature of integers, or of strings
+        lists = {
+            "n": [message(3, message(1, bytes(step))) for step in numbers],
+            "s": [message(1, *(message(1, b"%d" % n) for n in step)) for step in numbers],
+        }
+        entries = (message(1, message(1, k.encode()), message(2, *(message(1, f) for f in v))) for k, v in lists.items())
+        return message(2, *entries)
+
+    feedline.write(tmp_path / "x", [example([[1, 2], [], [3]]), example([]), example([[4]])])
+    feature = {"kind": "VARIABLE", "where": "FEATURE_LIST"}
+    lists = (
+        feedline.tfrecords(tmp_path / "x", record_type="SEQUENCE_EXAMPLE")
+        .feature("n", int, **feature)
+        .feature("s", bytes, **feature)
+        .batch(3)
+    )
+    loader = feedline.Loader(lists)
+    assert [(element.kind, element.dtype) for element in loader.elements()] == [("nested", "INT64"), ("nested", "BYTES")]
+    batch = next(iter(loader))
+    for name in "n", "s":
+        assert np.asarray(batch[name].row_splits).tolist() == [0, 3, 3, 4]
+        assert np.asarray(batch[name].values.row_splits).tolist() == [0, 2, 2, 3, 4]
+    assert np.asarray(batch["n"].values.values).tolist() == [1, 2, 3, 4]
+    assert batch["s"].values.values.tolist() == [b"1", b"2", b"3", b"4"]
 
 
 def test_tuples(mixed):

@@ -1,0 +1,181 @@
+"""Batches of JAX arrays, on one device or split over the devices of a mesh.
+
+    from feedline.jax import Loader
+
+    loader = Loader("chess.textproto", sharding=NamedSharding(mesh, PartitionSpec("data")))
+    for epoch in range(10):
+        for batch in loader:  # a dict of global arrays
+            loss = step(parameters, batch)
+"""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+
+from . import _batch, _loader
+from ._errors import Error
+from ._pipeline import Pipeline
+from ._ranks import rank_of_environment
+from .numpy import array_of, on_the_host, string_arrays
+class Batch(_batch.Batch):
+    """A feedline.Batch whose tensors, `valid_mask` among them, are JAX's. Strings are numpy arrays of bytes objects.
+
+    It is a pytree of the outputs and the mask, so that jitted functions take it. The batch that such a function sees, or
+    that jax.tree.map makes, has no other attributes than `valid_mask`.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"feedline.jax.Batch({dict.__repr__(self)})"
+
+
+class Loader(_loader.Loader):
+    """Feeds a training in JAX: each step is a Batch, a dict of JAX arrays.
+
+    Args:
+        pipeline, overrides, and all arguments that are not listed here: those of feedline.Loader. The feed makes its
+            batches on the host, and JAX transfers them.
+        sharding: a NamedSharding whose first axis says how rows are split. Each step is then the whole step of all
+            processes, as global arrays, of which this process reads the rows that its devices hold.
+        device: where the arrays are wanted, if there is no sharding. Left out, JAX's default device.
+        rank, world_size: left out, those of jax.distributed, or of the launcher as long as jax.distributed is not
+            initialised. A process that feeds itself alone, such as the one that validates, gives rank=0, world_size=1.
+        communicator: left out, that of jax.distributed, so that processes that do not have the same pipeline and data
+            are told so while they start. All processes must then make this loader.
+
+    JAX makes 32 bits of INT64 and FLOAT64 outputs unless jax_enable_x64 is set, and cuts off the upper bits. So they are
+    an Error then.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline | str | os.PathLike | list,
+        *,
+        sharding: NamedSharding | None = None,
+        device: jax.Device | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        communicator: Any = None,
+        **arguments: Any,
+    ):
+        on_the_host("feedline.jax", arguments)
+        self._sharding, self._device = sharding, device
+        if sharding is not None:
+            if device is not None:
+                raise Error("give sharding or device; a sharding names its devices")
+            arguments["data_parallel_rank"], arguments["data_parallel_size"], self._shards = _part_of(sharding)
+        distributed = jax.distributed.is_initialized()
+        if distributed or sharding is not None:
+            rank, world_size = _agreed(rank, world_size)
+        shared = distributed and world_size != 1 and communicator is None
+        super().__init__(
+            pipeline, rank=rank, world_size=world_size, communicator=_gather if shared else communicator, **arguments
+        )
+        if shared:
+            self._communicator = None  # a pickle of the loader needs no group
+        self._strings = string_arrays(self._elements)
+        self._check()
+
+    def _check(self):
+        wide = [element for element in self._elements if element.dtype in ("INT64", "FLOAT64")]
+        if wide and not jax.config.read("jax_enable_x64"):
+            raise Error(
+                f"JAX would cut {', '.join(f'{e.name!r} ({e.dtype})' for e in wide)} to 32 bits; give these outputs "
+                f"another dtype, such as {wide[0].dtype[:-2]}32, or call jax.config.update('jax_enable_x64', True)"
+            )
+        if self._sharding is None:
+            return
+        if self._replicas > 1:
+            raise Error("devices: a sharding splits the one batch of a process over its devices; leave devices out")
+        alone = jax.process_count() == 1
+        for element in self._elements:
+            if element.kind in ("ragged", "nested") or (element.kind == "padded" and not alone):
+                raise Error(
+                    f"output {element.name!r} is {element.kind}: its length differs between steps and processes, and "
+                    "global arrays have one shape; leave sharding out, or give records a fixed number of values"
+                )
+        if not alone and "last_batch_policy: PARTIAL" in str(self.pipeline):
+            raise Error("batch.last_batch_policy: PARTIAL gives processes different numbers of rows; use DROP or PAD")
+
+    def _present(self, batch):
+        leaves, tree = jax.tree.flatten(_batch.mapped(batch, Batch, array_of, self._strings))
+        numbers = [leaf for leaf in leaves if leaf.dtype != object]
+        if self._sharding is None:
+            arrays = jax.device_put(numbers, self._device)
+        elif batch.rows % self._shards:
+            raise Error(f"the step has {batch.rows} rows in this process, which do not divide by its {self._shards} shards")
+        else:
+            arrays = jax.make_array_from_process_local_data(self._sharding, numbers)
+        rest = iter(arrays)
+        result = jax.tree.unflatten(tree, [leaf if leaf.dtype == object else next(rest) for leaf in leaves])
+        result.epoch, result.step, result.valid_count = batch.epoch, batch.step, batch.valid_count
+        result.rows = len(result.valid_mask)
+        return result
+
+
+def _flatten_with_keys(batch):
+    leaves, names = _flatten(batch)
+    keys = [*map(jax.tree_util.DictKey, names), jax.tree_util.GetAttrKey("valid_mask")]
+    return list(zip(keys, leaves, strict=True)), names
+
+
+def _flatten(batch):
+    names = tuple(sorted(batch))
+    return [*(batch[name] for name in names), batch.valid_mask], names
+
+
+def _unflatten(names, leaves):
+    *outputs, mask = leaves
+    batch = Batch(zip(names, outputs, strict=True))
+    batch.valid_mask = mask
+    return batch
+
+
+jax.tree_util.register_pytree_with_keys(Batch, _flatten_with_keys, _unflatten, _flatten)
+
+
+def _part_of(sharding):
+    """Returns which part of the rows is this process's, how many parts there are, and over how many shards the process
+    splits its part. Processes whose devices hold the same rows have the same part."""
+    if not isinstance(sharding, NamedSharding) or any(axis is not None for axis in sharding.spec[1:]):
+        raise Error(f"sharding: {sharding!r} does more than split rows; give NamedSharding(mesh, PartitionSpec('data'))")
+    held: dict[int, set[int]] = {}
+    for device, (rows,) in sharding.devices_indices_map((sharding.num_devices,)).items():
+        held.setdefault(device.process_index, set()).add(rows.start or 0)
+    mine = held.get(jax.process_index())
+    if mine is None:
+        raise Error("sharding: no device of this process is in the mesh")
+    parts = sorted({tuple(sorted(rows)) for rows in held.values()})
+    if len({len(part) for part in parts}) > 1 or len(set().union(*parts)) != sum(map(len, parts)):
+        raise Error("sharding: processes share some of their rows, but not all; order the devices of the mesh by process")
+    return parts.index(tuple(sorted(mine))), len(parts), len(mine)
+
+
+def _agreed(rank, world_size):
+    """Returns the rank and world size that were asked for, or those of JAX; they must agree."""
+    processes = jax.process_index(), jax.process_count()
+    if rank is not None and world_size != 1 and (rank, world_size) != processes:
+        raise Error(
+            f"rank {rank} of {world_size} was asked for, but JAX says process {processes[0]} of {processes[1]}; leave out "
+            "rank and world_size, or, if groups of processes share rows, give a sharding whose mesh says so"
+        )
+    launched = rank_of_environment()[1]
+    if rank is None and processes[1] == 1 < launched:
+        raise Error(
+            f"the launcher has started {launched} processes, and JAX knows of one; call jax.distributed.initialize() first"
+        )
+    return processes if rank is None else (rank, world_size)
+
+
+def _gather(mine):
+    """Returns the bytes of all processes, in their order."""
+    lengths = multihost_utils.process_allgather(np.int32(len(mine)))
+    padded = np.zeros(max(lengths), np.uint8)
+    padded[: len(mine)] = np.frombuffer(mine, np.uint8)
+    everyone = multihost_utils.process_allgather(padded)
+    return [row[:length].tobytes() for row, length in zip(everyone, lengths, strict=True)]

@@ -1,0 +1,196 @@
+"""What Keras 3 takes for training and validation, with TensorFlow, JAX or PyTorch below it.
+
+    from feedline.keras import Validation, steps
+    from feedline.numpy import Loader
+
+    loader, held_out = Loader("chess.textproto"), Loader("chess_held_out.textproto")
+    model.fit(
+        steps(loader, "board", "score"), steps_per_epoch=len(loader), epochs=10,
+        validation_data=Validation(held_out, "board", "score"),
+    )
+"""
+
+import glob
+import json
+import os
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from . import _loader
+from ._arguments import integer
+from ._errors import Error
+
+Names = str | Sequence[str] | Mapping[str, str]
+
+_REST_IS_DONE = "the rest of the feed's epoch is done"
+
+
+def steps(
+    loader: _loader.Loader, x: Names, y: Names | None = None, sample_weight: str | None = None
+) -> Generator[tuple, None, None]:
+    """Returns a generator for model.fit(): the steps of the loader, epoch after epoch, as (x,), (x, y) or
+    (x, y, sample_weight). With `steps_per_epoch=len(loader)` each epoch of Keras is a whole one of the loader.
+
+    Make a generator for each call of fit(). Keras takes more steps than it trains on, so the next generator begins with
+    the epoch after them. For validation_data, evaluate() and predict() there is Validation, because Keras would begin
+    each time with the generator's first two steps.
+
+    Args:
+        loader: one whose tensors Keras takes: feedline.numpy's for any backend, feedline.torch's with PyTorch,
+            feedline.jax's with JAX, feedline.tf's with TensorFlow.
+        x, y: the name of an output, a list of names, which Keras is given as a tuple, or a dict {key of Keras: name}.
+        sample_weight: the name of an output, or "@valid": rows of filler (last_batch_policy PAD) then weigh nothing.
+    """
+    wanted = _wanted(loader, x, y, sample_weight)
+
+    def forever():
+        while True:
+            for batch in loader:
+                yield _taken(batch, wanted)
+
+    return forever()
+
+
+class Validation(keras.utils.PyDataset):
+    """Steps for validation_data, evaluate() and predict(): each time the same epoch, the one where the loader stands.
+
+    The arguments are those of steps(). Nothing else may use the loader.
+    """
+
+    def __init__(self, loader: _loader.Loader, x: Names, y: Names | None = None, sample_weight: str | None = None):
+        super().__init__()
+        self._loader, self._wanted = loader, _wanted(loader, x, y, sample_weight)
+        self._lock = threading.Lock()  # TensorFlow asks on threads of its own
+        self._epoch = loader.epoch
+        self._steps: Any = None
+        self._next = -1  # which step `_steps` comes to
+
+    def __len__(self) -> int:
+        """Returns the number of steps."""
+        return len(self._loader)
+
+    def __getitem__(self, index: int) -> tuple:
+        """Returns a step. Keras asks for them in order, but tries some before."""
+        with self._lock:
+            if index != self._next:
+                self._loader.load_state_dict(self._loader._state_at(self._epoch, index))
+                self._steps = iter(self._loader)
+            self._next = index + 1
+            return _taken(next(self._steps), self._wanted)
+
+
+class SaveState(keras.callbacks.Callback):
+    """Saves the model, its optimizer and the place of the feed together, and goes on from there.
+
+        save = SaveState(loader, "run/state", every=1000)
+        model.fit(
+            steps(loader, "board", "score"), steps_per_epoch=len(loader),
+            initial_epoch=loader.epoch, epochs=10, callbacks=[save],
+        )
+
+    It saves after every so many batches, and at the end of each epoch. If the folder has a state when the callback is
+    made, the loader goes to its place, and fit() loads the weights: each batch then counts once in the model, and a
+    first epoch that goes on in the middle has only the batches that are left. Make one for each call of fit(). The model
+    must be built. What other callbacks remember, such as EarlyStopping, is not saved.
+
+    Args:
+        loader: the loader that the model is trained from, by steps().
+        folder: where the state is kept, and nothing else. With several ranks, rank 0 writes it, and all read it.
+        every: the number of batches. None: only at the end of each epoch.
+    """
+
+    def __init__(self, loader: _loader.Loader, folder: str | os.PathLike, every: int | None = None):
+        super().__init__()
+        self._loader, self._folder = loader, os.fspath(folder)
+        self._every = None if every is None else integer("every", every, range(1, 2**31))
+        self._weights = None  # the file to load
+        self._first = 0  # the step of the feed's epoch with which the epoch of Keras began
+        self._file = os.path.join(self._folder, "state.json")
+        if os.path.exists(self._file):
+            with open(self._file, encoding="utf-8") as file:
+                state = json.load(file)
+            loader.load_state_dict(state["feed"])
+            self._weights, self._first = os.path.join(self._folder, state["weights"]), state["step"]
+        self._epoch = loader.epoch
+        self._step = self._saved = self._first
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Loads the weights."""
+        if not self.model.built:
+            raise Error("SaveState: the model is not built; give it an Input, or call it on a batch before fit()")
+        if self._weights is not None:
+            if self.model.optimizer is not None and not self.model.optimizer.built:
+                self.model.optimizer.build(self.model.trainable_variables)
+            self.model.load_weights(self._weights)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Raises Error if the epoch is not the feed's."""
+        if epoch != self._epoch:
+            raise Error(
+                f"SaveState: fit() began epoch {epoch}, and the feed is in epoch {self._epoch}; give fit() "
+                "initial_epoch=loader.epoch, and make a SaveState for each call of fit()"
+            )
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Saves if it is time to, and ends the epoch after the feed's last step."""
+        self._step = self._first + batch + 1
+        if self._step >= len(self._loader):
+            if self._first and not self.model.stop_training:
+                self.model.stop_training = _REST_IS_DONE
+        elif self._every is not None and self._step - self._saved >= self._every:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves."""
+        if self.model.stop_training == _REST_IS_DONE:
+            self.model.stop_training = False
+        if self._step >= len(self._loader):
+            self._epoch, self._step, self._first = epoch + 1, 0, 0
+        self._save()
+
+    def _save(self):
+        self._saved = self._step
+        if self._loader._arguments["rank"] != 0:
+            return
+        os.makedirs(self._folder, exist_ok=True)
+        weights = os.path.join(self._folder, f"epoch-{self._epoch}-step-{self._step}.weights.h5")
+        self.model.save_weights(weights)
+        feed = self._loader._state_at(self._epoch, self._step)
+        with open(self._file + ".new", "w", encoding="utf-8") as file:
+            json.dump({"feed": feed, "step": self._step, "weights": os.path.basename(weights)}, file)
+        os.replace(self._file + ".new", self._file)  # from here on the state is the new one
+        for other in glob.glob(os.path.join(glob.escape(self._folder), "*.weights.h5")):
+            if other != weights:
+                os.remove(other)
+
+
+def _wanted(loader, x, y, sample_weight):
+    """Returns the parts of a step that Keras wants."""
+    if loader.as_tuple is not None or type(loader) is _loader.Loader:
+        raise Error("Keras needs a loader of arrays by name; give a feedline.numpy.Loader without as_tuple")
+    parts = [part for part in (x, y, sample_weight) if part is not None]
+    if sample_weight is not None and y is None:
+        raise Error("sample_weight goes with y; give y, too")
+    names = [*(element.name for element in loader.elements()), "@valid"]
+    for part in parts:
+        for name in [part] if isinstance(part, str) else part.values() if isinstance(part, Mapping) else part:
+            if name not in names:
+                raise Error(f"there is no output {name!r}; there are {', '.join(names)}")
+    return parts
+
+
+def _taken(batch, parts):
+    def of(name):
+        return batch.valid_mask if name == "@valid" else batch[name]
+
+    def part_of(part):
+        if isinstance(part, str):
+            return of(part)
+        if isinstance(part, Mapping):
+            return {key: of(name) for key, name in part.items()}
+        return tuple(of(name) for name in part)
+
+    return tuple(map(part_of, parts))

@@ -1,0 +1,98 @@
+"""Batches of numpy arrays.
+
+    from feedline.numpy import Loader
+
+    loader = Loader("chess.textproto")
+    for epoch in range(10):
+        for batch in loader:  # a dict of numpy arrays
+            board = batch["board"]
+"""
+
+import ctypes
+import functools
+import importlib.util
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from . import _batch, _loader
+from ._errors import Error
+from ._pipeline import Pipeline
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Batch(_batch.Batch):
+    """A feedline.Batch whose tensors, `valid_mask` among them, are numpy's. A ragged output is a tuple
+    (values, row_splits), and strings are an array of bytes objects."""
+
+    __slots__ = ()
+
+
+class Loader(_loader.Loader):
+    """Feeds this process: each step is a Batch, a dict of numpy arrays.
+
+    The arguments are those of feedline.Loader; the devices are the host. Arrays share the memory of the feed, and may
+    be kept and written into. Only strings are copied, each into an object of its own. bfloat16 needs the package
+    ml_dtypes; Error says so if it is not installed.
+    """
+
+    def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
+        on_the_host("feedline.numpy", arguments)
+        super().__init__(pipeline, **arguments)
+        self._strings = string_arrays(self._elements)
+        for element in self._elements:
+            if element.dtype == "BFLOAT16" and importlib.util.find_spec("ml_dtypes") is None:
+                raise Error(
+                    f"output {element.name!r} is bfloat16, which numpy only has with the package ml_dtypes; install it, "
+                    "or give the output another dtype"
+                )
+
+    def _present(self, batch):
+        return _batch.mapped(batch, Batch, array_of, self._strings)
+
+
+def on_the_host(module, arguments):
+    """Raises Error if the arguments of a loader ask for devices that are no host."""
+    devices = arguments.get("devices", "host")
+    for device in devices if isinstance(devices, (list, tuple)) else [devices]:
+        if not str(device).startswith(("host", "cpu")):
+            raise Error(f"devices: {device!r}: a loader of {module} makes its batches on the host; leave devices out")
+
+
+class _Memory:
+    """The memory of a bfloat16 tensor as unsigned integers, because numpy takes no bfloat16 by DLPack."""
+
+    def __init__(self, tensor):
+        self._capsule = tensor.__dlpack__()  # keeps the memory; its first member is the address
+        address = ctypes.c_void_p.from_address(_pointer(self._capsule, b"dltensor")).value or 0
+        self.__array_interface__ = {"version": 3, "shape": tensor.shape, "typestr": "<u2", "data": (address, False)}
+
+
+def array_of(tensor: Any) -> np.ndarray:
+    """Returns a feedline.Tensor on the host as an array of the same memory."""
+    if tensor.dtype != "bfloat16":
+        return np.from_dlpack(tensor)
+    import ml_dtypes
+
+    return np.asarray(_Memory(tensor)).view(ml_dtypes.bfloat16)
+
+
+def string_arrays(elements):
+    """Returns what makes an array of bytes objects of Strings: [rows, shape...] if they are dense, [rows, longest,
+    shape...] if they are padded, else [number of values, shape...]."""
+    return functools.partial(_string_array, {element.name: (element.kind, element.shape) for element in elements})
+
+
+def _string_array(kinds, name, strings, rows):
+    texts = strings.tolist()
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    kind, shape = kinds[name]
+    if kind not in ("dense", "padded"):
+        return array.reshape(-1, *shape)
+    longest = (len(texts) // (rows * math.prod(shape)),) if kind == "padded" else ()
+    return array.reshape(rows, *longest, *shape)

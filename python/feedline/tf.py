@@ -1,0 +1,118 @@
+"""Batches of TensorFlow tensors, for loops, and as a tf.data.Dataset.
+
+    from feedline.tf import Loader
+
+    loader = Loader("chess.textproto")
+    for epoch in range(10):
+        for batch in loader:  # a dict of TensorFlow tensors
+            loss = network(batch["board"])
+"""
+
+import os
+import threading
+from typing import Any
+
+import tensorflow as tf
+
+from . import _batch, _loader
+from ._batch import Ragged
+from ._errors import Error
+from ._pipeline import Pipeline
+from .numpy import on_the_host, string_arrays
+
+
+class Batch(_batch.Batch):
+    """A feedline.Batch whose tensors, `valid_mask` among them, are TensorFlow's. A ragged output is a tf.RaggedTensor."""
+
+    __slots__ = ()
+
+
+class Loader(_loader.Loader):
+    """Feeds this process: each step is a Batch, a dict of TensorFlow tensors on the host.
+
+    The arguments are those of feedline.Loader; the devices are the host. Tensors share the memory of the feed; strings,
+    which become tf.string, are copied.
+    """
+
+    def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
+        on_the_host("feedline.tf", arguments)
+        super().__init__(pipeline, **arguments)
+        self._strings = string_arrays(self._elements)
+
+    def _present(self, batch):
+        step = _batch.mapped(batch, Batch, _tensor, self._string)
+        for name, value in step.items():
+            step[name] = _ragged(value)
+        return step
+
+    def _string(self, name, value, rows):
+        return tf.constant(self._strings(name, value, rows), tf.string)
+
+    def dataset(self) -> tf.data.Dataset:
+        """Returns the steps as a tf.data.Dataset, for what takes nothing else, such as tf.distribute.Strategy.
+
+        An iteration is an epoch, and the next one the next epoch; but if an iteration ends early, the next one begins
+        where it began. An element is a dict, or with `as_tuple` a tuple. The dataset knows its cardinality, unless its
+        first iteration goes on in the middle of an epoch. TensorFlow does not shard it: each process has rows of its
+        own already. While it is iterated, nothing else may use the loader.
+        """
+        if self._replicas > 1:
+            raise Error("dataset: it feeds one device of feedline, and tf.distribute splits its steps; leave devices out")
+        data = tf.data.Dataset.from_generator(_Iterations(self), output_signature=self._signature())
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        steps, whole = self._feeder.steps_per_epoch(), self._step == 0 or self._iterated
+        if steps >= 0 and whole:
+            data = data.apply(tf.data.experimental.assert_cardinality(steps))
+        return data.with_options(options)
+
+    def _signature(self):
+        specs = {"@valid": tf.TensorSpec([None], tf.bool)}
+        for element in self._elements:
+            dtype = tf.string if element.dtype == "BYTES" else tf.dtypes.as_dtype(element.dtype.lower())
+            if element.kind in ("ragged", "nested"):
+                rank = 1 if element.kind == "ragged" else 2
+                specs[element.name] = tf.RaggedTensorSpec([None] * (1 + rank) + list(element.shape), dtype, rank)
+            else:
+                longest = [None] if element.kind == "padded" else []
+                specs[element.name] = tf.TensorSpec([None, *longest, *element.shape], dtype)
+        if self.as_tuple is not None:
+            return tuple(specs[name] for name in self.as_tuple)
+        return {element.name: specs[element.name] for element in self._elements}
+
+
+class _Iterations:
+    """Calls begin an iteration of a dataset. tf.data makes some that it takes no further than its prefetching goes, and
+    asks for steps on threads of its own."""
+
+    def __init__(self, loader):
+        self._loader, self._lock = loader, threading.Lock()
+        self._begin = None  # the place where the present iteration began, as long as it has not taken its last step
+        self._number = 0  # of the present iteration
+
+    def __call__(self):
+        with self._lock:
+            if self._begin is not None:
+                self._loader.load_state_dict(self._begin)
+            steps = iter(self._loader)
+            self._begin = self._loader.state_dict()
+            self._number += 1
+            number = self._number
+        while True:
+            with self._lock:
+                step = next(steps, None) if number == self._number else None
+                if number == self._number and (step is None or self._loader._at_end()):
+                    self._begin = None
+            if step is None:
+                return
+            yield step if isinstance(step, tuple) else dict(step)
+
+
+def _tensor(tensor):
+    return tf.experimental.dlpack.from_dlpack(tensor.__dlpack__())
+
+
+def _ragged(value):
+    if not isinstance(value, Ragged):
+        return value
+    return tf.RaggedTensor.from_row_splits(_ragged(value.values), value.row_splits, validate=False)

@@ -1,0 +1,168 @@
+"""feedline.keras: training, validation and resuming with each backend of Keras."""
+
+import pytest
+
+import feedline
+from conftest import python
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+BACKENDS = ["tensorflow", "jax", "torch"]
+
+# The weight of a number is how often the model has been trained on it.
+START = """
+import os, sys, warnings
+import keras, numpy as np, pytest
+import feedline
+from feedline.keras import SaveState, Validation, steps
+from feedline.numpy import Loader
+pipeline = feedline.Pipeline(sys.argv[1])
+outputs = [
+    {"name": "x", "feature": "n", "dtype": "FLOAT32", "one_hot": {"classes": 50}},
+    {"name": "y", "feature": "n", "dtype": "FLOAT32"},
+]
+def loader_of(**fields):
+    return Loader(pipeline, **{"output": outputs, "shuffle": {"buffer_size": 50}, **fields})
+def number(y, prediction):
+    return y
+def counting_model(**arguments):
+    model = keras.Sequential([keras.Input([50]), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(1.0), loss=lambda y, prediction: -prediction, **arguments)
+    return model
+def counts(model):
+    return (10 * np.array(model.get_weights()[0]).ravel()).round(3).tolist()
+class Watch(keras.callbacks.Callback):
+    def __init__(self, die_after=None):
+        super().__init__()
+        self.epochs, self.batches, self.die_after = [], 0, die_after
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches += 1
+        if self.batches == self.die_after:
+            raise InterruptedError
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append(counts(self.model))
+"""
+
+
+def run(code, pipeline, *arguments, backend):
+    pytest.importorskip("keras")
+    pytest.importorskip(backend)
+    done = python(START + code + "\nprint('good')", pipeline, *arguments, KERAS_BACKEND=backend, **QUIET)
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_epoch_is_whole(numbers, backend):
+    run(
+        """
+model, watch, loader = counting_model(metrics=[number]), Watch(), loader_of()
+fit = dict(steps_per_epoch=len(loader), verbose=0, callbacks=[watch])
+done = model.fit(steps(loader, "x", "y"), epochs=3, validation_data=Validation(loader_of(), "x", "y"), **fit)
+assert watch.epochs == [[n] * 50 for n in (1.0, 2.0, 3.0)]
+assert done.history["val_number"] == [24.5] * 3 == done.history["number"]
+model.fit(steps(loader, "x", "y"), epochs=1, **fit)
+assert watch.epochs[-1] == [4.0] * 50
+held_out = Validation(loader_of(batch={"global_batch_size": 16, "last_batch_policy": "PARTIAL"}), "x")
+assert (10 * model.predict(held_out, verbose=0)).ravel().round(3).tolist() == [4.0] * 50
+""",
+        numbers,
+        backend=backend,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_going_on_in_the_middle_of_an_epoch(numbers, tmp_path, backend):
+    run(
+        """
+folder = os.path.join(sys.argv[2], "state")
+def train(die_after, every=2):
+    model, watch, loader = counting_model(metrics=[number]), Watch(die_after), loader_of()
+    save = SaveState(loader, folder, every=every)
+    begin, rest = loader.epoch, dict(epochs=4, steps_per_epoch=len(loader), verbose=0)
+    stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=100)
+    try:
+        model.fit(steps(loader, "x", "y"), initial_epoch=begin, callbacks=[save, stopper, watch], **rest)
+    except InterruptedError:
+        pass
+    return begin, watch, model
+begin, watch, _ = train(8)  # epoch 0, and 3 of 5 batches of epoch 1; the last one is not saved
+assert (begin, watch.epochs) == (0, [[1.0] * 50])
+begin, watch, model = train(2)  # goes on with batch 2, and saves after batch 3
+assert (begin, watch.batches, watch.epochs) == (1, 2, [])
+begin, watch, model = train(None)
+assert (begin, watch.batches, watch.epochs) == (1, 1 + 5 + 5, [[n] * 50 for n in (2.0, 3.0, 4.0)])
+assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 20
+assert sorted(os.listdir(folder)) == ["epoch-4-step-0.weights.h5", "state.json"]
+begin, watch, model = train(None)  # is done
+assert (begin, watch.batches, counts(model)) == (4, 0, [4.0] * 50)
+""",
+        numbers,
+        tmp_path,
+        backend=backend,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_filler_weighs_nothing(numbers, backend):
+    run(
+        """
+model, watch = counting_model(weighted_metrics=[number]), Watch()
+loader = loader_of(batch={"global_batch_size": 20, "last_batch_policy": "PAD"})
+done = model.fit(steps(loader, "x", "y", "@valid"), steps_per_epoch=len(loader), epochs=2, verbose=0, callbacks=[watch])
+assert watch.epochs == [[n] * 50 for n in (0.5, 1.0)]  # a batch of 20 moves a weight by half as much
+assert done.history["number"] == [24.5] * 2
+""",
+        numbers,
+        backend=backend,
+    )
+
+
+def test_several_inputs(numbers):
+    run(
+        """
+inputs = {"a": keras.Input([50]), "b": keras.Input([])}
+first = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(inputs["a"])
+model = keras.Model(inputs, {"one": first, "two": keras.layers.Reshape([1])(inputs["b"])})
+model.compile(keras.optimizers.SGD(1.0), loss={"one": lambda y, p: -p, "two": lambda y, p: p - y})
+loader = loader_of()
+data = steps(loader, {"a": "x", "b": "y"}, {"one": "y", "two": "y"})
+done = model.fit(data, steps_per_epoch=len(loader), epochs=2, verbose=0)
+assert counts(model) == [2.0] * 50
+x, y = next(steps(loader_of(), ["x", "y"], "y"))
+assert type(x) is tuple and x[1] is y
+""",
+        numbers,
+        backend="tensorflow",
+    )
+
+
+def test_wrong_arguments(numbers, tmp_path):
+    run(
+        """
+loader = loader_of()
+refused = [
+    ((loader, "image"), "there is no output 'image'; there are x, y, @valid"),
+    ((loader, "x", None, "@valid"), "give y, too"),
+    ((feedline.Loader(pipeline), "n"), "give a feedline.numpy.Loader"),
+    ((loader_of(as_tuple=("x", "y")), "x"), "without as_tuple"),
+]
+for arguments, message in refused:
+    with pytest.raises(feedline.Error, match=message):
+        steps(*arguments)
+fit = dict(steps_per_epoch=5, verbose=0, callbacks=[SaveState(loader, sys.argv[2])])
+model = counting_model()
+with pytest.raises(feedline.Error, match="began epoch 1, and the feed is in epoch 0; give fit.* initial_epoch"):
+    model.fit(steps(loader, "x", "y"), initial_epoch=1, epochs=2, **fit)
+unbuilt = keras.Sequential([keras.layers.Dense(1)])
+unbuilt.compile(loss="mse")
+with pytest.raises(feedline.Error, match="the model is not built"):
+    unbuilt.fit(steps(loader, "x", "y"), **fit)
+""",
+        numbers,
+        tmp_path,
+        backend="tensorflow",
+    )
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_tensorflow_is_not_imported(numbers, backend):
+    run("assert 'tensorflow' not in sys.modules", numbers, backend=backend)

@@ -1,0 +1,145 @@
+"""feedline.tf: steps of TensorFlow tensors, in loops and as a tf.data.Dataset."""
+
+import pytest
+
+import feedline
+from conftest import python
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+START = """
+import sys, warnings
+import tensorflow as tf, pytest
+import feedline
+from feedline.tf import Batch, Loader
+pipeline = feedline.Pipeline(sys.argv[1])
+shuffled = {"buffer_size": 50}
+"""
+
+
+def run(code, pipeline):
+    pytest.importorskip("tensorflow")
+    done = python(START + code + "\nprint('good')", pipeline, **QUIET)
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+
+
+def test_a_step(mixed):
+    run(
+        """
+loader = Loader(pipeline)
+first, *_, last = loader
+assert type(first) is Batch and (first.epoch, first.step, first.rows, last.valid_count) == (0, 0, 5, 2)
+assert first["n"].dtype == tf.int64 and first["n"].numpy().tolist() == [0, 1, 2, 3, 4]
+assert first["s"].dtype == tf.string and first["s"].numpy().tolist() == [b"text %d" % i for i in range(5)]
+assert isinstance(first["list"], tf.RaggedTensor) and first["list"].to_list() == [[], [0], [0, 1], [0, 1, 2], []]
+assert first["words"].to_list() == [[], [b"w0"], [b"w0", b"w1"], [], [b"w0"]]
+assert last.valid_mask.numpy().tolist() == [True, True, False, False, False]
+""",
+        mixed,
+    )
+
+
+def test_dtypes(numbers):
+    run(
+        """
+names = "BOOL UINT8 INT8 UINT16 INT16 UINT32 INT32 INT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64".split()
+loader = Loader(pipeline, output=[{"name": name, "feature": "n", "dtype": name} for name in names])
+for batches in loader, loader.dataset():
+    batch = next(iter(batches))
+    for name in names:
+        assert batch[name].dtype.name == name.lower()
+        assert tf.cast(batch[name], tf.int32).numpy().tolist() == [n if name != "BOOL" else int(n > 0) for n in range(10)]
+""",
+        numbers,
+    )
+
+
+def test_a_dataset_has_the_outputs(mixed):
+    run(
+        """
+loader = Loader(pipeline)
+dataset = loader.dataset()
+assert dataset.cardinality() == 3
+assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+for epoch in range(2):
+    elements = list(dataset)
+    for element, batch in zip(elements, Loader(pipeline), strict=True):
+        assert element.keys() == batch.keys()
+        assert all(str(element[name]) == str(batch[name]) for name in batch)
+pair = next(iter(Loader(pipeline, as_tuple=("list", "@valid")).dataset()))
+assert pair[0].to_list()[3] == [0, 1, 2] and pair[1].dtype == tf.bool
+with pytest.raises(feedline.Error, match="leave devices out"):
+    Loader(pipeline, devices="host:2", batch={"global_batch_size": 4}).dataset()
+""",
+        mixed,
+    )
+
+
+def test_nested_lists(root):
+    run(
+        """
+loader = Loader(pipeline)
+batch = next(iter(loader))
+assert [element.kind for element in loader.elements()] == ["nested"]
+wanted = Loader(pipeline).dataset().element_spec["t"]
+assert wanted.is_compatible_with(batch["t"]) and batch["t"].ragged_rank == 2
+assert next(iter(loader.dataset()))["t"].to_list() == batch["t"].to_list()
+""",
+        feedline.tfrecords(f"{root}/tests/golden/sequence/ragged_unequal.tfrecord", record_type="SEQUENCE_EXAMPLE")
+        .feature("t", int, kind="VARIABLE", where="FEATURE_LIST")
+        .batch(3),
+    )
+
+
+def test_iterations_of_a_dataset_are_epochs(numbers):
+    run(
+        """
+loader = Loader(pipeline, shuffle=shuffled, seed=1)
+wanted = []
+for epoch in range(4):
+    wanted.append([batch["n"].numpy().tolist() for batch in loader])
+loader.set_epoch(0)
+dataset = loader.dataset()
+def epoch(data):
+    return [element["n"].numpy().tolist() for element in data]
+assert epoch(dataset) == wanted[0]
+assert epoch(dataset.take(2)) == wanted[1][:2]  # ends early, so the next iteration begins there again
+assert epoch(dataset.take(5)) == wanted[1]  # does not ask for the end
+assert epoch(dataset.prefetch(2)) == wanted[2]
+eager = iter(dataset.prefetch(2))  # takes steps that nobody sees
+assert epoch(dataset) == wanted[3]
+state = loader.state_dict()
+loader.set_epoch(1)
+next(iter(loader))
+middle = loader.state_dict()
+resumed = Loader(pipeline, shuffle=shuffled, seed=1)
+resumed.load_state_dict(middle)
+dataset = resumed.dataset()
+assert dataset.cardinality() == tf.data.UNKNOWN_CARDINALITY
+assert [epoch(dataset), epoch(dataset)] == [wanted[1][1:], wanted[2]]
+resumed.load_state_dict(middle)
+assert epoch(resumed.dataset().repeat().take(9)) == wanted[1][1:] + wanted[2]
+""",
+        numbers,
+    )
+
+
+def test_mirrored_strategy(numbers):
+    run(
+        """
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+distributed = strategy.experimental_distribute_dataset(Loader(pipeline, shuffle=shuffled).dataset())
+@tf.function
+def step(batch):
+    return strategy.run(lambda b: tf.identity(b["n"]), (batch,))
+for epoch in range(3):
+    seen = []
+    for batch in distributed:
+        parts = strategy.experimental_local_results(step(batch))
+        assert [part.shape[0] for part in parts] == [5, 5]
+        seen += [n for part in parts for n in part.numpy().tolist()]
+    assert sorted(seen) == list(range(50))
+""",
+        numbers,
+    )
