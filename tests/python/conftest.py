@@ -87,7 +87,7 @@ def python(code, *arguments, **environment):
     )
 
 
-def trainer(name, *arguments, before=(), launcher=()):
+def trainer(name, *arguments, before=(), launcher=(), **environment):
     """Starts a trainer of examples/trainers. `before` is the command that starts its processes, or `launcher` the
     arguments of Python that do."""
     return subprocess.Popen(
@@ -95,7 +95,7 @@ def trainer(name, *arguments, before=(), launcher=()):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "LD_LIBRARY_PATH": CUDA, "OMP_NUM_THREADS": "1", **QUIET},
+        env={**os.environ, "LD_LIBRARY_PATH": CUDA, "OMP_NUM_THREADS": "1", **QUIET, **environment},
     )
 
 

@@ -26,15 +26,17 @@ images, labels = [], []
 def train(image, label):
     images.append(numpy.array(image))
     labels.append(numpy.array(label))
+def columns(step):
+    return (step["image"], step["label"]) if isinstance(step, dict) else step
 def seen(steps):
     class Seen(type(steps)):
         def __getitem__(self, number):
             step = super().__getitem__(number)
-            train(*step)
+            train(*columns(step))
             return step
         def __iter__(self):
             for step in super().__iter__():
-                train(*step)
+                train(*columns(step))
                 yield step
     steps.__class__ = Seen
     return steps

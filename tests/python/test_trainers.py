@@ -7,9 +7,9 @@ import pytest
 from conftest import need, trainer
 
 
-def run(name, *arguments, before=()):
+def run(name, *arguments, before=(), **environment):
     """Runs a trainer, and returns the lines that it prints. `before` is the command that starts its processes."""
-    process = trainer(name, *arguments, before=before)
+    process = trainer(name, *arguments, before=before, **environment)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()
@@ -39,3 +39,25 @@ def test_mpi():
     alone = [json.loads(line)["loss"] for line in run("chess_mpi.py", "--epochs", 3)]
     assert alone[-1] < 0.8 * alone[0]
     assert both == pytest.approx(alone, rel=1e-3)
+
+
+def test_jax():
+    need("jax")
+
+    def losses(devices):
+        lines = run("chess_jax.py", "--epochs", 3, XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")
+        found = [json.loads(line) for line in lines]
+        assert [one["devices"] for one in found] == [devices] * 3
+        return [one["loss"] for one in found]
+
+    alone = losses(1)
+    assert alone[-1] < 0.8 * alone[0]
+    assert losses(8) == pytest.approx(alone, rel=1e-3)
+
+
+def test_keras():
+    need("keras", "tensorflow")
+    for arguments, backend in [((), "tensorflow"), (("--loader", "tf.data"), "tensorflow"), ((), "jax")]:
+        need(backend)
+        accuracy = run("digits_keras.py", *arguments, KERAS_BACKEND=backend)[-1]
+        assert float(accuracy.split()[-1]) > 0.9, (arguments, backend)
