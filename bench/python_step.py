@@ -2,13 +2,15 @@
 """What a step costs in Python: the loop, the batch of three outputs, and each tensor for numpy, torch and jax; and how
 soon Ctrl-C ends a wait.
 
-  python_step.py [--rounds N] [--peers]
+  python_step.py [--rounds N] [--peers] [--loaders]
 
 The pipeline is small (64 chess boards a step), and each round first lets the feed run ahead while the loop sleeps, so
 that next() finds its batch ready and what is measured is Python's part. Prints medians over the rounds, in microseconds.
+--loaders adds the loaders of the frameworks that are installed, and TensorFlow's dataset of one.
 --peers adds the iterators of tf.data, PyTorch's DataLoader and DALI over three arrays in memory, which decode nothing.
 """
 import argparse
+import importlib
 import os
 import signal
 import statistics
@@ -26,8 +28,8 @@ def us(seconds, count):
     return 1e6 * seconds / count
 
 
-def loader_of():
-    return feedline.Loader(
+def loader_of(kind=feedline.Loader):
+    return kind(
         feedline.tfrecords(os.path.join(ROOT, "tests/golden/chess/main-*.tfrecord"))
         .feature("d", bytes, length=194)
         .feature("s", int)
@@ -106,6 +108,18 @@ def measure_interrupts(rounds):
     print(f"{'Ctrl-C to KeyboardInterrupt':34} {statistics.median(times):8.2f} ms, at most {max(times):.2f}")
 
 
+def loaders(rounds):
+    for name in "numpy", "torch", "jax", "tf":
+        try:
+            loader = loader_of(importlib.import_module("feedline." + name).Loader)
+        except ImportError:
+            continue
+        print(f"{f'feedline.{name}.Loader':34} {rounds_of(iter(loader), 200, rounds, lambda b: None):8.2f} us a step")
+        if name == "tf":
+            dataset = iter(loader.dataset())
+            print(f"{'its dataset()':34} {rounds_of(dataset, 200, rounds, lambda b: None):8.2f} us a step")
+
+
 def peers(rounds):
     arrays = [np.zeros((4096, *shape), dtype) for shape, dtype in [((8, 8, 24), "u1"), ((10,), "u1"), ((), "f4")]]
     try:
@@ -149,6 +163,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--loaders", action="store_true")
     args = parser.parse_args()
     loader = loader_of()
     iterator = iter(loader)
@@ -160,6 +175,8 @@ def main():
     batch = next(iterator)
     measure_exports(batch, args.rounds)
     measure_interrupts(args.rounds)
+    if args.loaders:
+        loaders(args.rounds)
     if args.peers:
         peers(args.rounds)
 
