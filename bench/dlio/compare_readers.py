@@ -2,7 +2,7 @@
 
   compare_readers.py --out DIR [--gpu h100|a100] [--rounds N] [--most N] [--only WORKLOAD]
 
-Prints a table, and writes its figures to DIR/dlio.json. The data, 2.5 GB, is in DIR while this runs. bench/README.md
+Prints a table, and writes its figures to DIR/dlio.json. The data, 1.5 GB, is in DIR while this runs. bench/README.md
 says what is measured.
 """
 import argparse
@@ -28,8 +28,8 @@ WANTED = 0.9  # the utilisation that an accelerator has to keep
 CPUS = len(os.sched_getaffinity(0))
 # DLIO's workloads, with fewer files. Each file is read under several names, so that it is in the page cache and an
 # accelerator still has more data ahead than it takes. CPU time counts after the warm-up, when the readers have filled
-# their queues. A step of CosmoFlow takes eight steps' samples and their time: alone they are so short that sleeping
-# for them costs a tenth more.
+# their queues. A step of CosmoFlow takes eight steps' samples and their time, because a sleep as short as one of them
+# ends late by a large part of it on a busy machine.
 WORKLOADS = {
     "resnet50": {"files": 4, "samples": 1200, "names": 20, "grouped": 1, "steps": 36, "warm_up": 12},
     "cosmoflow": {"files": 256, "samples": 1, "names": 2048, "grouped": 8, "steps": 200, "warm_up": 20},
@@ -55,8 +55,8 @@ def workload_of(name, gpu):
 
 
 def form_of(reader, workload):
-    """Returns format, number of samples in a file, and number of file names. PyTorch's reader takes no TFRecords, and of
-    the files of arrays that it takes it reads all for each sample: it is given a file for each."""
+    """Returns format, number of samples in a file, and number of file names. PyTorch's reader takes no TFRecords. It
+    reads a whole file of arrays for each sample, so it is given a file for each."""
     if reader == "PyTorch":
         return "npz", 1, workload["names"] * workload["samples"]
     return "tfrecord", workload["samples"], workload["names"]
@@ -128,7 +128,7 @@ def measure(folder, workload, reader, record, count):
             raise SystemExit(f"{name}, {reader}: {result['steps']} steps with {result['rows']} samples came; {steps} "
                              f"steps with {samples} samples were wanted")
         if result["bytes"] is not None and not 0.98 < result["bytes"] / (samples * record) < 1.01:
-            raise SystemExit(f"{name}, {reader}: {result['bytes']} bytes came, {samples} records of {record:.0f} were read")
+            raise SystemExit(f"{name}, {reader}: {result['bytes']} bytes came of {samples} records of {record:.0f}")
         counted = (steps - workload["warm_up"]) * workload["batch"] * record
         result["cpu_s_per_gb"] = result["cpu_s"] / (counted / 1e9)
     return results
@@ -180,7 +180,8 @@ def compare(folder, args, workload):
         for _ in range(2):  # once more, in case something else used the machine
             used = [result["utilisation"] for result in measure(folder, workload, reader, record, count)]
             tried.append({"reader": reader, "accelerators": count, "utilisation": used})
-            print(f"{workload['name']:14} {reader:10} {count:3} accelerators, the least used {100 * min(used):.1f} %", flush=True)
+            print(f"{workload['name']:14} {reader:10} {count:3} accelerators, the least used {100 * min(used):.1f} %",
+                  flush=True)
             if min(used) >= WANTED:
                 return True
         return False
@@ -189,9 +190,9 @@ def compare(folder, args, workload):
     lines = []
     for reader, results in alone.items():
         costs = [result["cpu_s_per_gb"] for result in results]
-        lines.append({"reader": reader, "cpu_s_per_gb": statistics.median(costs), "least": min(costs), "greatest": max(costs),
-                      "utilisation_of_one": statistics.median(result["utilisation"] for result in results),
-                      "accelerators": found.get(reader)})
+        lines.append({"reader": reader, "cpu_s_per_gb": statistics.median(costs), "least": min(costs),
+                      "greatest": max(costs), "accelerators": found.get(reader),
+                      "utilisation_of_one": statistics.median(result["utilisation"] for result in results)})
     return {**workload, "record_bytes": record, "most": args.most, "lines": lines, "rounds": alone, "tried": tried}
 
 
@@ -199,13 +200,13 @@ def table(result):
     text = [f"{result['machine']}; {result['date']}; {result['versions']}", ""]
     for workload in result["workloads"]:
         text += [f"| {workload['name']}: {workload['batch']} x {workload['record_bytes'] / 1e6:.3g} MB, steps of "
-                 f"{1000 * workload['compute_s']:g} ms | CPU s/GB (smallest to largest) | utilisation of one | accelerators at "
-                 f"{100 * WANTED:g} % |", "|---|---|---|---|"]
+                 f"{1000 * workload['compute_s']:g} ms | CPU s/GB (smallest to largest) | utilisation of one | "
+                 f"accelerators at {100 * WANTED:g} % |", "|---|---|---|---|"]
         for line in workload["lines"]:
             count = line["accelerators"]
             count = "" if count is None else f"{count} or more" if count == workload["most"] else count
-            text.append(f"| {line['reader']} | {line['cpu_s_per_gb']:.2f} ({line['least']:.2f} to {line['greatest']:.2f}) | "
-                        f"{100 * line['utilisation_of_one']:.1f} % | {count} |")
+            text.append(f"| {line['reader']} | {line['cpu_s_per_gb']:.2f} ({line['least']:.2f} to "
+                        f"{line['greatest']:.2f}) | {100 * line['utilisation_of_one']:.1f} % | {count} |")
         text.append("")
     return "\n".join(text)
 
@@ -225,7 +226,8 @@ def main():
         with tempfile.TemporaryDirectory(dir=args.out) as folder:
             workloads.append(compare(os.path.abspath(folder), args, workload_of(name, args.gpu)))
     versions = ", ".join(f"{package} {version(package)}" for package in ("dlio-benchmark", "tensorflow-cpu", "torch"))
-    result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions, "workloads": workloads}
+    result = {"machine": machine(), "date": datetime.date.today().isoformat(), "versions": versions,
+              "workloads": workloads}
     with open(os.path.join(args.out, "dlio.json"), "w") as out:
         json.dump(result, out, indent=1)
     print(table(result))
