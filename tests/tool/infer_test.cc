@@ -77,6 +77,18 @@ TEST_CASE("an inferred pipeline for SequenceExamples has their lists, with one s
   CHECK(dump.array("x").shape == std::vector<int64_t>{2, 2, 3});
 }
 
+TEST_CASE("an inferred pipeline decodes the frames of clips, and bounds how many a record has") {
+  const std::string text = run_tool({"inspect", "--pipeline", golden("video/clips.tfrecord")}).out;
+  INFO(text);
+  CHECK(text.find(
+            "feature { name: \"image/encoded\" dtype: BYTES where: FEATURE_LIST kind: FIXED_SEQUENCE max_values: 8 }"
+            "  # 4 to 8 steps; 742 to 2,641 bytes; PNG, 32 x 32, 3 channels\n") != std::string::npos);
+  CHECK(text.find("  decode_image { max_pixels: 65536 }") != std::string::npos);
+  const Dump dump(text);
+  CHECK(dump.result.code == 0);
+  CHECK(dump.array("image%2Fencoded").shape == std::vector<int64_t>{4, 8, 32, 32, 3});
+}
+
 TEST_CASE("an inferred pipeline names shards by a pattern that matches no other file") {
   const std::vector<std::string> shards = {golden("chess/main-00002-of-00003.tfrecord"),
                                            golden("chess/main-00000-of-00003.tfrecord"),

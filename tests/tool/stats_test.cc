@@ -330,3 +330,17 @@ TEST_CASE("stats of the digits, by one process and by ranks") {
   CHECK(drifted.code == 1);
   CHECK(drifted.json().at("drifted") == true);
 }
+
+TEST_CASE("stats count clips as they are stored") {
+  const TempDir dir;
+  const std::string clips =
+      dir.write("clips.textproto", run_tool({"inspect", "--pipeline", golden("video/clips.tfrecord")}).out);
+  const json stats = run_tool({"stats", clips, "--json"}).json();
+  for (const json& output : stats.at("outputs")) {
+    if (output.at("name") != "image/encoded") continue;
+    CHECK(output.at("dtype") == "BYTES");
+    CHECK(output.at("rows") == 6);
+    return;
+  }
+  FAIL("no such output");
+}

@@ -58,7 +58,7 @@ std::string describe(const PictureStats& pictures, uint64_t values) {
   return text;
 }
 
-void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values) {
+void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most) {
   const bool grey = pictures.grey == pictures.count();
   const auto largest = static_cast<uint64_t>(pictures.pixels_max);
   // Later pictures may be somewhat larger than those that were seen.
@@ -76,7 +76,7 @@ void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_
                   "max_pixels",
                   grey ? "channels: 1 " : "", max_pixels, format_count(largest)),
       fmt::format("resize {{ size: [{}, {}] antialias: true }}  # {}", height, width, why)};
-  feature.made_bytes = static_cast<uint64_t>(height * width * (grey ? 1 : 3));
+  feature.made_bytes = most * static_cast<uint64_t>(height * width * (grey ? 1 : 3));
 }
 
 }  // namespace feedline::cli

@@ -47,6 +47,7 @@ std::string text_feature(const TextFeature& feature, size_t number) {
   if (feature.sequence) line += " kind: FIXED_SEQUENCE";
   if (!feature.shape.empty()) line += fmt::format(" shape: [{}]", fmt::join(feature.shape, ", "));
   if (feature.length > 0) line += fmt::format(" length: {}", feature.length);
+  if (feature.max_values > 0) line += fmt::format(" max_values: {}", feature.max_values);
   if (feature.missing && !feature.variable && !feature.sequence)
     line += fmt::format(" default_value {{ {} }}", is_bytes   ? "bytes_value: \"\""
                                                    : is_float ? "float32_value: 0"

@@ -22,7 +22,8 @@ struct TextFeature {
   // It is in the feature lists of SequenceExamples, where steps may have `shape` each, while records differ in steps.
   bool in_list = false, sequence = false;
   std::vector<int64_t> shape = {};
-  int64_t length = 0;  // bytes of each value, for BYTES; 0: values differ in length
+  int64_t length = 0;       // bytes of each value, for BYTES; 0: values differ in length
+  uint64_t max_values = 0;  // the most values of a record; 0: not written
   // Some records lack the feature. If it is neither variable nor a sequence, it gets a default value for them.
   bool missing = false;
   // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and may

@@ -72,10 +72,10 @@ Described describe_feature(const std::string& key, const FeatureStats& stats, ui
   describe_lengths(feature, values, !(fixed && feature.missing) && !are_pictures);
   if (are_pictures) {
     remark(feature, describe(values.pictures, values.total));
-    if (values.count_min == 1 && values.count_max == 1 && !feature.missing)
-      decode_pictures(feature, values.pictures, values.total);
+    if (fixed && !feature.missing)
+      decode_pictures(feature, values.pictures, values.total, values.count_max);
     else
-      remark(feature, "delivered as they are, because a picture is decoded only where each record has one");
+      remark(feature, "delivered as they are, because records have different numbers of pictures");
   }
   describe_missing(feature, values.records, records);
   return {std::move(feature)};
@@ -97,9 +97,15 @@ Described describe_list(const std::string& key, const FeatureListStats& stats, u
     remark(feature, fmt::format("{} values in a step", format_range(each.count_min, each.count_max)));
   const bool are_pictures = values.pictures.are_most_of(values.total);
   describe_lengths(feature, values, !are_pictures);
-  if (are_pictures)
-    remark(feature, describe(values.pictures, values.total) +
-                        "; delivered as they are, because pictures of steps are not decoded");
+  if (are_pictures) {
+    remark(feature, describe(values.pictures, values.total));
+    if (!feature.variable && each.count_min == 1) {
+      decode_pictures(feature, values.pictures, values.total, steps.count_max);
+      if (feature.sequence) feature.max_values = steps.count_max;
+    } else {
+      remark(feature, "delivered as they are, because a picture is decoded only where each step has one");
+    }
+  }
   describe_missing(feature, steps.records, records);
   return {std::move(feature)};
 }

@@ -26,6 +26,15 @@ bool goes_on_for_ever(const config::Pipeline& pipeline) {
   return pipeline.has_mixture() && pipeline.mixture().stop() == config::Mixture::CYCLE_FOREVER;
 }
 
+// Pictures that would be padded are counted as they are stored, since no tensor of pictures is ragged.
+void leave_encoded(config::Output& output) {
+  config::Output as_it_is;
+  as_it_is.set_name(output.name());
+  as_it_is.set_feature(output.feature());
+  as_it_is.set_internal(output.internal());
+  output = as_it_is;
+}
+
 void make_ragged(config::Feature& feature) {
   if (feature.kind() != config::Feature::FIXED_SEQUENCE) return;
   feature.set_kind(config::Feature::RAGGED);
@@ -46,6 +55,8 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
       if (job.column.kind == flow::ColumnRef::Kind::feature)
         result.features[output.name].push_back(spec.features[static_cast<size_t>(job.column.number)].name);
   }
+  for (size_t i = 0; i < spec.outputs.size(); i++)
+    if (spec.outputs[i].step_writer) leave_encoded(*changed->mutable_output(static_cast<int>(i)));
   for (config::Feature& feature : *changed->mutable_feature()) make_ragged(feature);
   for (config::Source& source : *changed->mutable_source()) {
     for (config::Feature& feature : *source.mutable_feature()) make_ragged(feature);
