@@ -98,8 +98,12 @@ class Loader(_loader.Loader):
         )
         if shared:
             self._communicator = None  # a pickle of the loader needs no group
-        self._into: Iterator[Any] | None = None  # what next_into() takes its steps from
+
+    _into: Iterator[Any] | None = None  # what next_into() takes its steps from
+
+    def __reduce__(self) -> Any:
         self._own.add("_into")
+        return super().__reduce__()
 
     def next_into(self, step: Any) -> bool:
         """Copies the next step into tensors that stay where they are, as a captured CUDA graph needs them.

@@ -6,7 +6,7 @@ import pytest
 from conftest import QUIET, free_port, need, python, run_ranks
 
 START = """
-import json, os, sys, warnings
+import json, os, pickle, sys, warnings
 warnings.simplefilter("ignore")
 import torch, torch.distributed as dist
 import feedline
@@ -111,6 +111,8 @@ for epoch in range(2):
 assert static["n"].data_ptr() == where
 batch = next(iter(loader)).to("cpu")
 assert loader.next_into(batch)
+again = pickle.loads(pickle.dumps(loader))
+assert again.next_into(batch) and batch.step == 0 and batch["n"].tolist() == wanted[0]
 mine = torch.zeros(10, dtype=torch.int64)
 tuples = Loader(pipeline, as_tuple=("n",))
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
@@ -147,7 +149,6 @@ def test_ranks_of_the_process_group(numbers):
     shares = run_group(
         2,
         """
-import pickle
 loader = Loader(pipeline)
 steps = [batch["n"].tolist() for batch in loader]
 alone = [batch["n"].tolist() for batch in Loader(pipeline, rank=0, world_size=1)]

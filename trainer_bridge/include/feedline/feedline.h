@@ -134,10 +134,10 @@ FEEDLINE_C_API int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* 
 typedef struct {
   size_t struct_size;
   const char* name;
-  const char* kind;     /* "dense": NAME [rows, shape...]; "padded": NAME [rows, longest, shape...]; "ragged", "nested" */
-  DLDataType dtype;     /* of the elements; of strings: uint8 */
-  int32_t strings;      /* 1: its tensors are NAME.bytes and NAME.offsets (NAME.values is left out) */
-  int32_t ndim;         /* the shape without the rows */
+  const char* kind; /* "dense": NAME [rows, shape...]; "padded": NAME [rows, longest, shape...]; "ragged", "nested" */
+  DLDataType dtype; /* of the elements; of strings: uint8 */
+  int32_t strings;  /* 1: its tensors are NAME.bytes and NAME.offsets (NAME.values is left out) */
+  int32_t ndim;     /* the shape without the rows */
   const int64_t* shape; /* valid as long as the feeder */
 } feedline_element;
 FEEDLINE_C_API size_t feedline_feeder_element_count(const feedline_feeder* feeder);

@@ -34,14 +34,14 @@ struct Report {
   /// other ranks are given the rows.
   std::vector<std::pair<std::string, uint64_t>> missing;
   uint64_t missing_of = 0;
-  uint64_t bytes_read = 0;               // bytes read from files for the feed, without the counting pass
-  std::string distribute_mode;           // `distribute.mode` of the pipeline
-  uint64_t bytes_sent = 0;               // bytes of packed rows sent, counted for each receiving rank
-  uint64_t bytes_received = 0;           // bytes of packed rows that other ranks sent
-  uint64_t bytes_copied = 0;             // bytes copied from the host to GPUs
-  uint64_t bytes_between_gpus = 0;       // REPLICATE: bytes copied between the GPUs of this process
-  uint64_t layout_hits = 0;              // records with the same byte layout as the record before
-  uint64_t decode_warnings = 0;          // warnings that libjpeg and libpng gave of pictures that they could decode
+  uint64_t bytes_read = 0;          // bytes read from files for the feed, without the counting pass
+  std::string distribute_mode;      // `distribute.mode` of the pipeline
+  uint64_t bytes_sent = 0;          // bytes of packed rows sent, counted for each receiving rank
+  uint64_t bytes_received = 0;      // bytes of packed rows that other ranks sent
+  uint64_t bytes_copied = 0;        // bytes copied from the host to GPUs
+  uint64_t bytes_between_gpus = 0;  // REPLICATE: bytes copied between the GPUs of this process
+  uint64_t layout_hits = 0;         // records with the same byte layout as the record before
+  uint64_t decode_warnings = 0;     // warnings that libjpeg and libpng gave of pictures that they could decode
   /// What the cache has done, if the pipeline has one.
   struct Cache {
     double share = 0;                 // the planned part of the samples that is kept
