@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
+from datetime import datetime
 
 import numpy as np
 import pytest
 
 import feedline
 from feedline._parquet import convert_parquet
-
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 TABLE = {
     "n": list(range(20)),
@@ -24,6 +22,8 @@ TABLE = {
 
 @pytest.fixture
 def files(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({**TABLE, "list": pyarrow.array(TABLE["list"], pyarrow.list_(pyarrow.int32()))})
     for number in range(2):
         parquet.write_table(table.slice(10 * number, 10), tmp_path / f"{number}.parquet", row_group_size=4)
@@ -58,10 +58,11 @@ def test_shards_share_the_rows(files, tmp_path):
 
 
 def test_what_a_record_cannot_hold_is_refused(files, tmp_path):
-    import datetime
+    import pyarrow
+    from pyarrow import parquet
 
     odd = tmp_path / "odd.parquet"
-    parquet.write_table(pyarrow.table({"when": [datetime.datetime(2026, 1, 1)]}), odd)
+    parquet.write_table(pyarrow.table({"when": [datetime(2026, 1, 1)]}), odd)
     done = convert(odd, "--out", tmp_path / "out")
     assert done.returncode == 1 and "'when'" in done.stderr and "timestamp" in done.stderr
     done = convert(files[0], odd, "--out", tmp_path / "out")

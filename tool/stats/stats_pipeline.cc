@@ -49,7 +49,7 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   auto changed = std::make_shared<config::Pipeline>(given.message());
   StatsPipeline result{.pipeline = Pipeline(changed, given.folder()), .features = {}, .steps = {}};
   for (const flow::OutputSpec& output : spec.outputs) {
-    if (output.padded) result.steps[output.name] = output.shape;
+    if (output.padded && !output.step_writer) result.steps[output.name] = output.shape;
     if (!output.dense()) result.features[output.name] = {spec.features[static_cast<size_t>(output.feature)].name};
     for (const flow::DenseJob& job : output.jobs)
       if (job.column.kind == flow::ColumnRef::Kind::feature)
