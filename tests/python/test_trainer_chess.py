@@ -6,7 +6,6 @@ import time
 import pytest
 from conftest import need, trainer
 
-psutil = pytest.importorskip("psutil")
 EPOCHS = 4
 
 
@@ -36,6 +35,8 @@ def losses(folder):
 
 def kill_after(steps, started, folder):
     """Kills the trainer with all its processes once it has done so many steps."""
+    import psutil
+
     deadline = time.monotonic() + 120
     while not (folder / "losses").exists() or len((folder / "losses").read_text().splitlines()) < steps:
         assert started.poll() is None and time.monotonic() < deadline, started.communicate()
@@ -50,7 +51,7 @@ def kill_after(steps, started, folder):
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
-    need("torch")
+    need("torch", "psutil")
     folder = tmp_path_factory.mktemp("unbroken")
     result = finish(start(2, folder))
     assert result["exactly_once"]
