@@ -183,7 +183,7 @@ TEST_CASE("video: the elements, the plan, and a batch of clips without frames") 
   CHECK_THAT(feeder.plan_text(), Contains("[rows, 2, 3, 20, 24]"));
   CHECK_THAT(feeder.plan_text(), Contains("decoders of pictures"));
 
-  CHECK_THROWS_WITH(Feeder(data.pipeline(shape, batch_of(8, "DROP") + "memory { limit: '300MiB' } parallelism { threads: 2 }")
+  CHECK_THROWS_WITH(Feeder(data.pipeline(shape, batch_of(24, "DROP") + "memory { limit: '300MiB' }")
                                .with("feature.frames.max_values", "")),
                     Contains("bound output 'frames' by feature.max_values"));
   Feeder few(data.pipeline(shape, batch_of(1, "DROP")).with("feature.frames.max_values", "2"));
