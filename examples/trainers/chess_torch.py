@@ -56,6 +56,8 @@ def main():
         optimizer.load_state_dict(saved["optimizer"])
         loader.load_state_dict(saved["loader"])
 
+    if loader.epoch >= flags.epochs:
+        parser.exit(message=f"{flags.checkpoint} is that of epoch {loader.epoch}; there is nothing left to train\n")
     while loader.epoch < flags.epochs:
         for batch in loader:
             loss = (model(batch["board"], batch["flags"]) - batch["score"]).square().mean()

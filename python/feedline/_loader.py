@@ -264,7 +264,7 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that is iterated, or that iterating will begin."""
-        return self._epoch
+        return self._epoch + (self._loaded and self._iterated)  # the state of an end is the beginning of the next
 
     @property
     def sampler(self) -> "Loader":

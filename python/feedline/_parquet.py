@@ -27,19 +27,26 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
     shards = max(1, min(rows, round(sum(group.total_byte_size for group in groups) / shard_bytes)))
     os.makedirs(folder, exist_ok=True)
     names = [f"data-{shard:05}-of-{shards:05}.tfrecord" for shard in range(shards)]
-    records = _records_of(tables)
+    records = _records_of(files, tables)
     for shard, name in enumerate(names):
         with RecordWriter(os.path.join(folder, name)) as writer:
             for _ in range(rows * (shard + 1) // shards - rows * shard // shards):
-                writer.write(next(records))
+                file, number, row = next(records)
+                try:
+                    writer.write(row)
+                except (TypeError, OverflowError) as error:
+                    raise Error(f"row {number} cannot be a record: {error}", file=file) from None
     return names
 
 
-def _records_of(tables):
-    for table in tables:
+def _records_of(files, tables):
+    """Yields the file, the number in it and the values of each row."""
+    for file, table in zip(files, tables):
+        number = 0
         for batch in table.iter_batches():
             for row in batch.to_pylist():
-                yield {name: value for name, value in row.items() if value is not None}
+                yield file, number, {name: value for name, value in row.items() if value is not None}
+                number += 1
 
 
 def _check(file, name, kind):
@@ -69,7 +76,7 @@ def main(arguments: list[str]) -> int:
     flags = parser.parse_args(arguments)
     try:
         names = convert_parquet(flags.files, flags.out)
-    except (Error, OSError, ImportError) as error:
+    except (Error, OSError, ImportError, ValueError) as error:  # Arrow's are ValueErrors
         print(f"feedline: {error}", file=sys.stderr)
         return 1
     shards = [os.path.join(flags.out, name) for name in names]

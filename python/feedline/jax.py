@@ -81,6 +81,11 @@ class Loader(_loader.Loader):
         self._strings = string_arrays(self._elements)
         self._check()
 
+    def __reduce__(self) -> Any:
+        if self._sharding is not None or self._device is not None:
+            raise TypeError("a loader with a sharding or a device of JAX cannot be pickled, because JAX cannot pickle these")
+        return super().__reduce__()
+
     def _check(self):
         wide = [element for element in self._elements if element.dtype in ("INT64", "FLOAT64")]
         if wide and not jax.config.read("jax_enable_x64"):

@@ -76,11 +76,13 @@ class Loader(_loader.Loader):
     ):
         self._device = torch.device(device)
         self._nested = one_of("ragged", ragged, "values", "nested") == "nested"
+        if "devices" in arguments:
+            raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
         if self._device.type == "cuda":
             arguments["devices"] = f"cuda:{torch.cuda.current_device() if self._device.index is None else self._device.index}"
-        elif "devices" in arguments:
-            raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
         if mesh is not None:
+            if "data_parallel_rank" in arguments or "data_parallel_size" in arguments:
+                raise Error("data_parallel_rank, data_parallel_size: the mesh says which part is this rank's; give one of both")
             arguments["data_parallel_rank"], arguments["data_parallel_size"] = _part_of(mesh, data_parallel)
         elif data_parallel is not None:
             raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
@@ -99,10 +101,13 @@ class Loader(_loader.Loader):
         if shared:
             self._communicator = None  # a pickle of the loader needs no group
 
-    _into: Iterator[Any] | None = None  # what next_into() takes its steps from
+    # What next_into() takes its steps from, of which generation that is, and a step that was taken and not copied.
+    _into: Iterator[Any] | None = None
+    _into_of: int = -1
+    _given: Any = None
 
     def __reduce__(self) -> Any:
-        self._own.add("_into")
+        self._own |= {"_into", "_into_of", "_given"}
         return super().__reduce__()
 
     def next_into(self, step: Any) -> bool:
@@ -110,25 +115,41 @@ class Loader(_loader.Loader):
 
         `step` is what an earlier step was, with memory of your own: a Batch, any dict of the outputs that you want
         ("@valid" is the mask), or with `as_tuple` the tuple. The copies run on the current stream. Returns False, and
-        copies nothing, at the end of the epoch; the next call begins the next one. Raises Error if an output has
-        another shape than its tensor.
+        copies nothing, at the end of the epoch; the next call begins the next one. Raises Error, copies nothing, and
+        keeps the step for the next call, if an output has another shape or dtype than its tensor.
         """
-        if self._into is None:
-            self._into = iter(self)
-        given = next(self._into, None)
+        if self._into is None or self._into_of != self._generation:
+            self._into, self._given = iter(self), None
+        given = self._given or next(self._into, None)
+        self._into_of, self._given = self._generation, given
         if given is None:
             self._into = None
             return False
-        if isinstance(step, Mapping):
-            if isinstance(step, Batch):
-                step.epoch, step.step, step.rows, step.valid_count = given.epoch, given.step, given.rows, given.valid_count
-                _copy("@valid", step.valid_mask, given.valid_mask)
-            for name, target in step.items():
-                _copy(name, target, given.valid_mask if name == "@valid" else given[name])
-        else:
-            for name, target, source in zip(self.as_tuple or (), step, given, strict=True):
-                _copy(name, target, source)
+        for name, target, source in (pairs := list(self._pairs(step, given))):
+            if isinstance(source, tuple) or (target.shape, target.dtype) != (source.shape, source.dtype):
+                found = "tensors of other shapes in each step" if isinstance(source, tuple) else _kind(source)
+                raise Error(f"next_into: output {name!r} has {found}, and the tensor to copy it into is {_kind(target)}")
+        for _, target, source in pairs:
+            target.copy_(source, non_blocking=True)
+        if isinstance(step, Batch):
+            step.epoch, step.step, step.rows, step.valid_count = given.epoch, given.step, given.rows, given.valid_count
+        self._given = None
         return True
+
+    def _pairs(self, step, given):
+        """Yields the name, the tensor to copy into and the tensor to copy of each output that is wanted."""
+        if isinstance(step, Mapping) != (self.as_tuple is None) or len(step) != len(self.as_tuple or step):
+            wanted = "a dict" if self.as_tuple is None else f"a tuple of {len(self.as_tuple)} tensors"
+            raise Error(f"next_into: this loader's steps are copied into {wanted}, not into a {type(step).__name__}")
+        if self.as_tuple is not None:
+            yield from zip(self.as_tuple, step, given)
+            return
+        if isinstance(step, Batch):
+            yield "@valid", step.valid_mask, given.valid_mask
+        for name, target in step.items():
+            if name != "@valid" and name not in given:
+                raise Error(f"next_into: there is no output {name!r}; there are {', '.join(given)}")
+            yield name, target, given.valid_mask if name == "@valid" else given[name]
 
     def _present(self, given):
         batch = _batch.mapped(given, Batch, torch.from_dlpack)
@@ -141,11 +162,8 @@ class Loader(_loader.Loader):
         return batch
 
 
-def _copy(name, target, source):
-    if isinstance(source, tuple) or target.shape != source.shape:
-        found = "its shape differs from step to step" if isinstance(source, tuple) else f"has the shape {tuple(source.shape)}"
-        raise Error(f"next_into: output {name!r}: {found}, and the tensor to copy it into has {tuple(target.shape)}")
-    target.copy_(source, non_blocking=True)
+def _kind(tensor):
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _part_of(mesh, data_parallel):

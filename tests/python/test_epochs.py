@@ -64,6 +64,19 @@ def test_an_old_iterator_ends(numbers):
     assert [b.step for b in second] == [1, 2, 3, 4]
 
 
+def test_the_epoch_of_a_state_of_an_end_is_the_next_one(numbers):
+    loader = feedline.Loader(numbers)
+    assert len(list(loader)) == 5
+    other = feedline.Loader(numbers)
+    other.load_state_dict(loader.state_dict())
+    assert other.epoch == 1 and next(iter(other)).epoch == 1
+    steps = iter(loader)
+    for _ in range(5):
+        next(steps)
+    other.load_state_dict(loader.state_dict())
+    assert other.epoch == 2 and next(iter(other)).epoch == 2 == other.epoch
+
+
 def test_an_iterator_begins_with_its_first_step(numbers):
     loader = feedline.Loader(numbers)
     early = iter(loader)

@@ -69,3 +69,18 @@ def test_what_a_record_cannot_hold_is_refused(files, tmp_path):
     assert done.returncode == 1 and "odd.parquet" in done.stderr or "other columns" in done.stderr
     done = convert(tmp_path / "absent.parquet", "--out", tmp_path / "out")
     assert done.returncode == 1 and "absent.parquet" in done.stderr
+
+
+def test_rows_that_cannot_be_records_are_named(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    bad = tmp_path / "bad.parquet"
+    for values in ([[1], [2, None]], [[1], [2**64 - 1]]):
+        kind = pyarrow.list_(pyarrow.uint64())
+        parquet.write_table(pyarrow.table({"n": pyarrow.array(values, kind)}), bad)
+        done = convert(bad, "--out", tmp_path / "out")
+        assert done.returncode == 1 and "row 1" in done.stderr and "bad.parquet" in done.stderr, done.stderr
+    (tmp_path / "text.parquet").write_text("no table")
+    done = convert(tmp_path / "text.parquet", "--out", tmp_path / "out")
+    assert done.returncode == 1 and done.stderr.startswith("feedline: "), done.stderr

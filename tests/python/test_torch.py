@@ -116,12 +116,22 @@ assert again.next_into(batch) and batch.step == 0 and batch["n"].tolist() == wan
 mine = torch.zeros(10, dtype=torch.int64)
 tuples = Loader(pipeline, as_tuple=("n",))
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
-try:
-    tuples.next_into((torch.zeros(9),))
-except feedline.Error as error:
-    assert "'n'" in str(error) and "(10,)" in str(error) and "(9,)" in str(error), error
-else:
-    raise AssertionError
+def refused(step, *said):
+    try:
+        tuples.next_into(step)
+    except feedline.Error as error:
+        assert all(text in str(error) for text in said), error
+    else:
+        raise AssertionError
+refused((torch.zeros(9, dtype=torch.int64),), "'n'", "int64 (10,)", "int64 (9,)")
+refused((torch.zeros(10),), "float32 (10,)")
+refused((mine, mine), "a tuple of 1")
+refused({"n": mine}, "a tuple of 1")
+assert tuples.next_into((mine,)) and mine.tolist() == wanted[1]  # no step was lost
+tuples.set_epoch(0)
+assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
+tuples = loader
+refused({"m": mine}, "no output 'm'", "there are n")
 print(1)
 """,
         numbers,
