@@ -19,7 +19,8 @@ CacheStore::CacheStore(const CachePlan& plan) : memory_(plan.store_bytes()) {
     return;
   }
   try {
-    io::EntryFile::remove_unused(plan.path(), plan.prefix());
+    if (!io::EntryFile::layout_of(plan.path(), plan.content()))
+      io::EntryFile::remove_unused(plan.path(), plan.prefix());
     store_ = std::make_unique<io::DiskEntries>(plan.path(), plan.content(), plan.layout(), memory_.bytes());
   } catch (const Error& error) {
     log_warning(fmt::format("cache: it is off: {}", error.what()));

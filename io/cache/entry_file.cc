@@ -229,7 +229,7 @@ void EntryFile::fail(const char* what, int error) const {
 bool EntryFile::open() {
   int error = injected<OpenCacheOp>();
   if (!error) {
-    do fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    do fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     while (fd_ < 0 && errno == EINTR);
     if (fd_ < 0) error = errno;
   }
@@ -240,8 +240,13 @@ bool EntryFile::open() {
   return false;
 }
 
-// Writes the table first and the header last, so that a file with a header is whole.
+// Writes the table first and the header last, so that a file with a header is whole. Before it there are zeros.
 void EntryFile::create(const EntryLayout& wanted) {
+  std::array<char, sizeof magic - 1> first{};
+  const int unread = read_all(fd_, 0, std::as_writable_bytes(std::span(first)));
+  constexpr std::array<char, sizeof magic - 1> none{};
+  if (unread != ENODATA && (unread != 0 || (first != none && std::memcmp(first.data(), magic, first.size()) != 0)))
+    fail("is a file of something else, and is left as it is", unread != 0 ? unread : EEXIST);
   if (ftruncate(fd_, 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
   for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {

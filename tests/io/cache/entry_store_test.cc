@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
@@ -338,6 +339,17 @@ TEST_CASE("a file that cannot be opened, made, locked or mapped is an error that
   find_hook("read from a cache")->fail_nth_call(1);
   CHECK(found(disk.store, 1, scratch) == Found::nothing);
   CHECK(EntryFile::free_bytes(dir.file("not/there")) > 0);
+}
+
+TEST_CASE("a file of something else is left as it is, and so is what a symbolic link names") {
+  const TempDir dir;
+  const std::string precious = dir.write("precious", "what nobody may lose");
+  std::filesystem::create_symlink(precious, dir.file("link"));
+  for (const char* name : {"precious", "link"})
+    CHECK_THROWS_WITH(EntryFile(dir.file(name), 1, {.entries = 10, .data_bytes = 1000}), Catch::Contains(name));
+  std::string left;
+  std::getline(std::ifstream(precious), left);
+  CHECK(left == "what nobody may lose");
 }
 
 TEST_CASE("files that nobody has open are removed, the others are not") {
