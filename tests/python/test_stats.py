@@ -534,6 +534,12 @@ def test_drift(tool, table, tmp_path):
     assert kinds() == {("odd", "not_finite")}
     write(few=random.choice(np.float32([-1.5, 0, 0.1, 7]), n, p=[0.5, 0.2, 0.2, 0.1]))
     assert kinds() == {("few", "shift")}
+    write(label=["none" if i % 10 == 0 else 1 for i in range(n)])
+    skip = ["--set", "errors.on_error=SKIP_RECORD", "--max-shift", "1"]
+    assert ("", "bad_records") in kinds(*skip)
+    assert ("", "bad_records") not in kinds(*skip, "--max-missing", "0.2", code=0)
+    write(label=["none"] * n)
+    assert {("", "bad_records"), ("label", "empty")} <= kinds(*skip)
     write()
     renamed = ["--set", "feature.odd.key=odd", "--set", "feature.odd.name=other"]
     assert kinds(*renamed) == {("odd", "output"), ("other", "output")}

@@ -81,7 +81,9 @@ int check_drift(const Args& args) {
   if (args.json) {
     print_document(drift_json(drifts, args.bounds));
   } else {
-    for (const Drift& drift : drifts) fmt::print("{}: {}: {}\n", printable(drift.output), drift.kind, drift.message);
+    for (const Drift& drift : drifts)
+      fmt::print("{}: {}: {}\n", drift.output.empty() ? "the data" : printable(drift.output), drift.kind,
+                 drift.message);
     if (drifts.empty()) fmt::print("nothing has drifted past its bound\n");
   }
   if (differs) fmt::print(stderr, "feedline: {}\n", *differs);

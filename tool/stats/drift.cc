@@ -47,7 +47,10 @@ class Comparison {
       if (row.numbers->contains("missing") && same->numbers->contains("missing"))
         compare_missing(row.name, (*row.numbers)["missing"], (*same->numbers)["missing"]);
       compare_not_finite(row.name, *row.numbers, *same->numbers);
-      if ((*row.numbers)["percentiles"].is_null() || (*same->numbers)["percentiles"].is_null()) continue;
+      if ((*row.numbers)["percentiles"].is_null()) continue;
+      if ((*same->numbers)["count"].get<uint64_t>() == 0)
+        found_.push_back({row.name, "empty", "it has no values, and had some"});
+      if ((*same->numbers)["percentiles"].is_null()) continue;
       compare_range(row.name, *row.numbers, *same->numbers);
       if (!labels || row.name != name_) compare_shares(row.name, *row.numbers, *same->numbers);
     }
@@ -160,6 +163,15 @@ const Json* output_named(const Json& statistics, const Json& name) {
 
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds) {
   std::vector<Drift> found;
+  const auto bad = [](const Json& statistics) {
+    const double count = statistics.at("bad_records").get<double>(), good = statistics.at("samples").get<double>();
+    return count > 0 ? count / (count + good) : 0;
+  };
+  if (bad(now) - bad(before) > bounds.missing)
+    found.push_back({"", "bad_records",
+                     fmt::format("{:.4g} % of the records are bad, and {:.4g} % were; the bound is {:g}",
+                                 100 * bad(now), 100 * bad(before), bounds.missing),
+                     bad(now) - bad(before), bounds.missing});
   for (const Json& output : before.at("outputs")) {
     const Json* const same = output_named(now, output.at("name"));
     if (!same) {

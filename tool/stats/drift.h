@@ -15,15 +15,17 @@ struct DriftBounds {
   double shift = 0.1;
   // How far values may lie outside of the earlier range, in parts of its width.
   double range = 0.1;
-  // By how much the share of missing values, and that of values that are not finite, may have risen.
+  // By how much the share of missing values, that of values that are not finite, and that of bad records may have risen.
   double missing = 0.01;
   // Which share of the values may have a label that was not there before.
   double new_labels = 0;
 };
 
 struct Drift {
-  std::string output, kind, message;  // kind: output, type, labels, new_labels, shift, range, missing, not_finite
-  double found = 0, bound = 0;        // 0 for kinds without a bound
+  std::string output, kind,
+      message;                  // kind: output, type, empty, labels, new_labels, shift, range, missing, not_finite,
+                                // bad_records, which is of the data and of no output
+  double found = 0, bound = 0;  // 0 for kinds without a bound
 };
 
 /// Returns all that has drifted past its bound, in the order of the outputs. Both documents are those of stats_json().
