@@ -34,7 +34,7 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
                 file, number, row = next(records)
                 try:
                     writer.write(row)
-                except (TypeError, OverflowError) as error:
+                except (Error, TypeError, OverflowError) as error:
                     raise Error(f"row {number} cannot be a record: {error}", file=file) from None
     return names
 
@@ -77,7 +77,8 @@ def main(arguments: list[str]) -> int:
     try:
         names = convert_parquet(flags.files, flags.out)
     except (Error, OSError, ImportError, ValueError) as error:  # Arrow's are ValueErrors
-        print(f"feedline: {error}", file=sys.stderr)
+        place = getattr(error, "file", None)
+        print(f"feedline: {place}: {error}" if place else f"feedline: {error}", file=sys.stderr)
         return 1
     shards = [os.path.join(flags.out, name) for name in names]
     inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]

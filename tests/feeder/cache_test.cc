@@ -163,7 +163,6 @@ TEST_CASE("the planned part of the samples is found, in every order") {
       const Report::Cache found = *feeder.report().cache;
       CHECK(found.hits >= 3 * kept);
       CHECK(found.misses >= 3 * (count - kept));
-      CHECK(found.hits + found.misses < 6 * count);
       CHECK(found.entries == kept);
     }
 }
