@@ -108,6 +108,16 @@ def meeting_of(communicator, rank=None, world_size=None):
     return rank, world_size, tcp, None if group is None else _exchange_of(group)
 
 
+def must_agree(rank, world_size, found, says, advice):
+    """Raises Error if the rank and the world size that were asked for are not those that were found. Both are None if
+    nobody asked, and a world size of 1 is a process that feeds itself alone."""
+    if rank is not None and world_size != 1 and (rank, world_size) != found:
+        raise Error(
+            f"rank {rank} of {world_size} was asked for, but {says} {found[0]} of {found[1]}; leave out rank and "
+            f"world_size, or, {advice}"
+        )
+
+
 def load_nccl():
     """Loads the NCCL that a framework in this environment brings, unless one is loaded. The system's may be too old for a
     framework that is imported later."""

@@ -16,11 +16,13 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from . import _batch, _loader
+from . import _batch
 from ._errors import Error
 from ._pipeline import Pipeline
-from ._ranks import rank_of_environment
-from .numpy import array_of, on_the_host, string_arrays
+from ._ranks import must_agree, rank_of_environment
+from .numpy import HostLoader, array_of
+
+
 class Batch(_batch.Batch):
     """A feedline.Batch whose tensors, `valid_mask` among them, are JAX's. Strings are numpy arrays of bytes objects.
 
@@ -34,7 +36,7 @@ class Batch(_batch.Batch):
         return f"feedline.jax.Batch({dict.__repr__(self)})"
 
 
-class Loader(_loader.Loader):
+class Loader(HostLoader):
     """Feeds a training in JAX: each step is a Batch, a dict of JAX arrays.
 
     Args:
@@ -52,6 +54,8 @@ class Loader(_loader.Loader):
     an Error then.
     """
 
+    _module = __name__
+
     def __init__(
         self,
         pipeline: Pipeline | str | os.PathLike | list,
@@ -63,7 +67,6 @@ class Loader(_loader.Loader):
         communicator: Any = None,
         **arguments: Any,
     ):
-        on_the_host("feedline.jax", arguments)
         self._sharding, self._device = sharding, device
         if sharding is not None:
             if device is not None:
@@ -78,7 +81,6 @@ class Loader(_loader.Loader):
         )
         if shared:
             self._communicator = None  # a pickle of the loader needs no group
-        self._strings = string_arrays(self._elements)
         self._check()
 
     def __reduce__(self) -> Any:
@@ -108,7 +110,7 @@ class Loader(_loader.Loader):
             raise Error("batch.last_batch_policy: PARTIAL gives processes different numbers of rows; use DROP or PAD")
 
     def _present(self, batch):
-        leaves, tree = jax.tree.flatten(_batch.mapped(batch, Batch, array_of, self._strings))
+        leaves, tree = jax.tree.flatten(_batch.mapped(batch, Batch, array_of, self._string_array))
         numbers = [leaf for leaf in leaves if leaf.dtype != object]
         if self._sharding is None:
             arrays = jax.device_put(numbers, self._device)
@@ -164,11 +166,8 @@ def _part_of(sharding):
 def _agreed(rank, world_size):
     """Returns the rank and world size that were asked for, or those of JAX; they must agree."""
     processes = jax.process_index(), jax.process_count()
-    if rank is not None and world_size != 1 and (rank, world_size) != processes:
-        raise Error(
-            f"rank {rank} of {world_size} was asked for, but JAX says process {processes[0]} of {processes[1]}; leave out "
-            "rank and world_size, or, if groups of processes share rows, give a sharding whose mesh says so"
-        )
+    advice = "if groups of processes share rows, give a sharding whose mesh says so"
+    must_agree(rank, world_size, processes, "JAX says process", advice)
     launched = rank_of_environment()[1]
     if rank is None and processes[1] == 1 < launched:
         raise Error(

@@ -9,7 +9,6 @@
 """
 
 import ctypes
-import functools
 import importlib.util
 import math
 import os
@@ -32,7 +31,34 @@ class Batch(_batch.Batch):
     __slots__ = ()
 
 
-class Loader(_loader.Loader):
+class HostLoader(_loader.Loader):
+    """What the loaders share whose batches are made on the host, and whose strings are numpy arrays of bytes objects."""
+
+    _module = __name__  # which a message names
+
+    def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
+        devices = arguments.get("devices", "host")
+        for device in devices if isinstance(devices, (list, tuple)) else [devices]:
+            if not str(device).startswith(("host", "cpu")):
+                raise Error(
+                    f"devices: {device!r}: a loader of {self._module} makes its batches on the host; leave devices out"
+                )
+        super().__init__(pipeline, **arguments)
+
+    def _string_array(self, name, strings, rows):
+        """Returns the strings of an output: [rows, shape...] if it is dense, [rows, longest, shape...] if it is padded,
+        else [number of values, shape...]."""
+        texts = strings.tolist()
+        array = np.empty(len(texts), object)
+        array[:] = texts
+        kind, shape = next((element.kind, element.shape) for element in self._elements if element.name == name)
+        if kind not in ("dense", "padded"):
+            return array.reshape(-1, *shape)
+        longest = (len(texts) // (rows * math.prod(shape)),) if kind == "padded" else ()
+        return array.reshape(rows, *longest, *shape)
+
+
+class Loader(HostLoader):
     """Feeds this process: each step is a Batch, a dict of numpy arrays.
 
     The arguments are those of feedline.Loader; the devices are the host. Arrays share the memory of the feed, and may
@@ -41,9 +67,7 @@ class Loader(_loader.Loader):
     """
 
     def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
-        on_the_host("feedline.numpy", arguments)
         super().__init__(pipeline, **arguments)
-        self._strings = string_arrays(self._elements)
         for element in self._elements:
             if element.dtype == "BFLOAT16" and importlib.util.find_spec("ml_dtypes") is None:
                 raise Error(
@@ -52,15 +76,7 @@ class Loader(_loader.Loader):
                 )
 
     def _present(self, batch):
-        return _batch.mapped(batch, Batch, array_of, self._strings)
-
-
-def on_the_host(module, arguments):
-    """Raises Error if the arguments of a loader ask for devices that are no host."""
-    devices = arguments.get("devices", "host")
-    for device in devices if isinstance(devices, (list, tuple)) else [devices]:
-        if not str(device).startswith(("host", "cpu")):
-            raise Error(f"devices: {device!r}: a loader of {module} makes its batches on the host; leave devices out")
+        return _batch.mapped(batch, Batch, array_of, self._string_array)
 
 
 class _Memory:
@@ -79,20 +95,3 @@ def array_of(tensor: Any) -> np.ndarray:
     import ml_dtypes
 
     return np.asarray(_Memory(tensor)).view(ml_dtypes.bfloat16)
-
-
-def string_arrays(elements):
-    """Returns what makes an array of bytes objects of Strings: [rows, shape...] if they are dense, [rows, longest,
-    shape...] if they are padded, else [number of values, shape...]."""
-    return functools.partial(_string_array, {element.name: (element.kind, element.shape) for element in elements})
-
-
-def _string_array(kinds, name, strings, rows):
-    texts = strings.tolist()
-    array = np.empty(len(texts), object)
-    array[:] = texts
-    kind, shape = kinds[name]
-    if kind not in ("dense", "padded"):
-        return array.reshape(-1, *shape)
-    longest = (len(texts) // (rows * math.prod(shape)),) if kind == "padded" else ()
-    return array.reshape(rows, *longest, *shape)

@@ -8,17 +8,14 @@
             loss = network(batch["board"])
 """
 
-import os
 import threading
-from typing import Any
 
 import tensorflow as tf
 
-from . import _batch, _loader
+from . import _batch
 from ._batch import Ragged
 from ._errors import Error
-from ._pipeline import Pipeline
-from .numpy import on_the_host, string_arrays
+from .numpy import HostLoader
 
 
 class Batch(_batch.Batch):
@@ -27,17 +24,14 @@ class Batch(_batch.Batch):
     __slots__ = ()
 
 
-class Loader(_loader.Loader):
+class Loader(HostLoader):
     """Feeds this process: each step is a Batch, a dict of TensorFlow tensors on the host.
 
     The arguments are those of feedline.Loader; the devices are the host. Tensors share the memory of the feed; strings,
     which become tf.string, are copied.
     """
 
-    def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
-        on_the_host("feedline.tf", arguments)
-        super().__init__(pipeline, **arguments)
-        self._strings = string_arrays(self._elements)
+    _module = __name__
 
     def _present(self, batch):
         step = _batch.mapped(batch, Batch, _tensor, self._string)
@@ -46,7 +40,7 @@ class Loader(_loader.Loader):
         return step
 
     def _string(self, name, value, rows):
-        return tf.constant(self._strings(name, value, rows), tf.string)
+        return tf.constant(self._string_array(name, value, rows), tf.string)
 
     def dataset(self) -> tf.data.Dataset:
         """Returns the steps as a tf.data.Dataset, for what takes nothing else, such as tf.distribute.Strategy.

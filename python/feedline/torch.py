@@ -21,6 +21,7 @@ from ._arguments import one_of
 from ._batch import Ragged
 from ._errors import Error
 from ._pipeline import Pipeline
+from ._ranks import must_agree
 
 
 class Batch(_batch.Batch):
@@ -87,13 +88,10 @@ class Loader(_loader.Loader):
         elif data_parallel is not None:
             raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
         group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
-        if group is not None and rank is not None and world_size != 1:
-            if (rank, world_size) != (dist.get_rank(), dist.get_world_size()):
-                raise Error(
-                    f"rank {rank} of {world_size} was asked for, but torch's process group says rank "
-                    f"{dist.get_rank()} of {dist.get_world_size()}; leave out rank and world_size, or, if groups of "
-                    "ranks share rows, give mesh and data_parallel"
-                )
+        if group is not None:
+            found = dist.get_rank(), dist.get_world_size()
+            advice = "if groups of ranks share rows, give mesh and data_parallel"
+            must_agree(rank, world_size, found, "torch's process group says rank", advice)
         shared = group is not None and world_size != 1 and communicator is None
         super().__init__(
             pipeline, rank=rank, world_size=world_size, communicator=group if shared else communicator, **arguments

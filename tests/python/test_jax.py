@@ -5,9 +5,8 @@ import json
 import pytest
 
 import feedline
-from conftest import free_port, python, run_ranks
+from conftest import QUIET, free_port, python, run_ranks
 
-QUIET = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
 EIGHT = {**QUIET, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 START = """
 import sys, warnings

@@ -3,9 +3,8 @@
 import pytest
 
 import feedline
-from conftest import python
+from conftest import QUIET, python
 
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 BACKENDS = ["tensorflow", "jax", "torch"]
 
 # The weight of a number is how often the model has been trained on it.

@@ -3,9 +3,8 @@
 import pytest
 
 import feedline
-from conftest import python
+from conftest import QUIET, python
 
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 START = """
 import sys, warnings
 import tensorflow as tf, pytest
