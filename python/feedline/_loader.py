@@ -186,9 +186,13 @@ class Loader:
         list of these, one for each device. (The type is Any because the arguments decide.)"""
         return self._steps()
 
-    def _steps(self):
+    def _begin(self):
+        """Goes where iterating begins."""
         if self._iterated:
             self._go_to(self._epoch + 1)
+
+    def _steps(self):
+        self._begin()
         self._generation += 1
         generation, epoch = self._generation, self._epoch
         self._iterated, self._loaded = True, False

@@ -88,6 +88,7 @@ class _Iterations:
         with self._lock:
             if self._begin is not None:
                 self._loader.load_state_dict(self._begin)
+            self._loader._begin()
             steps = iter(self._loader)
             self._begin = self._loader.state_dict()
             self._number += 1

@@ -142,3 +142,19 @@ for epoch in range(3):
 """,
         numbers,
     )
+
+
+def test_a_dataset_begins_after_a_loop_that_was_left(numbers):
+    run(
+        """
+loader = Loader(pipeline)
+for batch in loader:
+    if batch.step == 1:
+        break
+dataset = loader.dataset()
+first = next(iter(dataset))  # an iteration that ends early: the next one begins where it began
+assert first["n"].numpy().tolist() == list(range(10))
+assert [step["n"].numpy().tolist() for step in dataset] == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+""",
+        numbers,
+    )
