@@ -10,33 +10,10 @@ import random
 import struct
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from records import field, varint, write_record
+
 IMAGES, CAPTIONS, WIDTH, WORDS = 24, 5, 16, 400
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def varint(value):
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def example(tokens, image):
@@ -51,8 +28,7 @@ with open(folder / "captions.tfrecord", "wb") as out:
     for image in names:
         for _ in range(CAPTIONS):
             payload = example([draws.randrange(1, WORDS) for _ in range(draws.randrange(4, 16))], image)
-            length = struct.pack("<Q", len(payload))
-            out.write(length + masked(length) + payload + masked(payload))
+            write_record(out, payload)
 
 draws.shuffle(names)
 (folder / "names.txt").write_text("".join(name + "\n" for name in names))

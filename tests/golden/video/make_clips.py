@@ -13,38 +13,15 @@ import sys
 import zipfile
 import zlib
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from records import field, varint, write_record
+
 SIDE, LENGTHS = 32, (4, 8, 5, 6, 7, 6)
 
 
 def place(clip, frame):
     """Returns the row and the column of the photograph where the frame begins."""
     return 3 * frame + clip, 24 - 2 * frame
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def varint(value):
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def entry(key, value):
@@ -85,5 +62,4 @@ with open(pathlib.Path(sys.argv[1]) / "clips.tfrecord", "wb") as out:
         context = entry("clip/label/index", int64(clip))
         lists = entry("image/encoded", frames) + entry("image/timestamp", times)
         payload = field(1, context) + field(2, lists)
-        size = struct.pack("<Q", len(payload))
-        out.write(size + masked(size) + payload + masked(payload))
+        write_record(out, payload)
