@@ -1,6 +1,4 @@
 // The cache of pictures: the same batches with and without it, what it finds, and what becomes of it when things fail.
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -8,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "base/syscall_hooks.h"
+#include "damage.h"
 #include "data.h"
 #include "distributed.h"
 #include "flowgraph/pipeline/spec.h"
@@ -319,13 +318,7 @@ TEST_CASE("a wrong byte in the file is never fed") {
   { Feeder(pictures.with_batch(pipeline)).next(); }
   for (int i = 0; i < 20; i++) {
     const fs::path file = cache_files(pictures).at(0);
-    const int fd = open(file.c_str(), O_RDWR);
-    const auto at = static_cast<off_t>(static_cast<uint64_t>(i) * fs::file_size(file) / 20 + 17);
-    char byte = 0;
-    REQUIRE(pread(fd, &byte, 1, at) == 1);
-    byte ^= 4;
-    REQUIRE(pwrite(fd, &byte, 1, at) == 1);
-    close(fd);
+    flip(file, static_cast<uint64_t>(i) * fs::file_size(file) / 20 + 17);
     Feeder feeder(pictures.with_batch(pipeline));
     REQUIRE(epoch_of(feeder) == right);
   }

@@ -13,18 +13,6 @@
 using namespace feedline;
 using namespace feedline::test;
 
-namespace {
-
-/// Runs `body` for all ranks at the same time, each with a communicator. Returns what each threw (its message), or "".
-std::vector<std::string> on_communicators(int count, const std::function<void(int rank, Ends communicator)>& body) {
-  std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(count);
-  return side_by_side(count, [&](int rank) { body(rank, std::move(ends[static_cast<size_t>(rank)])); });
-}
-
-std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }
-
-}  // namespace
-
 TEST_CASE("REPLICATE: all replicas are given the whole batches, whatever the number of ranks") {
   const Data data({90, 0, 1, 117});
   for (const std::string& order :

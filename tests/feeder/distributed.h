@@ -1,11 +1,14 @@
 // Helpers to compare feeds whose ranks send rows to each other with feeds whose ranks each read their own.
 #pragma once
 
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "data.h"
 #include "feedline/communicator.h"
+#include "support/ranks.h"
 
 namespace feedline::test {
 
@@ -61,6 +64,34 @@ inline Texts split(const Pipeline& pipeline, int rank, int world_size, int repli
   for (size_t replica = 0; replica < texts.size(); replica++)
     texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
   return texts;
+}
+
+/// Runs `body` for all ranks at the same time, each with a communicator. Returns what each threw (its message), or "".
+inline std::vector<std::string> on_communicators(int count,
+                                                 const std::function<void(int rank, Ends communicator)>& body) {
+  std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(count);
+  return side_by_side(count, [&](int rank) { body(rank, std::move(ends[static_cast<size_t>(rank)])); });
+}
+
+inline std::vector<std::string> nothing_thrown(int ranks) {
+  return std::vector<std::string>(static_cast<size_t>(ranks));
+}
+
+/// Feeds two epochs to ranks of two replicas each, between which rows travel by `mode`, REPLICATE or SCATTER. Returns
+/// what each rank threw: "other batches" if a replica is not given what it would be given if each rank read its own rows.
+inline std::vector<std::string> feed_rows_that_travel(const Pipeline& given, const std::string& mode, int ranks) {
+  const Pipeline pipeline = given.with("distribute.mode", mode);
+  const bool scatters = mode == "SCATTER";
+  return on_communicators(ranks, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(std::move(end), 2));
+    Texts texts = epoch_of(feeder);
+    const Texts second = epoch_of(feeder);
+    const Texts wanted = scatters ? split(pipeline, rank, ranks, 2) : split(pipeline, 0, 1, 1);
+    for (size_t replica = 0; replica < texts.size(); replica++) {
+      texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
+      if (texts[replica] != wanted[scatters ? replica : 0]) throw std::runtime_error("other batches");
+    }
+  });
 }
 
 // One output of each kind.

@@ -31,8 +31,6 @@ std::vector<std::string> on_gpu_ranks(int count, const std::function<void(int ra
   });
 }
 
-std::vector<std::string> nothing_thrown(int ranks) { return std::vector<std::string>(static_cast<size_t>(ranks)); }
-
 /// Returns the batches of an epoch and "end" after them, as text.
 std::vector<std::string> epoch_on(Feeder& feeder, Consumer& consumer) {
   std::vector<std::string> texts;

@@ -1,7 +1,5 @@
 // The cache of records: the same batches, errors and audits with and without it, what it finds, and that it keeps no
 // wrong byte.
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <filesystem>
 
@@ -258,13 +256,7 @@ TEST_CASE("a wrong byte of a record in the file is never fed") {
     fed(pipeline, {}, 1);
     for (int i = 0; i < 20; i++) {
       const fs::path file = cache_files(data).at(0);
-      const int fd = open(file.c_str(), O_RDWR);
-      const auto at = static_cast<off_t>(static_cast<uint64_t>(i) * fs::file_size(file) / 20 + 17);
-      char byte = 0;
-      REQUIRE(pread(fd, &byte, 1, at) == 1);
-      byte ^= 4;
-      REQUIRE(pwrite(fd, &byte, 1, at) == 1);
-      close(fd);
+      flip(file, static_cast<uint64_t>(i) * fs::file_size(file) / 20 + 17);
       REQUIRE(fed(pipeline, replicas(1 + i % 2), 1).texts.size() > 0);
       REQUIRE(fed(pipeline, {}, 1).texts == right);
     }

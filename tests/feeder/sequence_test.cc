@@ -146,20 +146,8 @@ TEST_CASE("SequenceExamples: rows that travel between ranks are those that each 
     for (const int ranks : {1, 3}) {
       INFO(mode << " " << ranks);
       const Pipeline pipeline =
-          data.pipeline(sequence_features + sequence_outputs + "shuffle { mode: GLOBAL } " + batch_text(12, "PAD"))
-              .with("distribute.mode", mode);
-      std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(ranks);
-      const std::vector<std::string> thrown = side_by_side(ranks, [&](int rank) {
-        Feeder feeder(pipeline, of_rank(std::move(ends[static_cast<size_t>(rank)]), 2));
-        Texts texts = epoch_of(feeder);
-        const Texts second = epoch_of(feeder);
-        const Texts wanted = mode == "SCATTER" ? split(pipeline, rank, ranks, 2) : split(pipeline, 0, 1, 1);
-        for (size_t replica = 0; replica < texts.size(); replica++) {
-          texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
-          if (texts[replica] != wanted[mode == "SCATTER" ? replica : 0]) throw std::runtime_error("other batches");
-        }
-      });
-      CHECK(thrown == std::vector<std::string>(static_cast<size_t>(ranks)));
+          data.pipeline(sequence_features + sequence_outputs + "shuffle { mode: GLOBAL } " + batch_text(12, "PAD"));
+      CHECK(feed_rows_that_travel(pipeline, mode, ranks) == nothing_thrown(ranks));
     }
 }
 
