@@ -93,26 +93,11 @@ std::vector<bool> ExampleParser::Session::seen() const { return state_->values.s
 const uint8_t* ExampleParser::Session::State::parse_example(const io::RecordView& record) {
   values.begin_row(row);
   map.begin_record(row);
-  bool known = true;
-  const auto* p = reinterpret_cast<const uint8_t*>(record.data);
-  const uint8_t* end = p + record.size;
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    if (tag == wire::tag(features_field, wire::delimited)) [[likely]] {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p) return field;
-      if (const uint8_t* const broken = map.parse(p, p + size)) return broken;
-      p += size;
-    } else {
-      known = false;
-      p = wire::skip_field(tag, p, end, wire::max_depth);
-      if (!p) return field;
-    }
-  }
+  bool known;
+  const uint8_t* const broken = FeatureMapReader::parse_record(record, known, [this](uint32_t tag) {
+    return tag == wire::tag(features_field, wire::delimited) ? &map : nullptr;
+  });
+  if (broken) return broken;
   predicted = known && map.predicted();
   return nullptr;
 }

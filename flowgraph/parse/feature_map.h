@@ -15,6 +15,7 @@
 #include "flowgraph/parse/feature_keys.h"
 #include "flowgraph/parse/feature_values.h"
 #include "flowgraph/parse/record_layout.h"
+#include "flowgraph/parse/wire.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 
@@ -63,6 +64,33 @@ class FeatureMapReader {
   /// Reads the map in [p, end), which a record may have several times. Returns null, or where protobuf would refuse the
   /// bytes.
   const uint8_t* parse(const uint8_t* p, const uint8_t* end);
+
+  /// Reads the fields of a record: `map_of(tag)` returns the reader of the map in the field with this tag, or null; such
+  /// fields are skipped. Sets `known` to whether there were none. Returns null, or where protobuf would refuse the record.
+  template <typename MapOf>
+  static const uint8_t* parse_record(const io::RecordView& record, bool& known, MapOf map_of) {
+    known = true;
+    const auto* p = reinterpret_cast<const uint8_t*>(record.data);
+    const uint8_t* const end = p + record.size;
+    while (p != end) {
+      const uint8_t* const field = p;
+      uint32_t tag;
+      p = wire::read_tag(p, end, tag);
+      if (!p) return field;
+      if (FeatureMapReader* const map = map_of(tag)) [[likely]] {
+        uint32_t size;
+        p = wire::read_size(p, end, size);
+        if (!p) return field;
+        if (const uint8_t* const broken = map->parse(p, p + size)) return broken;
+        p += size;
+      } else {
+        known = false;
+        p = wire::skip_field(tag, p, end, wire::max_depth);
+        if (!p) return field;
+      }
+    }
+    return nullptr;
+  }
 
   /// Returns whether all entries of the record so far were predicted.
   bool predicted() const noexcept { return predicted_; }

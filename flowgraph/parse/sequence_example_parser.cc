@@ -94,27 +94,13 @@ const uint8_t* SequenceExampleParser::Session::State::parse_record(const io::Rec
   values.begin_row(row);
   context.begin_record(row);
   lists.begin_record(row);
-  bool known = true;
-  const auto* p = reinterpret_cast<const uint8_t*>(record.data);
-  const uint8_t* end = p + record.size;
-  while (p != end) {
-    const uint8_t* field = p;
-    uint32_t tag;
-    p = wire::read_tag(p, end, tag);
-    if (!p) return field;
-    const bool in_context = tag == wire::tag(context_field, wire::delimited);
-    if (in_context || tag == wire::tag(feature_lists_field, wire::delimited)) {
-      uint32_t size;
-      p = wire::read_size(p, end, size);
-      if (!p) return field;
-      if (const uint8_t* const broken = (in_context ? context : lists).parse(p, p + size)) return broken;
-      p += size;
-    } else {
-      known = false;
-      p = wire::skip_field(tag, p, end, wire::max_depth);
-      if (!p) return field;
-    }
-  }
+  bool known;
+  const uint8_t* const broken = FeatureMapReader::parse_record(record, known, [this](uint32_t tag) {
+    return tag == wire::tag(context_field, wire::delimited)         ? &context
+           : tag == wire::tag(feature_lists_field, wire::delimited) ? &lists
+                                                                    : nullptr;
+  });
+  if (broken) return broken;
   predicted = known && context.predicted() && lists.predicted();
   return nullptr;
 }
