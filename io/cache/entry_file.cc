@@ -274,7 +274,7 @@ void EntryFile::map() {
   map_ = {static_cast<std::byte*>(at), bytes};
 }
 
-// Frees what processes had claimed that were killed. Takes back the room behind the last valid entry.
+// Frees the entries that were claimed by processes that were killed, and the room after the last valid entry.
 void EntryFile::recover() noexcept {
   uint64_t next = 0;
   for (uint64_t entry = 0; entry < layout_.entries; entry++) {

@@ -10,8 +10,8 @@
 
 namespace feedline::io {
 
-/// Keeps entries in memory that the caller provides: a table, and behind it the bytes. Entries take their places in the
-/// order in which they are claimed. The place of an entry that is given up is lost.
+/// Keeps entries in memory that the caller provides. The memory holds a table, and after it the entries' bytes. Entries
+/// take their places in the order in which they are claimed. The place of an entry that is given up is lost.
 class MemoryEntries final : public EntryStore {
  public:
   /// Returns how many bytes of memory the table of so many entries takes.

@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not known
 
-// Of long rows of floats at least so many values of a part are counted by value, and all of them if all rows together
-// have no more than `looked_at_in_all`.
+// Where rows have many floats, only some of a part's values are counted by value: at least looked_at_in_row of each row,
+// and all of them if all rows together have at most looked_at_in_all.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
 /// Returns whether the output is a class vector whose largest number is that of the class.
@@ -87,7 +87,7 @@ class Collector {
     return std::move(parts[0]);
   }
 
-  // Of this rank, after run().
+  // These functions are called after run(), and count what this rank has fed.
   uint64_t samples() const {
     const Lock lock(mutex_);
     return samples_;

@@ -214,7 +214,7 @@ Row row_of(const FeatureSpec& spec, const flow::Column& column, size_t row) {
       add(ref.all.values, begin, ref.ends[step]);
       begin = ref.ends[step];
     }
-    if (begin != ref.all.count) out.push_back("values behind the last step");
+    if (begin != ref.all.count) out.push_back("values after the last step");
   } else if (spec.kind == FeatureKind::fixed) {
     const auto count = static_cast<size_t>(spec.shape.elements());
     add(column.as<std::byte>() + row * flow::row_bytes(spec), 0, count);
