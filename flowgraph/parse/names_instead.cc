@@ -26,6 +26,7 @@ std::string shown(const std::string& name) {
 
 std::string names_instead(std::string_view wanted, std::vector<std::string> names) {
   if (names.empty()) return "; there are no features at all";
+  if (std::ranges::find(names, wanted) != names.end()) return "; it has one of this name, but without a list of values";
   constexpr size_t most = 10;
   for (std::string& name : names) name = shown(name);
   std::string text = did_you_mean(wanted, names);

@@ -374,6 +374,8 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
         Messages{lacks + "; did you mean 'score'? There are: board score"});
   CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; there are: board score"});
   CHECK(refusals("x", {with({})}) == Messages{lacks + "; there are no features at all"});
+  CHECK(refusals("x", {wire::example(wire::entry("x", "") + wire::entry("y", wire::int64_feature({1})))}) ==
+        Messages{lacks + "; it has one of this name, but without a list of values"});
   CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; there are: y", lacks});
   CHECK(refusals("x", {with({"\xff\n", "Größe", std::string(90, 'k')})}) ==
         Messages{lacks + "; there are: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
