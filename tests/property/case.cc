@@ -64,6 +64,9 @@ Case draw_case(std::mt19937_64& random) {
   c.replicas = any(1, 1, 2);
   c.threads = any(2, 8);
   c.resume = chance(50) ? static_cast<int64_t>(1 + below(30)) : 0;
+  if (chance(40))
+    c.cache = fmt::format("cache {{ {} limit: '{}' }}\n", any(Text("where: MEMORY"), Text("where: DISK dir: 'kept'")),
+                          any(Text("200KiB"), Text("1MiB"), Text("64MiB")));
   return c;
 }
 
@@ -107,7 +110,8 @@ std::string text_of(const Case& c, bool compressed, int threads, const std::stri
 
 std::string how_of(const Case& c) {
   return fmt::format("{} ranks of {} replicas, {} threads, {} steps{}", c.world, c.replicas, c.threads, c.steps,
-                     c.resume ? fmt::format(", gone on with after {} of them", c.resume) : "");
+                     c.resume ? fmt::format(", gone on with after {} of them", c.resume) : "") +
+         (c.cache.empty() ? "" : ", " + c.cache.substr(0, c.cache.size() - 1));
 }
 
 std::vector<Case> simpler_cases(const Case& c) {
@@ -154,6 +158,7 @@ std::vector<Case> simpler_cases(const Case& c) {
   add(c.world > 1, [](Case& s) { s.world = 1; });
   add(c.world > 2, [](Case& s) { s.world = 2; });
   add(c.resume > 0, [](Case& s) { s.resume = 0; });
+  add(!c.cache.empty(), [](Case& s) { s.cache.clear(); });
   add(c.steps > 5, [](Case& s) { s.steps /= 2; });
   return all;
 }

@@ -38,6 +38,7 @@ struct Case {
   int replicas = 1;    // replicas in a rank
   int threads = 1;     // besides one thread
   int64_t resume = 0;  // a second feeder resumes after this many steps
+  std::string cache;   // a cache of records, as text; empty: none
   int64_t steps = 40;  // steps to compare, over all epochs
 
   bool mixture() const { return !weights.empty(); }
