@@ -70,11 +70,11 @@ class Sheet {
     size_t place = 0;
     for (const PictureOutput& output : pictures_) {
       rgb_.resize(static_cast<size_t>(output.height() * output.width() * 3));
-      for (int64_t frame = 0; frame < frames; frame++, place++) {
-        const int64_t picture = row * frames + frame;
-        if (!valid[static_cast<size_t>(picture)]) continue;
+      for (int64_t picture = 0; picture < output.frames(); picture++, place++) {
+        const int64_t frame = picture * frames / output.frames();
+        if (!valid[static_cast<size_t>(row * frames + frame)]) continue;
         filler = false;
-        output.to_rgb(batch.at(output.name()), picture, rgb_);
+        output.to_rgb(batch.at(output.name()), row * output.frames() + picture, rgb_);
         drawn_.draw(place, rgb_);
       }
     }

@@ -32,11 +32,9 @@ std::optional<PictureOutput> PictureOutput::of(const ElementSpec& element, const
   if (element.kind != ElementSpec::Kind::dense || !(is_float || element.dtype == DType::uint8)) return std::nullopt;
   std::span<const int64_t> shape(element.shape.begin(), element.shape.end());
   PictureOutput output;
-  if (pipeline.message().has_window()) {
-    output.frames_ = shape[0];
-    shape = shape.subspan(1);
-  }
-  if (shape.size() != 3) return std::nullopt;
+  if (shape.size() < 3) return std::nullopt;
+  for (const int64_t frames : shape.first(shape.size() - 3)) output.frames_ *= frames;
+  shape = shape.last(3);
   const config::Output& said = output_of(element.name, pipeline);
   const auto layout = said.layout() == config::Output::AS_IS ? said.decode_raw().layout() : said.layout();
   output.channels_first_ = layout == config::Output::CHW || !is_channels(shape[2]);

@@ -22,7 +22,7 @@ class PictureOutput {
   const std::string& name() const noexcept { return name_; }
   int64_t height() const noexcept { return height_; }
   int64_t width() const noexcept { return width_; }
-  /// Returns how many pictures a row has.
+  /// Returns how many pictures a row has: those of windows and of clips.
   int64_t frames() const noexcept { return frames_; }
   int64_t channels() const noexcept { return channels_; }
   /// Returns whether the channels are the first axis of a picture, not the last.

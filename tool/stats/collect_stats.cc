@@ -50,6 +50,8 @@ OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const St
   if (const auto picture = PictureOutput::of(element, given)) {
     shape.parts = picture->channels();
     shape.parts_first = picture->channels_first();
+    shape.pictures = picture->frames() / (shape.frames ? element.shape[0] : 1);
+    samples *= static_cast<uint64_t>(picture->frames());
   }
   shape.looked_at = static_cast<size_t>(std::max(looked_at_in_row, looked_at_in_all / std::max<uint64_t>(samples, 1)));
   return shape;

@@ -48,13 +48,23 @@ void OutputStats::add(const Batch& batch, const CountedRows& counted) {
   rows_ += counted.rows.size();
   if (ragged()) return add_ragged(batch, counted);
   const std::vector<std::string> names = element_.tensors();
-  if (!is_bytes()) return add_dense(batch.at(names[0]), counted);
+  if (!is_bytes()) return add_pictures(batch.at(names[0]), counted);
   const int64_t strings = element_.shape.elements();
   for (const int64_t row : counted.rows) add_strings(batch, names, row * strings, (row + 1) * strings);
 }
 
+// Adds the rows' pictures one by one, if there are several in a row.
+void OutputStats::add_pictures(const TensorView& tensor, const CountedRows& counted) {
+  if (shape_.pictures == 1) return add_dense(tensor, counted);
+  pictures_.clear();
+  for (const int64_t row : counted.rows)
+    for (int64_t picture = 0; picture < shape_.pictures; picture++)
+      pictures_.push_back(row * shape_.pictures + picture);
+  add_dense(tensor, {.rows = pictures_, .first = counted.first * static_cast<uint64_t>(shape_.pictures)});
+}
+
 void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted) {
-  const int64_t rows = shape_.frames ? tensor.shape[0] * tensor.shape[1] : tensor.shape[0];
+  const int64_t rows = (shape_.frames ? tensor.shape[0] * tensor.shape[1] : tensor.shape[0]) * shape_.pictures;
   const int64_t row_values = tensor.shape.elements() / rows;
   if (row_values == 0) return;
   gpu::with_type(tensor.dtype, [&](auto type) {

@@ -22,6 +22,7 @@ struct OutputShape {
   int64_t parts = 1;
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
   bool frames = false;       // the first axis of a row is one of frames, and each of them is counted as a row
+  int64_t pictures = 1;      // how many pictures lie one after another in a row, or in a frame; each has the parts
   bool one_hot = false;      // the rows are class vectors: the place of the largest number is the class
   /// The shape of a step, of ragged outputs that the given pipeline pads to whole steps.
   std::optional<Shape> step = {};
@@ -78,6 +79,7 @@ class OutputStats {
  private:
   /// Returns whether the rows of a batch have steps, and steps have values.
   bool nested() const noexcept { return element_.kind == ElementSpec::Kind::nested; }
+  void add_pictures(const TensorView& tensor, const CountedRows& counted);
   void add_dense(const TensorView& tensor, const CountedRows& counted);
   template <typename Element>
   void add_classes(const Element* elements, int64_t row_values, std::span<const int64_t> rows);
@@ -101,7 +103,7 @@ class OutputStats {
   TextCounts texts_;
   // Room for the values of one call, so that nothing is allocated for a batch.
   std::vector<double> floats_, some_;
-  std::vector<int64_t> integers_;
+  std::vector<int64_t> integers_, pictures_;
 };
 
 }  // namespace feedline::cli
