@@ -195,6 +195,33 @@ def test_pictures(tool, root, tmp_path, kind):
         assert part["std"] == pytest.approx(1, rel=tolerance)
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("window", ["", "window { size: 2 }"])
+def test_clips_of_as_many_frames(tool, root, tmp_path, layout, window):
+    photos = list(feedline.records(f"{root}/tests/golden/images/photos_png.tfrecord"))
+    frames = [feedline.parse_example(photo)["image"][0] for photo in photos]
+    feedline.write(tmp_path / "x.tfrecord", ({"clip": [frames[(i + t) % len(frames)] for t in range(3)]} for i in range(12)))
+    pipeline = tmp_path / "p.textproto"
+    text = (f'source {{ files: "x.tfrecord" }} feature {{ name: "clip" dtype: BYTES shape: [3] }} {window} '
+            f'batch {{ global_batch_size: 4 last_batch_policy: PAD }} '
+            f'output {{ name: "clip" feature: "clip" decode_image {{}} crop {{ size: [16, 16] }} layout: {layout} ')
+    pipeline.write_text(text + "}")
+    run(tool, "dump", pipeline, "--out", tmp_path / "out", "--set", "batch.last_batch_policy=PARTIAL")
+    pixels = np.load(tmp_path / "out" / "clip.npy")
+    assert pixels.ndim == (6 if window else 5)
+    found = output(stats(tool, pipeline), "clip")
+    is_statistics_of(found["numbers"], pixels.ravel())
+    assert [part["name"] for part in found["parts"]] == ["red", "green", "blue"]
+    for c, part in enumerate(found["parts"]):
+        is_statistics_of(part, np.take(pixels, c, -1 if layout == "HWC" else -3).ravel())
+    pipeline.write_text(f'{text} dtype: FLOAT32 {found["normalize"]} }}')
+    for part in output(stats(tool, pipeline), "clip")["parts"]:
+        assert part["mean"] == pytest.approx(0, abs=1e-5)
+        assert part["std"] == pytest.approx(1, rel=1e-5)
+    shown = run(tool, "show", pipeline, "--out", tmp_path / "x.png").stdout
+    assert f"clip (16 x 16, {6 if window else 3} frames)" in shown
+
+
 def test_stacks_and_frames(tool, table):
     columns, pipeline = table
     pipeline.write_text(pipeline.read_text() + 'output { name: "s" dtype: FLOAT32 stack { features: ["few", "label"] } }')
@@ -540,6 +567,7 @@ def test_drift(tool, table, tmp_path):
     assert ("", "bad_records") not in kinds(*skip, "--max-missing", "0.2", code=0)
     write(label=["none"] * n)
     assert {("", "bad_records"), ("label", "empty")} <= kinds(*skip)
+    assert ("label", "labels") not in kinds(*skip)
     write()
     renamed = ["--set", "feature.odd.key=odd", "--set", "feature.odd.name=other"]
     assert kinds(*renamed) == {("odd", "output"), ("other", "output")}
@@ -547,4 +575,6 @@ def test_drift(tool, table, tmp_path):
     before.write_text("{}")
     run(tool, "check", later, "--against", before, code=1)
     before.write_text('{"feedline_json": 1, "outputs": [{}], "records": null}')
-    run(tool, "check", later, "--against", before, code=1)
+    damaged = run(tool, "check", later, "--against", before, code=1).stderr
+    assert "these statistics are not as feedline stats --json prints them" in damaged and "json.exception" not in damaged
+    assert "--records" in run(tool, "check", later, "--against", before, "--records", "5", code=2).stderr

@@ -73,9 +73,9 @@ int check_drift(const Args& args) {
     const CollectedStats stats = collect_stats(pipeline, feeder_options(args.pipeline), sample);
     differs = audit_failure(stats.report);
     drifts = find_drift(before, stats_json(stats, pipeline, sample), args.bounds);
-  } catch (const Json::exception& error) {
+  } catch (const Json::exception&) {
     throw Error(Category::bad_pipeline,
-                fmt::format("these are no statistics that feedline stats --json printed: {}", error.what()),
+                "these statistics are not as feedline stats --json prints them; if they were edited, make them again",
                 Place::of_file(args.against));
   }
   if (args.json) {
@@ -107,17 +107,20 @@ void add_check(CLI::App& app, Run& run) {
       "check", "check that a pipeline fits its data; print the order, the outputs and the memory plan");
   add_pipeline_args(*command, args->pipeline);
   add_device_args(*command, args->pipeline);
-  command
-      ->add_option("--records", args->records,
-                   "parse the first N records of each file, or of 128 files if there are more; 0: none (default: 16)")
-      ->check(whole_number(0))
-      ->option_text("N");
+  CLI::Option* const records =
+      command
+          ->add_option(
+              "--records", args->records,
+              "parse the first N records of each file, or of 128 files if there are more; 0: none (default: 16)")
+          ->check(whole_number(0))
+          ->option_text("N");
   CLI::Option* const against =
       command
           ->add_option("--against", args->against,
                        "compare the data with statistics that stats --json printed to FILE; exit code 1 if it has "
                        "drifted past a bound (default: check the pipeline)")
-          ->option_text("FILE");
+          ->option_text("FILE")
+          ->excludes(records);
   const auto add_bound = [&](const char* flag, double& bound, const char* help) {
     command->add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
   };
