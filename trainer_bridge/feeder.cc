@@ -40,7 +40,7 @@ struct Feeder::Impl {
         // Needs no lock, because no other thread can use this object yet.
         ranks.among(setup.distribution.readers(), [&](RankGroup& readers) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
           plan = open_plan(setup, readers);
-          if (plan->cache) cache = std::make_unique<flow::CacheStore>(*plan->cache);
+          if (plan->cache && !setup.options.plan_only) cache = std::make_unique<flow::CacheStore>(*plan->cache);
           facts = flow::facts_of(*plan);
         });
         begin({setup.options.epoch, 0}, ranks);
@@ -64,13 +64,15 @@ struct Feeder::Impl {
       facts = flow::facts_in(all[static_cast<size_t>(setup.distribution.reader_of(setup.distribution.rank))]);
     }
     flow::check_position(facts.identity, position);
+    if (setup.options.plan_only) return;
     auto made = std::make_unique<Feed>(setup, plan.get(), cache.get(), facts, position);
     const Lock lock(mutex);
     feed = std::move(made);
   }
 
   void run() FEEDLINE_EXCLUDES(mutex) {
-    if (setup.route.transfer) setup.on_cpus([&]() FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { feed->run(); });
+    if (setup.route.transfer && !setup.options.plan_only)
+      setup.on_cpus([&]() FEEDLINE_NO_THREAD_SAFETY_ANALYSIS { feed->run(); });
   }
 
   // Destroys the feed. The destructor, which waits for threads, runs without the lock.
@@ -88,6 +90,7 @@ struct Feeder::Impl {
   // lock while it waits for other ranks or threads; stop() ends that wait.
   void begin_anew(const flow::Position& position, bool other_weights = false,
                   std::unique_ptr<flow::Plan> reweighted = nullptr) FEEDLINE_REQUIRES(mutex) {
+    if (setup.options.plan_only) live_feed();  // throws
     if (stopped) throw was_stopped();
     std::unique_ptr<flow::Plan>& other = reweighted ? reweighted : counted;
     const bool with_others = feed && setup.route.transfer;
@@ -148,6 +151,9 @@ struct Feeder::Impl {
   }
 
   Feed& live_feed() const FEEDLINE_REQUIRES(mutex) {
+    if (setup.options.plan_only)
+      throw Error(Category::bad_pipeline,
+                  "this feeder was made with options.plan_only, so it feeds nothing; make one without it");
     if (!feed)
       throw Error(Category::stalled,
                   "setting the feeder to another position failed, so it can feed nothing more; make a new one");

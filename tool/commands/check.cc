@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
@@ -93,7 +94,9 @@ int check_drift(const Args& args) {
 int check(const Args& args) {
   if (!args.against.empty()) return check_drift(args);
   const Interrupt interrupt;
-  const Feeder feeder(load(args.pipeline), feeder_options(args.pipeline));
+  Options options = feeder_options(args.pipeline);
+  options.plan_only = true;
+  const Feeder feeder(load(args.pipeline), std::move(options));
   print_warnings(feeder);
   fmt::print("{}", feeder.plan_text());
   return try_records(feeder, args.records) ? 0 : 1;

@@ -64,6 +64,10 @@ struct Options {
   int threads = 0;
   uint64_t epoch = 0;  // the epoch with which the feeder begins
   IoOptions io = {};
+  /// Whether the feeder is only to be looked at: it counts the data and makes its plan, but it reads nothing ahead,
+  /// allocates no batches and opens no cache. Its plan_text(), try_records(), warnings() and counts are those of a feeder
+  /// that feeds; next(), report() and set_...() throw Error bad_pipeline.
+  bool plan_only = false;
   /// Whether the feeder delivers the good rows before a bad record as a last, shorter batch, if they are too few for a
   /// step. This is for a pipeline whose errors are raised (errors { on_error: RAISE }).
   bool deliver_before_error = false;
