@@ -28,9 +28,9 @@ void add_graph(Report& report, const Feed& feed) {
   report.layout_hits = graph.layout_hits;
   report.decode_warnings = graph.decode_warnings;
   if (const flow::CachePlan* plan = feed.plan()->cache.get()) {
-    report.cache = {
-        .share = plan->samples() > 0 ? plan->share() : 0, .hits = graph.cache_hits, .misses = graph.cache_misses};
+    report.cache = {.hits = graph.cache_hits, .misses = graph.cache_misses};
     if (const io::EntryStore* store = feed.cache()->store()) {
+      report.cache->share = plan->share();
       report.cache->entries = store->kept_entries();
       report.cache->bytes = store->kept_bytes();
     }

@@ -156,8 +156,9 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
 
 BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
     : plan_(plan), store_(rows && !plan.cache->pieces() ? rows->store() : nullptr) {
-  if (plan.memory.scratch_bytes > 0)
-    scratch_ = gpu::Memory(static_cast<size_t>(plan.threads) * plan.memory.scratch_bytes);
+  const auto threads = static_cast<size_t>(plan.threads);
+  if (plan.memory.scratch_bytes > 0) scratch_ = gpu::Memory(threads * plan.memory.scratch_bytes);
+  if (store_ && plan.cache->scratch_bytes() > 0) cache_scratch_ = gpu::Memory(threads * plan.cache->scratch_bytes());
   int64_t row_bytes = 1;
   for (const BatchTensor& tensor : plan.memory.tensors) {
     if (tensor.part == BatchTensor::Part::dense) row_bytes += static_cast<int64_t>(tensor.row_bytes());
@@ -440,7 +441,9 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
   const int part = store_ ? plan_.cache->parts().of_output[static_cast<size_t>(of)] : -1;
   std::array<uint64_t, block_rows> entries;
   std::optional<KeptRows> kept;
-  if (part >= 0) kept.emplace(*store_, entries_of(block, static_cast<uint64_t>(part), entries));
+  if (part >= 0)
+    kept.emplace(KeptRows{*store_, entries_of(block, static_cast<uint64_t>(part), entries),
+                          of_thread(cache_scratch_, plan_.cache->scratch_bytes())});
   RowNumbers numbers = numbers_of(block, failures.batch);
   numbers.kept = kept ? &*kept : nullptr;
   RowOutcome outcome = call(*job.writer, std::span(values).first(block.rows.size()), numbers, out, output.row_bytes());
@@ -491,14 +494,19 @@ void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::by
 // Calls a row writer with the scratch memory of this thread.
 RowOutcome BatchWriter::call(const RowWriter& writer, std::span<const std::span<const std::byte>> values,
                              const RowNumbers& rows, std::byte* out, size_t stride) const {
+  RowOutcome outcome;
+  writer.write(values, rows, out, stride, of_thread(scratch_, plan_.memory.scratch_bytes).first(writer.scratch_bytes()),
+               outcome);
+  if (outcome.warnings > 0) warnings_ += outcome.warnings;
+  return outcome;
+}
+
+// Returns this thread's part of memory that has `each` bytes for each thread.
+std::span<std::byte> BatchWriter::of_thread(const gpu::Memory& memory, uint64_t each) const {
   const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
   check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
                   plan_.threads);
-  RowOutcome outcome;
-  writer.write(values, rows, out, stride,
-               scratch_.bytes().subspan(thread * plan_.memory.scratch_bytes, writer.scratch_bytes()), outcome);
-  if (outcome.warnings > 0) warnings_ += outcome.warnings;
-  return outcome;
+  return memory.bytes().subspan(thread * each, each);
 }
 
 RowNumbers BatchWriter::numbers_of(const RowBlock& block, const BatchRows& batch) const noexcept {

@@ -64,6 +64,7 @@ class BatchWriter {
                    Failures& failures) const;
   RowOutcome call(const RowWriter& writer, std::span<const std::span<const std::byte>> values, const RowNumbers& rows,
                   std::byte* out, size_t stride) const;
+  std::span<std::byte> of_thread(const gpu::Memory& memory, uint64_t each) const;
   RowNumbers numbers_of(const RowBlock& block, const BatchRows& batch) const noexcept;
   bool has_made_steps(const BatchTensor& tensor) const noexcept;
   int64_t longest_row(const BatchTensor& tensor, const BatchRows& batch) const;
@@ -75,7 +76,8 @@ class BatchWriter {
   static Tally tally(const RowBlock& block) noexcept;
 
   const Plan& plan_;
-  gpu::Memory scratch_;  // MemoryPlan::scratch_bytes for each thread
+  gpu::Memory scratch_;        // MemoryPlan::scratch_bytes for each thread
+  gpu::Memory cache_scratch_;  // CachePlan::scratch_bytes() for each thread
   int64_t rows_per_task_;
   Unpackers unpackers_;          // for a buffer that was written a moment ago
   Unpackers cold_unpackers_;     // for a buffer that has left the caches since

@@ -63,9 +63,11 @@ KeptPicture::KeptPicture(PictureOrigin origin, const pictures::GeometrySpec& geo
   if (!step_.why_not.empty()) return;
   pixel_bytes_ = static_cast<uint64_t>(finish_of_entry_.channels) * size_of(finish_of_entry_.dtype);
   step_.text = fmt::format("{} {} {}", step_.text, text_of(origin_), text_of(finish_of_entry_));
+  if (is_row_) return;
   const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
-  most_bytes_ = step_.bytes > 0 ? step_.bytes
-                                : sizeof(Head) + pixel_bytes_ * static_cast<uint64_t>(decode ? decode->max_pixels : 0);
+  step_.entry_bytes = step_.bytes > 0
+                          ? step_.bytes
+                          : sizeof(Head) + pixel_bytes_ * static_cast<uint64_t>(decode ? decode->max_pixels : 0);
 }
 
 void KeptPicture::keep_decoded() {

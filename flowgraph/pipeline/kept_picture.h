@@ -42,8 +42,6 @@ class KeptPicture {
   uint64_t bytes_of(std::span<const std::byte> picture) const;
   /// Returns whether an entry is the row itself, because no random choice follows.
   bool is_row() const noexcept { return is_row_; }
-  /// Returns the most bytes that an entry may have.
-  uint64_t most_bytes() const noexcept { return most_bytes_; }
 
   /// Makes the entry of a picture. Returns false if it must not be kept: the decoder gave warnings, which are to be
   /// counted whenever the picture is used. Throws BadPicture.
@@ -66,7 +64,7 @@ class KeptPicture {
   KeptStep step_;
   bool is_row_ = false;
   bool is_window_ = true;  // a row is a window of the entry, without any arithmetic
-  uint64_t pixel_bytes_ = 0, most_bytes_ = 0;
+  uint64_t pixel_bytes_ = 0;
 };
 
 /// Returns a view of the pixels of decode_raw.

@@ -5,7 +5,6 @@
 
 #include "base/audit.h"
 #include "base/draws.h"
-#include "base/round_up.h"
 #include "io/cache/entry_store.h"
 
 namespace feedline::flow {
@@ -33,18 +32,12 @@ PictureWriter::PictureWriter(PictureOrigin origin, const pictures::GeometrySpec&
   if (cache && cache->what != CacheWhat::records) kept_.emplace(origin_, geometry_, finish_, *cache);
 }
 
-// An entry that is read from a disk needs memory, unless it can be read into the row.
-uint64_t PictureWriter::entry_scratch() const noexcept {
-  if (!kept_ || cache_->where == CacheWhere::memory || kept_->is_row()) return 0;
-  return round_up(kept_->most_bytes(), 64);
-}
-
 uint64_t PictureWriter::scratch_bytes() const noexcept {
   if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
-    return entry_scratch() + pictures::render_memory(*decode, geometry_.least_resized_height());
+    return pictures::render_memory(*decode, geometry_.least_resized_height());
   const auto& [height, width, channels, channels_first] = std::get<StoredPixels>(origin_);
   const auto [rows, columns] = geometry_.crop.value_or(pictures::Size{height, width});
-  return entry_scratch() + pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});
+  return pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});
 }
 
 uint64_t PictureWriter::heap_bytes() const noexcept {
@@ -60,8 +53,7 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
           geometry_, {Draws(key_of({crop_key_, rows.epoch, number})), Draws(key_of({flip_key_, rows.epoch, number}))}};
       std::byte* const to = out + row * stride;
       if (rows.kept && rows.kept->entries[row] != KeptRows::none &&
-          write_kept(values[row], rows.kept->store, rows.kept->entries[row], sample.choices, {to, stride}, scratch,
-                     outcome))
+          write_kept(values[row], *rows.kept, rows.kept->entries[row], sample.choices, {to, stride}, scratch, outcome))
         continue;
       // One reference fits into std::function itself, so that nothing is allocated for a picture.
       const auto geometry_of = [&sample](int64_t width, int64_t height) {
@@ -77,16 +69,15 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
 }
 
 // Makes a row from its entry, or makes both. Returns false if the entry is neither there nor can be kept now.
-bool PictureWriter::write_kept(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,
+bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows& kept, uint64_t entry,
                                const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
                                RowOutcome& outcome) const {
-  const std::span<std::byte> place = kept_->is_row() ? out : scratch.first(entry_scratch());
-  scratch = scratch.subspan(entry_scratch());
-  std::span<const std::byte> bytes = store.find(entry, place);
+  const std::span<std::byte> place = kept_->is_row() ? out : kept.scratch;
+  std::span<const std::byte> bytes = kept.store.find(entry, place);
   if (!bytes.empty())
     outcome.found++;
   else
-    bytes = make_entry(value, store, entry, place, scratch);
+    bytes = make_entry(value, kept.store, entry, place, scratch);
   if (bytes.empty()) return false;
   kept_->finish(bytes, choices, out.data(), scratch);
   return true;

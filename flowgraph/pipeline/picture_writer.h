@@ -37,8 +37,7 @@ class PictureWriter final : public RowWriter {
   uint64_t kept_bytes(std::span<const std::byte> value) const override;
 
  private:
-  uint64_t entry_scratch() const noexcept;
-  bool write_kept(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,
+  bool write_kept(std::span<const std::byte> value, const KeptRows& kept, uint64_t entry,
                   const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
                   RowOutcome& outcome) const;
   std::span<const std::byte> make_entry(std::span<const std::byte> value, io::EntryStore& store, uint64_t entry,

@@ -45,6 +45,7 @@ struct KeptRows {
   static constexpr uint64_t none = ~uint64_t{0};
   io::EntryStore& store;
   std::span<const uint64_t> entries;  // by row: the number of its entry; `none` if the row is not kept
+  std::span<std::byte> scratch;       // KeptStep::entry_bytes for an entry on a disk; empty for one in memory
 };
 
 /// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows. A step is a block of its own, and
@@ -62,6 +63,9 @@ struct KeptStep {
   std::string text;     // says what is made; writers with one text make the same bytes of a value
   uint64_t bytes = 0;   // how many bytes are made of each value; 0: that depends on the value
   std::string why_not;  // for people: why nothing can be kept; then the rest is not set
+  // The most bytes of an entry, for which memory is needed while it is read from a disk or made for it. 0: none is,
+  // because an entry is the row itself.
+  uint64_t entry_bytes = 0;
 };
 
 /// Makes the rows of an output, or the steps of its rows, from the values of a feature. A row may fail. Immutable, and

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iterator>
 
 #include "base/audit.h"
 #include "base/byte_size.h"
+#include "base/format_count.h"
 #include "base/round_up.h"
 #include "feedline/error.h"
 #include "io/cache/disk_entries.h"
@@ -64,7 +64,7 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
     return std::nullopt;
   }
   try {
-    return std::min(spec_.limit, io::EntryFile::free_bytes(std::filesystem::path(path_).parent_path()));
+    return std::min(spec_.limit, io::EntryFile::free_bytes(path_, prefix_));
   } catch (const Error& error) {
     why_off_ = error.what();
     return std::nullopt;
@@ -146,7 +146,8 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
     why_off_ = fmt::format("{} has another layout; remove it", path_);
 }
 
-// Two runs share a file if they have the same data and make the same entries of the same samples.
+// Two runs share a file if they have the same data and make the same entries of the same samples. A file is in another's
+// place if it is for the same choice among the same files.
 void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   uint64_t place = 0;
   const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };
@@ -156,6 +157,11 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
     add(content_, hash64(part.step->text));
     add(content_, hash64(spec.features[static_cast<size_t>(part.feature)].key));
   }
+  for (const SourceSpec& source : spec.sources)
+    for (const uint64_t value : {source.begin.value, uint64_t{source.begin.percent}, source.end.value,
+                                 uint64_t{source.end.percent}, uint64_t{source.num_shards}, uint64_t{source.shard_id}})
+      add(place, value);
+  add(place, hash64(spec.filter_text));
   for (const DataFile& file : data.files) {
     add(place, hash64(file.id.uri));
     const uint64_t samples = file.samples.samples();
@@ -178,6 +184,13 @@ uint64_t CachePlan::store_bytes() const noexcept {
                                          : io::MemoryEntries::table_bytes(layout_.entries) + layout_.data_bytes;
 }
 
+uint64_t CachePlan::scratch_bytes() const noexcept {
+  uint64_t most = 0;
+  if (spec_.where == CacheWhere::disk && kept_ > 0)
+    for (const CacheParts::Part& part : parts_.parts) most = std::max(most, part.step->entry_bytes);
+  return round_up(most, io::entry_alignment);
+}
+
 std::string CachePlan::text(const PipelineSpec& spec) const {
   std::string text;
   auto out = std::back_inserter(text);
@@ -186,8 +199,9 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
   } else if (pieces_) {
     return text_of_pieces();
   } else {
-    fmt::format_to(out, "cache    {} pictures of {} of {} samples ({:.1f} %), about {} each, {}\n", name(spec_.what),
-                   kept_, samples_, 100 * share(), format_byte_size(static_cast<uint64_t>(sample_bytes_)),
+    fmt::format_to(out, "cache    {} pictures of {} of {} ({:.1f} %), about {} each, {}\n", name(spec_.what),
+                   format_count(kept_), format_count(samples_, "sample"), 100 * share(),
+                   format_byte_size(static_cast<uint64_t>(sample_bytes_)),
                    spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
     fmt::format_to(out, "         these are {} once, and found again in every later epoch{}\n",
                    spec_.what == CacheWhat::decoded ? "decoded" : "decoded and resized",
@@ -205,13 +219,15 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
 std::string CachePlan::text_of_pieces() const {
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "cache    RECORDS: {} of {} samples ({:.1f} %), {} in {} pieces of files, {}\n", kept_, samples_,
-                 100 * share(), format_byte_size(layout_.data_bytes), layout_.entries,
+  fmt::format_to(out, "cache    RECORDS: {} of {} ({:.1f} %), {} in {} of files, {}\n", format_count(kept_),
+                 format_count(samples_, "sample"), 100 * share(), format_byte_size(layout_.data_bytes),
+                 format_count(layout_.entries, "piece"),
                  spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
   if (pieces_->compressed() > 0)
-    fmt::format_to(
-        out, "         {} of {} compressed files are inflated once{}; a compressed file is kept whole or not\n",
-        pieces_->kept_compressed(), pieces_->compressed(), spec_.where == CacheWhere::memory ? "" : " for all runs");
+    fmt::format_to(out,
+                   "         {} of {} compressed files are kept inflated{}; a compressed file is kept whole or not\n",
+                   format_count(pieces_->kept_compressed()), format_count(pieces_->compressed()),
+                   spec_.where == CacheWhere::memory ? "" : " for all runs");
   if (pieces_->plain() > 0)
     fmt::format_to(out,
                    "         plain files: this pays for reads past the page cache (O_DIRECT) and from slow file "

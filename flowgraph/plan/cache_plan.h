@@ -53,7 +53,10 @@ class CachePlan {
   /// Returns the bytes of memory that the store takes, and those of the store and the plan together.
   uint64_t store_bytes() const noexcept;
   uint64_t memory_bytes() const noexcept { return store_bytes() + (pieces_ ? pieces_->memory_bytes() : 0); }
-  // DISK: the file, the beginning of the names of all files for the same data, and the digest of what the file holds.
+  /// Returns the bytes of memory that each thread takes for an entry while it is read from a disk, or made for it.
+  uint64_t scratch_bytes() const noexcept;
+  // DISK: the file, the beginning of the names of all files in its place, of which only one is used again, and the
+  // digest of what the file holds.
   const std::string& path() const noexcept { return path_; }
   const std::string& prefix() const noexcept { return prefix_; }
   uint64_t content() const noexcept { return content_; }

@@ -40,9 +40,6 @@ class DiskEntries final : public EntryStore {
   void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override;
   void give_up(uint64_t entry) noexcept override;
 
-  /// Returns whether a failure has ended the writing.
-  bool is_off() const noexcept { return off_; }
-
  private:
   /// What this process knows of an entry beside the file.
   enum Local : uint8_t { unknown, written, syncing, given_up };
@@ -57,7 +54,7 @@ class DiskEntries final : public EntryStore {
   EntryFile file_;
   const std::span<std::byte> local_;
   const uint64_t bytes_of_sync_;
-  std::atomic<bool> off_{false};
+  std::atomic<bool> off_{false};       // a failure has ended the writing
   std::atomic<uint64_t> unsynced_{0};  // bytes
   static constexpr uint32_t asked_to_end = uint32_t{1} << 31;
   std::atomic<uint32_t> asked_{0};  // how often a sync was asked for, and asked_to_end

@@ -159,31 +159,50 @@ std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_
   return layout;
 }
 
-uint64_t EntryFile::free_bytes(const std::string& folder) {
-  fs::path existing = folder;
-  std::error_code error;
-  while (!existing.empty() && existing != existing.parent_path() && !fs::exists(existing, error))
-    existing = existing.parent_path();
-  struct statvfs status {};
-  int failure = injected<StatOp>();
-  if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
-  if (failure)
-    throw Error(Category::io_error, fmt::format("its free space cannot be told: {}", std::strerror(failure)),
-                Place::of_file(folder));
-  return uint64_t{status.f_bavail} * status.f_frsize;
-}
+namespace {
 
-void EntryFile::remove_unused(const std::string& path, std::string_view prefix) noexcept {
+// Calls `visit(file, status)` for each file that remove_unused() removes, while it is locked.
+template <typename Visit>
+void for_each_unused(const std::string& path, std::string_view prefix, Visit visit) noexcept {
   std::error_code error;
   for (auto entry = fs::directory_iterator(fs::path(path).parent_path(), error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
-    if (!name.starts_with(prefix) || !name.ends_with(suffix) || entry->path() == path) continue;
+    if (!name.starts_with(prefix) || !name.ends_with(EntryFile::suffix) || entry->path() == path) continue;
     const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) continue;
-    if (lock(fd, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    struct stat status {};
+    if (lock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &status) == 0) visit(entry->path().c_str(), status);
     ::close(fd);
   }
+}
+
+}  // namespace
+
+uint64_t EntryFile::free_bytes(const std::string& path, std::string_view prefix) {
+  const fs::path folder = fs::path(path).parent_path();
+  fs::path existing = folder;
+  std::error_code error;
+  while (!existing.empty() && existing != existing.parent_path() && !fs::exists(existing, error))
+    existing = existing.parent_path();
+  const auto fail = [&](const char* what, int failure) {
+    throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(failure)), Place::of_file(folder));
+  };
+  if (!fs::is_directory(existing, error)) fail("the folder cannot be made", ENOTDIR);
+  if (access(existing.c_str(), W_OK | X_OK) != 0) fail("the folder cannot be written", errno);
+  struct statvfs status {};
+  int failure = injected<StatOp>();
+  if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
+  if (failure) fail("its free space cannot be told", failure);
+  uint64_t bytes = uint64_t{status.f_bavail} * status.f_frsize;
+  constexpr uint64_t block = 512;  // the unit of st_blocks
+  for_each_unused(path, prefix,
+                  [&](const char*, const struct stat& of) { bytes += block * static_cast<uint64_t>(of.st_blocks); });
+  return bytes;
+}
+
+void EntryFile::remove_unused(const std::string& path, std::string_view prefix) noexcept {
+  for_each_unused(path, prefix, [](const char* file, const struct stat&) { unlink(file); });
 }
 
 EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& wanted)

@@ -35,8 +35,9 @@ class EntryFile {
   static uint64_t table_bytes(uint64_t entries) noexcept;
   /// Returns the layout of an existing file; nullopt if there is no whole file with this content. Does not throw.
   static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
-  /// Returns how many bytes a new file in `folder` can take. The folder need not exist yet. Throws Error io_error.
-  static uint64_t free_bytes(const std::string& folder);
+  /// Returns how many bytes a new file `path` can take after remove_unused(). Its folder need not exist yet. Throws Error
+  /// io_error, also if the folder cannot be made or written.
+  static uint64_t free_bytes(const std::string& path, std::string_view prefix);
   /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has open,
   /// except `path` itself. Does not throw.
   static void remove_unused(const std::string& path, std::string_view prefix) noexcept;

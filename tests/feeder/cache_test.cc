@@ -255,6 +255,58 @@ TEST_CASE("a later run finds what is on the disk, unless data or steps have chan
   CHECK(cache_files(pictures).size() == 1);
 }
 
+TEST_CASE("training and validation with parts of the same files keep their files") {
+  const Pictures pictures;
+  const auto share_found = [&](const char* range) {
+    Feeder feeder(pictures.with_batch(middle + cache("DISK", "RESIZED", "1MiB"))
+                      .with("source", std::string("files: 'pictures.tfrecord' range: '") + range + "'"));
+    epoch_of(feeder);
+    const Report::Cache found = *feeder.report().cache;
+    return static_cast<double>(found.hits) / static_cast<double>(found.hits + found.misses);
+  };
+  CHECK(share_found("0%:80%") < 1);
+  CHECK(share_found("80%:100%") < 1);
+  for (int i = 0; i < 2; i++) {
+    CHECK(share_found("0%:80%") == 1);
+    CHECK(share_found("80%:100%") == 1);
+  }
+  CHECK(cache_files(pictures).size() == 2);
+}
+
+TEST_CASE("a feeder that only plans leaves the disk as it is, and feeds nothing") {
+  const Pictures pictures;
+  Options options;
+  options.plan_only = true;
+  Feeder planned(pictures.with_batch(middle + cache("DISK", "RESIZED", "1MiB")), options);
+  CHECK_FALSE(fs::exists(pictures.dir.file("kept")));
+  CHECK_THAT(planned.plan_text(), Catch::Contains("cache    RESIZED pictures of 60 of 60 samples (100.0 %)"));
+  CHECK(planned.steps_per_epoch() == 10);
+  CHECK(planned.try_records(100).records == count);
+  planned.stop();
+  const auto refusal = Catch::Contains("options.plan_only");
+  CHECK_THROWS_WITH(planned.next(), refusal);
+  CHECK_THROWS_WITH(planned.set_epoch(1), refusal);
+  CHECK_THROWS_WITH(planned.report(), refusal);
+}
+
+TEST_CASE("a cache that is off takes no memory and says so") {
+  const Pictures pictures;
+  pictures.dir.write("kept", "a file where the folder would be");
+  const LogLines log;
+  Feeder plain(pictures.with_batch(crop_of_shorter));
+  Feeder off(pictures.with_batch(crop_of_shorter + cache("DISK", "RESIZED", "1MiB")));
+  CHECK(epochs_of(plain, 2) == epochs_of(off, 2));
+  CHECK_THAT(off.plan_text(), Catch::Contains("cache    off: ") && Catch::Contains("the folder cannot be made"));
+  const auto memory_of = [](const Feeder& feeder) {
+    const std::string text = feeder.plan_text();
+    return text.substr(text.find("memory   "));
+  };
+  CHECK(memory_of(off) == memory_of(plain));
+  CHECK(off.report().cache->share == 0);
+  REQUIRE(log.lines().size() == 1);
+  CHECK_THAT(log.lines()[0], Catch::Contains("cache: it is off: "));
+}
+
 TEST_CASE("ranks of a machine share the file") {
   const Pictures pictures;
   const std::string pipeline = random_crop + "shuffle { mode: BLOCK buffer_size: 20 block_size: '16KiB' } ";

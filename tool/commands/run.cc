@@ -119,7 +119,9 @@ void print_for_people(const Args& args, const FeedResult& result) {
   if (report.bytes_sent + report.bytes_received > 0)
     fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
                format_byte_size(report.bytes_received));
-  if (report.cache)
+  if (report.cache && report.cache->share == 0)
+    fmt::print("cache    off\n");
+  else if (report.cache)
     fmt::print("cache    {} found, {} not ({:.1f} % of the samples are kept); {} put in, {}\n",
                format_count(report.cache->hits, "row"), format_count(report.cache->misses), 100 * report.cache->share,
                format_count(report.cache->entries, "piece"), format_byte_size(report.cache->bytes));

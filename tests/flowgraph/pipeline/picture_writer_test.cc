@@ -72,12 +72,13 @@ std::string rows_of(const Case& of, const std::vector<std::string>& encoded, con
   const auto size = pictures::geometry_of(of.geometry, 64, 64, {Draws(0), Draws(0)}).made;
   const auto row_bytes = static_cast<size_t>(size.height * size.width * of.finish.channels) * size_of(of.finish.dtype);
   std::vector<std::byte> scratch(writer.scratch_bytes()), row(row_bytes);
+  std::vector<std::byte> entry(writer.kept_step() ? writer.kept_step()->entry_bytes : 0);
   std::string text;
   for (uint64_t epoch = 0; epoch < 3; epoch++)
     for (uint64_t i = 0; i < encoded.size(); i++) {
       const uint64_t number = (i * 5 + epoch) % encoded.size();
       std::optional<KeptRows> kept;
-      if (store) kept.emplace(KeptRows{*store, std::span(&number, 1)});
+      if (store) kept.emplace(KeptRows{*store, std::span(&number, 1), entry});
       const std::span<const std::byte> value = std::as_bytes(std::span(encoded[number]));
       RowOutcome outcome;
       writer.write({&value, 1}, {.epoch = epoch, .first = i, .kept = kept ? &*kept : nullptr}, row.data(), row_bytes,

@@ -290,7 +290,6 @@ TEST_CASE("a full disk ends the writing with one line, and what is there is stil
   find_hook("write to a cache")->fail_nth_call(1);
   put(disk.store, 2, scratch);
   CHECK(found(disk.store, 2, scratch) == Found::nothing);
-  CHECK(disk.store.is_off());
   CHECK_FALSE(put(disk.store, 3, scratch));
   CHECK(found(disk.store, 1, scratch) == Found::right);
   REQUIRE(log.lines.size() == 1);
@@ -338,7 +337,9 @@ TEST_CASE("a file that cannot be opened, made, locked or mapped is an error that
   CHECK(found(disk.store, 1, scratch) == Found::right);
   find_hook("read from a cache")->fail_nth_call(1);
   CHECK(found(disk.store, 1, scratch) == Found::nothing);
-  CHECK(EntryFile::free_bytes(dir.file("not/there")) > 0);
+  CHECK(EntryFile::free_bytes(dir.file("not/there"), "a-") > 0);
+  CHECK_THROWS_WITH(EntryFile::free_bytes(dir.file("x.feedline-cache/below/it"), "a-"),
+                    Catch::Contains("the folder cannot be made"));
 }
 
 TEST_CASE("a file of something else is left as it is, and so is what a symbolic link names") {
@@ -362,7 +363,12 @@ TEST_CASE("files that nobody has open are removed, the others are not") {
   make("a-3");
   dir.write("a-4.other", "");
   const Disk used(path("a-2"), layout);
+  dir.write("a-5" + std::string(EntryFile::suffix), std::string(100 << 20, 'x'));
+  const uint64_t free = EntryFile::free_bytes(path("a-3"), "none-");
+  CHECK(EntryFile::free_bytes(path("a-3"), "a-") > free + (50 << 20));
+  CHECK(std::filesystem::exists(path("a-5")));
   EntryFile::remove_unused(path("a-3"), "a-");
+  CHECK_FALSE(std::filesystem::exists(path("a-5")));
   CHECK_FALSE(std::filesystem::exists(path("a-1")));
   for (const char* name : {"a-2", "a-3", "b-1"}) CHECK(std::filesystem::exists(path(name)));
   CHECK(std::filesystem::exists(dir.file("a-4.other")));

@@ -44,8 +44,9 @@ struct Report {
   uint64_t decode_warnings = 0;     // warnings that libjpeg and libpng gave of pictures that they could decode
   /// What the cache has done, if the pipeline has one.
   struct Cache {
-    double share = 0;                 // the planned part of the samples that is kept
-    uint64_t hits = 0, misses = 0;    // rows of outputs, or with RECORDS records, that were found in it or not
+    double share = 0;  // the planned part of the samples that is kept; 0: the cache is off
+    // Rows of outputs, or with RECORDS records, that were found in it or not. Those that were read ahead are counted, too.
+    uint64_t hits = 0, misses = 0;
     uint64_t entries = 0, bytes = 0;  // what the feeder has put in since it was made
   };
   std::optional<Cache> cache;
