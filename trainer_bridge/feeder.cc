@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/leak.h"
 #include "base/mutex.h"
+#include "base/spans.h"
 #include "flowgraph/data/compare_ranks.h"
 #include "flowgraph/feed/rank_audits.h"
 #include "flowgraph/feed/try_records.h"
@@ -161,6 +163,37 @@ struct Feeder::Impl {
   }
   flow::Delivery& delivery() const FEEDLINE_REQUIRES(mutex) { return live_feed().delivery(); }
 
+  /// What a replica's trainer does, for traces.
+  struct Training {
+    std::atomic<int64_t> since = 0, step = 0;  // when, by Clock, it was given the batch of which step; 0: none
+  };
+
+  /// Records, if there is a SpanRecording, a call of next() and what the trainer did since the call before.
+  class CallSpans {
+   public:
+    CallSpans(Impl& impl, int replica, const Batch& batch) noexcept : batch_(batch) {
+      if (!SpanRecording::goes_on() || replica < 0 || static_cast<size_t>(replica) >= impl.training.size()) return;
+      training_ = &impl.training[static_cast<size_t>(replica)];
+      begin_ = Clock::now();
+      if (const Clock::time_point since(Clock::duration(training_->since.exchange(0))); since != Clock::time_point())
+        record_span("trainer", since, begin_, training_->step);
+    }
+    ~CallSpans() {
+      if (!training_) return;
+      const auto end = Clock::now();
+      const int64_t step = batch_ ? static_cast<int64_t>(batch_.step()) : -1;
+      record_span("next", begin_, end, step);
+      if (!batch_) return;
+      training_->step = step;
+      training_->since = end.time_since_epoch().count();
+    }
+
+   private:
+    const Batch& batch_;
+    Clock::time_point begin_;
+    Training* training_ = nullptr;  // null: nothing is recorded
+  };
+
   // Takes no lock: only set_...() calls change `feed`, and none may run at the same time.
   flow::Delivery::Outcome next(int replica, std::optional<Clock::time_point> deadline, Batch& batch,
                                std::optional<Stream> stream = {}) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
@@ -171,6 +204,7 @@ struct Feeder::Impl {
                   "call next(replica, stream)");
     if (!feed && setup.route.between_gpus)  // the Error of a failed rank says more than that of live_feed()
       if (const auto error = setup.options.gpu_communicator->failure()) throw *error;
+    const CallSpans spans(*this, replica, batch);
     const auto outcome = live_feed().next(replica, deadline, batch, stream);
     if (outcome == flow::Delivery::Outcome::end_of_epoch) note_end_of_epoch();
     return outcome;
@@ -229,6 +263,7 @@ struct Feeder::Impl {
   const Clock::time_point start = Clock::now();
   const pid_t process = getpid();
   Setup setup;
+  std::vector<Training> training{setup.options.devices.size()};  // by replica
   std::vector<std::string> files;
   std::vector<ElementSpec> elements;
   Mutex setting;  // held during a set_...() call, so that only one runs at a time; locked before `mutex`

@@ -55,6 +55,12 @@ struct Graph::Impl {
   void stop() noexcept;
 
   /// Runs the body of a node. Every body runs in here, so that an exception ends the feed and next() throws it.
+  /// `number` is that of the chunk or step, for traces.
+  template <typename Body>
+  void guarded(StageCounters& counters, Body&& body, uint64_t number) noexcept {
+    const StageCounters::Busy busy(counters, static_cast<int64_t>(number));
+    guarded(body);
+  }
   template <typename Body>
   void guarded(StageCounters& counters, Body&& body) noexcept {
     const StageCounters::Busy busy(counters);
@@ -120,22 +126,29 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
       parse(graph, tf::unlimited,
             [&impl](const ChunkRef& message, auto& to) {
               if (const ChunkRef chunk = impl.arrived(message)) {
-                impl.guarded(impl.parse_counters, [&] {
-                  impl.parse(*chunk);
-                  std::get<0>(to).try_put(chunk);  // also after a failed read: [in order] waits for each number
-                });
+                impl.guarded(
+                    impl.parse_counters,
+                    [&] {
+                      impl.parse(*chunk);
+                      std::get<0>(to).try_put(chunk);  // also after a failed read: [in order] waits for each number
+                    },
+                    chunk->sequence);
               }
               impl.parse_counters.waiting--;
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
       assemble(
           graph, tf::serial,
-          [&impl](const ChunkRef& chunk) { impl.guarded(impl.assemble_counters, [&] { impl.assemble(chunk); }); },
+          [&impl](const ChunkRef& chunk) {
+            impl.guarded(
+                impl.assemble_counters, [&] { impl.assemble(chunk); }, chunk->sequence);
+          },
           tf::node_priority_t(1)),
       write(
           graph, tf::unlimited,
           [&impl](UnpackStage::Pending* batch) {
-            impl.guarded(batch->stage.counters(), [&] { batch->stage.write(*batch); });
+            impl.guarded(
+                batch->stage.counters(), [&] { batch->stage.write(*batch); }, batch->rows.step);
           },
           tf::node_priority_t(1)) {
   tf::make_edge(tf::output_port<0>(parse), in_order);
@@ -242,7 +255,8 @@ ChunkRef Graph::Impl::arrived(const ChunkRef& message) noexcept {
   ChunkRef chunk = message ? message : read->take_untried();
   if (!read->is_untried(*chunk)) return chunk;
   bool all_cached = true;
-  guarded(read->reading(), [&] { all_cached = read->read_cached(chunk); });
+  guarded(
+      read->reading(), [&] { all_cached = read->read_cached(chunk); }, chunk->sequence);
   return all_cached ? chunk : nullptr;
 }
 

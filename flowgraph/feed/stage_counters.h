@@ -25,11 +25,11 @@ struct StageCounters {
     return {std::move(stage), static_cast<double>(busy_ns) / 1e9, wait_s, messages, queue};
   }
 
-  /// While an object of this class lives, the stage is busy with one message.
+  /// While an object of this class lives, the stage is busy with one message. `number` is that of the chunk or step in it.
   class Busy {
    public:
-    explicit Busy(StageCounters& counters) noexcept
-        : range_(counters.name), counters_(counters), start_(std::chrono::steady_clock::now()) {}
+    explicit Busy(StageCounters& counters, int64_t number = -1) noexcept
+        : range_(counters.name, number), counters_(counters), start_(std::chrono::steady_clock::now()) {}
     ~Busy() {
       const auto time = std::chrono::steady_clock::now() - start_;
       counters_.busy_ns.fetch_add(static_cast<uint64_t>(time.count()), std::memory_order_relaxed);

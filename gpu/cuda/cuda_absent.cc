@@ -19,8 +19,8 @@ std::shared_ptr<Queue> cuda_queue(DeviceId) { throw Error(Category::device_error
 bool pin(std::span<std::byte>, DeviceId) noexcept { return false; }
 void unpin(std::span<std::byte>, DeviceId) noexcept {}
 
-TraceRange::TraceRange(const char*) noexcept {}
-TraceRange::~TraceRange() = default;
+void push_range(const char*) noexcept {}
+void pop_range() noexcept {}
 
 }  // namespace gpu
 }  // namespace feedline

@@ -4,7 +4,7 @@
 
 namespace feedline::gpu {
 
-TraceRange::TraceRange(const char* name) noexcept { nvtxRangePushA(name); }
-TraceRange::~TraceRange() { nvtxRangePop(); }
+void push_range(const char* name) noexcept { nvtxRangePushA(name); }
+void pop_range() noexcept { nvtxRangePop(); }
 
 }  // namespace feedline::gpu

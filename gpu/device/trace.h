@@ -1,16 +1,37 @@
-// Ranges of time for profilers (NVTX: Nsight Systems shows them beside what GPUs do).
+// Ranges of time for profilers (NVTX: Nsight Systems shows them beside what GPUs do), and for traces of our own.
 #pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/spans.h"
 
 namespace feedline::gpu {
 
-/// Marks a range of time in the calling thread: from construction to destruction. It costs nanoseconds if no profiler
-/// listens, and in a build without CUDA.
+/// Begins and ends a range of NVTX in the calling thread. They do nothing in a build without CUDA.
+void push_range(const char* name) noexcept;
+void pop_range() noexcept;
+
+/// Marks a range of time in the calling thread, from construction to destruction, for NVTX and as a Span. It costs
+/// nanoseconds if neither a profiler listens nor a SpanRecording goes on. `name` is a string literal.
 class TraceRange {
  public:
-  explicit TraceRange(const char* name) noexcept;
-  ~TraceRange();
+  explicit TraceRange(const char* name, int64_t number = -1) noexcept : name_(name), number_(number) {
+    push_range(name);
+    if (SpanRecording::goes_on()) begin_ = std::chrono::steady_clock::now();
+  }
+  ~TraceRange() {
+    pop_range();
+    if (begin_ != std::chrono::steady_clock::time_point())
+      record_span(name_, begin_, std::chrono::steady_clock::now(), number_);
+  }
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
+
+ private:
+  const char* const name_;
+  const int64_t number_;
+  std::chrono::steady_clock::time_point begin_;  // 0: no recording went on
 };
 
 }  // namespace feedline::gpu

@@ -1,13 +1,18 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/byte_size.h"
 #include "base/machine.h"
+#include "base/spans.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "feedline/error.h"
@@ -180,6 +185,70 @@ struct ProbeOp {
   static constexpr int error = 5;
 };
 }  // namespace
+
+namespace {
+
+using SpanClock = std::chrono::steady_clock;
+
+const ThreadSpans* spans_of(const std::vector<ThreadSpans>& threads, const std::string& name) {
+  const auto found = std::ranges::find(threads, name, &ThreadSpans::thread);
+  return found == threads.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+TEST_CASE("threads record spans while a recording goes on, and of each recording its own") {
+  const SpanClock::time_point zero, one(std::chrono::nanoseconds(1));
+  record_span("before", zero, one);
+  std::atomic<int> phase{0};
+  const auto reach = [&](int wanted) {
+    for (int now = phase; now < wanted; now = phase) phase.wait(now);
+  };
+  const auto go_on = [&](int to) {
+    phase = to;
+    phase.notify_all();
+  };
+  std::thread staying = start_thread("staying", [&] {
+    record_span("first", zero, one, 7);
+    go_on(1);
+    reach(2);
+    record_span("between", zero, one);
+    go_on(3);
+    reach(4);
+    record_span("second", zero, one);
+    go_on(5);
+  });
+  // The thread may have run before the recording began, so another one records for certain.
+  {
+    SpanRecording recording;
+    CHECK_THROWS_AS(SpanRecording(), Error);
+    start_thread("ending", [&] {
+      for (size_t i = 0; i < SpanRecording::room + 5; i++) record_span("many", zero, one, static_cast<int64_t>(i));
+    }).join();
+    reach(1);
+    const std::vector<ThreadSpans> threads = recording.take();
+    CHECK_FALSE(SpanRecording::goes_on());
+    const ThreadSpans* const ended = spans_of(threads, "ending");
+    REQUIRE(ended);
+    CHECK(ended->id != gettid());
+    REQUIRE(ended->spans.size() == SpanRecording::room);
+    CHECK(ended->lost == 5);
+    CHECK(ended->spans[9].name == std::string("many"));
+    CHECK(ended->spans[9].number == 9);
+    CHECK(ended->spans[9].end_ns == 1);
+    go_on(2);
+    reach(3);
+  }
+  SpanRecording again;
+  go_on(4);
+  staying.join();
+  const std::vector<ThreadSpans> threads = again.take();
+  CHECK(threads.size() == 1);
+  const ThreadSpans* const stayed = spans_of(threads, "staying");
+  REQUIRE(stayed);
+  REQUIRE(stayed->spans.size() == 1);
+  CHECK(stayed->spans[0].name == std::string("second"));
+}
 
 TEST_CASE("a hook fails the n-th call, once") {
   CHECK(injected<ProbeOp>() == 0);

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <deque>
 #include <filesystem>
+#include <map>
 
 #include "feedline/records.h"
 #include "pipelines.h"
@@ -137,6 +140,77 @@ TEST_CASE("what another process writes to is left alone") {
   CHECK(fs::is_empty(out));
   close(held);
   CHECK(run_tool({"dump", pipeline, "--out", out}).code == 0);
+}
+
+namespace {
+
+/// The spans of a trace: by name, each with its process, its thread, its begin and end in microseconds, and its number.
+struct TraceSpan {
+  int process, thread;
+  double begin, end;
+  int64_t number;
+};
+
+std::map<std::string, std::vector<TraceSpan>> spans_in(const std::string& file) {
+  std::map<std::string, std::vector<TraceSpan>> spans;
+  const json trace = json::parse(read_file(file));
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const double begin = event.at("ts");
+    spans[event.at("name")].push_back({event.at("pid"), event.at("tid"), begin, begin + event.at("dur").get<double>(),
+                                       event.contains("args") ? event["args"].at("number").get<int64_t>() : -1});
+  }
+  return spans;
+}
+
+}  // namespace
+
+TEST_CASE("a trace has each step of each stage, of the trainer, and of all ranks by one clock") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 512")), file = dir.file("t");
+  CHECK(run_tool({"run", pipeline, "--trace", dir.file("no/such/folder")}).code == 1);
+  const std::vector<std::string> traced = {"run", pipeline, "--json", "--step-ms", "1", "--trace", file};
+  const ToolResult alone = run_tool(traced);
+  INFO(alone.err);
+  REQUIRE(alone.code == 0);
+  const json report = alone.json();
+  const auto steps = report.at("steps").get<size_t>();
+  constexpr double rounding = 0.01;  // of times, in microseconds
+  auto spans = spans_in(file);
+  REQUIRE(spans["next"].size() == steps + 1);  // and the end of the epoch
+  REQUIRE(spans["trainer"].size() == steps);
+  for (size_t step = 0; step < steps; step++) {
+    CHECK(spans["next"][step].number == static_cast<int64_t>(step));
+    CHECK(spans["trainer"][step].number == static_cast<int64_t>(step));
+    CHECK(spans["trainer"][step].end - spans["trainer"][step].begin >= 1000 - rounding);
+    CHECK(spans["trainer"][step].end <= spans["next"][step + 1].begin + rounding);
+    CHECK(spans["next"][step].end <= spans["trainer"][step].begin + rounding);
+  }
+  for (const json& stage : report.at("stages")) {
+    const auto name = stage.at("name").get<std::string>();
+    INFO(name);
+    CHECK(spans[name.substr(0, name.find(' '))].size() >= stage.at("messages").get<size_t>());  // "unpack 0"
+  }
+
+  const std::string meet = "localhost:" + std::to_string(free_port());
+  std::deque<Tool> ranks;
+  for (const char* rank : {"0", "1"}) {
+    std::vector<std::string> arguments = traced;
+    arguments.insert(arguments.end(), {"--rank", rank, "--world-size", "2", "--meet", meet});
+    ranks.emplace_back(arguments);
+  }
+  for (Tool& rank : ranks) CHECK(rank.wait().code == 0);
+  spans = spans_in(file);
+  std::array<double, 2> first{1e300, 1e300}, last{};
+  for (const TraceSpan& span : spans["next"]) {
+    const auto process = static_cast<size_t>(span.process);
+    REQUIRE(process < 2);
+    first[process] = std::min(first[process], span.begin);
+    last[process] = std::max(last[process], span.end);
+  }
+  CHECK(spans["next"].size() == 2 * (steps + 1));
+  // Both ranks start together and end together, so by one clock their times overlap.
+  CHECK(std::max(first[0], first[1]) < std::min(last[0], last[1]));
 }
 
 TEST_CASE("ranks of the tool that meet compare what they were given, and are sent rows") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
@@ -14,6 +15,7 @@
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
+#include "tool/feeding/trace_file.h"
 #include "trainer_bridge/report_json.h"
 
 namespace feedline::cli {
@@ -23,6 +25,7 @@ struct Args {
   PipelineArgs pipeline;
   FeedOptions how;
   IoOptions io;
+  std::string trace;  // a file; empty: no trace is recorded
   bool json = false;
 };
 
@@ -134,6 +137,9 @@ int run_pipeline(const Args& args) {
   const Pipeline pipeline = load(args.pipeline);
   Options options = feeder_options(args.pipeline);
   options.io = args.io;
+  std::optional<TraceFile> trace;
+  if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
+  const std::shared_ptr<Communicator> ranks = options.communicator;
   FeedResult result;
   try {
     result = feed(pipeline, std::move(options), args.how, "");
@@ -144,6 +150,7 @@ int run_pipeline(const Args& args) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
   }
+  if (trace) trace->write(ranks);
   if (args.json) {
     print_document(to_json(args, result));
   } else if (result.steps > 0 || !result.error) {
@@ -210,6 +217,11 @@ void add_run(CLI::App& app, Run& run) {
                      {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
                      "whether files are read with O_DIRECT, past the page cache: auto, on or off (default: auto)")
       ->option_text("HOW");
+  command
+      ->add_option("--trace", args->trace,
+                   "write to FILE what each thread did when, for Perfetto or chrome://tracing; with --meet, rank 0 "
+                   "writes that of all ranks (default: none)")
+      ->option_text("FILE");
   command->add_flag("--json", args->json, "print the report as JSON");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
 }

@@ -230,30 +230,15 @@ class Collector {
   std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
-/// Gives `mine` to all ranks, and returns what each of them gave.
-std::vector<std::string> gather(Communicator& ranks, const std::string& mine) {
-  const auto count = static_cast<size_t>(ranks.size());
-  const uint64_t size = mine.size();
-  std::vector<uint64_t> sizes(count);
-  ranks.all_gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)), Stream::host);
-  const uint64_t longest = *std::ranges::max_element(sizes);
-  std::string padded = mine, all(longest * count, '\0');
-  padded.resize(longest);
-  ranks.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)), Stream::host);
-  std::vector<std::string> each;
-  for (size_t rank = 0; rank < count; rank++) each.push_back(all.substr(rank * longest, sizes[rank]));
-  return each;
-}
-
 /// Adds up the statistics of all ranks.
-void merge_ranks(Communicator& ranks, const std::vector<OutputStats>& empty, CollectedStats& stats) {
+void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, CollectedStats& stats) {
   MessageWriter mine;
   mine.put(stats.samples);
   mine.put(stats.bad_records);
   mine.put(stats.missing_of);
   for (const auto& [feature, count] : stats.missing) mine.put(count);
   for (OutputStats& output : stats.outputs) output.put(mine);
-  const std::vector<std::string> all = gather(ranks, mine.take());
+  const std::vector<std::string> all = ranks(mine.take());
   stats.outputs = empty;
   stats.samples = stats.bad_records = stats.missing_of = 0;
   for (auto& [feature, count] : stats.missing) count = 0;
@@ -336,7 +321,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   stats.features = std::move(fed.features);
   stats.missing.insert(stats.report.missing.begin(), stats.report.missing.end());
   stats.missing_of = stats.report.missing_of;
-  if (ranks) merge_ranks(*ranks, empty, stats);
+  if (ranks) merge_ranks(exchange_over(ranks), empty, stats);
   stats.bad_records += known_bad;
   for (OutputStats& output : stats.outputs) output.settle();
   return stats;

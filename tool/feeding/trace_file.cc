@@ -1,0 +1,73 @@
+#include "tool/feeding/trace_file.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/rank_message.h"
+#include "trainer_bridge/trace_events.h"
+
+namespace feedline::cli {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Names the start of this machine: processes with the same one have the same steady clock.
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+// Returns the moment of this rank's clock at which rank 0's clock shows 0.
+int64_t origin_of(const Exchange& ranks, int rank) {
+  ranks({});  // all ranks return from this at about the same time
+  MessageWriter mine;
+  mine.put(now_ns());
+  mine.put_text(boot_id());
+  const std::vector<std::string> all = ranks(mine.take());
+  const auto read = [&](int of) {
+    MessageReader message(all[static_cast<size_t>(of)]);
+    const auto now = message.get<int64_t>();
+    return std::pair(now, message.get_text());
+  };
+  const auto [first, first_boot] = read(0);
+  const auto [own, own_boot] = read(rank);
+  return !own_boot.empty() && own_boot == first_boot ? 0 : own - first;
+}
+
+}  // namespace
+
+TraceFile::TraceFile(const std::string& path, int rank) : rank_(rank) {
+  if (rank == 0) file_.emplace(path);
+}
+
+void TraceFile::write(const std::shared_ptr<Communicator>& ranks) {
+  const std::vector<ThreadSpans> threads = recording_.take();
+  std::string events;
+  try {
+    if (ranks) {
+      const Exchange exchange = exchange_over(ranks);
+      const int64_t origin = origin_of(exchange, rank_);
+      for (const std::string& of : exchange(trace_events(threads, rank_, origin)))
+        events += (events.empty() ? "" : ",\n") + of;
+    }
+  } catch (const Error& error) {
+    log_warning(fmt::format("the trace has the spans of this rank alone: {}", error.what()));
+    events.clear();
+  }
+  if (!file_) return;
+  const std::string document = trace_document(events.empty() ? trace_events(threads, rank_) : events);
+  file_->write(std::as_bytes(std::span(document)));
+  file_->publish();
+}
+
+}  // namespace feedline::cli

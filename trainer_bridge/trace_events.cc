@@ -1,0 +1,51 @@
+#include "trainer_bridge/trace_events.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace feedline {
+namespace {
+
+constexpr std::string_view prefix = "feedline ";  // of ranges in NVTX, where other libraries have some, too
+
+}  // namespace
+
+// Written as text, because a trace may have a million events.
+std::string trace_events(const std::vector<ThreadSpans>& threads, int rank, int64_t origin_ns) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  const auto name = [&](const char* what, int64_t thread, const std::string& of) {
+    fmt::format_to(out, R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what, rank, thread,
+                   Json(of).dump(-1, ' ', false, Json::error_handler_t::replace));
+  };
+  name("process_name", 0, fmt::format("rank {}", rank));
+  for (const ThreadSpans& thread : threads) {
+    text += ",\n";
+    name("thread_name", thread.id,
+         thread.thread + (thread.lost > 0 ? fmt::format(" ({} spans lost)", thread.lost) : ""));
+    for (const Span& span : thread.spans) {
+      std::string_view shown = span.name;
+      if (shown.starts_with(prefix)) shown.remove_prefix(prefix.size());
+      fmt::format_to(out,
+                     ",\n"
+                     R"({{"ph":"X","cat":"feedline","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
+                     shown, rank, thread.id, static_cast<double>(span.begin_ns - origin_ns) / 1e3,
+                     static_cast<double>(span.end_ns - span.begin_ns) / 1e3);
+      if (span.number >= 0) fmt::format_to(out, R"(,"args":{{"number":{}}})", span.number);
+      text += '}';
+    }
+  }
+  return text;
+}
+
+std::string trace_document(const std::string& events) {
+  return R"({"displayTimeUnit":"ms","traceEvents":[)"
+         "\n" +
+         events + "\n]}\n";
+}
+
+}  // namespace feedline
